@@ -1,0 +1,26 @@
+"""Does a message broker keep its word? A conformance test suite for acknowledgement guarantees.
+
+Read in this order, which is also the order in which a run goes; a stage imports only stages before it:
+
+`errors`    the life of a run, and the one error of each step
+`claims`    what vendors and standards promise: one sentence a claim, with its source
+`history`   what happened: events, the files that hold them, what a complete one is
+`ledger`    what a run has started, so that the next one can end what a killed run left
+`scenario`  what is done to a broker, and which claims that decides
+`adapters`  what a broker is: data, and a launcher
+`clients`   who talks to it: sessions over AMQP 1.0, each in a process of its own
+`faults`    what is done to it, and the proof that it took effect
+`run`       one plan, one recorder
+`judge`     one decider: PySpark from histories to verdicts
+`report`    what people read
+`cli`       what people type
+
+`reference` is a second story: the bundled broker, which imports nothing of the others but `errors`.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    __version__ = version("ack-conformance")
+except PackageNotFoundError:  # a checkout that was never installed
+    __version__ = "0.0.0+unknown"

@@ -1,0 +1,178 @@
+"""Adapters: what a broker is, in data (`fixtures/brokers/NAME/broker.toml`), and the launcher that runs it.
+
+Reading order: `model` (what the file may say), `settings` (what is in force), `fetch` and `download` (where the
+distribution comes from), `configure` (from data to a folder), `native` (from a folder to a running broker), with
+`tree`, `ports` and `java` as its tools.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+
+from conformance import paths
+from conformance.adapters import archive, fetch, native, settings
+from conformance.adapters.configure import Source
+from conformance.adapters.fetch import Artifact, Progress
+from conformance.adapters.model import BrokerFile, load
+from conformance.adapters.native import Broker, DepthProbe
+from conformance.adapters.settings import EffectiveSettings, parse_assignments
+from conformance.errors import UsageError
+from conformance.ledger import Ledger
+
+__all__ = [
+    "Adapter",
+    "Broker",
+    "BrokerFile",
+    "DepthProbe",
+    "EffectiveSettings",
+    "Progress",
+    "fetch_to",
+    "find",
+    "names",
+    "parse_assignments",
+]
+
+_SPEC = re.compile(r"(?P<name>[^:@]+)(?:@(?P<version>[^:@]+))?(?::(?P<launcher>[^:@]+))?")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
+_LAUNCHERS = ("native", "docker", "podman")
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """A broker of one version under one launcher; `file` is its data, `path` the TOML it was read from."""
+
+    name: str
+    version: str
+    launcher: str
+    file: BrokerFile
+    path: pathlib.Path
+
+    @property
+    def spec(self) -> str:
+        """The words that find it again."""
+        return f"{self.name}@{self.version}:{self.launcher}"
+
+    def capabilities(self, protocol: str) -> frozenset[str]:
+        """What the broker can do over `protocol`; `UsageError` where it does not speak it."""
+        if protocol not in self.file.protocols:
+            raise UsageError.unknown(f"protocol of {self.name}", protocol, self.file.protocols)
+        return self.file.capabilities | self.file.protocols[protocol].capabilities
+
+    def effective(self, overrides: Mapping[str, bool | int] | None = None) -> EffectiveSettings:
+        """Stock with these overrides; `UsageError` for an unknown or fixed setting, or a value of another type."""
+        return settings.effective(self.file, overrides or {})
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The distribution in a Maven repository; None where there is nothing to fetch."""
+        wanted = self.file.fetch
+        if wanted is None:
+            return None
+        group = next(entry.group for entry in reversed(wanted.groups) if _order(entry.since) <= _order(self.version))
+        file = f"{wanted.artifact}-{self.version}-{wanted.classifier}.{wanted.extension}"
+        path = "/".join([*group.split("."), wanted.artifact, self.version, file])
+        return Artifact(path, wanted.sha512.get(self.version), f"{self.name}@{self.version}")
+
+    def install(
+        self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
+    ) -> pathlib.Path:
+        """Have the distribution unpacked, in the cache or in `into`; returns its folder. `FetchError` where not."""
+        if self.file.fetch is None or self.artifact is None:
+            return self.path.parent
+        folder = self.file.fetch.folder.format(version=self.version)
+        home = (into or fetch.dist()).absolute() / folder
+        if home.is_dir():  # it was renamed into place: if it is there, it is whole
+            return home
+        return fetch.unpack(fetch.fetch(self.artifact, progress, offline=offline), home.parent, folder)
+
+    def prepare(  # noqa: PLR0913  (the parts of a broker)
+        self,
+        folder: pathlib.Path,
+        settings: EffectiveSettings,
+        queues: Sequence[str],
+        ledger: Ledger,
+        liar: str | None = None,
+        *,
+        offline: bool = False,
+    ) -> Broker:
+        """A broker in `folder` (new or empty) with these durable queues, not yet started.
+
+        Installs it first where it is not; the first broker of a version and Java also leaves a class archive in the
+        cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
+        """
+        source = Source(self.file, self.path.parent, self.version, self.install(offline=offline))
+        option = archive.option(source, self.effective(), ledger)
+        return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option)
+
+
+def names() -> list[str]:
+    """The brokers that this package knows, sorted."""
+    return sorted(file.parent.name for file in (paths.fixtures() / "brokers").glob("*/broker.toml"))
+
+
+def find(spec: str) -> Adapter:
+    """The adapter that `NAME[@VERSION][:LAUNCHER]` means; NAME may also be the path of a TOML file.
+
+    Raises `UsageError`: unknown name (with the closest), a version that is none, a launcher that is not there yet, a
+    faulty file.
+    """
+    match = _SPEC.fullmatch(spec)
+    if match is None or spec.startswith("external="):
+        raise UsageError(f"adapter {spec!r}: expected NAME[@VERSION][:LAUNCHER]; external brokers are not there yet")
+    path = _path(match["name"])
+    file = _load(path)
+    return Adapter(file.name, _version(file, match["version"]), _launcher(match["launcher"]), file, path)
+
+
+def fetch_to(spec: str, folder: pathlib.Path, progress: Progress | None = None) -> list[pathlib.Path]:
+    """Put the distribution of `spec` and its `.sha512` into `folder`, for a machine without network."""
+    adapter = find(spec)
+    if adapter.artifact is None:
+        raise UsageError(f"{adapter.name} has nothing to fetch: it is part of this package")
+    return fetch.fetch_to(adapter.artifact, folder, progress)
+
+
+_load = functools.cache(load)
+
+
+def _path(name: str) -> pathlib.Path:
+    if name.endswith(".toml") or "/" in name:
+        return pathlib.Path(name).absolute()
+    if name not in names():
+        raise UsageError.unknown("adapter", name, names())
+    return paths.fixtures() / "brokers" / name / "broker.toml"
+
+
+def _version(file: BrokerFile, asked: str | None) -> str:
+    if file.fetch is None:
+        own = _own_version() if file.default_version == "bundled" else file.default_version
+        if asked not in (None, own):
+            raise UsageError(f"{file.name} has one version: {own}")
+        return own
+    if asked is not None and not _VERSION.fullmatch(asked):
+        raise UsageError.unknown(f"version of {file.name}", asked, file.versions)
+    return asked or file.default_version
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version(paths.PROJECT)
+    except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
+        return "0.1.0"
+
+
+def _launcher(asked: str | None) -> str:
+    if asked in (None, "native"):
+        return "native"
+    if asked in _LAUNCHERS:
+        raise UsageError(f"launcher {asked!r} is not there yet: only native")
+    raise UsageError.unknown("launcher", str(asked), _LAUNCHERS)
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))

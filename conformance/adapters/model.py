@@ -1,0 +1,232 @@
+"""What a `broker.toml` may say: a broker is data.
+
+Words in braces are placeholders, filled in when the broker is prepared: `{home}` (the unpacked distribution),
+`{here}` (the folder of the file), `{instance}` (this broker's folder), `{data_dir}`, `{python}`, `{java}`,
+`{java_home}`, `{archive}` (the JVM option of a class archive, or nothing), and `{NAME_port}` for each name in
+`ports`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from conformance.errors import UsageError
+
+Value = pydantic.StrictBool | pydantic.StrictInt
+Word = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
+
+
+class _UnknownKeyError(Exception):
+    """Carries an unknown key and its table out of pydantic, which would only say that it is extra."""
+
+    def __init__(self, key: str, known: Iterable[str]) -> None:
+        super().__init__(key)
+        self.key = key
+        self.known = tuple(known)
+
+
+class Table(pydantic.BaseModel):
+    """A table of the file: frozen, and every key known."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        for key in data if isinstance(data, Mapping) else ():
+            if key not in cls.model_fields:
+                raise _UnknownKeyError(str(key), cls.model_fields)
+        return data
+
+
+class Protocol(Table):
+    """A protocol that the broker speaks, the port it listens on, and what it can do over this protocol only."""
+
+    port: str
+    capabilities: frozenset[str] = frozenset()
+
+
+class Setting(Table):
+    """A word of the common vocabulary, and what it is in this product.
+
+    `default` is the value that the product documents for an absent key. `stock` is what its stock configuration says;
+    without it the key is absent there. `follows` names the setting that decides this one; `fixed` ones cannot be
+    changed. `xml` is a path in the configuration (`core/journal-datasync`), `argument` a part of the command line
+    (`{name}`, `{value}`); `scale` multiplies a number on its way there.
+    """
+
+    type: Literal["bool", "int"]
+    default: Value
+    stock: Value | None = None
+    description: str
+    fixed: bool = False
+    follows: str | None = None
+    xml: str | None = None
+    argument: tuple[str, ...] = ()
+    scale: int = 1
+
+    @pydantic.model_validator(mode="after")
+    def _one_place(self) -> Setting:
+        if not any([self.fixed, self.follows, self.xml, self.argument]):
+            raise ValueError("needs one of xml, argument, follows or fixed = true")
+        for value in (self.default, self.stock):
+            if value is not None and type(value).__name__ != self.type:
+                raise ValueError(f"{value!r} is not of type {self.type}")
+        return self
+
+    @property
+    def settable(self) -> bool:
+        """Whether a user can choose it."""
+        return not self.fixed and self.follows is None
+
+    def text(self, value: bool | int) -> str:
+        """The value as the product reads it: `true`, `false` or a scaled number."""
+        return str(value).lower() if isinstance(value, bool) else str(value * self.scale)
+
+
+class Group(Table):
+    """The Maven group that holds the versions from `since` on."""
+
+    since: str
+    group: str
+
+
+class Fetch(Table):
+    """Maven coordinates of the distribution. `sha512` pins versions that were tried; it is preferred to the
+    `.sha512` file beside the download. `folder` is the one that the archive unpacks to."""
+
+    artifact: str
+    groups: tuple[Group, ...]
+    classifier: str = "bin"
+    extension: str = "tar.gz"
+    folder: str
+    sha512: dict[str, str] = {}
+
+
+class Java(Table):
+    """The broker needs a Java of at least `minimum`; `archive` keeps an AppCDS archive of its classes in the cache."""
+
+    minimum: int = 17
+    archive: bool = False
+
+
+class Template(Table):
+    """The command that makes a stock instance in `{instance}`, and where in it absolute paths are written down."""
+
+    command: tuple[str, ...]
+    paths_in: tuple[str, ...]
+
+
+class Edit(Table):
+    """One deviation from the stock configuration: the element at `path` gets a text or is filled with `content`."""
+
+    path: str
+    text: str | None = None
+    content: str | None = None
+    why: str
+
+
+class Xml(Table):
+    """The XML configuration file of an instance: its edits, and what declares one durable queue (`{queue}`)."""
+
+    file: str
+    edits: tuple[Edit, ...] = ()
+    queues_at: str
+    queue: str
+
+
+class Start(Table):
+    """How it is started, when it is ready, and how it is stopped cleanly. Times in seconds."""
+
+    command: tuple[str, ...]
+    each_queue: tuple[str, ...] = ()
+    liar: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    ready_log: str
+    ready_port: str
+    ready_s: float = 60.0
+    stop_signal: Literal["SIGTERM", "SIGINT"] = "SIGTERM"
+    stop_s: float = 30.0
+
+
+class Depth(Table):
+    """How a queue's depth is asked for: an HTTP address and the field of its JSON answer, or an AMQP management
+    request to `address` with these application properties. Everything may hold `{queue}`."""
+
+    method: Literal["http", "amqp-management"]
+    url: str = ""
+    field: str = ""
+    address: str = ""
+    properties: dict[str, str] = {}
+
+
+class Folder(Table):
+    """A folder of the broker."""
+
+    path: str
+
+
+class Logs(Table):
+    """Log files that the broker writes besides its standard output."""
+
+    paths: tuple[str, ...] = ()
+
+
+class BrokerFile(Table):
+    """A whole `broker.toml`."""
+
+    name: Word
+    title: str
+    vendor: str
+    default_version: str
+    versions: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    capabilities: frozenset[str]
+    ports: tuple[Word, ...]
+    protocols: dict[str, Protocol]
+    settings: dict[str, Setting] = {}
+    fetch: Fetch | None = None
+    java: Java | None = None
+    template: Template | None = None
+    xml: Xml | None = None
+    start: Start
+    depth: Depth
+    journal: Folder
+    data: Folder
+    logs: Logs = Logs()
+    deviations: dict[str, str] = {}
+
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> BrokerFile:
+        named = {protocol.port for protocol in self.protocols.values()} | {self.start.ready_port}
+        if missing := sorted(named - set(self.ports)):
+            raise ValueError(f"no such port: {', '.join(missing)}; ports are {', '.join(self.ports)}")
+        followed = {setting.follows for setting in self.settings.values() if setting.follows}
+        if missing := sorted(followed - self.settings.keys()):
+            raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
+        if self.xml is None and any(setting.xml for setting in self.settings.values()):
+            raise ValueError("a setting maps to xml, and there is no [xml]")
+        return self
+
+
+def load(file: pathlib.Path) -> BrokerFile:
+    """Read a `broker.toml`; `UsageError` names file, key and the closest known key."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: not TOML: {error}") from error
+    try:
+        return BrokerFile.model_validate(data)
+    except _UnknownKeyError as error:
+        raise UsageError(f"{file}: {UsageError.unknown('key', error.key, error.known)}") from error
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "file"
+        raise UsageError(f"{file}: {where}: {first['msg']}") from error

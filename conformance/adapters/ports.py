@@ -1,0 +1,82 @@
+"""Ports on 127.0.0.1 that stay a broker's own while it is down.
+
+Two traps decide how they are chosen. A client that keeps connecting to a dead broker's port from the kernel's
+ephemeral range can be given that very port as its source, and then talks to itself; and any outgoing connection may
+take it, so that the broker cannot be restarted. So ports come from below that range. And two runs on one machine must
+not choose the same while neither listens: each port is locked by a file for as long as its broker is in use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import random
+import socket
+from collections.abc import Sequence
+
+from conformance import paths
+from conformance.errors import LaunchError
+
+HOST = "127.0.0.1"
+_LOWEST = 10240
+_ATTEMPTS = 500
+
+
+class Ports:
+    """Ports by name, reserved until `close()` (or until this process ends)."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._locks: list[int] = []
+        self.by_name: dict[str, int] = {}
+        for name in names:
+            self.by_name[name] = self._reserve()
+
+    def __getitem__(self, name: str) -> int:
+        return self.by_name[name]
+
+    def close(self) -> None:
+        """Give them back; a second call does nothing."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _reserve(self) -> int:
+        folder = paths.state() / "ports"
+        folder.mkdir(parents=True, exist_ok=True)
+        chooser = random.SystemRandom()
+        for _ in range(_ATTEMPTS):
+            port = chooser.randrange(_LOWEST, _highest())
+            lock = os.open(folder / f"{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if _locked(lock) and _free(port):
+                self._locks.append(lock)
+                return port
+            os.close(lock)
+        self.close()
+        raise LaunchError(f"no free port on {HOST} between {_LOWEST} and {_highest()}")
+
+
+def _highest() -> int:
+    """The first port of the kernel's ephemeral range, where it leaves room below it; else the top of all ports."""
+    try:
+        first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = 32768
+    return first if first > _LOWEST + 1000 else 65535
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,226 @@
+"""The catalogue: what vendors and standards say about acknowledgements, one sentence a claim.
+
+`suites/claims/` holds one YAML file per source and `catalogue.yaml`, which defines every word that they use. A claim
+is data with an address; nothing here says how any product behaves.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+import pathlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from conformance import paths
+from conformance.errors import CatalogueError, UsageError
+
+Value = bool | int | str
+
+
+class Kind(enum.StrEnum):
+    """What sort of sentence a claim is, and so which verdicts it can get (catalogue.yaml, `kinds`)."""
+
+    SAFETY = "safety"
+    LIVENESS = "liveness"
+    TIMING = "timing"
+    DEFAULT = "default"
+    API = "api"
+    PERMISSION = "permission"
+    OBSERVATION = "observation"
+
+
+class Scope(enum.StrEnum):
+    """Whom a claim binds: everybody, or the products that the document is about."""
+
+    COMMON = "common"
+    PROFILE = "profile"
+
+
+class Subject(enum.StrEnum):
+    """Whose behaviour a claim is about; only `BROKER` counts for or against a broker."""
+
+    BROKER = "broker"
+    VENDOR_CLIENT = "vendor-client"
+    SESSION = "session"
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The address of a sentence: its document, section and opening words.
+
+    `document` is the number of a shared document, or `public`, and then `title` and `vendor` name it.
+    """
+
+    document: str
+    section: str
+    sentence: str
+    elided: bool
+    also: tuple[str, ...] = ()
+    title: str = ""
+    vendor: str = ""
+
+
+class CatalogueControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the claim is known to be untrue: one product setting, or one liar."""
+
+    setting: str = ""
+    liar: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One atomic sentence about acknowledgement behaviour; `catalogue.yaml` defines each field."""
+
+    id: str
+    source: Source
+    says: str
+    kind: Kind
+    scope: Scope
+    subject: Subject
+    modes: tuple[str, ...]
+    faults: tuple[str, ...]
+    surfaces: tuple[str, ...]
+    falsified_by: str
+    basis: str = ""
+    binds: tuple[str, ...] = ()
+    when: dict[str, Value] = {}
+    capabilities: tuple[str, ...] = ()
+    needs: str = ""
+    control: CatalogueControl | None = None
+    note: str = ""
+
+    @property
+    def judged(self) -> bool:
+        """Whether the claim can be violated at all; permissions are witnessed, observations reported."""
+        return self.kind not in (Kind.PERMISSION, Kind.OBSERVATION)
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """Every claim by id, with the words that they are written in."""
+
+    claims: dict[str, Claim]
+    documents: dict[str, dict[str, str]]
+    definitions: dict[str, str]
+    faults: dict[str, str]
+    surfaces: dict[str, str]
+    capabilities: dict[str, str]
+    settings: dict[str, str]
+
+    def claim(self, claim_id: str) -> Claim:
+        """The claim of that id; raises `UsageError` that names the closest."""
+        if claim_id not in self.claims:
+            raise UsageError.unknown("claim", claim_id, self.claims)
+        return self.claims[claim_id]
+
+    def document_title(self, claim: Claim) -> str:
+        """The title under which a report groups the claim."""
+        if claim.source.document == "public":
+            return f"{claim.source.vendor}: {claim.source.title}"
+        entry = self.documents[claim.source.document]
+        return f"{entry['vendor']}: {entry['title']}"
+
+
+@functools.cache
+def load(folder: pathlib.Path | None = None) -> Catalogue:
+    """Read and validate all claims below `folder` (default: the suite's own).
+
+    Raises `CatalogueError` where a field is unknown, an id occurs twice, or a word is used that `catalogue.yaml` does
+    not define.
+    """
+    folder = folder or paths.suites() / "claims"
+    vocabulary = _yaml(folder / "catalogue.yaml")
+    claims: dict[str, Claim] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        if path.name == "catalogue.yaml":
+            continue
+        for record in _yaml(path)["claims"]:
+            try:
+                claim = msgspec.convert(record, Claim)
+            except msgspec.ValidationError as error:
+                raise CatalogueError(f"{path.name}: {record.get('id', '?')}: {error}") from error
+            if claim.id in claims:
+                raise CatalogueError(f"{path.name}: {claim.id} occurs twice")
+            claims[claim.id] = claim
+    catalogue = Catalogue(
+        claims, **{key: vocabulary[key] for key in Catalogue.__struct_fields__ if key != "claims"}
+    )
+    _check_words(catalogue)
+    return catalogue
+
+
+def _yaml(path: pathlib.Path) -> Any:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml: 0.1 s for the catalogue instead of 1.5 s
+    with path.open(encoding="utf-8") as stream:
+        return yaml.load(stream, loader)  # noqa: S506 - both are safe loaders
+
+
+def _check_words(catalogue: Catalogue) -> None:
+    for claim in catalogue.claims.values():
+        for field, used, known in (
+            ("faults", claim.faults, catalogue.faults),
+            ("surfaces", claim.surfaces, catalogue.surfaces),
+            ("capabilities", claim.capabilities, catalogue.capabilities),
+            ("when", claim.when, catalogue.settings),
+        ):
+            for word in used:
+                if word not in known:
+                    raise CatalogueError(f"{claim.id}: {field} names {word!r}, which catalogue.yaml does not define")
+        if (claim.scope is Scope.PROFILE) != bool(claim.binds):
+            raise CatalogueError(f"{claim.id}: exactly profile claims have binds")
+
+
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def unmet(when: Mapping[str, Value], values: Mapping[str, Value], absent: Collection[str]) -> str:
+    """The first condition that the effective settings do not meet, in words; empty when all are met.
+
+    `values` maps a setting to its effective value, `absent` names those whose key is nowhere in the configuration. A
+    setting that the product does not have meets no condition.
+
+    >>> unmet({"sync": True}, {"sync": False}, ())
+    'sync is false, the claim needs true'
+    >>> unmet({"window": ">0"}, {"window": 5}, ())
+    ''
+    """
+    for name, wanted in when.items():
+        if wanted == "absent":
+            if name not in absent:
+                return f"{name} is set, the claim is about its absence"
+        elif name not in values:
+            return f"the product has no setting {name}"
+        elif not _meets(wanted, values[name]):
+            return f"{name} is {_shown(values[name])}, the claim needs {_shown(wanted)}"
+    return ""
+
+
+def _meets(wanted: Value, actual: Value) -> bool:
+    match = re.fullmatch(r"(>=|<=|>|<)(-?\d+)", str(wanted))
+    if match:
+        return _COMPARE[match[1]](int(actual), int(match[2]))
+    return wanted == actual
+
+
+def _shown(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def select(patterns: Iterable[str], catalogue: Catalogue) -> list[Claim]:
+    """The claims that match shell patterns such as `ARTEMIS-*`; an unknown word is a `UsageError`."""
+    found: dict[str, Claim] = {}
+    for pattern in patterns:
+        expression = re.compile(pattern.replace("*", ".*"))
+        matches = [claim for claim in catalogue.claims.values() if expression.fullmatch(claim.id)]
+        if not matches:
+            raise UsageError.unknown("claim", pattern, catalogue.claims)
+        found.update((claim.id, claim) for claim in matches)
+    return list(found.values())

@@ -1,0 +1,86 @@
+"""What one client process is told, and what it answers: plain data over its control socket."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.history import Header
+
+SILENCE_S = 0.25
+LIVENESS_S = 30.0
+LIVENESS_FACTOR = 10
+
+
+class DepthProbe(msgspec.Struct, frozen=True):
+    """How to ask a broker for the depth of a queue: `http` with `url` and `field`, or `amqp-management`.
+
+    For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's
+    body is a JSON list whose first item is the depth (Artemis management over messages).
+    """
+
+    method: str
+    url: str = ""
+    field: str = ""
+    address: str = ""
+    properties: dict[str, str] = {}
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """After the k-th `event` of this process, do `fault`.
+
+    `kill` kills the broker by the pidfds that came with the job, `consumer_crash` this very process.
+    """
+
+    event: str
+    k: int
+    fault: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One role in one process.
+
+    `role` is `publish`, `consume` or `drain`; `history` the path of its file; `epoch` the run of the broker that it
+    talks to; `ack_confirm` how this broker answers an acknowledgement (`disposition`, `transaction` or empty: never);
+    `liar` the name of a session liar. Times are in seconds.
+    """
+
+    role: str
+    header: Header
+    history: str
+    host: str
+    port: int
+    protocol: str
+    queue: str
+    epoch: int
+    producer: int = 1
+    count: int = 0
+    window: int = 1
+    size: int = 256
+    durable: bool = True
+    mode: str = ""
+    prefetch: int = 100
+    acknowledge: int = 1
+    stop: int | None = None
+    trigger: Trigger | None = None
+    ack_confirm: str = ""
+    depth: DepthProbe | None = None
+    liar: str = ""
+    liveness_s: float = LIVENESS_S
+    silence_s: float = SILENCE_S
+    connect_s: float = 20.0
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The last word of a process that ended as it should.
+
+    `ended` is `finished`, `disconnected` (the broker went away under it) or `stuck` (a drain that did not get what
+    the broker says that it has). `waited_s` is what it spent waiting for silence or for answers that never came.
+    `error` is set where the process could not do its part for a reason that is ours.
+    """
+
+    ended: str = "finished"
+    count: int = 0
+    depth: int | None = None
+    waited_s: float = 0.0
+    fired: bool = False
+    error: str = ""

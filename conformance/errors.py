@@ -1,0 +1,107 @@
+"""The life of a run, told by the one error of each step.
+
+A run is asked for (`UsageError`), reads the claims (`CatalogueError`), fetches a broker (`FetchError`), starts it
+(`LaunchError`), drives it (`ClientError`), hurts it (`FaultError`), keeps what it saw (`HistoryError`), judges it
+(`JudgeError`) and is sometimes told to stop (`Interrupted`). None of them is ever a verdict about a broker: only the
+judge makes verdicts, and only from complete histories.
+
+Every error carries the exit code of the command that it ends (design: "Exit codes").
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable
+
+
+class ExitCode(enum.IntEnum):
+    """What a shell or a CI job reads of a run; when several apply, `PRECEDENCE` decides."""
+
+    CONFORMANT = 0
+    VIOLATED = 1
+    INCONCLUSIVE = 2
+    HARNESS = 3
+    USAGE = 4
+    NOTHING_RAN = 5
+    INTERRUPTED = 130
+
+
+PRECEDENCE = (
+    ExitCode.INTERRUPTED,
+    ExitCode.USAGE,
+    ExitCode.HARNESS,
+    ExitCode.VIOLATED,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.NOTHING_RAN,
+    ExitCode.CONFORMANT,
+)
+
+
+class ConformanceError(Exception):
+    """The base of every error of this project; its text is one line that a user can act on."""
+
+    exit_code: ExitCode = ExitCode.HARNESS
+
+
+class UsageError(ConformanceError):
+    """A word that the user typed is not known, or two do not go together."""
+
+    exit_code = ExitCode.USAGE
+
+    @classmethod
+    def unknown(cls, what: str, word: str, known: Iterable[str]) -> UsageError:
+        """One line that names the closest known word.
+
+        >>> str(UsageError.unknown("adapter", "artmis", ["artemis", "reference"]))
+        "unknown adapter 'artmis': did you mean 'artemis'? known: artemis, reference"
+        """
+        words = sorted(known)
+        close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+        lowered = difflib.get_close_matches(word.lower(), [w.lower() for w in words], n=1, cutoff=0.5)
+        guess = close or [w for w in words if [w.lower()] == lowered]
+        hint = f": did you mean {guess[0]!r}?" if guess else ":"
+        shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
+        return cls(f"unknown {what} {word!r}{hint} known: {shown}")
+
+
+class CatalogueError(ConformanceError):
+    """The claims, or what a scenario says that it decides, contradict themselves."""
+
+
+class FetchError(ConformanceError):
+    """A distribution could not be had: no network, a cut download, a checksum that differs."""
+
+
+class LaunchError(ConformanceError):
+    """A broker did not start, did not become ready, or died by itself.
+
+    `log_tail` holds the last lines of its log, `log` the path of the whole.
+    """
+
+    def __init__(self, message: str, *, log_tail: Iterable[str] = (), log: str | None = None) -> None:
+        super().__init__(message)
+        self.log_tail = tuple(log_tail)
+        self.log = log
+
+
+class ClientError(ConformanceError):
+    """A client process could not do its part for a reason that is ours, or it died without being told to."""
+
+
+class FaultError(ConformanceError):
+    """A fault could not be armed, or did not take effect: its trial is void."""
+
+
+class HistoryError(ConformanceError):
+    """A history is torn, incomplete or says a thing twice: nothing may be concluded from it."""
+
+
+class JudgeError(ConformanceError):
+    """Spark could not start, or a plan could not be judged."""
+
+
+class Interrupted(ConformanceError):
+    """The user stopped the run; what was recorded is kept and marked incomplete."""
+
+    exit_code = ExitCode.INTERRUPTED

@@ -1,0 +1,46 @@
+"""Death of a process: SIGKILL to the whole tree of the broker, or to the consuming client itself.
+
+The signal is sent by the client process that owns the trigger, through pidfds that were opened for the whole tree when
+the fault was armed: a pid could have been reused, a pidfd cannot. Here is what stays with the harness: the opening,
+and the proof that the tree is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol
+
+from conformance.errors import FaultError
+
+GONE_S = 20.0
+
+
+class Target(Protocol):
+    """What a fault needs of a broker."""
+
+    def pidfds(self) -> contextlib.AbstractContextManager[list[int]]:
+        """A pidfd for each process of the tree."""
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Whether all of them are gone within that time."""
+
+
+def prove_killed(target: Target, *, fired: bool, seen: int, wanted: int) -> None:
+    """Raise `FaultError` unless the kill was fired and no process of the target is left.
+
+    Args:
+        target: The broker that was to die.
+        fired: Whether the client that owns the trigger says that it sent the signals.
+        seen: How many of the trigger's events it had counted.
+        wanted: At which of them it should have fired.
+    """
+    if not fired:
+        raise FaultError(f"the kill did not fire: {seen} events of the {wanted} that its trigger waits for")
+    if not target.wait_gone(GONE_S):
+        raise FaultError(f"the kill did not take effect: the broker was still there {GONE_S:.0f} s after SIGKILL")
+
+
+def prove_crashed(*, last_event_fired: bool, seen: int) -> None:
+    """Raise `FaultError` unless the last thing that the dead consumer wrote is that its crash was fired."""
+    if not last_event_fired:
+        raise FaultError(f"the consumer died, but not of its fault: it had written {seen} events")

@@ -1,0 +1,294 @@
+"""Events, and the files that hold them: the only thing the judge ever sees.
+
+A history is one JSON Lines file per process. Its first line is a `Header`, every further line an `Event`, its last
+line a `Footer` that the orchestrator adds when it knows how the process ended. A file without footer is incomplete,
+and no verdict of HOLDS can rest on it.
+
+An operation is recorded twice: `invoke` before its first byte can leave, then `ok` (certainly happened), `fail`
+(certainly did not) or `info` (unknown: no answer). Faults use `armed`, `fired`, `effective`, `healed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import pathlib
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from conformance.errors import HistoryError
+
+SCHEMA = 1
+
+
+class Op(enum.StrEnum):
+    """What was done. The order is the code of the Parquet files: append only."""
+
+    CONNECT = "connect"
+    SEND = "send"
+    CONFIRM = "confirm"
+    DELIVER = "deliver"
+    PROCESS = "process"
+    ACK = "ack"
+    NACK = "nack"
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    DRAIN = "drain"
+    DEPTH = "depth"
+    FRAME = "frame"
+    SYNC = "sync"
+    FAULT = "fault"
+    BROKER = "broker"
+
+
+class Phase(enum.StrEnum):
+    """How far it came. The order is the code of the Parquet files: append only."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+    ARMED = "armed"
+    FIRED = "fired"
+    EFFECTIVE = "effective"
+    HEALED = "healed"
+
+
+class Ended(enum.StrEnum):
+    """How a process ended; only the first two leave a trial that can be judged."""
+
+    FINISHED = "finished"
+    KILLED_BY_FAULT = "killed_by_fault"
+    DIED = "died"
+    INTERRUPTED = "interrupted"
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header", kw_only=True):
+    """What one process was, on the first line of its file.
+
+    `settings` are the effective settings of the broker, `changed` those that differ from stock, `versions` the
+    versions of everything involved, `command` the command line that repeats the run.
+    """
+
+    run: str
+    scenario: str
+    trial: str
+    arm: str
+    process: str
+    seed: int
+    adapter: str
+    version: str
+    protocol: str
+    client: str
+    mode: str
+    settings: dict[str, Any]
+    changed: dict[str, Any]
+    versions: dict[str, str]
+    command: str
+    schema: int = SCHEMA
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="record", tag="event", omit_defaults=True, gc=False):
+    """One line of a history.
+
+    `sequence` counts the events of its process from 0. `at_ns` is CLOCK_MONOTONIC, nanoseconds, the same clock for
+    every process of one machine. `epoch` is the run of the broker, 1 for the first start. `message` is
+    `producer:number`. `count` is the delivery count as received (AMQP 1.0 section 3.2.1), or a depth. `detail` is
+    free text for people, except where an operation documents its words.
+    """
+
+    sequence: int
+    at_ns: int
+    op: Op
+    phase: Phase
+    epoch: int = 0
+    queue: str | None = None
+    message: str | None = None
+    delivery: str | None = None
+    transaction: str | None = None
+    connection: int | None = None
+    link: str | None = None
+    durable: bool | None = None
+    redelivered: bool | None = None
+    first_acquirer: bool | None = None
+    count: int | None = None
+    first: int | None = None
+    last: int | None = None
+    due_ns: int | None = None
+    intact: bool | None = None
+    fault: str | None = None
+    detail: str | None = None
+
+
+class Footer(msgspec.Struct, frozen=True, tag_field="record", tag="footer", kw_only=True):
+    """The last line of a file, written by the orchestrator: how many events, and how the process ended."""
+
+    events: int
+    ended: Ended
+    detail: str = ""
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Header | Event | Footer)
+_BUFFER = 1 << 16
+
+
+class Recorder:
+    """Writes the events of one process; at most 2 microseconds an event.
+
+    Events are buffered until `flush()`, which hands them to the kernel in one write. The rule that makes a history
+    trustworthy is the caller's: flush before the first byte of a recorded operation leaves. `write_through` flushes
+    after each event: for a process that a fault may kill at any instruction (what the kernel has survives SIGKILL).
+    """
+
+    def __init__(self, path: pathlib.Path, header: Header, *, write_through: bool = False) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._buffer = bytearray(_BUFFER)
+        self._used = 0
+        self._write_through = write_through
+        self.sequence = 0
+        os.write(self._fd, _ENCODER.encode(header) + b"\n")
+
+    def record(self, op: Op, phase: Phase, **fields: Any) -> int:
+        """Add one event, now; returns its `at_ns`."""
+        at_ns = time.monotonic_ns()
+        self.append(Event(self.sequence, at_ns, op, phase, **fields))
+        return at_ns
+
+    def append(self, event: Event) -> None:
+        """Add an event that was built by the caller; its sequence must be `self.sequence`."""
+        self.sequence = event.sequence + 1
+        buffer = self._buffer
+        _ENCODER.encode_into(event, buffer, self._used)
+        buffer += b"\n"
+        self._used = len(buffer)
+        if self._write_through or self._used > _BUFFER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything recorded so far to the kernel."""
+        if self._used:
+            view = memoryview(self._buffer)[: self._used]
+            while view:
+                written = os.write(self._fd, view)
+                view = view[written:]
+            del view
+            self._used = 0
+
+    def close(self) -> None:
+        """Flush and close; the footer is the orchestrator's."""
+        self.flush()
+        os.close(self._fd)
+
+
+def close_history(path: pathlib.Path, ended: Ended, detail: str = "") -> Footer:
+    """Add the footer to the file of a process that has ended, and return it.
+
+    A torn last line is cut back only where the fault killed the process; anywhere else it is kept, and reading the
+    file will refuse it.
+    """
+    data = path.read_bytes()
+    torn = len(data) - (data.rfind(b"\n") + 1)
+    if torn and ended is Ended.KILLED_BY_FAULT:
+        os.truncate(path, len(data) - torn)
+    footer = Footer(events=data.count(b"\n") - 1, ended=ended, detail=detail)
+    with path.open("ab") as stream:
+        if torn and ended is not Ended.KILLED_BY_FAULT:
+            stream.write(b"\n")
+        stream.write(_ENCODER.encode(footer) + b"\n")
+    return footer
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """One file, read and found complete: its header, its events in order, its footer."""
+
+    header: Header
+    events: tuple[Event, ...]
+    footer: Footer
+
+
+def read(path: pathlib.Path) -> History:
+    """Read one file strictly.
+
+    Raises `HistoryError` where a line does not parse, the footer is missing or counts otherwise, a sequence number is
+    skipped or repeated, or the schema is unknown.
+    """
+    records: list[Header | Event | Footer] = []
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            records.append(_DECODER.decode(line))
+        except msgspec.MsgspecError as error:
+            raise HistoryError(f"{path.name}: line {number} is not a record: {error}") from error
+    if not records or not isinstance(records[0], Header):
+        raise HistoryError(f"{path.name}: no header")
+    header, footer = records[0], records[-1]
+    if header.schema != SCHEMA:
+        raise HistoryError(f"{path.name}: schema {header.schema}, this version reads {SCHEMA}")
+    if not isinstance(footer, Footer):
+        raise HistoryError(f"{path.name}: no footer: the harness ended before this process did")
+    events = tuple(record for record in records[1:-1] if isinstance(record, Event))
+    if len(events) != len(records) - 2 or footer.events != len(events):
+        raise HistoryError(f"{path.name}: the footer counts {footer.events} events, the file holds {len(events)}")
+    for expected, event in enumerate(events):
+        if event.sequence != expected:
+            raise HistoryError(f"{path.name}: event {expected} carries sequence {event.sequence}")
+    return History(header, events, footer)
+
+
+def _lines(path: pathlib.Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        yield from stream
+
+
+_MESSAGE = re.compile(r"p(\d+):(\d+)")
+
+
+def message_id(producer: int, number: int) -> str:
+    """The id of a message: who sent it, and which of that producer's it is.
+
+    >>> message_id(1, 137)
+    'p1:137'
+    """
+    return f"p{producer}:{number}"
+
+
+def parse_message(text: str | None) -> tuple[int, int] | None:
+    """`(producer, number)` of an id that this suite made, None for any other.
+
+    >>> parse_message("p1:137"), parse_message("ID:foreign")
+    ((1, 137), None)
+    """
+    match = _MESSAGE.fullmatch(text or "")
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def make_body(message: str, size: int) -> bytes:
+    """A body of `size` bytes whose first line is the id and a checksum of the rest.
+
+    >>> len(make_body("p1:1", 64)), is_intact("p1:1", make_body("p1:1", 64))
+    (64, True)
+    """
+    seed = message.encode()
+    head_length = len(seed) + 10
+    filler = (seed + b".") * (max(size - head_length, 0) // (len(seed) + 1) + 1)
+    rest = filler[: max(size - head_length, 0)]
+    return b"%s %08x\n%s" % (seed, zlib.crc32(seed + rest), rest)
+
+
+def is_intact(message: str, body: bytes) -> bool:
+    """Whether `body` is what `make_body` made for this very message.
+
+    >>> is_intact("p1:2", make_body("p1:1", 64))
+    False
+    """
+    head, _, rest = body.partition(b"\n")
+    seed = message.encode()
+    return head == b"%s %08x" % (seed, zlib.crc32(seed + rest))

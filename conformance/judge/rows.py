@@ -1,0 +1,126 @@
+"""What the judge answers: verdict rows, as plain data that goes to disk and back.
+
+`judge(run folder) -> Judgement` is the only way to a verdict.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from conformance.records import RunRecord, TrialRecord
+
+__all__ = [
+    "ControlResult",
+    "Exposure",
+    "Judgement",
+    "RunRecord",
+    "TrialRecord",
+    "Verdict",
+    "VerdictRow",
+    "Witness",
+]
+
+
+class Verdict(enum.StrEnum):
+    """The answers (design: "Words"). Only `VIOLATED` counts against a broker."""
+
+    HOLDS = "HOLDS"
+    VIOLATED = "VIOLATED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_TRIED = "NOT_TRIED"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    HARNESS_ERROR = "HARNESS_ERROR"
+    WITNESSED = "WITNESSED"
+    NOT_WITNESSED = "NOT_WITNESSED"
+    OBSERVED = "OBSERVED"
+
+
+class Exposure(msgspec.Struct, frozen=True, kw_only=True):
+    """What was at risk: `total` operations over `trials` trials, and the least and the median of one trial.
+
+    `name` says of what (`confirmed_in_window`); `confirmed` counts confirmed sends in all, `window_ms` is the loss
+    window that the control showed (100 ms where it could not), 0.0 where the exposure has no window.
+    """
+
+    name: str
+    total: int
+    minimum: int
+    median: float
+    trials: int
+    confirmed: int = 0
+    window_ms: float = 0.0
+
+
+class ControlResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the control was seen to fail. `strong`: the same product, weakened; else a check-only liar."""
+
+    label: str
+    strong: bool
+    failed: int
+    trials: int
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One counterexample (or one witness of a permission), with its timeline where it was asked for.
+
+    `timeline` holds the events of that message over all processes in the order of the clock:
+    `{"at_ms", "process", "op", "phase", "epoch", "detail"}`, `at_ms` from the first event of the trial.
+    """
+
+    trial: str
+    queue: str
+    message: str
+    timeline: tuple[dict[str, Any], ...] = ()
+
+
+class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim in one scenario: the unit of a report, and an object of `verdicts` in `report.json`.
+
+    `trials` counts valid trials of the subject, `offended` those with at least one counterexample, `void` those that
+    were void. `bound` is the upper bound (95 %) of the chance per fault, `q` the miss probability of a strong control;
+    None where they do not apply. `reason` is one or two sentences for people. `required`: judged only because the
+    user asked, and never counted against the vendor. `replay` is the full command line with its seed.
+    """
+
+    claim: str
+    kind: str
+    scope: str
+    subject: str
+    says: str
+    document: str
+    section: str
+    adapter: str
+    version: str
+    launcher: str
+    settings: dict[str, bool | int | str]
+    protocol: str
+    client: str
+    scenario: str
+    mode: str
+    fault: str
+    failure_model: str
+    verdict: Verdict
+    exposure: Exposure | None
+    trials: int
+    offended: int
+    void: int
+    control: ControlResult | None
+    bound: float | None
+    q: float | None
+    reason: str
+    replay: str
+    required: bool = False
+    offences: int = 0
+    witnesses: tuple[Witness, ...] = ()
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a report needs. `self_checks` are rows about the suite's own sessions, apart from the broker's."""
+
+    run: RunRecord
+    rows: tuple[VerdictRow, ...]
+    self_checks: tuple[VerdictRow, ...]
+    trials: tuple[TrialRecord, ...]

@@ -1,0 +1,11 @@
+"""The bundled broker: honest first, and wrong on purpose in exactly one way when a liar is chosen.
+
+Reading order, each module resting only on those before it:
+
+`settings` and `liars` are what a user may choose; `settlement` is the one table of rules; `message` and `queues` hold
+what is settled; `journal` turns records into bytes and back, `commit` gathers them into batches, `files` puts the
+batches on disk; `broker` joins these; `amqp` and `depth` speak to the outside in bytes; `server` is the only module
+that knows asyncio; `command` is what is typed.
+
+Nothing is imported here: a start must cost milliseconds, and `python -m conformance.reference` passes through here.
+"""

@@ -1,0 +1,108 @@
+"""Segments as files: the only place that writes. Every error here is fatal to the broker, by decision of the caller."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from conformance.errors import LaunchError
+from conformance.reference.commit import Batch
+from conformance.reference.journal import Recovered, Write
+
+_SUFFIX = ".journal"
+_ZEROS = bytes(1024 * 1024)
+
+
+class SegmentFiles:
+    """The segment files of one data directory, held under a lock for as long as this object lives.
+
+    Raises `LaunchError` if the directory cannot be made, read or locked.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._current = -1
+        self._file = -1
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LaunchError(f"data directory {folder} is in use by another broker") from error
+        except OSError as error:
+            raise LaunchError(f"data directory {folder} cannot be used: {error.strerror}") from error
+
+    def read(self) -> dict[int, bytes]:
+        """Every segment's bytes by its number."""
+        return {int(path.stem): path.read_bytes() for path in self._folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal()}
+
+    def repair(self, recovered: Recovered) -> None:
+        """Cuts a torn tail back to zeros and deletes what lies behind it, both durably."""
+        if recovered.cut is not None:
+            segment, offset = recovered.cut
+            with self._path(segment).open("r+b") as file:
+                file.seek(offset)
+                file.write(bytes(recovered.size - offset))
+                file.flush()
+                os.fsync(file.fileno())
+        self._delete(recovered.stale)
+
+    def store(self, batch: Batch) -> None:
+        """Puts a batch on disk: one write and one fdatasync, except where it crosses into a new segment."""
+        for write in batch.writes:
+            if write.create:
+                self._create(write)
+                continue
+            self._select(write.segment)
+            _write_all(self._file, write.data, write.offset)
+        if batch.sync and batch.writes:
+            os.fdatasync(self._file)
+        self._delete(batch.unneeded)
+
+    def close(self) -> None:
+        """Lets go of the files and of the lock."""
+        for descriptor in (self._file, self._lock, self._directory):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _path(self, segment: int) -> Path:
+        return self._folder / f"{segment:08d}{_SUFFIX}"
+
+    def _select(self, segment: int) -> None:
+        if segment == self._current:
+            return
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(self._path(segment), os.O_RDWR)
+        self._current = segment
+
+    def _create(self, write: Write) -> None:
+        """A new segment: zeros, its first bytes, fsync, and fsync of the directory that now names it.
+
+        The segment before it is synced first, so that no journal on disk has a hole at a segment's end.
+        """
+        if self._file >= 0:
+            os.fdatasync(self._file)
+            os.close(self._file)
+        self._file = os.open(self._path(write.segment), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._current = write.segment
+        for start in range(0, write.create, len(_ZEROS)):
+            _write_all(self._file, _ZEROS[: write.create - start], start)
+        _write_all(self._file, write.data, 0)
+        os.fsync(self._file)
+        os.fsync(self._directory)
+
+    def _delete(self, segments: list[int]) -> None:
+        for segment in segments:
+            self._path(segment).unlink()
+        if segments:
+            os.fsync(self._directory)
+
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
+    """A write may be short, on a full disk for one: the rest is written or raises."""
+    written = os.pwrite(file, data, offset)
+    while written < len(data):
+        written += os.pwrite(file, memoryview(data)[written:], offset + written)

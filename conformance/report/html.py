@@ -1,0 +1,234 @@
+"""One self-contained page: no script, nothing loaded from outside, everything of others escaped.
+
+The template `reports/report.html.j2` holds the order of the page; this module gives it views and phrases.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from conformance import paths
+from conformance.claims import Catalogue, Claim
+from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
+from conformance.report import model, words
+from conformance.scenario import Scenario
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimView:
+    """A claim with all its rows. `claim` is None where the catalogue of today does not have it any more."""
+
+    id: str
+    says: str
+    section: str
+    kind: str
+    scope: str
+    subject: str
+    claim: Claim | None
+    rows: tuple[VerdictRow, ...]
+    reason: str
+    not_promised: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentView:
+    """The claims of one source document, by what a reader may conclude from them."""
+
+    title: str
+    answered: tuple[ClaimView, ...]
+    not_tried: tuple[ClaimView, ...]
+    not_applicable: tuple[ClaimView, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ScenarioView:
+    """One script and all that came of it. `script` is None where this version of the suite does not have it."""
+
+    id: str
+    says: str
+    mode: str
+    script: Scenario | None
+    steps: tuple[str, ...]
+    failure_model: str
+    rows: tuple[VerdictRow, ...]
+    controls: tuple[ControlResult, ...]
+    trials: tuple[TrialRecord, ...]
+
+
+def write_html(judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario], path: Path) -> None:
+    """Write the page; bytes of a log that are no text become `?`."""
+    path.write_bytes(page(judgement, catalogue, scenarios).encode("utf-8", "replace"))
+
+
+def page(judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario]) -> str:
+    """The text of the page."""
+    code = model.exit_code(judgement)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            report=model.report(judgement, catalogue),
+            run=judgement.run,
+            doubts=model.doubts(judgement, catalogue),
+            answers=model.tried(judgement.rows),
+            documents=documents(judgement, catalogue),
+            scenarios=scenario_views(judgement, scenarios),
+            untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
+            exit_means=words.EXIT_MEANS[code],
+            tone=_tone(judgement, catalogue),
+            settings=catalogue.settings,
+            not_promised=lambda row: model.not_promised(row, judgement.run, catalogue),
+        )
+    )
+
+
+def documents(judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:
+    """Every claim of the catalogue, and every claim that only the rows know, by source document."""
+    by_claim: dict[str, list[VerdictRow]] = {}
+    for row in judgement.rows + judgement.self_checks:
+        by_claim.setdefault(row.claim, []).append(row)
+    grouped: dict[str, list[ClaimView]] = {}
+    for claim_id in dict.fromkeys([*catalogue.claims, *by_claim]):
+        claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
+        title = catalogue.document_title(claim) if claim else rows[0].document
+        grouped.setdefault(title, []).append(_claim_view(claim_id, claim, rows, judgement, catalogue))
+    return [_document(title, views) for title, views in grouped.items()]
+
+
+def _claim_view(
+    claim_id: str, claim: Claim | None, rows: Sequence[VerdictRow], judgement: Judgement, catalogue: Catalogue
+) -> ClaimView:
+    reasons = dict.fromkeys(row.reason for row in rows if row.verdict in words.UNTRIED)
+    silent = "the judge was not asked about it: it has no row"
+    return ClaimView(
+        id=claim_id,
+        says=claim.says if claim else rows[0].says,
+        section=claim.source.section if claim else rows[0].section,
+        kind=claim.kind if claim else rows[0].kind,
+        scope=claim.scope if claim else rows[0].scope,
+        subject=claim.subject if claim else rows[0].subject,
+        claim=claim,
+        rows=tuple(rows),
+        reason="; ".join(reasons) if rows else silent,
+        not_promised=any(model.not_promised(row, judgement.run, catalogue) for row in rows),
+    )
+
+
+def _document(title: str, views: Iterable[ClaimView]) -> DocumentView:
+    groups: dict[str, list[ClaimView]] = {"answered": [], "not_tried": [], "not_applicable": []}
+    for view in views:
+        found = {row.verdict for row in view.rows}
+        if found - set(words.UNTRIED):
+            groups["answered"].append(view)
+        else:
+            only = found == {Verdict.NOT_APPLICABLE}
+            groups["not_applicable" if only else "not_tried"].append(view)
+    return DocumentView(title, *(tuple(group) for group in groups.values()))
+
+
+def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[ScenarioView]:
+    """The scenarios that were run, in the order of the run, then those of rows without a trial."""
+    return [_scenario_view(name, judgement, scenarios.get(name)) for name in _with_trials(judgement)]
+
+
+def _with_trials(judgement: Judgement) -> list[str]:
+    rows = model.tried(judgement.rows + judgement.self_checks)
+    return list(dict.fromkeys([*(t.scenario for t in judgement.trials), *(r.scenario for r in rows if r.scenario)]))
+
+
+def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> ScenarioView:
+    rows = tuple(r for r in model.tried(judgement.rows + judgement.self_checks) if r.scenario == name)
+    fault = script.fault if script else None
+    return ScenarioView(
+        id=name,
+        says=script.says if script else "This version of the suite does not have the script any more.",
+        mode=script.mode if script else next((row.mode for row in rows), ""),
+        script=script,
+        steps=tuple(words.steps_in_words(script)) if script else (),
+        failure_model=fault.failure_model if fault else next((row.failure_model for row in rows), ""),
+        rows=rows,
+        controls=tuple(dict.fromkeys(row.control for row in rows if row.control)),
+        trials=tuple(trial for trial in judgement.trials if trial.scenario == name),
+    )
+
+
+def timeline(witness: Witness) -> list[dict[str, str]]:
+    """The events of a witness as the text of table cells; what an event lacks is empty."""
+    keys = ("at_ms", "process", "op", "phase", "epoch", "detail")
+    return [{key: _cell(event.get(key, "")) for key in keys} for event in witness.timeline]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def first_timeline(rows: Iterable[VerdictRow]) -> Witness | None:
+    """The first witness that has a timeline; the one that a report unfolds."""
+    return next((witness for row in rows for witness in row.witnesses if witness.timeline), None)
+
+
+def anchor(text: str) -> str:
+    """The id of an element for that text: only letters, digits, dots and hyphens.
+
+    >>> anchor("a b<c>")
+    'a-b-c-'
+    """
+    return re.sub(r"[^A-Za-z0-9.-]", "-", text)
+
+
+def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
+    """The word whose sign and colour the headline wears: a partial run never wears that of `HOLDS`."""
+    rows = model.tried(judgement.rows)
+    grave = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
+    if rows and rows[0].verdict in grave:
+        return rows[0].verdict
+    if judgement.run.interrupted or not judgement.run.finished:
+        return Verdict.INCONCLUSIVE
+    return rows[0].verdict if rows and not model.partial(judgement, catalogue) else Verdict.NOT_TRIED
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(paths.reports()),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "anchor": anchor,
+        "plural": words.plural,
+        "exposure": words.exposure_words,
+        "control": words.control_words,
+        "bound": words.bound_words,
+        "timeline": timeline,
+        "setting": _setting,
+    }
+    environment.filters.update(filters)
+    style = (paths.reports() / "report.css").read_text("utf-8")
+    environment.globals.update(
+        css=Markup(style),  # noqa: S704 - our own file, no word of others in it
+        meanings=words.MEANINGS,
+        first_timeline=first_timeline,
+    )
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    """Spell out characters that a browser would obey; jinja escapes the markup afterwards."""
+    return words.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _setting(value: bool | int | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

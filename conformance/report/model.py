@@ -1,0 +1,304 @@
+"""The report as data, the words that it is told in, and what undermines it.
+
+Only counting and wording happen here. Whether a claim is violated is read from its row, never found out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from conformance import __version__
+from conformance.claims import Catalogue, Kind, Scope
+from conformance.errors import PRECEDENCE, ExitCode
+from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
+from conformance.report.words import MEANINGS, UNTRIED, exposure_words, plural
+
+SCHEMA: Final = 1
+LOW_EXPOSURE = 10
+"""Fewer operations at risk in one trial than this are pointed out. It changes no verdict."""
+
+
+class Generator(msgspec.Struct, frozen=True, kw_only=True):
+    """What wrote the report."""
+
+    name: str
+    version: str
+
+
+class Summary(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={word.value.lower(): word.value for word in Verdict},
+):
+    """How many rows have each verdict word (self-checks left out), the exit code, and the sentence on top.
+
+    A row is one claim in one scenario; the headline counts claims. `no_row` counts claims of the catalogue that the
+    judge gave no row, which are not tried either.
+    """
+
+    holds: int
+    violated: int
+    inconclusive: int
+    not_tried: int
+    not_applicable: int
+    harness_error: int
+    witnessed: int
+    not_witnessed: int
+    observed: int
+    no_row: int
+    exit_code: int
+    headline: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """`report.json`; `reports/report.schema.json` is its JSON Schema."""
+
+    schema: Literal[1]
+    generator: Generator
+    run: RunRecord
+    summary: Summary
+    verdicts: tuple[VerdictRow, ...]
+    self_checks: tuple[VerdictRow, ...]
+    trials: tuple[TrialRecord, ...]
+
+
+def report(judgement: Judgement, catalogue: Catalogue | None = None) -> Report:
+    """The whole report as data; with the catalogue, claims without a row are counted as not tried."""
+    words = [row.verdict for row in judgement.rows]
+    return Report(
+        schema=SCHEMA,
+        generator=Generator(name="ack-conformance", version=__version__),
+        run=judgement.run,
+        summary=Summary(
+            **{word.value.lower(): words.count(word) for word in Verdict},
+            no_row=len(without_row(judgement, catalogue)),
+            exit_code=int(exit_code(judgement)),
+            headline=headline(judgement, catalogue),
+        ),
+        verdicts=judgement.rows,
+        self_checks=judgement.self_checks,
+        trials=judgement.trials,
+    )
+
+
+def write_json(judgement: Judgement, path: Path, catalogue: Catalogue | None = None) -> None:
+    """Write `report.json`. Bytes of a log that are no text become `?`: the file is always valid UTF-8."""
+    data = msgspec.to_builtins(report(judgement, catalogue))
+    path.write_bytes(json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+
+
+def read_json(path: Path) -> Report:
+    """Read a `report.json` back; `msgspec.ValidationError` says where one does not follow the schema."""
+    return msgspec.json.decode(path.read_bytes(), type=Report)
+
+
+def schema_text() -> str:
+    """The text of `reports/report.schema.json`: JSON Schema 2020-12, made from `Report`."""
+    body = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
+    return json.dumps(body, indent=1) + "\n"
+
+
+def exit_code(judgement: Judgement) -> ExitCode:
+    """The exit code of a judged run, by `errors.PRECEDENCE`.
+
+    A self-check that is violated, or a run that ended before its last trial, is an error of ours: `HARNESS`.
+    """
+    words = {row.verdict for row in judgement.rows}
+    ours = {row.verdict for row in judgement.self_checks}
+    found = {ExitCode.CONFORMANT if tried(judgement.rows + judgement.self_checks) else ExitCode.NOTHING_RAN}
+    if judgement.run.interrupted:
+        found.add(ExitCode.INTERRUPTED)
+    if Verdict.HARNESS_ERROR in words | ours or Verdict.VIOLATED in ours or not judgement.run.finished:
+        found.add(ExitCode.HARNESS)
+    if Verdict.VIOLATED in words:
+        found.add(ExitCode.VIOLATED)
+    if Verdict.INCONCLUSIVE in words | ours:
+        found.add(ExitCode.INCONCLUSIVE)
+    return next(code for code in PRECEDENCE if code in found)
+
+
+def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
+    """The rows that a trial stands behind, the worst word first."""
+    order = list(MEANINGS)
+    return sorted((row for row in rows if row.verdict not in UNTRIED), key=lambda row: order.index(row.verdict))
+
+
+def without_row(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
+    """The claims of the catalogue that have no row at all."""
+    known = {row.claim for row in judgement.rows + judgement.self_checks}
+    return [claim for claim in catalogue.claims if claim not in known] if catalogue else []
+
+
+def not_tried(judgement: Judgement, catalogue: Catalogue | None = None) -> list[str]:
+    """The claims that no trial stands behind although they could apply: partial is what has any."""
+    rows = judgement.rows + judgement.self_checks
+    answered = {row.claim for row in tried(rows)}
+    left_out = [row.claim for row in rows if row.verdict is Verdict.NOT_TRIED and row.claim not in answered]
+    return list(dict.fromkeys([*left_out, *without_row(judgement, catalogue)]))
+
+
+def partial(judgement: Judgement, catalogue: Catalogue | None = None) -> bool:
+    """Whether anything that could apply was left out, be it one scenario of a claim."""
+    return bool(without_row(judgement, catalogue)) or any(row.verdict is Verdict.NOT_TRIED for row in judgement.rows)
+
+
+def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
+    """Whether the row is about a sentence of a vendor that does not bind this product."""
+    claim = catalogue.claims.get(row.claim) if catalogue else None
+    if claim is not None:
+        return claim.scope is Scope.PROFILE and not set(claim.binds) & set(run.profiles)
+    return row.scope == Scope.PROFILE and row.kind != Kind.OBSERVATION and row.verdict is Verdict.OBSERVED
+
+
+def headline(judgement: Judgement, catalogue: Catalogue | None = None) -> str:
+    """The sentence on top. It never says more than was tried."""
+    rows = judgement.rows
+    if not tried(rows):
+        parts = ["Nothing was tried"]
+    else:
+        against = _claims(row for row in rows if row.verdict is Verdict.VIOLATED and not row.required)
+        own = _claims(row for row in rows if row.verdict is Verdict.VIOLATED and row.required)
+        parts = [f"{_were(len(against))} violated: {_listed(against)}" if against else _unviolated(own)]
+        if own:
+            parts.append(f"{plural(len(own), 'requirement')} of yours, given up by a setting, violated: {_listed(own)}")
+        undecided = _claims(row for row in rows if row.verdict is Verdict.INCONCLUSIVE)
+        parts += [f"{plural(len(undecided), 'claim')} could not be decided"] if undecided else []
+        broken = _claims(row for row in rows if row.verdict is Verdict.HARNESS_ERROR)
+        parts += [f"{plural(len(broken), 'claim')} ended in an error of the suite"] if broken else []
+    parts += _limits(judgement, catalogue)
+    return ". ".join(parts) + "."
+
+
+def _unviolated(own: list[str]) -> str:
+    promised = " that the product promises" if own else ""
+    return f"Nothing{promised} was violated in what was tried"
+
+
+def _limits(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
+    left_out = not_tried(judgement, catalogue)
+    parts = [f"Partial: {_were(len(left_out))} not tried"] if left_out else []
+    parts += ["Partial: some claims were not tried in every scenario"] if partial(judgement) and not left_out else []
+    parts += ["The run was interrupted"] if judgement.run.interrupted else []
+    parts += ["The run is incomplete"] if not judgement.run.finished and not judgement.run.interrupted else []
+    return parts
+
+
+def _claims(rows: Iterable[VerdictRow]) -> list[str]:
+    return list(dict.fromkeys(row.claim for row in rows))
+
+
+def _were(count: int) -> str:
+    return f"{plural(count, 'claim')} {'was' if count == 1 else 'were'}"
+
+
+def _listed(claims: Sequence[str]) -> str:
+    return ", ".join(claims[:3]) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Doubt:
+    """Something that a reader must know before the answers: a title, a sentence, and (row or None, text) items."""
+
+    key: str
+    title: str
+    text: str
+    items: tuple[tuple[VerdictRow | None, str], ...] = ()
+
+
+def doubts(judgement: Judgement, catalogue: Catalogue | None = None) -> list[Doubt]:
+    """All that counts against the broker or limits what the answers are worth, the gravest first."""
+    everything = (
+        *_by_word(judgement),
+        *_by_trial(judgement),
+        *_by_control(judgement),
+        *_by_selection(judgement, catalogue),
+        *_by_course(judgement),
+        *_by_exposure(judgement),
+    )
+    return [doubt for doubt in everything if doubt.items or doubt.key == "course"]
+
+
+def _by_word(judgement: Judgement) -> Iterator[Doubt]:
+    def rows(word: Verdict, *, required: bool | None = None) -> tuple[tuple[VerdictRow | None, str], ...]:
+        found = (row for row in judgement.rows if row.verdict is word and required in (None, row.required))
+        return tuple((row, row.reason) for row in found)
+
+    yield Doubt("violated", "Violated", "A counterexample was found.", rows(Verdict.VIOLATED, required=False))
+    yield Doubt(
+        "required",
+        "Your requirement, given up by a setting",
+        "Judged because you asked; never counted against the vendor.",
+        rows(Verdict.VIOLATED, required=True),
+    )
+    yield Doubt("error", "Errors of the suite", "Ours, not the broker's.", rows(Verdict.HARNESS_ERROR))
+    yield Doubt("undecided", "Undecided", "Tried, but evidence in neither direction.", rows(Verdict.INCONCLUSIVE))
+    broken = (row for row in judgement.self_checks if row.verdict not in (Verdict.HOLDS, *UNTRIED))
+    yield Doubt(
+        "self",
+        "Self-checks that did not pass",
+        "The suite's own sessions are in doubt, and so is what was tried through them.",
+        tuple((row, f"{row.verdict}: {row.reason}") for row in broken),
+    )
+
+
+def _by_trial(judgement: Judgement) -> Iterator[Doubt]:
+    void = [trial for trial in judgement.trials if trial.void]
+    count = f"{len(void)} of {plural(len(judgement.trials), 'trial')}"
+    yield Doubt(
+        "void",
+        "Void trials",
+        f"Nothing is concluded from {count}.",
+        tuple((None, f"{trial.trial} ({trial.scenario}, {trial.arm}): {trial.void}") for trial in void),
+    )
+
+
+def _by_control(judgement: Judgement) -> Iterator[Doubt]:
+    judged = [row for row in tried(judgement.rows) if row.control is not None]
+    yield Doubt(
+        "control",
+        "Controls that were not always seen to fail",
+        "Where a control passes, a pass of the broker says little.",
+        tuple(
+            (row, f"{row.control.label}: seen to fail in {row.control.failed} of {row.control.trials}")
+            for row in judged
+            if row.control is not None and row.control.failed < row.control.trials
+        ),
+    )
+
+
+def _by_selection(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doubt]:
+    reasons: dict[str, list[str]] = {}
+    left_out = not_tried(judgement, catalogue)
+    said = {row.claim: row.reason for row in judgement.rows + judgement.self_checks if row.verdict is Verdict.NOT_TRIED}
+    for claim in left_out:
+        reasons.setdefault(said.get(claim, "the judge was not asked about it") or "no reason given", []).append(claim)
+    yield Doubt(
+        "not-tried",
+        "Not tried",
+        f"{_were(len(left_out))} not tried; this report is partial.".capitalize(),
+        tuple((None, f"{reason} ({len(claims)}): {', '.join(claims)}") for reason, claims in reasons.items()),
+    )
+
+
+def _by_course(judgement: Judgement) -> Iterator[Doubt]:
+    if judgement.run.interrupted:
+        yield Doubt("course", "Interrupted", "The run was stopped before its last trial; what was recorded counts.")
+    elif not judgement.run.finished:
+        yield Doubt("course", "Incomplete", "The run ended before its last trial, and nobody asked it to.")
+
+
+def _by_exposure(judgement: Judgement) -> Iterator[Doubt]:
+    low = (row for row in tried(judgement.rows) if row.exposure is not None and row.exposure.minimum < LOW_EXPOSURE)
+    yield Doubt(
+        "exposure",
+        "Low exposure",
+        f"In at least one trial fewer than {LOW_EXPOSURE} operations were at risk.",
+        tuple((row, exposure_words(row.exposure)) for row in low),
+    )

@@ -1,0 +1,159 @@
+"""The summary on a terminal: one line per answer, what counts against it first to last, and where the report is.
+
+Own words are ASCII; words of others are shown by `visible`, so that no message id can repaint the terminal.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from conformance.claims import Catalogue
+from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
+from conformance.report import model
+from conformance.report.html import first_timeline, timeline
+from conformance.report.words import EXIT_MEANS, MEANINGS, visible
+
+ROWS = 20
+EVENTS = 8
+DOUBTS = ("error", "undecided", "required", "self", "void", "control", "not-tried", "course")
+STYLES = {
+    Verdict.HOLDS: "green",
+    Verdict.WITNESSED: "green",
+    Verdict.VIOLATED: "bold red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.HARNESS_ERROR: "magenta",
+}
+
+
+def summary(
+    judgement: Judgement, catalogue: Catalogue | None = None, written: Mapping[str, Path] | None = None
+) -> RenderableType:
+    """What the terminal shows; about 40 lines. `written` are the paths that `write_all` returned."""
+    answers = model.tried(judgement.rows)
+    code = model.exit_code(judgement)
+    tone = STYLES.get(answers[0].verdict, "") if answers else ""
+    parts: list[RenderableType] = []
+    if answers:
+        parts += [_table(answers[:ROWS], judgement.run, catalogue)]
+    if len(answers) > ROWS:
+        parts += [_line(f"... and {len(answers) - ROWS} more in the report", "dim")]
+    parts += [*_first_violation(answers), *_doubts(judgement, catalogue)]
+    parts += [Text(), _whole(model.headline(judgement, catalogue), f"bold {tone}".strip()), _counts(judgement)]
+    parts += [_whole(f"exit {int(code)}: {EXIT_MEANS[code]}")]
+    parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items()]
+    return Group(*parts)
+
+
+def plain(
+    judgement: Judgement,
+    catalogue: Catalogue | None = None,
+    written: Mapping[str, Path] | None = None,
+    width: int = 120,
+) -> str:
+    """The same for a pipe or `--no-color`: no escape sequence, no trailing blanks."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, force_terminal=False, emoji=False, highlight=False)
+    console.print(summary(judgement, catalogue, written), soft_wrap=True)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def _table(rows: Sequence[VerdictRow], run: RunRecord, catalogue: Catalogue | None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    for name in ("claim", "verdict", "scenario", "at risk", "control", "worth"):
+        table.add_column(name, no_wrap=name != "scenario")  # the one column that shrinks on a narrow terminal
+    for row in rows:
+        foreign = model.not_promised(row, run, catalogue)
+        worth = _worth(row, foreign=foreign)
+        cells = (row.claim, row.verdict.value, row.scenario, _exposure(row), _control(row), worth)
+        style = STYLES.get(row.verdict, "dim")
+        table.add_row(*(_line(cell, style if at == 1 else "") for at, cell in enumerate(cells)))
+    return table
+
+
+def _exposure(row: VerdictRow) -> str:
+    if row.exposure is None:
+        return ""
+    return f"{row.exposure.minimum:,}+ x {row.exposure.trials}"
+
+
+def _control(row: VerdictRow) -> str:
+    if row.control is None:
+        return ""
+    return f"{row.control.failed}/{row.control.trials} {'strong' if row.control.strong else 'liar'}"
+
+
+def _worth(row: VerdictRow, *, foreign: bool) -> str:
+    if foreign:
+        return "not promised"
+    if row.verdict is Verdict.VIOLATED:
+        return f"seen in {row.offended} of {row.trials}" + (", required" if row.required else "")
+    bound = f"<{row.bound:.0%}" if row.bound is not None else ""
+    missed = f"q={row.q:.3f}" if row.q is not None else ""
+    return " ".join(part for part in (missed, bound) if part)
+
+
+def _first_violation(answers: Sequence[VerdictRow]) -> list[RenderableType]:
+    violated = [row for row in answers if row.verdict is Verdict.VIOLATED]
+    if not violated:
+        return []
+    shown = first_timeline(violated)
+    row = next((row for row in violated if shown in row.witnesses), violated[0])
+    parts: list[RenderableType] = [Text(), _whole(f"VIOLATED {row.claim}: {row.says}", "bold red"), _whole(row.reason)]
+    if shown is not None:
+        parts += [_line(f"message {shown.message} in {shown.queue}, trial {shown.trial}:"), _events(shown)]
+    return [*parts, _whole(f"again: {row.replay}")] if row.replay else parts
+
+
+def _events(witness: Witness) -> Table:
+    events = timeline(witness)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    for name in ("process", "op", "phase", "detail"):
+        table.add_column(no_wrap=name != "detail")
+    left_out = len(events) - EVENTS
+    head = events if left_out <= 0 else events[: EVENTS // 2]
+    tail = [] if left_out <= 0 else events[-EVENTS // 2 :]
+    for event in head:
+        table.add_row(*_event(event))
+    if tail:
+        table.add_row("...", f"{left_out} more", "", "", "")
+    for event in tail:
+        table.add_row(*_event(event))
+    return table
+
+
+def _event(event: Mapping[str, str]) -> list[Text]:
+    style = "bold" if event["op"] == "fault" else ""
+    cells = (f"{event['at_ms']} ms", event["process"], event["op"], event["phase"], event["detail"])
+    return [_line(cell, style) for cell in cells]
+
+
+def _doubts(judgement: Judgement, catalogue: Catalogue | None) -> list[RenderableType]:
+    found = [doubt for doubt in model.doubts(judgement, catalogue) if doubt.key in DOUBTS]
+    parts: list[RenderableType] = [Text()] if found else []
+    for doubt in found:
+        items = doubt.items or ((None, doubt.text),)
+        rest = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
+        row, text = items[0]
+        parts.append(_line(f"{doubt.title.lower()}{rest}: {row.claim + ': ' if row else ''}{text}"))
+    return parts
+
+
+def _counts(judgement: Judgement) -> Text:
+    words = [row.verdict for row in judgement.rows]
+    counts = ", ".join(f"{words.count(word)} {word.value}" for word in MEANINGS if word in words)
+    return _whole(counts or "no rows")
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(visible(text.replace("\n", " ")), style, no_wrap=True, overflow="ellipsis")
+
+
+def _whole(text: str, style: str = "") -> Text:
+    return Text(visible(text.replace("\n", " ")), style)

@@ -1,0 +1,185 @@
+"""The words of a report: what a verdict means, and numbers, controls and steps as sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from conformance.errors import ExitCode
+from conformance.judge.rows import ControlResult, Exposure, Verdict, VerdictRow
+from conformance.scenario import Between, Consume, Drain, Fault, Kill, Nth, Publish, Restart, Scenario, Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Meaning:
+    """A verdict word for people: its sign, what it says, and what must not be read into it."""
+
+    sign: str
+    means: str
+    does_not: str
+
+
+MEANINGS: dict[Verdict, Meaning] = {  # in the order in which a reader wants to see the rows
+    Verdict.VIOLATED: Meaning(
+        "✗",
+        "At least one counterexample was found; it is shown with its message and timeline. "
+        "The only word that counts against a broker.",
+        "How often it happens elsewhere. A row marked “your requirement” is about a guarantee that the settings "
+        "give up: it is never counted against the vendor.",
+    ),
+    Verdict.HARNESS_ERROR: Meaning(
+        "!",
+        "Something of this suite went wrong: a set-up, a client, a fault that did not take effect, a history that is "
+        "not complete.",
+        "Anything about the broker. It is charged to nobody, and it is never a pass.",
+    ),
+    Verdict.INCONCLUSIVE: Meaning(
+        "?",
+        "It was tried and could not be decided; the reason says what was missing.",
+        "A pass or a failure. It is evidence in neither direction.",
+    ),
+    Verdict.HOLDS: Meaning(
+        "✓",
+        "No counterexample was found, although the fault took effect, something was at risk, the history is complete, "
+        "the queue was drained to silence, and the control was seen to fail.",
+        "A proof. It speaks of this scenario, version, configuration and failure model, as far as its exposure and "
+        "bound go.",
+    ),
+    Verdict.WITNESSED: Meaning(
+        "+",
+        "A permission (“may”): what the document allows was seen at least once.",
+        "A defect, because it is allowed; or a promise, because it need not happen.",
+    ),
+    Verdict.NOT_WITNESSED: Meaning(
+        "·",
+        "A permission (“may”): what the document allows was not seen.",
+        "That it cannot happen. The absence of a witness proves nothing and violates nothing.",
+    ),
+    Verdict.OBSERVED: Meaning(
+        "i",
+        "Recorded without judgement: a rationale of the document, or a sentence of another vendor, which this product "
+        "never promised.",
+        "Good or bad. An observation is never a verdict.",
+    ),
+    Verdict.NOT_APPLICABLE: Meaning(
+        "∅",
+        "The broker or the protocol has no such thing, or its vendor or its configuration does not promise it.",
+        "A pass or a failure, or that the behaviour is absent.",
+    ),
+    Verdict.NOT_TRIED: Meaning(
+        "○",
+        "Left out by the selection, or it needs a fault, a client or a protocol that this run did not have.",
+        "Anything about the broker: neither support nor the lack of it.",
+    ),
+}
+UNTRIED = (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE)
+
+EXIT_MEANS: dict[ExitCode, str] = {
+    ExitCode.CONFORMANT: "nothing was violated, and nothing that was tried is left undecided",
+    ExitCode.VIOLATED: "at least one claim was violated",
+    ExitCode.INCONCLUSIVE: "nothing was violated, but something that was tried could not be decided",
+    ExitCode.HARNESS: "something of the suite went wrong; nothing is concluded from that part",
+    ExitCode.USAGE: "the command was not understood",
+    ExitCode.NOTHING_RAN: "nothing ran",
+    ExitCode.INTERRUPTED: "the run was interrupted; what was recorded is kept",
+}
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "claim"), plural(1240, "message")
+    ('1 claim', '1,240 messages')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def visible(text: str) -> str:
+    r"""Text of others, in which every character that a terminal or a browser would obey is spelled out.
+
+    Escape sequences could repaint a terminal, direction marks could turn a message id around.
+
+    >>> visible("a\x1b[2J" + chr(0x202e) + "b")
+    'a\\x1b[2J\\u202eb'
+    """
+    return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def exposure_words(exposure: Exposure | None) -> str:
+    """What was at risk, in one phrase; the unit is the trial."""
+    if exposure is None:
+        return "not counted"
+    name = exposure.name.replace("_", " ")
+    window = f" of {exposure.window_ms:g} ms" if exposure.window_ms else ""
+    spread = f"at least {exposure.minimum:,} in each, median {exposure.median:,g}"
+    confirmed = f"; {exposure.confirmed:,} confirmed in all" if exposure.confirmed else ""
+    return f"{exposure.total:,} {name}{window} in {plural(exposure.trials, 'trial')} ({spread}{confirmed})"
+
+
+def control_words(control: ControlResult | None) -> str:
+    """How often the control was seen to fail, and what kind of control it is."""
+    if control is None:
+        return "none"
+    kind = "same product, weakened" if control.strong else "checks the check only"
+    return f"seen to fail in {control.failed} of {control.trials}: {control.label} ({kind})"
+
+
+def bound_words(row: VerdictRow) -> str:
+    """What zero counterexamples are worth, at 95 % confidence; empty where no bound applies."""
+    chance = f"below {row.bound:.0%} per fault" if row.bound is not None else ""
+    missed = f"q = {row.q:.3f}" if row.q is not None else ""
+    return "; ".join(part for part in (chance, missed) if part)
+
+
+def steps_in_words(scenario: Scenario) -> list[str]:
+    """The steps of a script as sentences; of a drawn script, with the numbers of its trial.
+
+    >>> from conformance.scenario import Drain, Scenario
+    >>> steps_in_words(Scenario("s", "", "auto", (Drain(),), {}))[0].partition(",")[0]
+    'Receive and acknowledge everything until silence'
+    """
+    return [_sentence(step) for step in scenario.steps]
+
+
+def _sentence(step: Step) -> str:
+    match step:
+        case Publish():
+            kind = "persistent" if step.durable else "non-persistent"
+            pace = "one at a time, waiting for each answer" if step.window == 1 else f"at most {step.window} unanswered"
+            bound = "up to " if step.until else ""
+            what = f"Publish {bound}{plural(step.count, kind + ' message')} of {step.size:,} bytes, {pace}"
+        case Consume():
+            what = f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"
+            what += f"; stop after the {_ordinal(step.stop)} delivery" if step.stop else ""
+        case Restart(clean=True):
+            return "Stop the broker in order and start it again on the same data."
+        case Restart():
+            return "Start the broker again on the same data."
+        case Drain():
+            return "Receive and acknowledge everything until silence, then ask the broker for its own depth."
+    return f"{what}. {_fault_sentence(step.until)}" if step.until else f"{what}."
+
+
+def _acknowledging(step: Consume) -> str:
+    if step.mode == "auto":
+        return "acknowledging each message after its processing"
+    each = "each message" if step.acknowledge == 1 else f"at every {_ordinal(step.acknowledge)} message"
+    if step.mode == "client":
+        return f"acknowledging everything so far {'at ' if step.acknowledge == 1 else ''}{each}"
+    return f"acknowledging {each if step.acknowledge == 1 else f'every {_ordinal(step.acknowledge)} message'}"
+
+
+def _fault_sentence(fault: Fault) -> str:
+    victim = "every process of the broker" if isinstance(fault, Kill) else "the consuming process itself"
+    return f"SIGKILL to {victim} at {_trigger(fault.at)}."
+
+
+def _trigger(at: Nth) -> str:
+    event = {"confirm": "confirm", "process": "processing", "ack": "confirmed acknowledgement"}.get(at.event, at.event)
+    if isinstance(at.k, Between):
+        return f"a {event} between the {_ordinal(at.k.low)} and the {_ordinal(at.k.high)}, drawn from the trial's seed"
+    return f"the {_ordinal(at.k)} {event}"
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{suffix}"

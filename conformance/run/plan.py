@@ -1,0 +1,164 @@
+"""Which trials a run consists of: the scenarios that the selected claims need, and the controls that their checks need.
+
+The plan is a pure function of the selection: the same seed gives the same trials with the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from conformance import adapters
+from conformance.adapters import Adapter, EffectiveSettings
+from conformance.claims import Catalogue, Claim, Subject, unmet
+from conformance.scenario import TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+
+REFERENCE = "reference"
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What the user asked for. `trials` is the number of subject trials of a scenario."""
+
+    adapter: Adapter
+    protocol: str
+    settings: EffectiveSettings
+    overrides: Mapping[str, bool | int]
+    claims: Sequence[Claim]
+    required: frozenset[str]
+    seed: int
+    trials: int = TRIALS
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One trial to be recorded. `script` has its drawn numbers; `scenario` is the id it belongs to."""
+
+    id: str
+    script: Scenario
+    arm: str
+    control: str
+    index: int
+    seed: int
+    adapter: Adapter
+    settings: EffectiveSettings
+    protocol: str
+    liar: str | None = None
+    session_liar: str = ""
+    patient: bool = False
+
+    @property
+    def queue(self) -> str:
+        """A queue of its own; dots would be wildcards in some brokers."""
+        return self.id.replace(".", "-")
+
+    @property
+    def instance(self) -> tuple[object, ...]:
+        """Trials with equal instances share one broker; a patient one has its own, since it idles beside the rest."""
+        return (self.adapter.spec, self.settings, self.liar, self.id if self.patient else "")
+
+    @property
+    def k(self) -> int | None:
+        """The number that the seed drew for the trigger."""
+        fault = self.script.fault
+        return fault.at.k if fault is not None and isinstance(fault.at.k, int) else None
+
+
+def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
+    """The checks of the scenario whose claims are selected."""
+    ids = {claim.id for claim in selection.claims}
+    return {claim: check for claim, check in scenario.decides.items() if claim in ids}
+
+
+def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> list[Planned]:
+    """Every trial of a run, grouped so that trials of one broker and settings follow each other."""
+    trials: list[Planned] = []
+    for scenario in scenarios.values():
+        if not wanted(scenario, selection):
+            continue
+        trials += subject_trials(selection, scenario, range(1, selection.trials + 1))
+        for control in _controls(scenario, selection, catalogue):
+            trials += [_control_trial(selection, scenario, control, n) for n in range(1, control.trials + 1)]
+    return _grouped(trials)
+
+
+def subject_trials(selection: Selection, scenario: Scenario, indices: Iterable[int]) -> list[Planned]:
+    """Trials of the broker as configured; also what is added when a violation must be repeated."""
+    return [
+        _planned(selection, scenario, "subject", "", index, selection.adapter, selection.settings) for index in indices
+    ]
+
+
+def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:
+    """The controls of checks that can be judged under the effective settings; a weakened subject is its own."""
+    found: dict[Control, None] = {}
+    for claim_id, check in wanted(scenario, selection).items():
+        claim = catalogue.claims[claim_id]
+        missed = unmet(claim.when, selection.settings.values, selection.settings.absent)
+        if check.control is None or (missed and claim_id not in selection.required):
+            continue
+        bound = not claim.binds or set(claim.binds) & set(selection.adapter.file.profiles)
+        if claim.subject is Subject.BROKER and not bound:
+            continue
+        if isinstance(check.control, Weakened) and _weakened(selection, check.control) == selection.settings:
+            continue
+        found[check.control] = None
+    return list(found)
+
+
+def _weakened(selection: Selection, control: Weakened) -> EffectiveSettings:
+    return selection.adapter.effective({**selection.overrides, **dict(control.settings)})
+
+
+def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
+    if isinstance(control, Weakened):
+        settings = _weakened(selection, control)
+        return _planned(selection, scenario, "control", control.label, index, selection.adapter, settings)
+    reference = adapters.find(REFERENCE)
+    trial = _planned(selection, scenario, "control", control.label, index, reference, reference.effective())
+    if isinstance(control, SessionLiar):
+        return dataclasses.replace(trial, session_liar=control.name)
+    assert isinstance(control, Liar)
+    return dataclasses.replace(trial, liar=control.name, patient=control.patient)
+
+
+def _planned(
+    selection: Selection,
+    scenario: Scenario,
+    arm: str,
+    control: str,
+    index: int,
+    adapter: Adapter,
+    settings: EffectiveSettings,
+) -> Planned:
+    label = _label(control) if control else arm
+    identity = f"{scenario.id}.{label}.{index}"
+    seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
+    return Planned(
+        id=identity,
+        script=scenario.drawn(seed),
+        arm=arm,
+        control=control,
+        index=index,
+        seed=seed,
+        adapter=adapter,
+        settings=settings,
+        protocol=selection.protocol,
+    )
+
+
+def _label(control: str) -> str:
+    """A control as part of an id: `liar x` as `liar-x`, settings as `weakened`."""
+    return "weakened" if "=" in control else slug(control.replace(" ", "-"))
+
+
+def _grouped(trials: Sequence[Planned]) -> list[Planned]:
+    order = {instance: number for number, instance in enumerate(dict.fromkeys(trial.instance for trial in trials))}
+    return sorted(trials, key=lambda trial: order[trial.instance])
+
+
+def instances(trials: Sequence[Planned]) -> list[list[Planned]]:
+    """The trials of each broker instance, in order."""
+    return [list(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.instance)]

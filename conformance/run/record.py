@@ -1,0 +1,178 @@
+"""The only loop: every planned trial against its broker, in two lanes.
+
+The main lane plays trials one after another, so that nothing disturbs them. Beside it the patient ones run: controls
+on the bundled broker that do nothing but wait for the liveness bound, each with a broker of its own.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import pathlib
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from conformance.adapters import Broker
+from conformance.clients.worker import Nursery
+from conformance.errors import Interrupted, LaunchError
+from conformance.history import Header
+from conformance.ledger import Ledger
+from conformance.records import TrialRecord
+from conformance.run.plan import Planned, instances
+from conformance.run.trial import Abort, TrialPlayer, unstarted
+
+_LANES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What a front may show: a trial that begins (`record` None) or has ended, of how many."""
+
+    planned: Planned
+    record: TrialRecord | None
+    done: int
+    total: int
+
+
+class Recording:
+    """Records trials into `folder`; reusable, so that trials can be added when a violation must be repeated.
+
+    `floor_seconds` is the time that the starts, restarts and waits took by themselves: no harness can be faster.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        header: Header,
+        ledger: Ledger,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        *,
+        offline: bool = False,
+    ) -> None:
+        self.folder, self.header, self.ledger, self.on_progress, self.offline = (
+            folder,
+            header,
+            ledger,
+            on_progress,
+            offline,
+        )
+        self.floor_seconds = 0.0
+        self.deviations: dict[str, str] = {}
+        self._abort = Abort()
+        self._nursery = Nursery(ledger)
+        self._brokers = 0
+        self._lock = threading.Lock()
+        self._done = self._total = 0
+
+    def record(self, trials: Sequence[Planned]) -> list[TrialRecord]:
+        """Record these trials; returns their records in no particular order.
+
+        Raises:
+            Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
+        """
+        self._done, self._total = 0, len(trials)
+        groups = instances(trials)
+        patient = [group for group in groups if group[0].patient]
+        found: list[TrialRecord] = []
+        pool = concurrent.futures.ThreadPoolExecutor(_LANES)
+        try:
+            waiting = [pool.submit(self._group, group) for group in patient]
+            main = [self._group(group) for group in groups if not group[0].patient]
+            beside = [future.result() for future in waiting]
+        except (KeyboardInterrupt, Interrupted):
+            self._abort.now()
+            raise Interrupted("stopped by the user") from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        found += [record for records, _ in (*main, *beside) for record in records]
+        self.floor_seconds += max(sum(floor for _, floor in main), max((floor for _, floor in beside), default=0.0))
+        return found
+
+    def close(self) -> None:
+        """End the client nursery."""
+        self._nursery.close()
+
+    def _group(self, group: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
+        """The trials of one broker instance; a void trial costs the instance, and the next trial gets a new one."""
+        found: list[TrialRecord] = []
+        floor = 0.0
+        broker: Broker | None = None
+        try:
+            for number, planned in enumerate(group):
+                self.on_progress(Progress(planned, None, self._done, self._total))
+                if broker is None:
+                    try:
+                        broker = self._broker(group[number:])
+                    except LaunchError as error:
+                        found += [self._unstarted(each, error) for each in group[number:]]
+                        break
+                    floor += broker.start_seconds[-1]
+                record = self._play(planned, broker)
+                floor += record.floor_seconds
+                found.append(record)
+                if record.void:
+                    broker.close()
+                    broker = None
+        finally:
+            if broker is not None:
+                broker.close()
+        return found, floor
+
+    def _broker(self, group: Sequence[Planned]) -> Broker:
+        first = group[0]
+        with self._lock:
+            self._brokers += 1
+            name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
+        broker = first.adapter.prepare(
+            self.folder / "brokers" / name,
+            first.settings,
+            [planned.queue for planned in group],
+            self.ledger,
+            first.liar,
+            offline=self.offline,
+        )
+        try:
+            broker.start()
+        except BaseException:
+            broker.close()
+            raise
+        if first.arm == "subject":
+            self.deviations = dict(broker.deviations)
+        return broker
+
+    def _play(self, planned: Planned, broker: Broker) -> TrialRecord:
+        if self._abort.requested:
+            raise Interrupted("stopped by the user")
+        header = _header(self.header, planned)
+        record = TrialPlayer(
+            planned, broker, self._nursery, self.folder / "trials" / planned.id, header, self._abort
+        ).play()
+        with self._lock:
+            self._done += 1
+        self.on_progress(Progress(planned, record, self._done, self._total))
+        return record
+
+    def _unstarted(self, planned: Planned, error: LaunchError) -> TrialRecord:
+        record = unstarted(planned, self.folder / "trials" / planned.id, error)
+        with self._lock:
+            self._done += 1
+        self.on_progress(Progress(planned, record, self._done, self._total))
+        return record
+
+
+def _header(template: Header, planned: Planned) -> Header:
+    return msgspec.structs.replace(
+        template,
+        scenario=planned.script.id,
+        trial=planned.id,
+        arm=planned.arm,
+        seed=planned.seed,
+        adapter=planned.adapter.name,
+        version=planned.adapter.version,
+        protocol=planned.protocol,
+        mode=planned.script.mode,
+        settings=dict(planned.settings.values),
+        changed=dict(planned.settings.changed),
+    )

@@ -1,0 +1,20 @@
+"""The broker dies after acknowledgements of a consumer were confirmed."""
+
+from conformance.scenario import SETTLE, SYNC_OFF, Between, Check, Consume, Kill, Nth, Publish, Restart, scenario
+
+
+@scenario
+class BrokerKilledAfterAcknowledgements:
+    """A consumer acknowledges each message and reads the broker's confirmation; the broker is killed at one of them.
+
+    Messages whose acknowledgement was confirmed must not come back; all others must.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(300, window=100),
+        Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {"EMS-STEP-06": Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)}

@@ -1,0 +1,115 @@
+"""The consuming process dies in the middle of processing, under each acknowledgement mode."""
+
+from conformance.scenario import (
+    SETTLE,
+    Between,
+    Check,
+    Consume,
+    ConsumerCrash,
+    Liar,
+    Nth,
+    Publish,
+    SessionLiar,
+    scenario,
+)
+
+REMOVES = Liar("removes-when-sending")
+
+
+@scenario
+class ConsumerKilledUnderAuto:
+    """An AUTO consumer, which acknowledges each message after processing it, is killed in the middle of a processing.
+
+    Before that the publisher waits for the answer to every send, and after it a second consumer waits for everything
+    that is left: nothing may stay unanswered, and nothing may stay in the queue.
+    """
+
+    mode = "auto"
+    steps = (
+        Publish(300, window=100),
+        Consume("auto", prefetch=50, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        *SETTLE,
+    )
+    decides = {
+        "EMS-STEP-02": Check(
+            "unanswered_send", exposure="sends", control=Liar("never-answers-one-send", trials=3, patient=True)
+        ),
+        "EMS-STEP-03": Check(
+            "stuck", exposure="confirmed", control=Liar("skips-every-hundredth-delivery", trials=3, patient=True)
+        ),
+        "AMQP-STATE-01": Check("outcome_changed", exposure="answered", control=Liar("accepts-then-rejects")),
+        "EMS-AUTO-03": Check(
+            "acknowledged_early", exposure="acknowledged", control=SessionLiar("acknowledges-on-receipt")
+        ),
+    }
+
+
+@scenario
+class ConsumerKilledUnderClient:
+    """A CLIENT consumer acknowledges everything so far at each 400th message, and is killed in a later processing.
+
+    It builds up more than a thousand unacknowledged messages first; what was delivered after its last acknowledge
+    must come back.
+    """
+
+    mode = "client"
+    steps = (
+        Publish(2_400, window=100),
+        Consume("client", prefetch=2_000, acknowledge=400, until=ConsumerCrash(Nth("process", Between(950, 1_050)))),
+        *SETTLE,
+    )
+    decides = {
+        "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "EMS-CLIENT-02": Check(
+            "gone_after_acknowledge",
+            exposure="delivered_after_acknowledge",
+            control=Liar("acknowledge-takes-later"),
+        ),
+        "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "EMS-CLIENT-04": Check(
+            "acknowledged_undelivered",
+            exposure="acknowledged",
+            control=SessionLiar("acknowledges-prefetched"),
+        ),
+    }
+
+
+@scenario
+class ConsumerHoldsManyUnacknowledged:
+    """A CLIENT consumer takes more than a thousand messages without acknowledging any, and is killed."""
+
+    mode = "client"
+    steps = (
+        Publish(1_300, window=100),
+        Consume("client", prefetch=1_250, acknowledge=5_000, until=ConsumerCrash(Nth("process", 1_200))),
+        *SETTLE,
+    )
+    decides = {"EMS-CLIENT-03": Check("many_unacknowledged", exposure="delivered_unacknowledged")}
+
+
+@scenario
+class ConsumerKilledUnderIndividual:
+    """An INDIVIDUAL consumer acknowledges every second message, reads each confirmation, and is killed in between.
+
+    A confirmed acknowledgement is final while the broker lives; a delivery without one must become available again.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(300, window=100),
+        Consume("individual", prefetch=250, acknowledge=2, until=ConsumerCrash(Nth("process", Between(210, 240)))),
+        *SETTLE,
+    )
+    decides = {
+        "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "AMQP-ACC-01": Check(
+            "delivered_after_acknowledgement",
+            exposure="acknowledgements_confirmed",
+            control=Liar("forgets-every-hundredth-acknowledgement"),
+        ),
+        "AMQP-HDR-01": Check("counted_at_first", exposure="first_deliveries", control=Liar("counts-from-one")),
+        "AMQP-HDR-02": Check(
+            "first_acquirer_twice", exposure="claimed_first", control=Liar("always-first-acquirer")
+        ),
+    }

@@ -1,0 +1,184 @@
+"""A broker in a process of its own, and a real AMQP client for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import Delivery, Message
+from proton.handlers import MessagingHandler
+from proton.reactor import AtMostOnce
+from proton.utils import BlockingConnection
+
+import conformance.errors
+
+ROOT = Path(conformance.errors.__file__).parents[1]
+PATIENCE = 20
+
+
+class Running:
+    """A broker that has said that it is ready."""
+
+    def __init__(self, data: Path, words: Iterable[str]) -> None:
+        command = [sys.executable, "-m", "conformance.reference", "--amqp-port=0", "--http-port=0", f"--data={data}"]
+        self.process = subprocess.Popen(
+            [*command, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self.process.stdout is not None
+        word, amqp, http = self.process.stdout.readline().split()
+        assert word == "ready"
+        self.amqp = amqp.removeprefix("amqp=")
+        self.http = http.removeprefix("http=")
+
+    def get(self, path: str) -> Any:
+        """The JSON that the HTTP port answers."""
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def depth(self, queue: str = "q") -> int:
+        """The depth of a queue."""
+        return self.get(f"/queues/{queue}")["depth"]
+
+    def kill(self) -> None:
+        """SIGKILL, and until it is gone."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class Inbox(MessagingHandler):
+    """Keeps what comes, acknowledges nothing by itself; `link` gives credit by hand."""
+
+    def __init__(self) -> None:
+        super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
+        self.got: list[tuple[Message, Delivery]] = []
+
+    def on_message(self, event: Any) -> None:
+        """proton's: one message."""
+        self.got.append((event.message, event.delivery))
+
+    @property
+    def bodies(self) -> list[Any]:
+        """What came, in its order."""
+        return [message.body for message, _ in self.got]
+
+
+class Peer:
+    """One client connection; everything waits for its event, and nothing for a time."""
+
+    def __init__(self, running: Running, **options: Any) -> None:
+        options = {"allowed_mechs": "ANONYMOUS", "timeout": PATIENCE, **options}
+        self.connection = BlockingConnection(f"amqp://{running.amqp}", **options)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Until the condition holds."""
+        self.connection.wait(condition, timeout=PATIENCE)
+
+    def sender(self, queue: str = "q") -> Any:
+        """An open sender with credit."""
+        link = self.connection.create_sender(queue).link
+        self.wait(lambda: link.credit > 0)
+        return link
+
+    def send(self, count: int, queue: str = "q", *, durable: bool = True, first: int = 1) -> list[Delivery]:
+        """Sends the numbers from `first` on, unsettled, and waits for nothing."""
+        link = self.sender(queue)
+        return [link.send(Message(body=n, durable=durable)) for n in range(first, first + count)]
+
+    def publish(self, count: int, queue: str = "q", *, durable: bool = True, first: int = 1) -> None:
+        """Sends, and waits until every send is accepted."""
+        sent = self.send(count, queue, durable=durable, first=first)
+        self.wait(lambda: all(d.settled for d in sent))
+        assert {d.remote_state for d in sent} <= {Delivery.ACCEPTED}
+
+    def inbox(self, credit: int, queue: str = "q", *, settled: bool = False, name: str | None = None) -> Any:
+        """A receiver with this much credit, given once; its link is `.link`."""
+        box = Inbox()
+        options = AtMostOnce() if settled else None
+        receiver = self.connection.create_receiver(queue, credit=0, handler=box, options=options, name=name)
+        box.link = receiver.link
+        receiver.link.flow(credit)
+        return box
+
+    def receive(self, count: int, queue: str = "q") -> Any:
+        """A receiver that has got so many messages, none acknowledged."""
+        box = self.inbox(count, queue)
+        self.wait(lambda: len(box.got) >= count)
+        return box
+
+    def drain(self, queue: str = "q") -> Any:
+        """A receiver that has been sent all there was, by the drain flag."""
+        box = Inbox()
+        box.link = self.connection.create_receiver(queue, credit=0, handler=box).link
+        box.link.drain(5000)
+        self.wait(lambda: box.link.credit == 0)
+        return box
+
+    def accept(self, deliveries: Iterable[Delivery]) -> None:
+        """Acknowledges, and waits until each is confirmed (accepted, not settled; the broker settles)."""
+        mine = list(deliveries)
+        for delivery in mine:
+            delivery.update(Delivery.ACCEPTED)
+        self.wait(lambda: all(d.settled for d in mine))
+        for delivery in mine:
+            delivery.settle()
+
+    def outcome(self, delivery: Delivery, state: Any, *, failed: bool = False, elsewhere: bool = False) -> None:
+        """Any other outcome, confirmed."""
+        delivery.local.failed = failed
+        delivery.local.undeliverable = elsewhere
+        delivery.update(state)
+        self.wait(lambda: delivery.settled)
+        delivery.settle()
+
+    def close(self) -> None:
+        """Closes the connection and waits for the answer."""
+        self.connection.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts brokers on one data directory, one after the other; each ends with the test."""
+    started: list[Running] = []
+
+    def one(*words: str, data: str = "data") -> Running:
+        started.append(Running(tmp_path / data, ["--queue=q", *words]))
+        return started[-1]
+
+    yield one
+    for running in started:
+        running.process.kill()
+        running.process.wait(PATIENCE)
+        for stream in (running.process.stdout, running.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def peer() -> Iterator[Callable[..., Peer]]:
+    """Connects clients; their sockets end with the test."""
+    made: list[Peer] = []
+
+    def one(running: Running, **options: Any) -> Peer:
+        made.append(Peer(running, **options))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.connection.container.stop()

@@ -1,0 +1,223 @@
+"""What a killed harness leaves is released exactly; what is not its own is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conformance import ledger, paths
+from conformance.errors import UsageError
+from conformance.ledger import Identity, Ledger, identify, release_leftovers
+
+_HARNESS = """
+import pathlib, signal, sys
+from conformance.ledger import Ledger
+book = Ledger(pathlib.Path(sys.argv[1]), sys.argv[2])
+child, ticket = book.spawn("sleeper", ["sleep", "600"])
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def _harness(tmp_path: pathlib.Path, run_id: str = "run-1", program: str = _HARNESS) -> tuple[subprocess.Popen[str], int]:
+    """A harness in a process of its own, and the pid of the child that it started."""
+    package = str(pathlib.Path(ledger.__file__).parents[1])
+    harness = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / run_id), run_id],
+        env={**os.environ, "PYTHONPATH": package},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert harness.stdout is not None
+    return harness, int(harness.stdout.readline())
+
+
+def _end(harness: subprocess.Popen[str]) -> None:
+    harness.kill()
+    harness.communicate()
+
+
+def test_a_killed_harness_leaves_a_child_that_the_next_run_ends(tmp_path: pathlib.Path) -> None:
+    harness, child = _harness(tmp_path)
+    _end(harness)
+    assert identify(child) is not None
+
+    lines = release_leftovers()
+
+    assert lines == [f"run run-1: killed sleeper (pid {child})"]
+    assert identify(child) is None
+    assert not list((paths.state() / "live").glob("*.json"))
+
+
+def test_a_live_harness_is_left_alone(tmp_path: pathlib.Path) -> None:
+    harness, child = _harness(tmp_path)
+    try:
+        assert release_leftovers() == []
+        assert identify(child) is not None
+    finally:
+        _end(harness)
+        release_leftovers()
+
+
+def test_a_zombie_harness_is_dead(tmp_path: pathlib.Path) -> None:
+    harness, child = _harness(tmp_path)
+    harness.kill()
+    os.waitid(os.P_PID, harness.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
+
+    assert release_leftovers() == [f"run run-1: killed sleeper (pid {child})"]
+    _end(harness)
+
+
+def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
+    harness, child = _harness(tmp_path)
+    _end(harness)
+    bystander = subprocess.Popen(["sleep", "600"])
+    resources = tmp_path / "run-1" / "resources.jsonl"
+    records = [json.loads(line) for line in resources.read_text().splitlines()]
+    records[1] |= {"pid": bystander.pid}  # the recorded start time is another's
+    resources.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    lines = release_leftovers()
+
+    assert bystander.poll() is None
+    assert lines == [f"run run-1: killed an unrecorded child (pid {child})"]
+    bystander.kill()
+    bystander.wait()
+
+
+def test_a_child_spawned_between_intent_and_record_is_found_by_its_environment(tmp_path: pathlib.Path) -> None:
+    program = _HARNESS.replace('child, ticket = book.spawn("sleeper", ["sleep", "600"])', "book.made = None; _spawn()")
+    program = program.replace("print(child", "print(children[0]").replace(
+        "book.made",
+        """import subprocess, os
+children = []
+def _spawn():
+    real = subprocess.Popen
+    def noted(*a, **k):
+        children.append(real(*a, **k).pid)
+        raise SystemExit
+    subprocess.Popen = noted
+    try:
+        book.spawn("sleeper", ["sleep", "600"])
+    except SystemExit:
+        pass
+book.made""",
+    )
+    harness, child = _harness(tmp_path, program=program)
+    _end(harness)
+
+    assert release_leftovers() == [f"run run-1: killed an unrecorded child (pid {child})"]
+    assert identify(child) is None
+
+
+def test_what_was_released_is_not_looked_for(tmp_path: pathlib.Path) -> None:
+    with Ledger(tmp_path / "run", "run-2") as book:
+        process, ticket = book.spawn("brief", ["true"])
+        process.wait()
+        book.released(ticket)
+        states = [json.loads(line)["state"] for line in book.path.read_text().splitlines()]
+
+    assert states == ["intent", "made", "released"]
+    assert list(ledger._left(book.path)) == []
+
+
+def test_the_intent_is_on_file_before_the_process_is_made(tmp_path: pathlib.Path) -> None:
+    with Ledger(tmp_path / "run", "run-3") as book:
+        process, _ = book.spawn("reader", ["cat", str(book.path)], stdout=subprocess.PIPE)
+        seen, _ = process.communicate()
+
+    assert json.loads(seen.splitlines()[0])["state"] == "intent"
+
+
+def test_a_command_that_does_not_exist_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
+    with Ledger(tmp_path / "run", "run-4") as book:
+        with pytest.raises(FileNotFoundError):
+            book.spawn("nobody", ["/no/such/command"])
+
+        assert list(ledger._left(book.path)) == []
+
+
+def test_a_torn_last_line_is_no_record(tmp_path: pathlib.Path) -> None:
+    resources = tmp_path / "resources.jsonl"
+    resources.write_text('{"ticket":"a","state":"intent","kind":"process"}\n{"ticket":"b","sta')
+
+    assert [record["ticket"] for record in ledger._left(resources)] == ["a"]
+
+
+def test_closing_ends_the_index_entry_and_may_be_repeated(tmp_path: pathlib.Path) -> None:
+    book = Ledger(tmp_path / "run", "run-5")
+    entry = paths.state() / "live" / "run-5.json"
+    assert json.loads(entry.read_text())["pid"] == os.getpid()
+
+    book.close()
+    book.close()
+
+    assert not entry.exists()
+
+
+def test_an_entry_of_an_earlier_boot_is_dropped_and_kills_nobody(tmp_path: pathlib.Path) -> None:
+    book = Ledger(tmp_path / "run", "run-6")
+    bystander = subprocess.Popen(["sleep", "600"])
+    start = identify(bystander.pid)
+    assert start is not None
+    ticket = book.intend("process", what="old")
+    book.made(ticket, pid=None, start=start.start, boot="another boot", **{"pid_": 0})
+    entry = paths.state() / "live" / "run-6.json"
+    entry.write_text(json.dumps({**json.loads(entry.read_text()), "boot": "another boot"}))
+    resources = book.path.read_text().replace('"pid_":0', f'"pid":{bystander.pid}')
+    book.path.write_text(resources)
+
+    assert release_leftovers() == []
+    assert bystander.poll() is None
+    assert not entry.exists()
+    bystander.kill()
+    bystander.wait()
+
+
+def test_another_start_time_is_another_process() -> None:
+    me = identify(os.getpid())
+
+    assert me is not None
+    assert ledger.is_same(me)
+    assert not ledger.is_same(Identity(me.pid, me.start + 1, me.boot))
+    assert not ledger.kill(Identity(me.pid, me.start + 1, me.boot))
+
+
+def test_a_session_of_its_own_keeps_the_interrupt_of_the_terminal_away(tmp_path: pathlib.Path) -> None:
+    with Ledger(tmp_path / "run", "run-7") as book:
+        process, _ = book.spawn("sleeper", ["sleep", "600"])
+
+        assert os.getsid(process.pid) == process.pid != os.getsid(0)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def test_a_run_id_that_cannot_be_a_file_name_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(UsageError, match="letters, digits"):
+        Ledger(tmp_path, "../escape")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_mount_that_was_left_is_unmounted(tmp_path: pathlib.Path) -> None:
+    target = tmp_path / "mounted"
+    target.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "none", str(target)], capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not allow mounts")
+    book = Ledger(tmp_path / "run", "run-8")
+    book.made(book.intend("mount", target=str(target)))
+    entry = paths.state() / "live" / "run-8.json"
+    entry.write_text(json.dumps({**json.loads(entry.read_text()), "start": 1}))  # the harness is another process now
+
+    assert release_leftovers() == [f"run run-8: unmounted {target}"]
+    assert not target.is_mount()
