@@ -145,9 +145,7 @@ def load(folder: pathlib.Path | None = None) -> Catalogue:
             if claim.id in claims:
                 raise CatalogueError(f"{path.name}: {claim.id} occurs twice")
             claims[claim.id] = claim
-    catalogue = Catalogue(
-        claims, **{key: vocabulary[key] for key in Catalogue.__struct_fields__ if key != "claims"}
-    )
+    catalogue = Catalogue(claims, **{key: vocabulary[key] for key in Catalogue.__struct_fields__ if key != "claims"})
     _check_words(catalogue)
     return catalogue
 

@@ -22,7 +22,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from conformance import paths
 from conformance.errors import UsageError
@@ -106,7 +106,7 @@ class Ledger:
         self._write_index()
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -190,7 +190,7 @@ class Ledger:
 
     def _write_index(self) -> None:
         me = identify(os.getpid())
-        assert me is not None  # noqa: S101  (we are alive: we are asking)
+        assert me is not None  # we are alive: we are asking
         entry = {**dataclasses.asdict(me), "run": self.run_id, "namespace": _namespace(), "resources": str(self.path)}
         self._index.parent.mkdir(parents=True, exist_ok=True)
         draft = self._index.with_suffix(f".{me.pid}.draft")
@@ -218,15 +218,13 @@ def release_leftovers() -> list[str]:
 
 
 def _release(entry: Mapping[str, Any]) -> list[str]:
-    lines = []
+    lines: list[str] = []
     left = list(_left(pathlib.Path(entry["resources"])))
     for kind, release in _RELEASERS.items():
-        for record in left:
-            if record["kind"] == kind and (line := release(record)):
-                lines.append(f"run {entry['run']}: {line}")
+        lines += [release(record) for record in left if record["kind"] == kind]
         if kind == "process":  # what is mounted can only be released after everybody who might use it
-            lines += [f"run {entry['run']}: {line}" for line in _release_marked(entry["run"])]
-    return lines
+            lines += _release_marked(entry["run"])
+    return [f"run {entry['run']}: {line}" for line in lines if line]
 
 
 def _left(resources: pathlib.Path) -> Iterator[dict[str, Any]]:
@@ -252,7 +250,7 @@ def _release_process(record: Mapping[str, Any]) -> str:
 def _release_marked(run_id: str) -> list[str]:
     mark = f"{RUN_VARIABLE}={run_id}".encode()
     lines = []
-    for pid in [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]:
+    for pid in [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]:
         if pid == os.getpid() or mark not in _environ(pid):
             continue
         identity = identify(pid)
@@ -311,7 +309,7 @@ def _live() -> pathlib.Path:
 
 
 def _namespace() -> str:
-    return os.readlink("/proc/self/ns/pid")
+    return str(pathlib.Path("/proc/self/ns/pid").readlink())
 
 
 def _read_index(index: pathlib.Path) -> dict[str, Any] | None:

@@ -25,12 +25,26 @@ signal.pause()
 """
 
 
+_KILLED_IN_SPAWN = """
+import pathlib, signal, sys
+from conformance.ledger import Ledger
+book = Ledger(pathlib.Path(sys.argv[1]), sys.argv[2])
+def stop_here(ticket, pid):
+    print(pid, flush=True)
+    signal.pause()
+book.made = stop_here
+book.spawn("sleeper", ["sleep", "600"])
+"""
+
+
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def _harness(tmp_path: pathlib.Path, run_id: str = "run-1", program: str = _HARNESS) -> tuple[subprocess.Popen[str], int]:
+def _harness(
+    tmp_path: pathlib.Path, run_id: str = "run-1", program: str = _HARNESS
+) -> tuple[subprocess.Popen[str], int]:
     """A harness in a process of its own, and the pid of the child that it started."""
     package = str(pathlib.Path(ledger.__file__).parents[1])
     harness = subprocess.Popen(
@@ -45,7 +59,9 @@ def _harness(tmp_path: pathlib.Path, run_id: str = "run-1", program: str = _HARN
 
 def _end(harness: subprocess.Popen[str]) -> None:
     harness.kill()
-    harness.communicate()
+    harness.wait()
+    if harness.stdout is not None:  # not read to its end: the child that is left holds it open
+        harness.stdout.close()
 
 
 def test_a_killed_harness_leaves_a_child_that_the_next_run_ends(tmp_path: pathlib.Path) -> None:
@@ -83,9 +99,11 @@ def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
     harness, child = _harness(tmp_path)
     _end(harness)
     bystander = subprocess.Popen(["sleep", "600"])
+    now = identify(bystander.pid)
+    assert now is not None
     resources = tmp_path / "run-1" / "resources.jsonl"
     records = [json.loads(line) for line in resources.read_text().splitlines()]
-    records[1] |= {"pid": bystander.pid}  # the recorded start time is another's
+    records[1] |= {"pid": bystander.pid, "start": now.start - 1}
     resources.write_text("".join(json.dumps(record) + "\n" for record in records))
 
     lines = release_leftovers()
@@ -97,24 +115,7 @@ def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_child_spawned_between_intent_and_record_is_found_by_its_environment(tmp_path: pathlib.Path) -> None:
-    program = _HARNESS.replace('child, ticket = book.spawn("sleeper", ["sleep", "600"])', "book.made = None; _spawn()")
-    program = program.replace("print(child", "print(children[0]").replace(
-        "book.made",
-        """import subprocess, os
-children = []
-def _spawn():
-    real = subprocess.Popen
-    def noted(*a, **k):
-        children.append(real(*a, **k).pid)
-        raise SystemExit
-    subprocess.Popen = noted
-    try:
-        book.spawn("sleeper", ["sleep", "600"])
-    except SystemExit:
-        pass
-book.made""",
-    )
-    harness, child = _harness(tmp_path, program=program)
+    harness, child = _harness(tmp_path, program=_KILLED_IN_SPAWN)
     _end(harness)
 
     assert release_leftovers() == [f"run run-1: killed an unrecorded child (pid {child})"]
@@ -172,7 +173,7 @@ def test_an_entry_of_an_earlier_boot_is_dropped_and_kills_nobody(tmp_path: pathl
     start = identify(bystander.pid)
     assert start is not None
     ticket = book.intend("process", what="old")
-    book.made(ticket, pid=None, start=start.start, boot="another boot", **{"pid_": 0})
+    book.made(ticket, pid=None, start=start.start, boot="another boot", pid_=0)
     entry = paths.state() / "live" / "run-6.json"
     entry.write_text(json.dumps({**json.loads(entry.read_text()), "boot": "another boot"}))
     resources = book.path.read_text().replace('"pid_":0', f'"pid":{bystander.pid}')

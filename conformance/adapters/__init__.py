@@ -90,7 +90,7 @@ class Adapter:
             return home
         return fetch.unpack(fetch.fetch(self.artifact, progress, offline=offline), home.parent, folder)
 
-    def prepare(  # noqa: PLR0913  (the parts of a broker)
+    def prepare(
         self,
         folder: pathlib.Path,
         settings: EffectiveSettings,

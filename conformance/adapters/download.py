@@ -101,7 +101,7 @@ def _receive(response: httpx.Response, part: pathlib.Path, start: int, progress:
     done = start
     with part.open("ab" if start else "wb") as stream:
         try:
-            for chunk in response.iter_raw(1 << 16):
+            for chunk in response.iter_raw():
                 stream.write(chunk)
                 done += len(chunk)
                 if progress:

@@ -146,7 +146,7 @@ def parse_sum(text: str, source: str) -> str:
 
 
 def _download(artifact: Artifact, target: pathlib.Path, progress: Progress | None) -> None:
-    from conformance.adapters import download  # noqa: PLC0415  (httpx takes 0.1 s to import, and is rarely needed)
+    from conformance.adapters import download
 
     expected = artifact.sha512 or parse_sum(download.text(artifact.path + ".sha512"), artifact.file + ".sha512")
     part = target.with_name(target.name + ".part")

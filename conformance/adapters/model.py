@@ -45,9 +45,14 @@ class Table(pydantic.BaseModel):
 
 
 class Protocol(Table):
-    """A protocol that the broker speaks, the port it listens on, and what it can do over this protocol only."""
+    """A protocol that the broker speaks, the port it listens on, and what it can do over this protocol only.
+
+    `ack_confirm` is how a client gets an answer to an acknowledgement: the broker's own `disposition`, or the answer
+    to a `transaction` that holds only it.
+    """
 
     port: str
+    ack_confirm: Literal["disposition", "transaction"] | None = None
     capabilities: frozenset[str] = frozenset()
 
 
@@ -97,8 +102,11 @@ class Group(Table):
 
 
 class Fetch(Table):
-    """Maven coordinates of the distribution. `sha512` pins versions that were tried; it is preferred to the
-    `.sha512` file beside the download. `folder` is the one that the archive unpacks to."""
+    """Maven coordinates of the distribution.
+
+    `sha512` pins versions that were tried; it is preferred to the `.sha512` file beside the download. `folder` is the
+    one that the archive unpacks to.
+    """
 
     artifact: str
     groups: tuple[Group, ...]
@@ -155,8 +163,11 @@ class Start(Table):
 
 
 class Depth(Table):
-    """How a queue's depth is asked for: an HTTP address and the field of its JSON answer, or an AMQP management
-    request to `address` with these application properties. Everything may hold `{queue}`."""
+    """How a queue's depth is asked for.
+
+    An HTTP address and the field of its JSON answer, or an AMQP management request to `address` with these
+    application properties. Everything may hold `{queue}`.
+    """
 
     method: Literal["http", "amqp-management"]
     url: str = ""

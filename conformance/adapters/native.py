@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Self
 
 from conformance.adapters import configure, ports
 from conformance.adapters.configure import Source, fill
@@ -54,7 +54,7 @@ class Plan:
     deviations: dict[str, str]
 
 
-def prepare(  # noqa: PLR0913  (the parts of a broker; the adapter is the only caller)
+def prepare(
     source: Source,
     folder: pathlib.Path,
     settings: EffectiveSettings,
@@ -146,7 +146,7 @@ class Broker:
         self._ticket = ""
         self._wrapped = False
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -263,7 +263,8 @@ class Broker:
         return f"{self.plan.source.file.title} {self.plan.source.version}"
 
     def _spawn(self, wrap: Sequence[str]) -> None:
-        environment = {name: fill(text, self.plan.words) for name, text in self.plan.source.file.start.environment.items()}
+        wanted = self.plan.source.file.start.environment
+        environment = {name: fill(text, self.plan.words) for name, text in wanted.items()}
         command = [*wrap, *self.plan.command]
         with self.log.open("wb") as log:
             try:
@@ -284,7 +285,7 @@ class Broker:
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
-        assert self._tree is not None  # noqa: S101  (the caller has spawned it)
+        assert self._tree is not None  # the caller has spawned it
         start = self.plan.source.file.start
         pattern = re.compile(start.ready_log.encode(), re.MULTILINE)
         try:

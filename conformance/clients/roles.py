@@ -21,25 +21,27 @@ from conformance.history import Op, Phase, Recorder, is_intact, make_body, messa
 
 
 class Armed:
-    """Counts the events of this process and fires the fault at the k-th, from within the process that owns it."""
+    """Counts the events of this process; at the k-th the fault is due, and this process fires it."""
 
     def __init__(self, trigger: Trigger | None, recorder: Recorder, pidfds: Sequence[int], epoch: int) -> None:
         self._trigger, self._recorder, self._pidfds, self._epoch = trigger, recorder, pidfds, epoch
         self._count = 0
+        self.due = False
         self.fired = False
         if trigger is not None:
             recorder.record(Op.FAULT, Phase.ARMED, fault=trigger.fault, epoch=epoch, count=trigger.k)
 
     def count(self, event: str) -> None:
-        """One more `event`; fires at most once."""
-        trigger = self._trigger
-        if trigger is None or self.fired or trigger.event != event:
-            return
-        self._count += 1
-        if self._count >= trigger.k:
-            self._fire(trigger)
+        """One more `event`."""
+        if self._trigger is not None and self._trigger.event == event:
+            self._count += 1
+            self.due = self._count >= self._trigger.k
 
-    def _fire(self, trigger: Trigger) -> None:
+    def fire_if_due(self) -> None:
+        """Fire, once."""
+        trigger = self._trigger
+        if trigger is None or not self.due or self.fired:
+            return
         self.fired = True
         if trigger.fault == "consumer_crash":
             self._recorder.record(Op.FAULT, Phase.FIRED, fault=trigger.fault, epoch=self._epoch)
@@ -78,6 +80,8 @@ class _Publisher:
             self._send_what_fits()
             session.pump(1.0)
             self._take_outcomes()
+            if self.armed.due:
+                self._fire_with_sends_in_flight()
             if self._overdue():
                 waited = (time.monotonic_ns() - min(self.pending.values())) / 1e9
                 self._give_up("unanswered")
@@ -87,6 +91,16 @@ class _Publisher:
             self._take_outcomes()
         self._late_outcomes()
         return self._result("finished")
+
+    def _fire_with_sends_in_flight(self) -> None:
+        """Fill the window before the fault: a broker that answers a whole window at once would have nothing in flight.
+
+        With a window of 100 and answers in groups of 100, a kill at the 100th confirm would meet an idle broker.
+        """
+        self._send_what_fits()
+        self.session.pump(0)
+        self.armed.fire_if_due()
+        self._take_outcomes()
 
     def _late_outcomes(self) -> None:
         """A broker that changes an outcome does it after the first one: look once more before leaving."""
@@ -183,6 +197,7 @@ class _Consumer:
             self._acknowledge([received])
         self._record(Op.PROCESS, Phase.INVOKE, received)
         self.armed.count("process")
+        self.armed.fire_if_due()
         self._record(Op.PROCESS, Phase.OK, received)
         if self.mode.when is When.AFTER_PROCESSING:
             if not early:
@@ -222,6 +237,7 @@ class _Consumer:
         session.confirmed.popleft()
         self._record(Op.ACK, Phase.OK, received)
         self.armed.count("ack")
+        self.armed.fire_if_due()
 
     def _record(
         self, op: Op, phase: Phase, received: Received, *, full: bool = False, detail: str | None = None

@@ -23,7 +23,7 @@ from conformance.errors import ClientError
 _READ = 1 << 18
 
 
-class Disconnected(Exception):  # noqa: N818 - an event of the life of a connection, not always an error
+class Disconnected(Exception):
     """The peer is gone: end of stream or reset."""
 
 

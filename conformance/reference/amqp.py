@@ -1,7 +1,7 @@
 """AMQP 1.0 on proton's engine: bytes in, bytes out, one `Connection` a socket.
 
-The engine is used through `cproton`, the function layer beneath proton's classes. The classes build five wrapper
-objects an event, which was two thirds of the time of a delivery, and importing them doubled the time of a start.
+The engine is used through `cproton`, the function layer beneath proton's classes: importing the classes takes 60 ms of
+a start where `cproton` takes 13 ms, and they build up to five wrapper objects an event.
 
 An engine pointer is valid until its link is freed, so every callback that may come later asks its link first.
 """

@@ -124,7 +124,7 @@ class Broker:
                 self._requeue(message, outcome, done)
 
     def _accept(self, subscription: Subscription, tag: int, message: Message, done: Done) -> None:
-        if self.behaviour.forgets(message.number):
+        if self.behaviour.forgets(message.number, message.failures):
             done()
             return
         for other in self.behaviour.acknowledged_with(subscription.held, tag):

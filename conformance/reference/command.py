@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
         chosen = settings.parse(typed.set)
         behaviour = liars.behaviour(typed.liar)
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
-        from conformance.reference.server import Wanted, serve  # noqa: PLC0415
+        from conformance.reference.server import Wanted, serve
 
         wanted = Wanted(typed.amqp_port, typed.http_port, typed.data, typed.queue, chosen, behaviour)
         asyncio.run(serve(wanted))

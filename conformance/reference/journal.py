@@ -246,5 +246,7 @@ class Journal:
             case Removed(id):
                 if (home := self._home.pop(id, None)) is not None:
                     self._live[home] -= 1
-            case Moved(_, number, queue) | QueueDeclared(queue, number):
+            case Moved(_, number, queue):
                 self._queues[queue] = max(self._queues.get(queue, 1), number + 1)
+            case QueueDeclared(queue, next_number):
+                self._queues[queue] = max(self._queues.get(queue, 1), next_number)

@@ -34,8 +34,11 @@ class Honest:
         """Whether the `number`-th message of a queue (from 1) is counted and never delivered."""
         return False
 
-    def forgets(self, number: int) -> bool:
-        """Whether the acknowledgement of a queue's `number`-th message (from 1) is answered and not acted upon."""
+    def forgets(self, number: int, failures: int) -> bool:
+        """Whether the acknowledgement of a queue's `number`-th message (from 1) is answered and not acted upon.
+
+        `failures` counts the deliveries of it that failed before.
+        """
         return False
 
     def acknowledged_with(self, held: Iterable[int], tag: int) -> Iterable[int]:
@@ -79,10 +82,10 @@ class _AcknowledgeTakesLater(Honest):
 
 
 class _ForgetsEveryHundredthAcknowledgement(Honest):
-    """Answers the acknowledgement of every 100th message of a queue, keeps it, and delivers it again later."""
+    """Answers the first acknowledgement of every 100th message of a queue, keeps it, and delivers it again later."""
 
-    def forgets(self, number: int) -> bool:
-        return number % PERIOD == 0
+    def forgets(self, number: int, failures: int) -> bool:
+        return number % PERIOD == 0 and not failures  # for ever, no consumer could empty the queue
 
 
 class _CountsFromOne(Honest):

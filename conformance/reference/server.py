@@ -195,9 +195,10 @@ class AmqpProtocol(asyncio.Protocol):
             self._transport.close()
 
     def stop(self) -> None:
-        """Says that the broker is being stopped."""
+        """Says that the broker is being stopped, and gives back what the peer holds while it can still be stored."""
         self._connection.close(FORCED, "the broker is being stopped")
         self.flush()
+        self._connection.lost()
         self._transport.close()
 
     def _tick(self) -> None:

@@ -59,6 +59,7 @@ class ScenarioView:
     steps: tuple[str, ...]
     failure_model: str
     rows: tuple[VerdictRow, ...]
+    self_checks: tuple[str, ...]
     controls: tuple[ControlResult, ...]
     trials: tuple[TrialRecord, ...]
 
@@ -145,17 +146,18 @@ def _with_trials(judgement: Judgement) -> list[str]:
 
 
 def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> ScenarioView:
-    rows = tuple(r for r in model.tried(judgement.rows + judgement.self_checks) if r.scenario == name)
+    everything = [row for row in model.tried(judgement.rows + judgement.self_checks) if row.scenario == name]
     fault = script.fault if script else None
     return ScenarioView(
         id=name,
         says=script.says if script else "This version of the suite does not have the script any more.",
-        mode=script.mode if script else next((row.mode for row in rows), ""),
+        mode=script.mode if script else next((row.mode for row in everything), ""),
         script=script,
         steps=tuple(words.steps_in_words(script)) if script else (),
-        failure_model=fault.failure_model if fault else next((row.failure_model for row in rows), ""),
-        rows=rows,
-        controls=tuple(dict.fromkeys(row.control for row in rows if row.control)),
+        failure_model=fault.failure_model if fault else next((row.failure_model for row in everything), ""),
+        rows=tuple(row for row in everything if row in judgement.rows),
+        self_checks=tuple(row.claim for row in everything if row in judgement.self_checks),
+        controls=tuple(dict.fromkeys(row.control for row in everything if row.control)),
         trials=tuple(trial for trial in judgement.trials if trial.scenario == name),
     )
 

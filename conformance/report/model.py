@@ -260,7 +260,7 @@ def _by_trial(judgement: Judgement) -> Iterator[Doubt]:
 
 
 def _by_control(judgement: Judgement) -> Iterator[Doubt]:
-    judged = [row for row in tried(judgement.rows) if row.control is not None]
+    judged = [row for row in tried(judgement.rows) if row.verdict is not Verdict.VIOLATED]
     yield Doubt(
         "control",
         "Controls that were not always seen to fail",
@@ -295,7 +295,8 @@ def _by_course(judgement: Judgement) -> Iterator[Doubt]:
 
 
 def _by_exposure(judgement: Judgement) -> Iterator[Doubt]:
-    low = (row for row in tried(judgement.rows) if row.exposure is not None and row.exposure.minimum < LOW_EXPOSURE)
+    passes = [row for row in judgement.rows if row.verdict in (Verdict.HOLDS, Verdict.NOT_WITNESSED)]
+    low = (row for row in passes if row.exposure is not None and row.exposure.minimum < LOW_EXPOSURE)
     yield Doubt(
         "exposure",
         "Low exposure",

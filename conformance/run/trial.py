@@ -59,6 +59,7 @@ class TrialPlayer:
         self.planned, self.broker, self.nursery, self.folder, self.abort = planned, broker, nursery, folder, abort
         self.header = header
         self.floor_s = 0.0
+        self.seen_stuck = False
         self.counts: dict[str, int] = {}
         folder.mkdir(parents=True)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self._header("orchestrator"))
@@ -74,6 +75,8 @@ class TrialPlayer:
         try:
             for step in self.planned.script.steps:
                 self._step(step)
+                if self.seen_stuck and self.planned.arm == "control":
+                    break  # seen to fail: only the subject's restart could still free what is stuck
         except (Interrupted, KeyboardInterrupt):
             ended, void = Ended.INTERRUPTED, "the run was interrupted"
             raise
@@ -103,6 +106,7 @@ class TrialPlayer:
         elif isinstance(step, Drain):
             result = self._client("drain", self._job("drain", prefetch=_DRAIN_CREDIT))
             self._alive(result)
+            self.seen_stuck = result.ended == "stuck"
         else:
             self._drive(step)
 

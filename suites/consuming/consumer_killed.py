@@ -109,7 +109,5 @@ class ConsumerKilledUnderIndividual:
             control=Liar("forgets-every-hundredth-acknowledgement"),
         ),
         "AMQP-HDR-01": Check("counted_at_first", exposure="first_deliveries", control=Liar("counts-from-one")),
-        "AMQP-HDR-02": Check(
-            "first_acquirer_twice", exposure="claimed_first", control=Liar("always-first-acquirer")
-        ),
+        "AMQP-HDR-02": Check("first_acquirer_twice", exposure="claimed_first", control=Liar("always-first-acquirer")),
     }

@@ -224,7 +224,9 @@ def test_a_carried_file_with_another_sum_is_refused_and_kept(
     assert file.exists()
 
 
-@pytest.mark.parametrize(("status", "words"), [(404, r"not found \(404\)"), (503, r"server failed \(503\)"), (403, "403")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(404, r"not found \(404\)"), (503, r"server failed \(503\)"), (403, "403")]
+)
 def test_a_refusal_is_one_line_and_not_retried(mirror: Mirror, status: int, words: str) -> None:
     mirror.status = status
 
@@ -242,7 +244,7 @@ def test_a_name_that_is_not_known_says_so(mirror: Mirror, monkeypatch: pytest.Mo
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
-    with pytest.raises(FetchError, match="repository.invalid is not known here"):
+    with pytest.raises(FetchError, match=r"repository\.invalid is not known here"):
         fetch.fetch(_artifact())
 
 
@@ -323,5 +325,5 @@ def test_an_archive_with_another_folder_is_refused(tmp_path: pathlib.Path) -> No
     archive = tmp_path / "other.tar.gz"
     archive.write_bytes(BODY)
 
-    with pytest.raises(FetchError, match="does not unpack to elsewhere-1.0"):
+    with pytest.raises(FetchError, match=r"does not unpack to elsewhere-1\.0"):
         fetch.unpack(archive, tmp_path, "elsewhere-1.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -22,6 +23,8 @@ import conformance.errors
 
 ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20
+_NAMES = itertools.count()
+"""A second link of one name would be a protocol error, and proton names links after their queue."""
 
 
 class Running:
@@ -69,6 +72,11 @@ class Inbox(MessagingHandler):
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self.got: list[tuple[Message, Delivery]] = []
 
+    def attach(self, receiver: Any) -> None:
+        """Keeps the receiver: one that is collected takes the handler off its link, and every message with it."""
+        self._receiver = receiver
+        self.link = receiver.link
+
     def on_message(self, event: Any) -> None:
         """proton's: one message."""
         self.got.append((event.message, event.delivery))
@@ -92,7 +100,7 @@ class Peer:
 
     def sender(self, queue: str = "q") -> Any:
         """An open sender with credit."""
-        link = self.connection.create_sender(queue).link
+        link = self.connection.create_sender(queue, name=f"link-{next(_NAMES)}").link
         self.wait(lambda: link.credit > 0)
         return link
 
@@ -107,14 +115,22 @@ class Peer:
         self.wait(lambda: all(d.settled for d in sent))
         assert {d.remote_state for d in sent} <= {Delivery.ACCEPTED}
 
-    def inbox(self, credit: int, queue: str = "q", *, settled: bool = False, name: str | None = None) -> Any:
+    def barrier(self) -> None:
+        """Until all that the broker had queued for its disk is there: a confirm is never given out of turn."""
+        self.publish(1, "barrier")
+
+    def inbox(self, credit: int, queue: str = "q", *, settled: bool = False) -> Any:
         """A receiver with this much credit, given once; its link is `.link`."""
         box = Inbox()
         options = AtMostOnce() if settled else None
-        receiver = self.connection.create_receiver(queue, credit=0, handler=box, options=options, name=name)
-        box.link = receiver.link
-        receiver.link.flow(credit)
+        box.attach(self._receiver(queue, box, options))
+        box.link.flow(credit)
         return box
+
+    def _receiver(self, queue: str, box: Inbox, options: Any) -> Any:
+        return self.connection.create_receiver(
+            queue, credit=0, handler=box, options=options, name=f"link-{next(_NAMES)}"
+        )
 
     def receive(self, count: int, queue: str = "q") -> Any:
         """A receiver that has got so many messages, none acknowledged."""
@@ -125,7 +141,7 @@ class Peer:
     def drain(self, queue: str = "q") -> Any:
         """A receiver that has been sent all there was, by the drain flag."""
         box = Inbox()
-        box.link = self.connection.create_receiver(queue, credit=0, handler=box).link
+        box.attach(self._receiver(queue, box, None))
         box.link.drain(5000)
         self.wait(lambda: box.link.credit == 0)
         return box
@@ -171,14 +187,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture
-def peer() -> Iterator[Callable[..., Peer]]:
-    """Connects clients; their sockets end with the test."""
-    made: list[Peer] = []
-
-    def one(running: Running, **options: Any) -> Peer:
-        made.append(Peer(running, **options))
-        return made[-1]
-
-    yield one
-    for each in made:
-        each.connection.container.stop()
+def peer() -> Callable[..., Peer]:
+    """Connects clients."""
+    return Peer

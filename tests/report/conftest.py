@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import msgspec
+import pytest
 
+from conformance import claims, scenario
 from conformance.claims import Catalogue
 from conformance.judge.rows import (
     ControlResult,
@@ -146,7 +149,8 @@ def judgement(*rows: VerdictRow, **changes: Any) -> Judgement:
 
 def full(catalogue: Catalogue, scenarios: dict[str, Scenario], *, bad: bool = True) -> Judgement:
     """A run of every scenario with a row for every claim; `bad` adds violations and everything that can go wrong."""
-    rows, own = [], []
+    rows: list[VerdictRow] = []
+    own: list[VerdictRow] = []
     for name, script in scenarios.items():
         for claim_id in script.decides:
             claim = catalogue.claims[claim_id]
@@ -182,7 +186,9 @@ def _about(claim: Any) -> dict[str, Any]:
 
 def _answer(claim: Any, name: str, script: Scenario) -> VerdictRow:
     control = script.decides[claim.id].control
-    shown = ControlResult(label=control.label, strong="liar" not in control.label, failed=1, trials=1) if control else None
+    shown = (
+        ControlResult(label=control.label, strong="liar" not in control.label, failed=1, trials=1) if control else None
+    )
     about = {**_about(claim), "scenario": name, "mode": script.mode, "control": shown}
     about["failure_model"] = script.fault.failure_model if script.fault else ""
     if claim.kind == "permission":
@@ -193,3 +199,23 @@ def _answer(claim: Any, name: str, script: Scenario) -> VerdictRow:
     if claim.scope == "profile" and "artemis" not in claim.binds:
         return row(claim.id, Verdict.OBSERVED, **about, bound=None, q=None, reason="All came back, as TIBCO promises.")
     return row(claim.id, Verdict.HOLDS, **about)
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    """The claims of the suite."""
+    return claims.load()
+
+
+@pytest.fixture(scope="session")
+def scenarios(catalogue: Catalogue) -> dict[str, Scenario]:
+    """The scenarios of the suite."""
+    return scenario.load(catalogue)
+
+
+@pytest.fixture(scope="session")
+def make() -> types.SimpleNamespace:
+    """The factory: `row`, `violated`, `unanswered`, `trial`, `judgement`, `full`."""
+    return types.SimpleNamespace(
+        row=row, violated=violated, unanswered=unanswered, trial=trial, judgement=judgement, full=full
+    )

@@ -1,0 +1,163 @@
+"""Measures the suite itself: ratios, with both sides taken in turn in one run, so that a noisy machine hurts both.
+
+Nothing here is a test with a time limit; the numbers are for people and for closing notes.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from proton import Message
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
+
+from conformance import adapters
+from conformance.clients.job import Job
+from conformance.clients.worker import run_job
+from conformance.history import Header, Op, Phase, Recorder, make_body, message_id
+from conformance.ledger import Ledger
+
+EVENTS = 200_000
+MESSAGES = 20_000
+WINDOW = 1_000
+ROUNDS = 5
+
+
+def run(what: str) -> Iterator[str]:
+    """The lines of one benchmark, or of all of them."""
+    for name, measure in {"recorder": recorder, "session": session, "judge": judge}.items():
+        if what in (name, "all"):
+            yield from measure()
+
+
+def recorder() -> Iterator[str]:
+    """Microseconds an event, buffered and flushed once for each 100 events, as a publisher does."""
+    with tempfile.TemporaryDirectory() as folder:
+        taken = []
+        for turn in range(ROUNDS):
+            writer = Recorder(pathlib.Path(folder) / f"{turn}.jsonl", header("recorder"))
+            started = time.perf_counter()
+            for number in range(EVENTS):
+                writer.record(Op.SEND, Phase.INVOKE, queue="q", message=message_id(1, number), durable=True, epoch=1)
+                if number % 100 == 0:
+                    writer.flush()
+            taken.append((time.perf_counter() - started) / EVENTS * 1e6)
+            writer.close()
+    yield f"recorder: {statistics.median(taken):.2f} us an event (median of {ROUNDS} x {EVENTS:,}; target 2)"
+
+
+def session() -> Iterator[str]:
+    """Messages a second with a window of 1,000: our session and recorder, beside a bare proton sender."""
+    reference = adapters.find("reference")
+    settings = reference.effective({"sync_non_transactional": False})
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        with (
+            Ledger(folder, "bench-session") as ledger,
+            reference.prepare(folder / "broker", settings, ["bench"], ledger) as broker,
+        ):
+            broker.start()
+            host, port = broker.endpoint("amqp")
+            bare, ours = [], []
+            for turn in range(ROUNDS):
+                bare.append(_bare(host, port))
+                ours.append(_ours(host, port, folder, turn))
+    ratio = statistics.median(ours) / statistics.median(bare)
+    yield (
+        f"session: {statistics.median(ours):,.0f} msg/s with recorder, {statistics.median(bare):,.0f} bare proton, "
+        f"ratio {ratio:.2f} (medians of {ROUNDS} x {MESSAGES:,}, window {WINDOW:,}; target 0.85)"
+    )
+
+
+def judge() -> Iterator[str]:
+    """Seconds for one trial of 2,000 events with every check, cold and warm."""
+    from conformance.judge import bench
+
+    for name, value in bench().items():
+        yield f"judge: {name} {value:.2f} s"
+
+
+def header(process: str) -> Header:
+    """A header for histories that nobody judges."""
+    return Header(
+        run="bench",
+        scenario="bench",
+        trial="bench",
+        arm="subject",
+        process=process,
+        seed=0,
+        adapter="reference",
+        version="",
+        protocol="amqp",
+        client="",
+        mode="",
+        settings={},
+        changed={},
+        versions={},
+        command="conformance bench",
+    )
+
+
+def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:
+    job = Job(
+        role="publish",
+        header=header("publisher"),
+        history=str(folder / f"{turn}.jsonl"),
+        host=host,
+        port=port,
+        protocol="amqp",
+        queue="bench",
+        epoch=1,
+        producer=turn + 1,
+        count=MESSAGES,
+        window=WINDOW,
+        silence_s=0.0,
+    )
+    started = time.perf_counter()
+    result = run_job(job, ())
+    taken = time.perf_counter() - started
+    if result.count != MESSAGES:
+        raise RuntimeError(f"the bench publisher got {result.count} answers of {MESSAGES}: {result.error}")
+    return MESSAGES / taken
+
+
+def _bare(host: str, port: int) -> float:
+    sender = _BareSender(f"amqp://{host}:{port}")
+    container = Container(sender)
+    started = time.perf_counter()
+    container.run()
+    return MESSAGES / (time.perf_counter() - started)
+
+
+class _BareSender(MessagingHandler):  # type: ignore[misc]
+    """What a user of proton would write: as many as credit and window allow, and a count of answers."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        self.sent = self.answered = 0
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(self.url, reconnect=False, allowed_mechs="ANONYMOUS")
+        self.sender = event.container.create_sender(connection, "bench")
+
+    def on_sendable(self, event: Any) -> None:
+        self._send()
+
+    def on_accepted(self, event: Any) -> None:
+        self.answered += 1
+        if self.answered == MESSAGES:
+            event.connection.close()
+        else:
+            self._send()
+
+    def _send(self) -> None:
+        while self.sent < MESSAGES and self.sent - self.answered < WINDOW and self.sender.credit:
+            self.sent += 1
+            name = message_id(99, self.sent)
+            self.sender.send(Message(body=make_body(name, 256), id=name, durable=True))

@@ -1,0 +1,190 @@
+"""The histories of one trial, read strictly and packed into one Parquet file: what Spark reads.
+
+Ids are numbers, operations and phases are the codes of their enums' order, and what is the same for a whole trial is
+a column all the same: Parquet stores it once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import itertools
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from conformance.errors import HistoryError
+from conformance.history import Ended, Event, History, Op, Phase, read
+from conformance.records import TrialRecord
+
+FORMAT = "1"
+"""Of the Parquet files; one of another format is made again."""
+
+FILE = "events.parquet"
+OP_CODE = {op: code for code, op in enumerate(Op)}
+PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
+ROLES = ("publisher", "consumer", "drain", "orchestrator")
+"""The code of a role is its place; the role of a process is its name without the number."""
+
+FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
+    ("trial", pa.string(), "string"),
+    ("scenario", pa.string(), "string"),
+    ("strong", pa.bool_(), "boolean"),  # a control that is the same product, weakened: it can show a loss window
+    ("process", pa.string(), "string"),
+    ("role", pa.int8(), "tinyint"),
+    ("number", pa.int16(), "smallint"),  # of the process within its role, from 1
+    ("sequence", pa.int64(), "bigint"),
+    ("at_ns", pa.int64(), "bigint"),
+    ("op", pa.int8(), "tinyint"),
+    ("phase", pa.int8(), "tinyint"),
+    ("epoch", pa.int32(), "int"),
+    ("queue", pa.string(), "string"),
+    ("producer", pa.int32(), "int"),
+    ("n", pa.int64(), "bigint"),
+    ("foreign_id", pa.string(), "string"),  # the raw id, only where it is not one of ours
+    ("link", pa.int32(), "int"),  # numbered within the trial; links of two processes are two links
+    ("durable", pa.bool_(), "boolean"),
+    ("redelivered", pa.bool_(), "boolean"),
+    ("first_acquirer", pa.bool_(), "boolean"),
+    ("intact", pa.bool_(), "boolean"),
+    ("count", pa.int64(), "bigint"),
+    ("fault", pa.string(), "string"),
+    ("detail", pa.string(), "string"),
+)
+"""Name, Arrow type and Spark type of each column, in order."""
+
+SCHEMA = pa.schema([(name, kind) for name, kind, _ in FIELDS], metadata={"conformance": FORMAT})
+SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, _, kind in FIELDS)
+
+_PROCESS = re.compile(r"(publisher|consumer|drain|orchestrator)(?:-(\d{1,4}))?")
+# The digits are bounded so that every id that matches fits its column; any other is somebody else's.
+_MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
+# Members are looked up by identity: hashing a StrEnum runs Python, and costs more than all the rest.
+_CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
+_PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Compacted:
+    """One trial, ready for the judge: `parquet` is None exactly where `record.void` says why."""
+
+    record: TrialRecord
+    parquet: pathlib.Path | None
+
+
+def compact_all(folders: Sequence[tuple[pathlib.Path, TrialRecord]]) -> list[Compacted]:
+    """`compact` for each trial of a run, with the cyclic garbage collector out of the way: nothing here makes cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return [compact(folder, record) for folder, record in folders]
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def compact(folder: pathlib.Path, record: TrialRecord) -> Compacted:
+    """Make `events.parquet` of the histories in `folder`, unless it is newer than all of them.
+
+    A trial that its record calls void, with a history that cannot be read strictly, or with a process that died or was
+    interrupted, is void: no file is made, and an old one is removed.
+    """
+    target = folder / FILE
+    void = record.void
+    if not void and _fresh(target, folder):
+        return Compacted(record, target)
+    if not void:
+        try:
+            _write(_table(record, list(_histories(folder, record))), target)
+        except HistoryError as error:
+            void = str(error)
+    if not void:
+        return Compacted(record, target)
+    target.unlink(missing_ok=True)
+    return Compacted(msgspec.structs.replace(record, void=void), None)
+
+
+def _fresh(target: pathlib.Path, folder: pathlib.Path) -> bool:
+    if not target.is_file():
+        return False
+    made = target.stat().st_mtime_ns
+    if any(path.stat().st_mtime_ns >= made for path in (*folder.glob("*.jsonl"), folder / "trial.json")):
+        return False
+    try:
+        return bool(pq.read_schema(target).equals(SCHEMA, check_metadata=True))
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
+    paths = sorted(folder.glob("*.jsonl"))
+    if "orchestrator" not in (path.stem for path in paths):
+        raise HistoryError("the history of the orchestrator is missing")
+    for path in paths:
+        history = read(path)
+        if history.footer.ended not in (Ended.FINISHED, Ended.KILLED_BY_FAULT):
+            raise HistoryError(f"{path.name}: the process {history.footer.ended}: {history.footer.detail}".rstrip(": "))
+        if history.header.trial != record.trial or history.header.process != path.stem:
+            raise HistoryError(f"{path.name}: it is {history.header.process} of {history.header.trial}")
+        yield history
+
+
+def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
+    links: dict[tuple[str, str | None], int] = {}
+    parts = [_columns(history, links) for history in histories if history.events]
+    if not parts:
+        raise HistoryError("no process recorded anything")
+    columns: dict[str, Any] = {
+        name: list(itertools.chain.from_iterable(part[name] for part in parts)) for name in parts[0]
+    }
+    rows = len(columns["at_ns"])
+    columns["trial"] = pa.repeat(record.trial, rows)
+    columns["scenario"] = pa.repeat(record.scenario, rows)
+    columns["strong"] = pa.repeat(record.arm == "control" and "liar " not in record.control, rows)
+    columns.update(_ids(pa.array(columns.pop("message"), pa.string())))
+    try:
+        return pa.table([_array(columns[name], kind) for name, kind, _ in FIELDS], schema=SCHEMA)
+    except (pa.ArrowException, OverflowError) as error:
+        raise HistoryError(f"a number does not fit its column: {error}") from error
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _columns(history: History, links: dict[tuple[str, str | None], int]) -> dict[str, Sequence[Any]]:
+    """The events of one process, column by column."""
+    process = history.header.process
+    match = _PROCESS.fullmatch(process)
+    if match is None:
+        raise HistoryError(f"{process}: not the name of a process that this judge knows")
+    fields = list(zip(*map(msgspec.structs.astuple, history.events), strict=True))
+    rows = len(history.events)
+    taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
+    columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, "count", "fault", "detail")}
+    for name in ("op", "phase"):
+        columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
+    columns["link"] = [links.setdefault((process, link), len(links)) for link in fields[_PLACE["link"]]]
+    columns["process"] = [process] * rows
+    columns["role"] = [ROLES.index(match[1])] * rows
+    columns["number"] = [int(match[2] or 1)] * rows
+    return columns
+
+
+def _ids(messages: pa.Array) -> dict[str, pa.Array]:
+    parsed = pc.extract_regex(messages, _MESSAGE)
+    producer, n = pc.struct_field(parsed, "producer"), pc.struct_field(parsed, "n")
+    foreign = pc.if_else(pc.is_null(n), messages, pa.scalar(None, pa.string()))
+    return {"producer": producer.cast(pa.int32()), "n": n.cast(pa.int64()), "foreign_id": foreign}
+
+
+def _write(table: pa.Table, target: pathlib.Path) -> None:
+    part = target.with_suffix(".part")
+    pq.write_table(table, part, compression="snappy", row_group_size=1 << 20)
+    part.replace(target)

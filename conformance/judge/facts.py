@@ -1,0 +1,135 @@
+"""What the one collect brings home, as plain Python: a few numbers a trial, and a few witnesses an anomaly."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from conformance.judge.anomalies import ANOMALIES, EXPOSURES
+from conformance.judge.relations import PER_TRIAL, unpacked, window_column
+
+WITNESSES = 8
+"""Of one row at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failing:
+    """How one anomaly showed in one trial: how many messages, and some of them as `(queue, producer, n)`.
+
+    `first` and `last` are the ends of the offending ones in the anomaly's own order, nanoseconds; None without one.
+    """
+
+    offences: int
+    witnesses: tuple[tuple[str, int, int], ...]
+    first: int | None
+    last: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialFacts:
+    """One trial in numbers. `counts` has the columns of `relations.PER_TRIAL`, `failing` an entry per anomaly seen."""
+
+    counts: Mapping[str, Any]
+    failing: Mapping[str, Failing]
+
+    def applies(self, anomaly: str) -> int:
+        """How many messages the anomaly could have been seen on."""
+        return int(self.counts[f"applies_{anomaly}"])
+
+    def offences(self, anomaly: str) -> int:
+        """On how many it was."""
+        return self.failing[anomaly].offences if anomaly in self.failing else 0
+
+    def exposed(self, exposure: str) -> int:
+        """How many operations were at risk."""
+        return int(self.counts[f"exposed_{exposure}"])
+
+    def window_ns(self, exposure: str) -> int | None:
+        """The loss window of an exposure; None where it has none."""
+        entry = EXPOSURES[exposure]
+        return int(self.counts[window_column(entry)]) if entry.window else None
+
+    @property
+    def fault_effective(self) -> bool:
+        """Whether a fault was shown to have bitten."""
+        return bool(self.counts["fault_effective"])
+
+    @property
+    def drained(self) -> bool:
+        """Whether the last two drains found silence."""
+        return bool(self.counts["was_drained"])
+
+    @property
+    def settled(self) -> bool:
+        """Whether they did, and the second found nothing that the first should have found."""
+        return bool(self.counts["was_settled"])
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a drain ended with a depth above zero."""
+        return bool(self.counts["was_stuck"])
+
+    @property
+    def strange(self) -> int:
+        """Messages that nobody sent, or that arrived altered."""
+        return self.offences("phantom") + self.offences("corrupt") + int(self.counts["all_foreign"])
+
+    def part(self, anomaly: str) -> str:
+        """Which part of the sequence offended: `all`, `prefix`, `middle` or `tail`; empty where it has no order."""
+        found = self.failing.get(anomaly)
+        if found is None or found.first is None or found.last is None:
+            return ""
+        kept_first, kept_last = self.counts[f"kept_first_{anomaly}"], self.counts[f"kept_last_{anomaly}"]
+        if kept_first is None or kept_last is None:
+            return "all"
+        if found.first > kept_last:
+            return "tail"
+        return "prefix" if found.last < kept_first else "middle"
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
+    """Facts by trial, from the rows of `relations.summary` (one per trial, queue, anomaly and hash class)."""
+    grouped: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for row in rows:
+        grouped.setdefault(row["trial"], {}).setdefault(row["failing"], []).append(row)
+    return {
+        trial: TrialFacts(
+            _merged(parts.get("", [])),
+            {name: _failing(name, found) for name, found in sorted(parts.items()) if name},
+        )
+        for trial, parts in grouped.items()
+    }
+
+
+def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rows of one trial without anomaly, of which there is one per queue: counts are added, the rest is an end."""
+    found: dict[str, Any] = {}
+    for name in PER_TRIAL:
+        values = [row[name] for row in rows if row[name] is not None]
+        if name.startswith(("applies_", "exposed_", "all_")):
+            found[name] = sum(values)
+        elif name.startswith("kept_first_") or name == "trial_started_at":
+            found[name] = min(values, default=None)
+        else:
+            found[name] = max(values, default=None)
+    return found
+
+
+def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
+    order = ANOMALIES[anomaly].order
+    first = [row[f"first_{order}"] for row in rows if order and row[f"first_{order}"] is not None]
+    last = [row[f"last_{order}"] for row in rows if order and row[f"last_{order}"] is not None]
+    witnesses = sorted((*unpacked(row["witness"]), row["queue"] or "") for row in rows)[:WITNESSES]
+    return Failing(
+        offences=sum(row["offences"] for row in rows),
+        witnesses=tuple((queue, producer, n) for producer, n, queue in witnesses),
+        first=min(first, default=None),
+        last=max(last, default=None),
+    )
+
+
+def median(values: Sequence[int]) -> float:
+    """The median; 0.0 of nothing."""
+    return float(statistics.median(values)) if values else 0.0

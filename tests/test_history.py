@@ -1,0 +1,103 @@
+"""Histories: what is written is read back, and what is torn is refused."""
+
+import pytest
+
+from conformance import history
+from conformance.bench import header
+from conformance.errors import HistoryError
+from conformance.history import Ended, Op, Phase, Recorder
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "p.jsonl"
+
+
+def write(path, events=3, **options):
+    recorder = Recorder(path, header("p"), **options)
+    for number in range(events):
+        recorder.record(Op.SEND, Phase.INVOKE, queue="q", message=f"p1:{number}")
+    return recorder
+
+
+def test_what_was_written_is_read(path):
+    """Events come back in order, with their fields."""
+    write(path).close()
+    history.close_history(path, Ended.FINISHED)
+
+    assert ["p1:0", "p1:1", "p1:2"] == [event.message for event in history.read(path).events]
+
+
+def test_nothing_is_lost_over_the_buffer(path):
+    """Far more than one buffer, flushed as it fills."""
+    write(path, 5_000).close()
+    history.close_history(path, Ended.FINISHED)
+
+    assert 5_000 == len(history.read(path).events)
+
+
+def test_write_through_is_in_the_kernel_at_once(path):
+    """A victim of a crash fault has nothing in its own memory."""
+    write(path, 2, write_through=True)
+
+    assert 3 == path.read_bytes().count(b"\n")
+
+
+def test_no_footer_is_refused(path):
+    """A harness that was killed leaves a history that nobody may judge."""
+    write(path).close()
+
+    with pytest.raises(HistoryError, match="no footer"):
+        history.read(path)
+
+
+def test_torn_line_of_a_killed_process_is_cut(path):
+    """One torn last line is what SIGKILL leaves."""
+    write(path).close()
+    with path.open("ab") as stream:
+        stream.write(b'{"record":"event","sequ')
+    history.close_history(path, Ended.KILLED_BY_FAULT)
+
+    assert 3 == len(history.read(path).events)
+
+
+def test_torn_line_of_any_other_process_is_refused(path):
+    """Nobody else may tear a line."""
+    write(path).close()
+    with path.open("ab") as stream:
+        stream.write(b'{"record":"event","sequ')
+    history.close_history(path, Ended.DIED)
+
+    with pytest.raises(HistoryError, match="line 5 is not a record"):
+        history.read(path)
+
+
+@pytest.mark.parametrize(("line", "why"), [(2, "the footer counts 3"), (1, "no header")])
+def test_missing_line_is_refused(path, line, why):
+    """An event, or the header, that somebody took away."""
+    write(path).close()
+    history.close_history(path, Ended.FINISHED)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(text for number, text in enumerate(lines, 1) if number != line))
+
+    with pytest.raises(HistoryError, match=why):
+        history.read(path)
+
+
+def test_repeated_sequence_is_refused(path):
+    """The same event twice is not two events."""
+    write(path).close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], lines[2]]))
+    history.close_history(path, Ended.FINISHED)
+
+    with pytest.raises(HistoryError, match="event 2 carries sequence 1"):
+        history.read(path)
+
+
+def test_corrupt_body_is_seen():
+    """One changed byte."""
+    body = bytearray(history.make_body("p1:1", 200))
+    body[150] ^= 1
+
+    assert not history.is_intact("p1:1", bytes(body))

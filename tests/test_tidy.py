@@ -1,0 +1,145 @@
+"""The house is tidy: import direction, sizes, no claim without a scenario or a dated reason, no check without a control.
+
+These bounds are only ever tightened.
+"""
+
+import ast
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from conformance import claims, paths, scenario
+from conformance.judge import anomalies
+from conformance.reference import liars
+from conformance.scenario import Liar, SessionLiar
+
+ROOT = paths.root()
+STAGES = (
+    "errors paths claims history records ledger scenario adapters clients faults run judge report campaign progress"
+    " bench cli"
+).split()
+"""A stage imports only stages to its left; `paths` is a table of folders."""
+
+SKIPPED = {"bench": {"judge"}}
+MODULES = sorted([*(ROOT / "conformance").rglob("*.py"), *(ROOT / "suites").rglob("*.py")])
+OWN = [path for path in MODULES if path.name != "check_claims.py"]
+
+
+def stage(path: pathlib.Path) -> str:
+    return path.relative_to(ROOT / "conformance").parts[0].removesuffix(".py")
+
+
+def imports(path: pathlib.Path) -> set[str]:
+    """The stages of this package that a module imports, lazily or not."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "conformance":
+            parts = (node.module or "").split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("conformance.")}
+    return found - {"__version__"}
+
+
+@pytest.mark.parametrize("path", [p for p in OWN if "conformance" in p.parts], ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_left(path):
+    """A stage imports only stages to its left; the reference broker imports only errors."""
+    here = stage(path)
+    if here == "__init__":
+        assert imports(path) == set()
+        return
+    allowed = {"errors", here} if here == "reference" else {*STAGES[: STAGES.index(here) + 1], *SKIPPED.get(here, ())}
+    if here == "cli":
+        allowed.add("reference")  # the one command that runs the bundled broker
+
+    assert imports(path) - allowed == set()
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda p: str(p.relative_to(ROOT)))
+def test_sizes(path):
+    """No module over 400 lines, no function over 60."""
+    text = path.read_text()
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1}"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno + 1 > 60
+    ]
+
+    assert (text.count("\n") <= 400, long) == (True, [])
+
+
+def test_median_function_is_short():
+    """The median function has at most 10 lines."""
+    lengths = sorted(
+        node.end_lineno - node.lineno + 1
+        for path in OWN
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+    assert lengths[len(lengths) // 2] <= 10
+
+
+def test_every_claim_has_a_scenario_or_a_dated_reason():
+    """In exactly one of the two places."""
+    catalogue = claims.load()
+    decided = {claim for item in scenario.load(catalogue).values() for claim in item.decides}
+    reasons = scenario.untried(catalogue)
+
+    assert set(catalogue.claims) == decided | set(reasons)
+    assert decided & set(reasons) == set()
+    assert all(re.search(r"\(since 20\d\d-\d\d-\d\d\)$", reason) for reason in reasons.values())
+
+
+def test_every_check_names_what_exists():
+    """Anomalies and exposures are rows of the judge's tables, liars are liars of the bundled broker or our sessions."""
+    from conformance.clients.modes import SESSION_LIARS
+
+    checks = [check for item in scenario.load(claims.load()).values() for check in item.decides.values()]
+
+    assert {check.anomaly for check in checks} - set(anomalies.ANOMALIES) == set()
+    assert {check.exposure for check in checks} - set(anomalies.EXPOSURES) == set()
+    assert {c.control.name for c in checks if isinstance(c.control, Liar)} - set(liars.LIARS) == set()
+    assert {c.control.name for c in checks if isinstance(c.control, SessionLiar)} == set(SESSION_LIARS)
+
+
+def test_every_liar_is_used():
+    """A liar that no check needs is dead."""
+    checks = [check for item in scenario.load(claims.load()).values() for check in item.decides.values()]
+
+    assert set(liars.LIARS) == {check.control.name for check in checks if isinstance(check.control, Liar)}
+
+
+def test_no_dead_module():
+    """Every module is imported by another, run as one, or a front."""
+    fronts = {"__init__", "__main__", "cli", "worker"}
+    text = {path: path.read_text() for path in MODULES}
+    dead = [
+        str(path.relative_to(ROOT))
+        for path in OWN
+        if "conformance" in path.parts
+        and path.stem not in fronts
+        and not any(
+            re.search(rf"\b(import|from) .*\b{path.stem}\b", other) for name, other in text.items() if name != path
+        )
+    ]
+
+    assert dead == []
+
+
+def test_no_place_of_one_machine():
+    """No path of the machine it was written on, and no registry but the documented one."""
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    here = {"tests/test_tidy.py", "suites/claims/check_claims.py"}
+    places = re.compile(r"(?<![\w.])/(work|root)/|\.mirror\b")
+    bad = [
+        name
+        for name in tracked
+        if name not in here and (ROOT / name).is_file() and places.search((ROOT / name).read_text(errors="replace"))
+    ]
+
+    assert bad == []
