@@ -196,4 +196,3 @@ def test_broker_that_dies_by_itself(conformance, tmp_path):
 
     assert 3 == done.returncode, done.stdout + done.stderr
     assert {"HARNESS_ERROR"} == {verdict for _, verdict in verdicts(report, "AMQP-DUR-01")}
-

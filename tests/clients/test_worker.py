@@ -1,0 +1,166 @@
+"""Client processes against the bundled broker: what they do, and how they end."""
+
+import json
+import os
+import select
+import signal
+import urllib.request
+
+import msgspec
+import pytest
+
+from conformance import adapters, history
+from conformance.bench import header
+from conformance.clients.job import DepthProbe, Job, Trigger
+from conformance.clients.worker import Nursery
+from conformance.errors import ClientError
+from conformance.history import Ended, Op, Phase
+from conformance.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(tmp_path, "workers") as found:
+        yield found
+
+
+@pytest.fixture
+def nursery(ledger):
+    found = Nursery(ledger)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def broker(tmp_path, ledger):
+    adapter = adapters.find("reference")
+    with adapter.prepare(tmp_path / "broker", adapter.effective(), ["q"], ledger) as found:
+        found.start()
+        yield found
+
+
+@pytest.fixture
+def client(tmp_path, nursery, broker):
+    """Start one; returns the child and the path of its history."""
+
+    def start(role, process, pidfds=(), **fields):
+        host, port = broker.endpoint("amqp")
+        probe = broker.depth_probe("q")
+        path = tmp_path / f"{process}.jsonl"
+        job = Job(
+            role=role,
+            header=msgspec.structs.replace(header(process), trial="t"),
+            history=str(path),
+            host=host,
+            port=port,
+            protocol="amqp",
+            queue="q",
+            epoch=1,
+            ack_confirm="disposition",
+            depth=DepthProbe(probe.method, probe.url, probe.field),
+            **fields,
+        )
+        return nursery.spawn(job, tmp_path / f"{process}.log", pidfds), path
+
+    return start
+
+
+def finish(started):
+    child, path = started
+    result = child.wait(60)
+    child.close()
+    history.close_history(path, Ended.FINISHED if result else Ended.KILLED_BY_FAULT)
+    return result, history.read(path).events
+
+
+def messages(events, op, phase):
+    return [event.message for event in events if (event.op, event.phase) == (op, phase) and event.message]
+
+
+def test_what_was_published_is_drained(client):
+    """Each once, whole, in order, and the broker's own depth is 0 then."""
+    result, sent = finish(client("publish", "publisher-1", count=200, window=50))
+    drained, got = finish(client("drain", "drain-1"))
+
+    assert (200, 200, 0) == (result.count, drained.count, drained.depth)
+    assert messages(sent, Op.SEND, Phase.OK) == messages(got, Op.DRAIN, Phase.OK)
+    assert all(event.intact for event in got if event.op is Op.DRAIN and event.message)
+
+
+def test_confirmed_acknowledgements_are_answered(client):
+    """In mode individual, one by one."""
+    finish(client("publish", "publisher-1", count=20, window=20))
+    _, events = finish(client("consume", "consumer-1", mode="individual", stop=20))
+
+    assert messages(events, Op.ACK, Phase.INVOKE) == messages(events, Op.ACK, Phase.OK)
+    assert 20 == len(messages(events, Op.ACK, Phase.OK))
+
+
+def test_consumer_dies_in_the_middle_of_its_processing(client):
+    """The last thing that its history holds is the fault; what it had not acknowledged comes back."""
+    finish(client("publish", "publisher-1", count=20, window=20))
+    result, events = finish(
+        client("consume", "consumer-1", mode="auto", trigger=Trigger("process", 7, "consumer_crash"))
+    )
+    drained, _ = finish(client("drain", "drain-1"))
+
+    assert (None, (Op.FAULT, Phase.FIRED)) == (result, (events[-1].op, events[-1].phase))
+    assert (Op.PROCESS, Phase.INVOKE) == (events[-2].op, events[-2].phase)
+    assert 14 == drained.count
+
+
+def test_broker_is_killed_by_the_client_that_owns_the_trigger(client, broker):
+    """Sends in flight are unknown, answers already read are confirmed, and the tree is gone."""
+    with broker.pidfds() as pidfds:
+        started = client(
+            "publish", "publisher-1", pidfds, count=9_000, window=10, trigger=Trigger("confirm", 30, "kill")
+        )
+        result, events = finish(started)
+
+    assert (True, "disconnected", True) == (result.fired, result.ended, broker.wait_gone(10))
+    assert len(messages(events, Op.SEND, Phase.OK)) >= 30
+    assert set(messages(events, Op.SEND, Phase.INVOKE)) == set(messages(events, Op.SEND, Phase.OK)) | set(
+        messages(events, Op.SEND, Phase.INFO)
+    )
+
+
+def test_invoke_is_in_the_kernel_before_the_message_leaves(client, broker):
+    """When the broker counts a message, the history on disk already names it, although its writer is stopped."""
+    child, path = client("publish", "publisher-1", count=100_000, window=1)
+    url = broker.depth_probe("q").url
+    while not json.load(urllib.request.urlopen(url))["depth"]:
+        pass
+    os.kill(child.pid, signal.SIGSTOP)
+    stored = json.load(urllib.request.urlopen(url))["depth"]
+    invoked = path.read_bytes().count(b'"phase":"invoke"')
+    os.kill(child.pid, signal.SIGCONT)
+    child.end()
+
+    assert invoked >= stored > 0
+
+
+def test_no_broker_is_an_error_of_ours(client, broker):
+    """Said in words, with the process that could not do its part."""
+    broker.stop()
+    child, _ = client("publish", "publisher-1", count=1, window=1, connect_s=2.0)
+
+    assert "publisher-1: no connection to 127.0.0.1" in child.wait(30).error
+
+
+def test_client_ends_when_the_harness_hangs_up(client):
+    """No client outlives it."""
+    child, _ = client("consume", "consumer-1", mode="auto")
+    descriptor = os.pidfd_open(child.pid)
+    child.end()
+
+    assert select.select([descriptor], [], [], 10)[0]
+    os.close(descriptor)
+
+
+def test_dead_nursery_is_said(client, nursery):
+    """Instead of a run that waits for ever."""
+    os.kill(nursery.process.pid, signal.SIGKILL)
+    nursery.process.wait()
+
+    with pytest.raises(ClientError, match="the client nursery is gone"):
+        client("drain", "drain-1")

@@ -1,0 +1,49 @@
+"""Findings are reproduced by their scripts, which use nothing of the suite."""
+
+import subprocess
+import sys
+
+import pytest
+
+from conformance import adapters, paths
+from conformance.ledger import Ledger
+
+SAID = {
+    "artemis_acknowledgement_unanswered.py": [
+        "rcv-settle-mode asked 1 (second), answered 0",
+        "the acknowledgement was not answered within 3 s",
+    ],
+    "artemis_first_acquirer_absent.py": ["first delivery: first-acquirer False delivery-count 0"],
+}
+
+
+def test_every_script_has_its_words():
+    """And its line in the README beside it."""
+    folder = paths.fixtures() / "findings"
+
+    assert sorted(SAID) == sorted(path.name for path in folder.glob("*.py"))
+    assert [name for name in SAID if name not in (folder / "README.md").read_text()] == []
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_nothing_of_the_suite_is_used(name):
+    """A broker's maintainer needs only proton."""
+    assert "conformance" not in (paths.fixtures() / "findings" / name).read_text()
+
+
+@pytest.mark.artemis
+def test_reproduced(tmp_path):
+    """On the version that the README names."""
+    adapter = adapters.find("artemis@2.56.0")
+    seen = {}
+    with (
+        Ledger(tmp_path, "findings") as ledger,
+        adapter.prepare(tmp_path / "broker", adapter.effective(), list("ab"), ledger) as broker,
+    ):
+        broker.start()
+        host, port = broker.endpoint("amqp")
+        for queue, name in zip("ab", SAID, strict=True):
+            words = [sys.executable, paths.fixtures() / "findings" / name, f"{host}:{port}", queue]
+            seen[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert SAID == seen
