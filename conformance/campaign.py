@@ -98,7 +98,7 @@ def prepare(options: Options) -> Campaign:
         protocol=options.protocol,
         settings=adapter.effective(overrides),
         overrides=overrides,
-        claims=list(dict.fromkeys([*selected, *required])),
+        claims=list({claim.id: claim for claim in [*selected, *required]}.values()),
         required=frozenset(claim.id for claim in required),
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,

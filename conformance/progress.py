@@ -44,6 +44,7 @@ class Show:
             disable=not self.live,
         )
         self.task: TaskID | None = None
+        self.shown_log: tuple[str, ...] = ()
         self._download = _Download(self.say)
         self.watcher = Watcher(note=self.say, download=self._download.at, progress=self.at)
 
@@ -64,12 +65,13 @@ class Show:
     def say(self, text: str) -> None:
         """One line."""
         with self.lock:
-            self.console.print(text, highlight=False, markup=False)
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def at(self, progress: Progress) -> None:
         """A trial begins or has ended."""
         planned, record = progress.planned, progress.record
-        name = f"{planned.script.id} {planned.control or 'subject'} #{planned.index}"
+        arm = "weakened" if "=" in planned.control else planned.control or "subject"
+        name = f"{planned.script.id} {arm} #{planned.index}"
         if self.live:
             with self.lock:
                 if self.task is None:
@@ -80,6 +82,9 @@ class Show:
             outcome = f"VOID: {record.void}" if record.void else f"recorded in {record.seconds:.1f} s"
             elapsed = time.monotonic() - self.started
             self.say(f"{elapsed:6.1f} s  {progress.done:3}/{progress.total}  {name}: {outcome}")
+            if record.void_log and record.void_log != self.shown_log:
+                self.shown_log = record.void_log
+                self.say("\n".join(f"    | {line}" for line in record.void_log))
 
 
 class _Download:

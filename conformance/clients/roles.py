@@ -242,14 +242,16 @@ class _Consumer:
     def _record(
         self, op: Op, phase: Phase, received: Received, *, full: bool = False, detail: str | None = None
     ) -> None:
-        extra = _seen(received) if full else {}
+        extra = _seen(received, self.job) if full else {}
         self.recorder.record(
             op, phase, queue=self.job.queue, message=received.message, epoch=self.job.epoch, detail=detail, **extra
         )
 
 
-def _seen(received: Received) -> dict[str, object]:
+def _seen(received: Received, job: Job) -> dict[str, object]:
+    """What the message said of itself, and on which link: each process of a trial has one receiving link."""
     return {
+        "link": job.header.process,
         "delivery": received.delivery,
         "count": received.count,
         "first_acquirer": received.first_acquirer,
@@ -292,7 +294,7 @@ def _take_drained(job: Job, session: Session, recorder: Recorder) -> int:
     while session.incoming:
         received = session.incoming.popleft()
         recorder.record(
-            Op.DRAIN, Phase.OK, queue=job.queue, message=received.message, epoch=job.epoch, **_seen(received)
+            Op.DRAIN, Phase.OK, queue=job.queue, message=received.message, epoch=job.epoch, **_seen(received, job)
         )
         session.acknowledge(received)
         got += 1

@@ -16,10 +16,10 @@ from conformance.errors import CatalogueError
 class Anomaly:
     """One anomaly, or one witness of a permission.
 
-    `of`, `happened` and `happens` are its words in a reason: "0 of 9 <of> <happened>", "the chance that one fault
-    <happens>". `drained`: absence was only seen if the queue was drained to silence. `order` is the column whose order
-    tells the prefix, the middle and the tail of a loss apart. `beside` names an anomaly that must be seen as well, in
-    any trial, before this one is witnessed.
+    `of`, `happened`, `happens` and `control` are its words in a reason: "0 of 9 <of> <happened>", "the chance that one
+    fault <happens>", "the control <control> in 3 of 3". `drained`: its absence counts only where the queue was drained
+    to silence. `order` is the column whose order tells the prefix, the middle and the tail of a loss apart. `beside`
+    names an anomaly that must be seen as well, in any trial, before this one is witnessed.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Anomaly:
     of: str
     happened: str
     happens: str = ""
+    control: str = "failed"
     drained: bool = True
     order: str = ""
     beside: str = ""
@@ -66,6 +67,7 @@ ANOMALIES: Mapping[str, Anomaly] = {
             of="confirmed messages",
             happened="lost",
             happens="loses a confirmed message",
+            control="lost messages",
             order="confirmed_at",
         ),
         Anomaly(
@@ -156,7 +158,7 @@ ANOMALIES: Mapping[str, Anomaly] = {
         ),
         Anomaly(
             "delivered_after_acknowledgement",
-            """A message that came again after the broker had settled its acknowledgement, in the same run of the broker.
+            """A message that the same run of the broker delivered again after it had settled the acknowledgement.
 
             After a restart it is another sentence's matter: `delivered_after_restart`.
             """,
@@ -174,6 +176,7 @@ ANOMALIES: Mapping[str, Anomaly] = {
             of="messages with a confirmed acknowledgement",
             happened="delivered again after the restart",
             happens="brings such a message back",
+            control="brought messages back",
         ),
         Anomaly(
             "acknowledged_early",
@@ -185,6 +188,7 @@ ANOMALIES: Mapping[str, Anomaly] = {
             offends="processed_at IS NULL OR ack_sent_at < processed_at",
             of="acknowledged messages",
             happened="acknowledged before their processing ended",
+            happens="leads to such an acknowledgement",
             drained=False,
         ),
         Anomaly(
@@ -197,6 +201,7 @@ ANOMALIES: Mapping[str, Anomaly] = {
             offends="ack_sent_at IS NULL OR handed_at IS NULL OR ack_sent_at < handed_at",
             of="messages that an acknowledge was due for",
             happened="wrongly covered or left out",
+            happens="leads to such an acknowledge",
             drained=False,
         ),
         Anomaly(

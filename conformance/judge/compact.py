@@ -79,7 +79,7 @@ class Compacted:
 
 
 def compact_all(folders: Sequence[tuple[pathlib.Path, TrialRecord]]) -> list[Compacted]:
-    """`compact` for each trial of a run, with the cyclic garbage collector out of the way: nothing here makes cycles."""
+    """`compact` for each trial of a run; nothing here makes cycles, so the cyclic garbage collector rests."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -44,4 +44,4 @@ def miss_probability(failed: int, trials: int, clean: int) -> float:
     """
     if not 0 <= failed <= trials or clean < 0:
         raise ValueError(f"a control cannot fail {failed} of {trials} times beside {clean} clean trials")
-    return math.prod((trials - failed + 1 + j) / (trials + 2 + j) for j in range(clean))
+    return math.prod(((trials - failed + 1 + j) / (trials + 2 + j) for j in range(clean)), start=1.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import logging
 import os
 import pathlib
 import shutil
@@ -21,7 +22,6 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from conformance.adapters.java import find_java
 from conformance.errors import JudgeError
 
 if TYPE_CHECKING:
@@ -147,12 +147,14 @@ class _Gateway:
     def __init__(self) -> None:
         import pyspark.find_spark_home as home
 
+        from conformance.adapters.java import find_java
+
         java = find_java(17)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="conformance-spark-"))
         self.log = self.folder / "jvm.log"
         self._connection = self.folder / "connection"
         # PySpark's own word for it: SPARK_HOME where the user set it, else the jars beside PySpark.
-        spark_home = pathlib.Path(home._find_spark_home())  # noqa: SLF001
+        spark_home = pathlib.Path(home._find_spark_home())
         command = [
             str(java.path),
             *_QUICK,
@@ -183,6 +185,8 @@ class _Gateway:
     def session(self, master: str) -> SparkSession:
         """Wait for the JVM, and make a session in it."""
         port, secret = self._wait()
+        # When a session is stopped while it starts, py4j would print every broken connection.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
             from pyspark.sql import SparkSession
 
@@ -242,10 +246,10 @@ def _forget_gateway() -> None:
     from pyspark import SparkContext
 
     with contextlib.suppress(Exception):
-        gateway = SparkContext._gateway  # noqa: SLF001
+        gateway = SparkContext._gateway
         if gateway is not None:
             gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
@@ -254,6 +258,8 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.adaptive.enabled": "false",
+        # Its second hash map is more code to make and compile than it saves on some thousand messages.
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
         # Above this many files Spark lists them with a job of its own; a run has some dozens, all known by name.

@@ -1,14 +1,146 @@
-"""stub"""
+"""From the folder of a run to its verdicts: the only decider, and the only module that collects."""
 
 from __future__ import annotations
-from collections.abc import Sequence
-from typing import Any
-from conformance.judge import facts, relations
-from conformance.judge.compact import Compacted
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from conformance import records
+from conformance.claims import Catalogue
+from conformance.errors import HistoryError, JudgeError
+from conformance.history import Op, Phase, message_id, parse_message
+from conformance.judge import anomalies, facts, relations, rules
+from conformance.judge.compact import Compacted, compact_all
+from conformance.judge.facts import TrialFacts
+from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
+from conformance.judge.tally import Evidence
+from conformance.records import RunRecord, TrialRecord
+from conformance.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from conformance.judge.session import Session
+
+TIMELINE = 200
+"""Events of one timeline at most."""
+
+_OPS, _PHASES = tuple(Op), tuple(Phase)
 
 
-def collect_facts(spark: Any, trials: Sequence[Compacted]) -> dict[str, facts.TrialFacts]:
-    paths = [str(trial.parquet) for trial in trials if trial.parquet]
+def judge(
+    run_dir: pathlib.Path,
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Scenario],
+    session: Session,
+    *,
+    untried: Mapping[str, str] | None = None,
+) -> Judgement:
+    """Judge everything that was recorded in the folder of a run.
+
+    `untried` says of claims that no scenario tries why (claim id to sentence). Trials whose histories turn out not to
+    be complete come back with `void` set.
+
+    Raises:
+        HistoryError: `run.json`, or the record of a trial of a finished run, cannot be read.
+        CatalogueError: A scenario names an anomaly or exposure that the tables do not define.
+        JudgeError: Spark could not run the plan.
+    """
+    run = records.read(run_dir / "run.json", RunRecord)
+    anomalies.check_names(rules.names_used(scenarios.values()))
+    compacted = compact_all(list(_trials(run_dir, run)))
+    evidence = Evidence(run, [trial.record for trial in compacted], collect_facts(session.spark, compacted))
+    rows = rules.rows(catalogue, scenarios, evidence, untried or {})
+    rows = _with_timelines(session.spark, rows, compacted, evidence.facts)
+    return Judgement(
+        run=run,
+        rows=tuple(row for row in rows if not rules.is_self_check(row)),
+        self_checks=tuple(row for row in rows if rules.is_self_check(row)),
+        trials=tuple(evidence.trials),
+    )
+
+
+def _trials(run_dir: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Path, TrialRecord]]:
+    """The folder and record of every trial; one without a record is what an interrupted run leaves of its last."""
+    for folder in sorted(path for path in (run_dir / "trials").glob("*") if path.is_dir()):
+        try:
+            yield folder, records.read(folder / "trial.json", TrialRecord)
+        except HistoryError:
+            if run.finished:
+                raise
+
+
+def collect_facts(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, TrialFacts]:
+    """The facts of every trial that is not void, by its id, in one job."""
+    paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}
-    return facts.from_rows(row.asDict() for row in relations.summary(spark, paths, len(paths)).collect())
+    return facts.from_rows(_collect(relations.summary(spark, paths, len(paths))))
+
+
+def _collect(frame: DataFrame) -> list[dict[str, Any]]:
+    try:
+        return [row.asDict() for row in frame.collect()]
+    except Exception as error:
+        raise JudgeError(f"Spark could not judge: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """The line of a Spark error that says what happened: its first names only the call."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line.strip(": ") for line in lines if "Exception: " in line), lines[0])
+
+
+def _with_timelines(
+    spark: SparkSession, rows: Iterable[VerdictRow], trials: Sequence[Compacted], known: Mapping[str, TrialFacts]
+) -> list[VerdictRow]:
+    """The rows, with the timeline of the first witness wherever something is violated."""
+    rows = list(rows)
+    firsts = {row.witnesses[0] for row in rows if row.verdict is Verdict.VIOLATED and row.witnesses}
+    if not firsts:
+        return rows
+    lines = _timelines(spark, firsts, trials, known)
+    return [
+        msgspec.structs.replace(row, witnesses=tuple(_told(witness, lines) for witness in row.witnesses))
+        if row.verdict is Verdict.VIOLATED
+        else row
+        for row in rows
+    ]
+
+
+def _told(witness: Witness, lines: Mapping[tuple[str, str], list[dict[str, Any]]]) -> Witness:
+    return msgspec.structs.replace(witness, timeline=tuple(lines.get((witness.trial, witness.message), [])))
+
+
+def _timelines(
+    spark: SparkSession, firsts: Iterable[Witness], trials: Sequence[Compacted], known: Mapping[str, TrialFacts]
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """By trial and message; faults and restarts of the trial stand in every one of them."""
+    wanted = [(first.trial, *(parse_message(first.message) or (0, 0))) for first in firsts]
+    paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
+    chosen = sorted({paths[trial] for trial, _, _ in wanted})
+    events = _collect(relations.timeline(spark, chosen, wanted))
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for trial, producer, n in wanted:
+        mine = [
+            _told_event(event, int(known[trial].counts["trial_started_at"]))
+            for event in events
+            if event["trial"] == trial and (event["n"] is None or (event["producer"], event["n"]) == (producer, n))
+        ]
+        found[trial, message_id(producer, n)] = mine[:TIMELINE]
+    return found
+
+
+def _told_event(event: Mapping[str, Any], started: int) -> dict[str, Any]:
+    about = [event["fault"], event["detail"], f"count {event['count']}" if event["count"] is not None else None]
+    return {
+        "at_ms": round((event["at_ns"] - started) / 1e6, 3),
+        "process": event["process"],
+        "op": str(_OPS[event["op"]]),
+        "phase": str(_PHASES[event["phase"]]),
+        "epoch": event["epoch"],
+        "detail": ", ".join(filter(None, about)),
+    }

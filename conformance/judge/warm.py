@@ -1,4 +1,4 @@
-"""A trial of three messages, judged once at start so that the first real judgement finds warm code."""
+"""Trials of three messages, judged once at start so that the first real judgement finds warm code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.judge.compact import compact
 from conformance.judge.facts import TrialFacts
+from conformance.judge.relations import FEW
 from conformance.records import TrialRecord, save
 
 if TYPE_CHECKING:
@@ -18,17 +19,20 @@ TRIAL = "warm-up"
 
 
 def warm_up(spark: SparkSession) -> TrialFacts:
-    """Run the real plan on a made-up trial; its facts are returned for whoever wants to check them."""
+    """Run the real plan on made-up trials, as many as a whole run's plan needs; returns the facts of one."""
     from conformance.judge.verdict import collect_facts
 
     with tempfile.TemporaryDirectory(prefix="conformance-warm-") as name:
-        return collect_facts(spark, [compact(pathlib.Path(name), write(pathlib.Path(name), 3))])[TRIAL]
+        folders = [pathlib.Path(name) / str(number) for number in range(FEW + 1)]
+        trials = [compact(folder, write(folder, 3, trial=f"{TRIAL}-{folder.name}")) for folder in folders]
+        return collect_facts(spark, trials)[f"{TRIAL}-0"]
 
 
 def write(
     folder: pathlib.Path, count: int, trial: str = TRIAL, scenario: str = TRIAL, arm: str = "subject"
 ) -> TrialRecord:
     """Histories of `count` messages that were sent, confirmed, delivered, processed and acknowledged as they should."""
+    folder.mkdir(parents=True, exist_ok=True)
     plain = {"queue": "q", "epoch": 1}
     publisher = _recorder(folder, trial, scenario, arm, "publisher-1")
     consumer = _recorder(folder, trial, scenario, arm, "consumer-1")

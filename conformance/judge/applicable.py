@@ -1,0 +1,50 @@
+"""Whether a claim speaks about this broker, over this protocol, under these settings at all."""
+
+from __future__ import annotations
+
+from conformance.claims import Claim, Subject, unmet
+from conformance.records import RunRecord
+
+_NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
+_REFERENCE = "reference"
+
+
+def why_not(claim: Claim, run: RunRecord) -> str:
+    """The first reason why the claim does not apply to the broker of this run, in words; empty where it does.
+
+    A claim of another vendor judges nobody here; then come the client and the protocol it is about, what the broker
+    must be able to do, and the settings under which it promises anything.
+    """
+    return others(claim, run) or _surface(claim, run) or _capability(claim, run) or not_promised(claim, run)
+
+
+def others(claim: Claim, run: RunRecord) -> str:
+    """That the claim binds other products only."""
+    if not claim.binds or set(claim.binds) & set(run.profiles):
+        return ""
+    vendors = " and ".join(_NAMES.get(name, name) for name in claim.binds)
+    return f"The sentence binds {vendors}, not {run.title or run.adapter}."
+
+
+def _surface(claim: Claim, run: RunRecord) -> str:
+    if claim.subject is Subject.VENDOR_CLIENT:
+        return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run spoke {run.protocol}."
+    bundled = run.adapter.partition("@")[0].partition(":")[0] == _REFERENCE
+    if run.protocol in claim.surfaces or (bundled and _REFERENCE in claim.surfaces):
+        return ""
+    return f"It is about {_either(tuple(s for s in claim.surfaces if s != _REFERENCE))}; this run spoke {run.protocol}."
+
+
+def _capability(claim: Claim, run: RunRecord) -> str:
+    missing = [name for name in claim.capabilities if name not in run.capabilities]
+    return f"The broker does not have it over {run.protocol}: {missing[0]}." if missing else ""
+
+
+def not_promised(claim: Claim, run: RunRecord) -> str:
+    """That the effective settings give up what the claim says."""
+    missed = unmet(claim.when, run.settings, run.absent)
+    return f"Not promised by this configuration: {missed}." if missed else ""
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(words) or "the bundled broker"

@@ -1,0 +1,53 @@
+"""What follows from a judgement: the exit code, and what has to be repeated."""
+
+from __future__ import annotations
+
+from conformance.errors import PRECEDENCE, ExitCode
+from conformance.judge.rows import Judgement, Verdict
+
+REPEATED_ENOUGH = 3
+
+_OF_BROKER = {
+    Verdict.VIOLATED: ExitCode.VIOLATED,
+    Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    Verdict.HARNESS_ERROR: ExitCode.HARNESS,
+    Verdict.HOLDS: ExitCode.CONFORMANT,
+    Verdict.WITNESSED: ExitCode.CONFORMANT,
+    Verdict.NOT_WITNESSED: ExitCode.CONFORMANT,
+    Verdict.OBSERVED: ExitCode.CONFORMANT,
+}
+"""The code that a tried row asks for; words that are not here were not tried."""
+
+_OF_OURSELVES = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
+"""A session of ours that breaks its own rules is an error of the suite, never a violation of the broker."""
+
+
+def exit_code(judgement: Judgement) -> ExitCode:
+    """The exit code of a judged run, by `errors.PRECEDENCE` (design, "Verdicts" 6).
+
+    A run that ended before its last trial is a harness error, an interrupted one says so. What was not tried changes
+    nothing, unless nothing was tried at all.
+    """
+    codes = {_OF_BROKER[row.verdict] for row in judgement.rows if row.verdict in _OF_BROKER}
+    codes |= {_OF_OURSELVES[row.verdict] for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
+    if not codes:
+        codes = {ExitCode.NOTHING_RAN}
+    if judgement.run.interrupted:
+        codes.add(ExitCode.INTERRUPTED)
+    if not judgement.run.finished:
+        codes.add(ExitCode.HARNESS)
+    return next(code for code in PRECEDENCE if code in codes)
+
+
+def needs_repeats(judgement: Judgement) -> list[str]:
+    """The ids of the scenarios whose violations must be shown again, in order.
+
+    A violation counts when it was seen in every trial of at least three; any other is repeated once more, so that a
+    report can say "3 of 3" or "seen once in 5". Whoever asks decides how often: a flaky one asks every time.
+    """
+    found = [
+        row.scenario
+        for row in judgement.rows
+        if row.verdict is Verdict.VIOLATED and (row.offended < row.trials or row.trials < REPEATED_ENOUGH)
+    ]
+    return list(dict.fromkeys(found))

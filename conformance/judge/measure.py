@@ -1,0 +1,57 @@
+"""How fast the judge is: the figures of `conformance bench judge`."""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+
+from conformance.judge import warm
+from conformance.judge.compact import Compacted, compact_all
+from conformance.judge.session import Session
+from conformance.judge.verdict import collect_facts
+from conformance.records import TrialRecord
+
+WARM = 10
+TRIALS = 30
+MESSAGES = 285  # seven events each: 2,000 events a trial
+
+
+def bench() -> dict[str, float]:
+    """Seconds for trials of 2,000 events, with every check.
+
+    Keys: what was measured, in words. The start of the session is given apart, without and with its warm-up: a run
+    does both while its first broker starts.
+    """
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name:
+        started = time.perf_counter()
+        with Session.start(warm=False) as session:
+            found["session start"] = time.perf_counter() - started
+            records = [_written(pathlib.Path(name) / str(number), number) for number in range(TRIALS)]
+            started = time.perf_counter()
+            trials = compact_all(records)
+            found[f"compaction of {TRIALS} trials"] = time.perf_counter() - started
+            found["one trial, cold"] = _judged(session, trials[:1])
+            found[f"one trial, warm (median of {WARM})"] = _median(session, trials[:1])
+            found[f"{TRIALS} trials in one job, warm (median of {WARM})"] = _median(session, trials)
+    return found
+
+
+def _written(folder: pathlib.Path, number: int) -> tuple[pathlib.Path, TrialRecord]:
+    arm = "control" if number % 2 else "subject"
+    return folder, warm.write(folder, MESSAGES, trial=f"t{number}", scenario=f"s{number % 5}", arm=arm)
+
+
+def _median(session: Session, trials: Sequence[Compacted]) -> float:
+    for _ in range(3):
+        _judged(session, trials)
+    return statistics.median(_judged(session, trials) for _ in range(WARM))
+
+
+def _judged(session: Session, trials: Sequence[Compacted]) -> float:
+    started = time.perf_counter()
+    collect_facts(session.spark, trials)
+    return time.perf_counter() - started

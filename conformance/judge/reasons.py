@@ -1,0 +1,113 @@
+"""A verdict's reason: one to four sentences for people, from counts."""
+
+from __future__ import annotations
+
+from conformance.judge import confidence
+from conformance.judge.tally import NONE, Tally
+from conformance.scenario import Liar, Weakened
+
+_FAULTS = {"kill": ("kill", "kills"), "consumer_crash": ("crash of the consumer", "crashes of the consumer")}
+_PARTS = {
+    "all": "everything that was {}",
+    "prefix": "the beginning of what was {}",
+    "middle": "messages in the middle of what was {}",
+    "tail": "the end of what was {}",
+}
+_ORDERED = {"confirmed_at": "confirmed", "handed_at": "delivered"}
+
+
+def units(tally: Tally, number: int) -> str:
+    """A number of independent units: faults, or trials where there is none.
+
+    >>> _plural(3, ("kill", "kills"))
+    '3 kills'
+    """
+    return _plural(number, _FAULTS.get(tally.fault, ("trial", "trials")))
+
+
+def seen(tally: Tally) -> str:
+    """How often: `seen in 3 of 3 kills`, `seen once in 5 kills`."""
+    if tally.offended == 1 and tally.trials > 1:
+        return f"seen once in {units(tally, tally.trials)}"
+    return f"seen in {tally.offended} of {units(tally, tally.trials)}"
+
+
+def counted(tally: Tally) -> str:
+    """The figure that a verdict rests on: `0 of 1,240 confirmed messages lost`."""
+    return f"{tally.offences:,} of {tally.applies:,} {tally.anomaly.of} {tally.anomaly.happened}"
+
+
+def holds(tally: Tally) -> str:
+    """Exposure, bound, control and failure model of a pass."""
+    exposure = tally.exposure
+    least = exposure.minimum if exposure else 0
+    risk = "at risk" if tally.fault != NONE else "exposed"
+    text = [f"{counted(tally)} in {units(tally, tally.trials)} (at least {least:,} {risk} in each)."]
+    if tally.fault != NONE:
+        several = _FAULTS.get(tally.fault, ("", "faults"))[1]
+        below = f"{100 * confidence.bound(tally.trials):.0f} % (95 %)"
+        text.append(f"If such {several} are independent, the chance that one {tally.anomaly.happens} is below {below}.")
+    return " ".join([*text, control(tally), f"Failure model: {failure_model(tally)}."])
+
+
+def control(tally: Tally) -> str:
+    """How the control fared; a liar proves the check, never the exposure."""
+    result, chosen = tally.control_result, tally.check.control
+    if result is None or chosen is None:
+        return ""
+    if isinstance(chosen, Weakened):
+        q = confidence.miss_probability(result.failed, result.trials, tally.trials)
+        return f"The control {tally.anomaly.control} in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
+    kind = "liar" if isinstance(chosen, Liar) else "session liar"
+    return (
+        f"The check was seen to fail on the {kind} {chosen.name} ({result.failed} of {result.trials}), which proves "
+        "the check, not the exposure."
+    )
+
+
+def failure_model(tally: Tally) -> str:
+    """What died; `no fault` for what happens before."""
+    fault = tally.scenario.fault
+    return fault.failure_model if fault is not None and tally.fault != NONE else "no fault"
+
+
+def violated(tally: Tally) -> str:
+    """The figure, how often it was seen, which part of the sequence, and the first counterexample."""
+    first = tally.witnesses[0]
+    return " ".join(
+        part
+        for part in (f"{counted(tally)}: {seen(tally)}.", _which(tally), f"First: {first.message} in {first.trial}.")
+        if part
+    )
+
+
+def _which(tally: Tally) -> str:
+    """Which kind of loss: the part of the sequence in each offended trial, and what was late or stuck beside it."""
+    parts = [facts.part(tally.anomaly.name) for facts in tally.subject.facts]
+    tellings = []
+    for part, words in _PARTS.items():
+        if parts.count(part):
+            where = words.format(_ORDERED[tally.anomaly.order])
+            tellings.append(f"{where} in {parts.count(part)}" if tally.offended > 1 else where)
+    text = f"It was {', '.join(tellings)}." if tellings else ""
+    late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)
+    stuck = sum(facts.stuck for facts in tally.subject.facts)
+    more = [f"{late:,} more came only after a second restart (late)"] if late else []
+    more += [f"in {units(tally, stuck)} the queue kept a depth above zero (stuck)"] if stuck else []
+    return " ".join(filter(None, [text, f"Beside that, {' and '.join(more)}." if more else ""]))
+
+
+def permission(tally: Tally, beside: int | None) -> str:
+    """What was seen of a permission; `beside` counts the other half where one witness needs two."""
+    other = f", {beside:,} others absent" if beside is not None else ""
+    missing = "" if tally.applies else " Nothing came to pass that could have shown it."
+    return f"{counted(tally)}{other}, in {units(tally, tally.trials)}.{missing}"
+
+
+def observed(tally: Tally) -> str:
+    """What the trials show of a claim that judges nobody here."""
+    return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}."
+
+
+def _plural(number: int, words: tuple[str, str]) -> str:
+    return f"{number:,} {words[0] if number == 1 else words[1]}"

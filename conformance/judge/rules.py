@@ -1,0 +1,215 @@
+"""The rules of a verdict: what each word needs, in the order in which the reasons against it are looked for.
+
+Pure functions of counted trials (design, "Verdicts"): nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from conformance.claims import Catalogue, Claim, Kind, Subject
+from conformance.judge import applicable, confidence, reasons, tally
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.rows import Verdict, VerdictRow
+from conformance.judge.tally import NONE, Evidence, Tally
+from conformance.scenario import Scenario
+
+LIVENESS_REPEATS = 3
+"""What never came must have failed to come so often before it is a violation."""
+
+_AT_THE_DISK = ("held_sync", "power_loss")
+_DEFAULT_UNTRIED = "No scenario of this version tries it."
+_LEFT_OUT = "Left out by the selection."
+_INCOMPLETE = "The run is incomplete."
+
+
+@dataclasses.dataclass(frozen=True)
+class Ruling:
+    """A verdict with its reason; `required` where only the user's own requirement asked for it."""
+
+    verdict: Verdict
+    reason: str
+    required: bool = False
+
+
+def rows(
+    catalogue: Catalogue, scenarios: Mapping[str, Scenario], evidence: Evidence, untried: Mapping[str, str]
+) -> list[VerdictRow]:
+    """A row per claim and scenario that decides it, and one for every other claim, in the catalogue's order."""
+    found: list[VerdictRow] = []
+    for claim in catalogue.claims.values():
+        counted = [
+            tally.count(evidence, claim, scenario, scenario.decides[claim.id])
+            for scenario in scenarios.values()
+            if claim.id in scenario.decides
+        ]
+        found += [_row(claim, evidence, rule(one, evidence, untried), one) for one in counted]
+        if not counted:
+            found.append(_row(claim, evidence, _unscripted(claim, evidence, untried), None))
+    return found
+
+
+def _unscripted(claim: Claim, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
+    why = applicable.why_not(claim, evidence.run)
+    if why:
+        return Ruling(Verdict.NOT_APPLICABLE, why)
+    return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, _DEFAULT_UNTRIED))
+
+
+def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
+    """The verdict on one claim in one scenario."""
+    run, claim = evidence.run, one.claim
+    why = applicable.why_not(claim, run)
+    required = bool(why) and claim.id in run.required
+    if why and not required:
+        return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
+    if run.selected and claim.id not in run.selected:
+        return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
+    if not one.subject.recorded:
+        if not run.finished:
+            return Ruling(Verdict.INCONCLUSIVE, _INCOMPLETE, required)
+        return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
+    if not one.trials:
+        return Ruling(Verdict.HARNESS_ERROR, f"Every trial was void: {one.subject.void[0][1]}", required)
+    ruling = _permission(one) if not claim.judged else _judged(one, evidence)
+    if required:
+        return _required(ruling, why)
+    return ruling
+
+
+def _required(ruling: Ruling, why: str) -> Ruling:
+    reason = ruling.reason
+    if ruling.verdict is Verdict.VIOLATED:
+        given_up = why[0].lower() + why[1:].rstrip(".")
+        reason = f"{reason} Your requirement, given up by this setting ({given_up})."
+    return Ruling(ruling.verdict, reason, required=True)
+
+
+def _permission(one: Tally) -> Ruling:
+    other = one.anomaly.beside
+    beside = sum(facts.offences(other) for facts in one.subject.facts) if other else None
+    if one.claim.kind is Kind.OBSERVATION:
+        return Ruling(Verdict.OBSERVED, reasons.observed(one))
+    witnessed = one.offences > 0 and beside != 0
+    return Ruling(Verdict.WITNESSED if witnessed else Verdict.NOT_WITNESSED, reasons.permission(one, beside))
+
+
+def _judged(one: Tally, evidence: Evidence) -> Ruling:
+    due = LIVENESS_REPEATS if one.claim.kind is Kind.LIVENESS else 1
+    if one.offended >= due:
+        return Ruling(Verdict.VIOLATED, reasons.violated(one))
+    if one.offended:
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} A violation needs {due} trials that show it.")
+    if one.control.recorded and not one.control.valid:
+        return Ruling(Verdict.HARNESS_ERROR, f"Every trial of its control was void: {one.control.void[0][1]}")
+    against = next(obstacles(one, evidence), "")
+    if against:
+        return Ruling(Verdict.INCONCLUSIVE, f"{against} Seen: {reasons.counted(one)}.")
+    return Ruling(Verdict.HOLDS, reasons.holds(one))
+
+
+def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
+    """What stands against HOLDS although no counterexample was found, the weightiest first."""
+    facts, trials = one.subject.facts, reasons.units(one, one.trials)
+    if not evidence.run.finished:
+        yield _INCOMPLETE
+    strange = sum(each.strange for each in facts)
+    if strange:
+        yield f"{strange:,} messages arrived that nobody sent, or altered: the counts cannot be trusted."
+    open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
+    if open_:
+        yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one)}."
+    empty = sum(not each.applies(one.anomaly.name) for each in facts)
+    if empty:
+        yield f"The check applied to nothing in {empty} of {trials}."
+    bare = sum(not each.exposed(one.check.exposure) for each in facts)
+    if bare:
+        yield f"Nothing was at risk in {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
+    if one.claim.needs == "disk" and one.fault not in _AT_THE_DISK:
+        yield "Process death only: the claim speaks of the disk, and the page cache survives the death of a process."
+    yield from _doubts_of_control(one)
+
+
+def _why_open(one: Tally) -> str:
+    if any(facts.stuck for facts in one.subject.facts):
+        return " (its depth stayed above zero)"
+    late = sum(int(facts.counts["all_late"]) for facts in one.subject.facts)
+    return f" ({late:,} messages came only after a second restart)" if late else ""
+
+
+def _doubts_of_control(one: Tally) -> Iterator[str]:
+    result, chosen = one.control_result, one.check.control
+    if chosen is None:
+        return
+    if result is None:
+        yield f"Its control ({chosen.label}) was not run."
+    elif not result.failed:
+        yield f"Its control ({chosen.label}) was not seen to fail in {reasons.units(one, result.trials)}."
+    elif result.strong:
+        q = confidence.miss_probability(result.failed, result.trials, one.trials)
+        if q > confidence.ENOUGH:
+            yield (
+                f"Too few trials for this control, which failed in {result.failed} of {result.trials}: a broker as "
+                f"broken would pass {reasons.units(one, one.trials)} with q = {q:.3f}, and 0.05 is allowed."
+            )
+    elif result.failed < result.trials:
+        yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must in all."
+    elif result.trials < chosen.trials:
+        yield f"Its control ({chosen.label}) has {result.trials} valid trials, and needs {chosen.trials}."
+
+
+def _row(claim: Claim, evidence: Evidence, ruling: Ruling, one: Tally | None) -> VerdictRow:
+    run = evidence.run
+    tried = one if one is not None and ruling.verdict is not Verdict.NOT_TRIED else None
+    clean = tried is not None and ruling.verdict is Verdict.HOLDS
+    control = tried.control_result if tried else None
+    return VerdictRow(
+        claim=claim.id,
+        kind=claim.kind,
+        scope=claim.scope,
+        subject=claim.subject,
+        says=claim.says,
+        document=claim.source.document,
+        section=claim.source.section,
+        adapter=run.adapter,
+        version=run.version,
+        launcher=run.launcher,
+        settings=dict(run.settings),
+        protocol=run.protocol,
+        client=run.client,
+        scenario=one.scenario.id if one else "",
+        mode=one.scenario.mode if one else "",
+        fault=one.fault if one else "",
+        failure_model=reasons.failure_model(one) if one else "",
+        verdict=ruling.verdict,
+        exposure=tried.exposure if tried else None,
+        trials=tried.trials if tried else 0,
+        offended=tried.offended if tried else 0,
+        void=len(tried.subject.void) if tried else 0,
+        control=control,
+        bound=confidence.bound(tried.trials) if clean and tried and tried.fault != NONE else None,
+        q=confidence.miss_probability(control.failed, control.trials, tried.trials)
+        if tried and control and control.strong and not tried.offended
+        else None,
+        reason=ruling.reason,
+        replay=run.command if "--seed" in run.command else f"{run.command} --seed {run.seed}",
+        required=ruling.required,
+        offences=tried.offences if tried else 0,
+        witnesses=tried.witnesses if tried else (),
+    )
+
+
+def is_self_check(row: VerdictRow) -> bool:
+    """Whether a row is about the suite's own session, and so stands in a table of its own."""
+    return row.subject == Subject.SESSION
+
+
+def names_used(scenarios: Iterable[Scenario]) -> Iterator[tuple[str, str]]:
+    """Every (anomaly, exposure) that the scenarios name."""
+    for scenario in scenarios:
+        for check in scenario.decides.values():
+            yield check.anomaly, check.exposure
+
+
+assert all(anomaly.beside in ("", *ANOMALIES) for anomaly in ANOMALIES.values())

@@ -1,0 +1,161 @@
+"""The trials of one claim in one scenario, counted: the subject's and those of its control."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from conformance.claims import Claim
+from conformance.history import message_id
+from conformance.judge.anomalies import ANOMALIES, Anomaly
+from conformance.judge.facts import TrialFacts, median
+from conformance.judge.rows import ControlResult, Exposure, Witness
+from conformance.records import RunRecord, TrialRecord
+from conformance.scenario import Check, Scenario, Weakened
+
+NONE = "none"
+NOT_EFFECTIVE = "the fault did not take effect"
+WITNESSES = 10
+"""Of one row at most; the offences are counted in full."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """Everything that was recorded: the trials in their order, and the facts of those that are not void."""
+
+    run: RunRecord
+    trials: Sequence[TrialRecord]
+    facts: Mapping[str, TrialFacts]
+
+    def of(self, scenario: str, arm: str, control: str = "") -> list[TrialRecord]:
+        """The trials of one arm of one scenario; a control by its label."""
+        found = [t for t in self.trials if (t.scenario, t.arm) == (scenario, arm) and control in ("", t.control)]
+        return sorted(found, key=lambda trial: trial.index)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """The trials of one arm: the valid ones with their facts, and why each of the others is void."""
+
+    recorded: int
+    valid: tuple[tuple[TrialRecord, TrialFacts], ...]
+    void: tuple[tuple[TrialRecord, str], ...]
+
+    @property
+    def facts(self) -> list[TrialFacts]:
+        """Of the valid trials."""
+        return [facts for _, facts in self.valid]
+
+    def offended(self, anomaly: str) -> int:
+        """In how many valid trials the anomaly was seen."""
+        return sum(facts.offences(anomaly) > 0 for facts in self.facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """What a verdict rests on."""
+
+    claim: Claim
+    scenario: Scenario
+    check: Check
+    fault: str
+    subject: Arm
+    control: Arm
+
+    @property
+    def anomaly(self) -> Anomaly:
+        """The anomaly that decides."""
+        return ANOMALIES[self.check.anomaly]
+
+    @property
+    def trials(self) -> int:
+        """Valid trials of the subject."""
+        return len(self.subject.valid)
+
+    @property
+    def offended(self) -> int:
+        """Those with at least one counterexample, or witness."""
+        return self.subject.offended(self.anomaly.name)
+
+    @property
+    def offences(self) -> int:
+        """Counterexamples in all."""
+        return sum(facts.offences(self.anomaly.name) for facts in self.subject.facts)
+
+    @property
+    def applies(self) -> int:
+        """Messages that the check applied to."""
+        return sum(facts.applies(self.anomaly.name) for facts in self.subject.facts)
+
+    @property
+    def strong(self) -> bool:
+        """Whether the control is the same product."""
+        return isinstance(self.check.control, Weakened)
+
+    @property
+    def exposure(self) -> Exposure | None:
+        """What was at risk in the valid trials; None without one."""
+        if not self.trials:
+            return None
+        each = [facts.exposed(self.check.exposure) for facts in self.subject.facts]
+        windows = [facts.window_ns(self.check.exposure) for facts in self.subject.facts]
+        return Exposure(
+            name=self.check.exposure,
+            total=sum(each),
+            minimum=min(each),
+            median=median(each),
+            trials=self.trials,
+            confirmed=sum(int(facts.counts["all_confirmed"]) for facts in self.subject.facts),
+            window_ms=round(max((window or 0 for window in windows), default=0) / 1e6, 3),
+        )
+
+    @property
+    def control_result(self) -> ControlResult | None:
+        """How often the control was seen to fail; None for a check without one, or where it was not recorded."""
+        if self.check.control is None or not self.control.recorded:
+            return None
+        return ControlResult(
+            label=self.check.control.label,
+            strong=self.strong,
+            failed=self.control.offended(self.anomaly.name),
+            trials=len(self.control.valid),
+        )
+
+    @property
+    def witnesses(self) -> tuple[Witness, ...]:
+        """Some of the counterexamples: the first of each trial, then the second, and so on."""
+        found = [
+            (place, number, Witness(trial=record.trial, queue=queue, message=message_id(producer, n)))
+            for number, (record, facts) in enumerate(self.subject.valid)
+            if self.anomaly.name in facts.failing
+            for place, (queue, producer, n) in enumerate(facts.failing[self.anomaly.name].witnesses)
+        ]
+        return tuple(witness for _, _, witness in sorted(found, key=lambda item: item[:2]))[:WITNESSES]
+
+
+def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) -> Tally:
+    """Count the trials that speak about the claim in this scenario."""
+    fault = scenario.fault_for(claim)
+    control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
+    return Tally(
+        claim=claim,
+        scenario=scenario,
+        check=check,
+        fault=fault,
+        subject=_arm(evidence.of(scenario.id, "subject"), evidence, fault),
+        control=_arm(control, evidence, fault),
+    )
+
+
+def _arm(records: Sequence[TrialRecord], evidence: Evidence, fault: str) -> Arm:
+    """A trial whose fault did not bite is void for the claims that are about the fault, and for no others."""
+    valid, void = [], []
+    for record in records:
+        facts = evidence.facts.get(record.trial)
+        if record.void or facts is None:
+            void.append((record, record.void or "nothing was recorded"))
+        elif fault != NONE and not facts.fault_effective:
+            void.append((record, NOT_EFFECTIVE))
+        else:
+            valid.append((record, facts))
+    return Arm(len(records), tuple(valid), tuple(void))

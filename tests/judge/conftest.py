@@ -1,0 +1,17 @@
+"""One Spark session for all tests of the judge, and the folder of their histories on the path."""
+
+import pathlib
+import sys
+
+import pytest
+
+from conformance.judge.session import Session
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def session():
+    """A warm local session; its start is the price of the first test that asks."""
+    with Session.start() as started:
+        yield started

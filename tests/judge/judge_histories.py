@@ -1,0 +1,183 @@
+"""Literal histories: every word below is one event or two, and the order of a list is the order of the clock."""
+
+import pathlib
+
+import msgspec
+
+from conformance import records
+from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.records import RunRecord, TrialRecord
+
+MS = 1_000_000
+BLANK = Header(
+    run="r",
+    scenario="",
+    trial="",
+    arm="",
+    process="",
+    seed=1,
+    adapter="reference",
+    version="1",
+    protocol="amqp",
+    client="c",
+    mode="",
+    settings={},
+    changed={},
+    versions={},
+    command="conformance run",
+)
+RUN = RunRecord(
+    run="r",
+    started="2026-11-21T10:00:00+00:00",
+    command="conformance run --adapter reference --seed 7",
+    seed=7,
+    adapter="reference",
+    version="1",
+    launcher="native",
+    protocol="amqp",
+    client="proton",
+    title="the reference broker",
+    profiles=("artemis", "ems"),
+    capabilities=(
+        "ack_confirmed",
+        "confirm_means_stored",
+        "cumulative_ack",
+        "durable_queues",
+        "individual_ack",
+        "queues",
+        "send_confirmed",
+    ),
+    settings={
+        "persistence": True,
+        "sync_non_transactional": True,
+        "sync_acknowledgements": True,
+        "data_sync": True,
+    },
+    absent=(),
+    changed={},
+    deviations={},
+    versions={},
+    selected=(),
+    required=(),
+    finished=True,
+)
+
+
+def of(process, op, phase, message=None, **fields):
+    """One event, as the process and the fields of it."""
+    return [(process, {"op": op, "phase": phase, "queue": "q", "epoch": 1, "message": message, **fields})]
+
+
+def _id(n):
+    return n if isinstance(n, str) else f"p1:{n}"
+
+
+def sent(*numbers, durable=True):
+    return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), durable=durable)]
+
+
+def confirmed(*numbers):
+    return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.OK, _id(n), detail="accepted")]
+
+
+def refused(n, word="rejected"):
+    return of("publisher-1", Op.SEND, Phase.FAIL, _id(n), detail=word)
+
+
+def no_answer(n, why="disconnected"):
+    return of("publisher-1", Op.SEND, Phase.INFO, _id(n), detail=why)
+
+
+def kept(*numbers):
+    """Sent and confirmed."""
+    return [*sent(*numbers), *confirmed(*numbers)]
+
+
+def handed(n, *, consumer=1, **fields):
+    seen = {"count": 0, "first_acquirer": True, "intact": True, **fields}
+    return of(f"consumer-{consumer}", Op.DELIVER, Phase.OK, _id(n), **seen)
+
+
+def processed(n):
+    return of("consumer-1", Op.PROCESS, Phase.OK, _id(n))
+
+
+def ack_sent(*numbers):
+    return [e for n in numbers for e in of("consumer-1", Op.ACK, Phase.INVOKE, _id(n))]
+
+
+def acked(*numbers):
+    return [*ack_sent(*numbers), *[e for n in numbers for e in of("consumer-1", Op.ACK, Phase.OK, _id(n))]]
+
+
+def took(n):
+    """Handed over, processed, acknowledged and confirmed."""
+    return [*handed(n), *processed(n), *acked(n)]
+
+
+def killed(process="publisher-1"):
+    return [*of(process, Op.FAULT, Phase.FIRED, fault="kill"), *bitten("kill")]
+
+
+def crashed():
+    return [*of("consumer-1", Op.FAULT, Phase.FIRED, fault="consumer_crash"), *bitten("consumer_crash")]
+
+
+def bitten(fault):
+    return of("orchestrator", Op.FAULT, Phase.EFFECTIVE, fault=fault)
+
+
+def came(n, drain=1, *, epoch=2, **fields):
+    seen = {"count": 1, "first_acquirer": False, "intact": True, **fields}
+    return of(f"drain-{drain}", Op.DRAIN, Phase.OK, _id(n), epoch=epoch, **seen)
+
+
+def silent(drain, *, epoch=2):
+    return of(f"drain-{drain}", Op.DRAIN, Phase.OK, epoch=epoch, count=0, detail="silent")
+
+
+def stuck(drain, *, depth=1, epoch=2):
+    return [
+        *of(f"drain-{drain}", Op.DEPTH, Phase.OK, epoch=epoch, count=depth),
+        *of(f"drain-{drain}", Op.DRAIN, Phase.INFO, epoch=epoch, count=0, detail="stuck"),
+    ]
+
+
+def settled(*numbers, epoch=2, **fields):
+    """The first drain brings these, and both fall silent."""
+    first = [e for n in numbers for e in came(n, epoch=epoch, **fields)]
+    return [*first, *silent(1, epoch=epoch), *silent(2, epoch=epoch + 1)]
+
+
+def record(trial="t", scenario="s", arm="subject", control="", index=1, **fields):
+    return TrialRecord(
+        trial=trial,
+        scenario=scenario,
+        arm=arm,
+        control=control,
+        index=index,
+        seed=1,
+        k=None,
+        adapter="reference",
+        settings={},
+        **fields,
+    )
+
+
+def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended=None):
+    """Write a literal history as the files of one trial; `ended` says it of single processes."""
+    about = about or record()
+    folder.mkdir(parents=True, exist_ok=True)
+    by_process: dict[str, list] = {"orchestrator": []}
+    for place, (process, fields) in enumerate(history):
+        by_process.setdefault(process, []).append((place, fields))
+    for process, events in by_process.items():
+        path = folder / f"{process}.jsonl"
+        header = msgspec.structs.replace(BLANK, process=process, trial=about.trial, scenario=about.scenario)
+        recorder = Recorder(path, header)
+        for sequence, (place, fields) in enumerate(events):
+            recorder.append(Event(sequence=sequence, at_ns=(place + 1) * MS, **fields))
+        recorder.close()
+        close_history(path, (ended or {}).get(process, Ended.FINISHED))
+    records.save(about, folder / "trial.json")
+    return about

@@ -1,0 +1,153 @@
+"""Every anomaly on literal histories of a few events, all of them in one Spark job."""
+
+import pytest
+from judge_cases import CASES
+from judge_histories import came, crashed, handed, kept, killed, record, sent, settled, silent, took, write
+
+from conformance.errors import CatalogueError
+from conformance.judge.anomalies import ANOMALIES, EXPOSURES, check_names
+from conformance.judge.compact import compact
+from conformance.judge.verdict import collect_facts
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def facts(session, tmp_path_factory):
+    """The facts of every case, by its name."""
+    folder = tmp_path_factory.mktemp("cases")
+    trials = []
+    for number, (name, (_, history, _, _)) in enumerate(CASES.items()):
+        about = write(folder / str(number), history, record(trial=name, scenario=name))
+        trials.append(compact(folder / str(number), about))
+    return collect_facts(session.spark, trials)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(facts, name):
+    """The anomaly applies to as many messages, and as many offend, as the case says."""
+    anomaly, _, applies, offences = CASES[name]
+
+    assert (applies, offences) == (facts[name].applies(anomaly), facts[name].offences(anomaly))
+
+
+def test_every_anomaly_is_caught_and_cleared():
+    """Each anomaly has a history that offends and one that does not."""
+    seen = {(anomaly, offences > 0) for anomaly, _, _, offences in CASES.values()}
+    without_innocent = {"confirmed_missing", "unanswered_either_way", "unanswered_absent", "phantom", "corrupt"}
+
+    assert set(ANOMALIES) == {name for name, offends in seen if offends}
+    assert set(ANOMALIES) - without_innocent == {name for name, offends in seen if not offends}
+
+
+def test_the_lost_are_named(facts):
+    """A witness names the message that was lost, and its queue."""
+    assert (("q", 1, 2),) == facts["a confirmed message that never came is lost"].failing["lost"].witnesses
+
+
+@pytest.fixture(scope="module")
+def one(session, tmp_path_factory):
+    """Facts of one history."""
+
+    def facts_of(*arms):
+        folder = tmp_path_factory.mktemp("one")
+        trials = [compact(folder / a.trial, write(folder / a.trial, history, a)) for a, history in arms]
+        return collect_facts(session.spark, trials)
+
+    return facts_of
+
+
+def test_parts_of_a_loss(one):
+    """Prefix, middle, tail and everything, by the order of the confirms."""
+    found = one(
+        (record("prefix"), kept(1, 2, 3) + killed() + settled(2, 3)),
+        (record("middle"), kept(1, 2, 3) + killed() + settled(1, 3)),
+        (record("tail"), kept(1, 2, 3) + killed() + settled(1)),
+        (record("all"), kept(1, 2) + killed() + settled()),
+        (record("none"), kept(1) + killed() + settled(1)),
+    )
+
+    assert {"prefix": "prefix", "middle": "middle", "tail": "tail", "all": "all", "none": ""} == {
+        name: facts.part("lost") for name, facts in found.items()
+    }
+
+
+def test_loss_window_comes_from_the_strong_control(one):
+    """The control lost what was confirmed 6 ms before the kill: what was confirmed since then is at risk."""
+    early, late = kept(1), kept(2, 3, 4)  # an event a millisecond: confirms at 1, and at 6 to 8; kill at 9
+    found = one(
+        (record("subject"), early + late + killed() + settled(1, 2, 3, 4)),
+        (record("control", arm="control", control="sync=false"), kept(1, 2, 3) + sent(4) + killed() + settled(1)),
+    )
+
+    # control: confirms at 4, 5, 6 ms, kill at 8 ms; lost 2 and 3, so the window is 3 ms
+    assert found["subject"].window_ns("confirmed_in_window") == 3_000_000
+    assert found["subject"].exposed("confirmed_in_window") == 3
+    assert found["subject"].exposed("confirmed") == 4
+
+
+def test_a_liar_shows_no_window(one):
+    """The bundled broker's window says nothing about this one: 100 ms."""
+    found = one(
+        (record("subject"), kept(1) + killed() + settled(1)),
+        (record("control", arm="control", control="liar x"), kept(1) + killed() + settled()),
+    )
+
+    assert found["subject"].window_ns("confirmed_in_window") == 100_000_000
+
+
+def test_confirms_read_after_the_kill_are_in_a_window_of_zero(one):
+    """A control that lost only what was confirmed after the kill shows a window of 0, not a negative one."""
+    found = one(
+        (record("subject"), sent(1) + killed() + kept(2) + settled(2)),
+        (record("control", arm="control", control="sync=false"), sent(1) + killed() + kept(2) + settled()),
+    )
+
+    assert (0, 1) == (
+        found["subject"].window_ns("confirmed_in_window"),
+        found["subject"].exposed("confirmed_in_window"),
+    )
+
+
+def test_exposures(one):
+    """What was at risk, counted on one history of a consumer that died."""
+    history = kept(1, 2, 3, 4) + took(1) + took(2) + handed(3) + handed(4) + crashed() + settled(3, epoch=1)
+    facts = one((record("t"), history))["t"]
+    counted = {name: facts.exposed(name) for name in EXPOSURES}
+
+    assert counted == {
+        "confirmed_in_window": 4,
+        "acknowledged_in_window": 2,
+        "sends": 4,
+        "confirmed": 4,
+        "answered": 4,
+        "unanswered": 0,
+        "acknowledged": 2,
+        "acknowledgements_confirmed": 2,
+        "delivered_unacknowledged": 2,
+        "delivered_after_acknowledge": 2,
+        "first_deliveries": 4,
+        "claimed_first": 1,
+    }
+
+
+def test_foreign_ids_are_strange(one):
+    """An id that this suite never makes is counted, and nothing breaks."""
+    facts = one((record("t"), kept(1) + came("ID:foreign") + settled(1)))["t"]
+
+    assert facts.strange == 1
+
+
+def test_late_is_late_and_not_lost(one):
+    """Found by the second drain only: late, and the trial is not settled."""
+    facts = one((record("t"), kept(1) + killed() + silent(1) + came(1, drain=2) + silent(2)))["t"]
+
+    assert (True, False, 1) == (facts.drained, facts.settled, facts.counts["all_late"])
+
+
+def test_names_that_are_not_defined_are_refused():
+    """A scenario cannot name what the tables do not define."""
+    with pytest.raises(CatalogueError, match="anomaly 'misplaced'"):
+        check_names([("misplaced", "confirmed")])
+    with pytest.raises(CatalogueError, match="exposure 'everything'"):
+        check_names([("lost", "everything")])

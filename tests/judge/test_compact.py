@@ -1,0 +1,131 @@
+"""What is packed, and what voids a trial."""
+
+import os
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from judge_histories import handed, kept, killed, record, settled, took, write
+
+from conformance.history import Ended, Op, parse_message
+from conformance.judge import compact
+from conformance.judge.compact import FILE, OP_CODE, SCHEMA
+
+HISTORY = kept(1, 2) + took(1) + killed("consumer-1") + settled(2)
+
+
+@pytest.fixture
+def packed(tmp_path):
+    """Write a history and pack it; returns the compacted trial."""
+
+    def of(history=HISTORY, about=None, ended=None):
+        return compact.compact(tmp_path, write(tmp_path, history, about, ended))
+
+    return of
+
+
+def test_every_event_is_packed(packed):
+    """One row an event, with its codes and its numbers."""
+    table = pq.read_table(packed().parquet)
+    rows = [row for row in table.to_pylist() if row["process"] == "publisher-1"]
+
+    assert (len(HISTORY), SCHEMA) == (table.num_rows, table.schema)
+    assert [(1, 1), (1, 2), (1, 1), (1, 2)] == [(row["producer"], row["n"]) for row in rows]
+    assert {OP_CODE[Op.SEND]} == {row["op"] for row in rows}
+
+
+@pytest.mark.parametrize("text", ["p1:1", "p12:345", "p1:", "1:1", "p1:1x", " p1:1", "ID:foreign", "p1:1\n", None])
+def test_ids_are_parsed_as_the_history_does(text):
+    """The vectorised parser agrees with `history.parse_message`, and what it cannot parse it keeps."""
+    found = compact._ids(compact.pa.array([text], compact.pa.string()))
+    number = (found["producer"][0].as_py(), found["n"][0].as_py())
+
+    assert (parse_message(text) or (None, None)) == number
+    assert (text if parse_message(text) is None else None) == found["foreign_id"][0].as_py()
+
+
+def test_a_number_too_large_for_its_column_is_foreign(packed):
+    """An id of nineteen digits is nobody's of ours, and does not void the trial."""
+    table = pq.read_table(packed(kept(1) + handed("p1:" + "9" * 19)).parquet)
+
+    assert "p1:" + "9" * 19 in table.column("foreign_id").to_pylist()
+
+
+def test_links_of_two_processes_are_two_links(packed):
+    """A consumer and a drain never share one, whatever their links are called."""
+    rows = pq.read_table(packed().parquet).to_pylist()
+
+    assert 1 == len({row["link"] for row in rows if row["process"] == "consumer-1"})
+    assert 0 == len(
+        {row["link"] for row in rows if row["process"] == "consumer-1"}
+        & {row["link"] for row in rows if row["process"] == "drain-1"}
+    )
+
+
+def test_packed_once(packed, tmp_path):
+    """A file newer than every history is taken as it is; a changed history makes it anew."""
+    first = packed()
+    made = first.parquet.stat().st_mtime_ns
+    again = compact.compact(tmp_path, first.record)
+    assert made == again.parquet.stat().st_mtime_ns
+
+    os.utime(tmp_path / "drain-1.jsonl", ns=(made + 1, made + 1))
+    assert made != compact.compact(tmp_path, first.record).parquet.stat().st_mtime_ns
+
+
+def test_garbage_in_place_of_the_file_is_replaced(packed, tmp_path):
+    """A torn Parquet file is made again, not believed."""
+    (tmp_path / FILE).write_bytes(b"PAR1")
+    found = packed()
+
+    assert len(HISTORY) == pq.read_table(found.parquet).num_rows
+
+
+@pytest.mark.parametrize("ended", [Ended.DIED, Ended.INTERRUPTED])
+def test_a_process_that_died_voids_the_trial(packed, ended):
+    """Only finished, and killed by the fault, leave something to judge."""
+    found = packed(ended={"drain-1": ended})
+
+    assert (None, f"drain-1.jsonl: the process {ended}") == (found.parquet, found.record.void)
+
+
+def test_a_process_killed_by_the_fault_does_not(packed):
+    """That is what the fault is for."""
+    assert "" == packed(ended={"consumer-1": Ended.KILLED_BY_FAULT}).record.void
+
+
+def test_a_missing_footer_voids_the_trial(packed, tmp_path):
+    """And the file of an earlier packing is gone with it."""
+    packed()
+    path = tmp_path / "drain-2.jsonl"
+    path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-1]) + b"\n")
+    found = compact.compact(tmp_path, record())
+
+    assert "no footer" in found.record.void
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_void_record_is_believed(packed):
+    """What the run called void is void, whatever its histories say."""
+    found = packed(about=record(void="the broker did not start"))
+
+    assert (None, "the broker did not start") == (found.parquet, found.record.void)
+
+
+def test_a_history_of_another_trial_voids_this_one(packed, tmp_path):
+    """A file that was copied into the wrong folder decides nothing."""
+    packed()
+    found = compact.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
+    (tmp_path / FILE).unlink(missing_ok=True)
+    found = compact.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
+
+    assert "of t" in found.record.void
+
+
+def test_without_the_orchestrator_nothing_is_believed(packed, tmp_path):
+    """Its history says that the fault took effect."""
+    packed()
+    (tmp_path / FILE).unlink()
+    (tmp_path / "orchestrator.jsonl").unlink()
+
+    assert "orchestrator" in compact.compact(tmp_path, record()).record.void

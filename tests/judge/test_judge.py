@@ -1,0 +1,138 @@
+"""The judge from a folder to rows: what a user of the package calls."""
+
+import pytest
+from judge_histories import RUN, kept, killed, no_answer, record, sent, settled, silent, write
+
+from conformance import claims, judge, records, scenario
+from conformance.errors import HistoryError
+from conformance.judge import measure, relations
+
+pytestmark = pytest.mark.spark
+KILL = "broker-killed-while-publishing"
+CLEAN = kept(1, 2, 3) + sent(4) + killed() + no_answer(4) + settled(1, 2, 3)
+LOSSY = kept(1, 2, 3) + killed() + settled(1)
+
+
+@pytest.fixture
+def rows(session, tmp_path):
+    """Write trials of one scenario, judge the folder; returns the judgement."""
+    catalogue = claims.load()
+
+    def judged(subject, control, run=RUN, prepare=lambda _: None):
+        records.save(run, tmp_path / "run.json")
+        for arm, histories in (("subject", subject), ("control", control)):
+            label = scenario.SYNC_OFF.label if arm == "control" else ""
+            for index, history in enumerate(histories, 1):
+                about = record(f"{arm}.{index}", KILL, arm, label, index)
+                write(tmp_path / "trials" / about.trial, history, about)
+        prepare(tmp_path / "trials")
+        return judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
+
+    return judged
+
+
+def row(judgement, claim="SOLCD-ACK-01"):
+    return next(r for r in judgement.rows if (r.claim, r.scenario) == (claim, KILL))
+
+
+def test_holds(rows):
+    """Three clean kills and a control that failed three times."""
+    found = rows([CLEAN] * 3, [LOSSY] * 3)
+
+    assert "HOLDS" == row(found).verdict, row(found).reason
+    assert (0, 9, 3) == (row(found).offences, row(found).exposure.total, row(found).exposure.minimum)
+    assert [] == judge.needs_repeats(found)
+    assert "EMS-AUTO-03" in {r.claim for r in found.self_checks}
+    assert set(claims.load().claims) == {r.claim for r in found.rows + found.self_checks}
+
+
+def test_violated_with_its_timeline(rows):
+    """The first message that was lost, and everything that happened to it, by the clock of the trial."""
+    found = row(rows([LOSSY] * 3, []))
+    first = found.witnesses[0]
+
+    assert ("VIOLATED", 3, 6, "p1:2") == (found.verdict, found.offended, found.offences, first.message)
+    assert "the end of what was confirmed in 3" in found.reason
+    assert [
+        (1.0, "publisher-1", "send", "invoke"),
+        (4.0, "publisher-1", "send", "ok"),
+        (6.0, "publisher-1", "fault", "fired"),
+        (7.0, "orchestrator", "fault", "effective"),
+    ] == [(event["at_ms"], event["process"], event["op"], event["phase"]) for event in first.timeline]
+    assert all(not witness.timeline for witness in found.witnesses[1:])
+
+
+def test_judging_twice_gives_the_same(rows, session, tmp_path):
+    """The second time from the packed files."""
+    first = rows([LOSSY, CLEAN, CLEAN], [LOSSY] * 3)
+    catalogue = claims.load()
+
+    assert first == judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
+
+
+def test_a_torn_history_voids_its_trial(rows):
+    """It is named in the trials, and the others decide."""
+
+    def tear(trials):
+        path = trials / "subject.1" / "drain-1.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+
+    found = rows([CLEAN] * 4, [LOSSY] * 3, prepare=tear)
+    void = [trial.trial for trial in found.trials if trial.void]
+
+    assert (["subject.1"], "HOLDS", 3, 1) == (void, row(found).verdict, row(found).trials, row(found).void)
+
+
+def test_nothing_recorded(rows):
+    """No trial at all is not a pass of anything."""
+    found = rows([], [])
+
+    assert {"NOT_TRIED", "NOT_APPLICABLE"} == {str(r.verdict) for r in found.rows + found.self_checks}
+    assert 5 == judge.exit_code(found)
+
+
+def test_a_trial_without_record_is_refused(rows, tmp_path):
+    """In a run that calls itself finished nothing may be missing."""
+
+    def lose(trials):
+        (trials / "subject.1" / "trial.json").unlink()
+
+    with pytest.raises(HistoryError, match=r"trial\.json"):
+        rows([CLEAN] * 3, [], prepare=lose)
+
+
+def test_one_partition_or_many(session, tmp_path, monkeypatch):
+    """However the events are placed, the counts are the same."""
+    from conformance.judge.compact import compact
+    from conformance.judge.verdict import collect_facts
+
+    histories = [CLEAN, LOSSY, kept(1) + killed() + silent(1)]
+    trials = [
+        compact(
+            tmp_path / str(n), write(tmp_path / str(n), history, record(f"t{n}", f"s{n % 2}", "control", "sync=false"))
+        )
+        for n, history in enumerate(histories * 3)
+    ]
+    few, many = 100, 0
+    monkeypatch.setattr(relations, "FEW", few)
+    together = collect_facts(session.spark, trials)
+    monkeypatch.setattr(relations, "FEW", many)
+
+    assert together == collect_facts(session.spark, trials)
+
+
+def test_the_plan_is_linear(session, tmp_path):
+    """One scan, no join, no union; each of the two sorts serves every window above it."""
+    from conformance.judge.compact import compact
+
+    packed = compact(tmp_path, write(tmp_path, CLEAN, record()))
+    frame = relations.summary(session.spark, [str(packed.parquet)], 1)
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+
+    assert (1, 2, 0, 0, 0) == tuple(plan.count(word) for word in ("FileScan", "Sort [", "Join", "Union", "Exchange"))
+
+
+def test_bench_measures(monkeypatch):
+    """Its keys are the words that people read."""
+    assert measure.TRIALS == 30
+    assert callable(judge.bench)

@@ -1,0 +1,296 @@
+"""The rules of a verdict, on counted trials: no Spark."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from judge_histories import RUN, record
+
+from conformance import claims, scenario
+from conformance.errors import ExitCode
+from conformance.judge import exits, rules, tally
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.facts import Failing, TrialFacts
+from conformance.judge.relations import PER_TRIAL
+from conformance.judge.rows import Judgement, Verdict
+
+CATALOGUE = claims.load()
+SCENARIOS = scenario.load(CATALOGUE)
+KILL, ONE, AUTO = (
+    "broker-killed-while-publishing",
+    "broker-killed-while-sending-one-by-one",
+    "consumer-killed-under-auto",
+)
+
+
+def facts(*, offends=None, applies=100, exposed=50, **counts):
+    """A clean, drained trial with an effective fault, in which these anomalies were seen so often."""
+    found = dict.fromkeys(PER_TRIAL, 0)
+    found |= {name: applies for name in PER_TRIAL if name.startswith("applies_")}
+    found |= {name: exposed for name in PER_TRIAL if name.startswith("exposed_")}
+    found |= {name: None for name in PER_TRIAL if name.startswith("kept_")}
+    found |= {"fault_effective": True, "was_drained": True, "was_settled": True, "was_stuck": False, **counts}
+    ends = {name: (5, 6) if ANOMALIES[name].order else (None, None) for name in offends or {}}
+    failing = {name: Failing(n, (("q", 1, 7),), *ends[name]) for name, n in (offends or {}).items()}
+    return TrialFacts(found, failing)
+
+
+def evidence(name, subject, control=(), label=None, run=RUN, void=""):
+    """Trials of one scenario: facts, or None for a void one."""
+    trials, known = [], {}
+    label = label or scenario.SYNC_OFF.label
+    for arm, each in (("subject", subject), ("control", control)):
+        for index, one in enumerate(each, 1):
+            about = record(f"{arm}.{index}", name, arm, label if arm == "control" else "", index)
+            trials.append(about if one else msgspec.structs.replace(about, void=void or "the broker did not start"))
+            if one:
+                known[about.trial] = one
+    return tally.Evidence(run, trials, known)
+
+
+def rule(claim, name, *args, **kwargs):
+    """The row of one claim in one scenario."""
+    found = evidence(name, *args, **kwargs)
+    rows = rules.rows(CATALOGUE, SCENARIOS, found, {})
+    return next(row for row in rows if (row.claim, row.scenario) == (claim, name))
+
+
+LOST = {"lost": 3, "confirmed_missing": 3}
+CLEAN, BROKEN = [facts()] * 3, [facts(offends=LOST)] * 3
+
+
+def test_holds():
+    """Exposure, bound, control and failure model stand in the reason, word for word."""
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN)
+
+    assert Verdict.HOLDS == row.verdict
+    assert (
+        "0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each). If such kills are independent, the "
+        "chance that one loses a confirmed message is below 63 % (95 %). The control lost messages in 3 of 3 kills "
+        "(q = 0.029). Failure model: process death."
+    ) == row.reason
+    assert (3, 0, 0, 0.63, 0.029) == (row.trials, row.offended, row.void, round(row.bound, 2), round(row.q, 3))
+
+
+@pytest.mark.parametrize(
+    ("subject", "control", "words"),
+    [
+        ([facts(was_settled=False)] * 3, BROKEN, "not drained to silence in 3 of 3 kills"),
+        ([facts(was_settled=False, was_stuck=True)] * 3, BROKEN, "its depth stayed above zero"),
+        ([facts(), facts(), facts(was_settled=False, all_late=2)], BROKEN, "2 messages came only after a second"),
+        ([facts(), facts(), facts(applies=0)], BROKEN, "applied to nothing in 1 of 3 kills"),
+        ([facts(), facts(), facts(exposed=0)], BROKEN, "Nothing was at risk in 1 of 3 kills"),
+        ([facts(all_foreign=1)] * 3, BROKEN, "nobody sent"),
+        ([facts(offends={"corrupt": 1})] * 3, BROKEN, "altered"),
+        (CLEAN, [], "was not run"),
+        (CLEAN, CLEAN, "was not seen to fail in 3 kills"),
+        (CLEAN[:2], BROKEN, "Too few trials for this control"),
+        (CLEAN, BROKEN[:1], "Too few trials for this control"),
+        (CLEAN, [facts(), *BROKEN[:2]], "Too few trials for this control, which failed in 2 of 3"),
+    ],
+)
+def test_what_stands_against_holds(subject, control, words):
+    """Each of them alone leaves the claim undecided, and says which it was."""
+    row = rule("SOLCD-ACK-01", KILL, subject, control)
+
+    assert (Verdict.INCONCLUSIVE, True) == (row.verdict, words in row.reason), row.reason
+    assert row.bound is None
+
+
+def test_violated_in_every_trial():
+    """One counterexample refutes, with or without a control."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN)
+
+    assert (Verdict.VIOLATED, 3, 9) == (row.verdict, row.offended, row.offences)
+    assert "9 of 300 confirmed messages lost: seen in 3 of 3 kills." in row.reason
+    assert "First: p1:7 in subject.1." in row.reason
+
+
+def test_seen_once_in_five():
+    """A violation that does not always show is still one."""
+    row = rule("SOLCD-ACK-01", KILL, [*BROKEN[:1], *CLEAN, facts()])
+
+    assert (Verdict.VIOLATED, True) == (row.verdict, "seen once in 5 kills" in row.reason)
+
+
+def test_a_violation_outweighs_an_incomplete_run():
+    """What was found is printed; nothing else is concluded."""
+    torn = msgspec.structs.replace(RUN, finished=False, interrupted=True)
+
+    assert Verdict.VIOLATED == rule("SOLCD-ACK-01", KILL, BROKEN, run=torn).verdict
+    assert Verdict.INCONCLUSIVE == rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, run=torn).verdict
+    assert "The run is incomplete." == rule("SOLCD-ACK-01", KILL, [], run=torn).reason
+
+
+def test_the_part_of_a_loss_is_told():
+    """All of the confirmed were lost here: none was kept."""
+    tail = {"kept_first_lost": 1, "kept_last_lost": 2}
+    row = rule("SOLCD-ACK-01", KILL, [facts(offends=LOST, **tail)] * 3)
+
+    assert "It was the end of what was confirmed in 3." in row.reason
+
+
+def test_all_trials_void():
+    """Nobody is charged for what we broke; the first reason is told."""
+    row = rule("SOLCD-ACK-01", KILL, [None] * 3, void="no port was free")
+
+    assert (Verdict.HARNESS_ERROR, "Every trial was void: no port was free", 3) == (row.verdict, row.reason, row.void)
+
+
+def test_a_void_trial_beside_valid_ones():
+    """The valid ones decide, as far as they are enough."""
+    assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [None, *CLEAN], BROKEN).verdict
+    assert Verdict.INCONCLUSIVE == rule("SOLCD-ACK-01", KILL, [None, *CLEAN[:2]], BROKEN).verdict
+
+
+def test_a_fault_that_did_not_bite_voids_only_what_is_about_it():
+    """The crash never came: what needs no crash is judged all the same."""
+    tame = [facts(fault_effective=False)] * 3
+    held = rule("EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1}, fault_effective=False)] * 3,
+                "liar never-answers-one-send")  # fmt: skip
+    row = rule("SOLCD-ACK-01", KILL, tame, BROKEN)
+
+    assert Verdict.HOLDS == held.verdict, held.reason
+    assert (Verdict.HARNESS_ERROR, True) == (row.verdict, tally.NOT_EFFECTIVE in row.reason)
+
+
+def test_liveness_needs_three():
+    """Twice absent is not yet a violation, and no pass."""
+    late = facts(offends={"unanswered_send": 1})
+
+    assert Verdict.INCONCLUSIVE == rule("EMS-STEP-02", AUTO, [facts(), late, late]).verdict
+    assert "needs 3 trials that show it" in rule("EMS-STEP-02", AUTO, [facts(), late, late]).reason
+    assert Verdict.VIOLATED == rule("EMS-STEP-02", AUTO, [late] * 3).verdict
+
+
+def test_a_liar_proves_the_check_in_all_of_its_trials():
+    """Two of three are not enough, and no q is given."""
+    late = facts(offends={"unanswered_send": 1})
+    label = "liar never-answers-one-send"
+    held = rule("EMS-STEP-02", AUTO, CLEAN, [late] * 3, label)
+
+    assert (Verdict.HOLDS, None, None) == (held.verdict, held.q, held.bound)
+    assert "proves the check, not the exposure" in held.reason
+    assert Verdict.INCONCLUSIVE == rule("EMS-STEP-02", AUTO, CLEAN, [late, late, facts()], label).verdict
+    assert Verdict.INCONCLUSIVE == rule("EMS-STEP-02", AUTO, CLEAN, [late, late], label).verdict
+
+
+def test_a_claim_of_the_disk_is_not_decided_by_a_kill():
+    """The page cache survives it."""
+    row = rule("ARTEMIS-SEND-09", KILL, CLEAN, BROKEN)
+
+    assert (Verdict.INCONCLUSIVE, True) == (row.verdict, row.reason.startswith("Process death only"))
+
+
+WEAK = msgspec.structs.replace(RUN, settings={**RUN.settings, "sync_non_transactional": False})
+
+
+def test_not_promised():
+    """What the configuration gives up is not applicable, and was observed."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=WEAK)
+
+    assert Verdict.NOT_APPLICABLE == row.verdict
+    assert (
+        "Not promised by this configuration: sync_non_transactional is false, the claim needs true. Observed here: 9 of "
+        "300 confirmed messages lost in 3 kills."
+    ) == row.reason
+
+
+def test_required_all_the_same():
+    """Your requirement: violated, marked, and said so."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(WEAK, required=("SOLCD-ACK-01",)))
+
+    assert (Verdict.VIOLATED, True) == (row.verdict, row.required)
+    assert "Your requirement, given up by this setting" in row.reason
+
+
+def test_required_without_need():
+    """A requirement that the configuration promises anyway is an ordinary row."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(RUN, required=("SOLCD-ACK-01",)))
+
+    assert (Verdict.VIOLATED, False) == (row.verdict, row.required)
+
+
+def test_another_vendors_sentence():
+    """It judges nobody else, and tells what was seen."""
+    row = rule("EMS-STEP-06", "broker-killed-after-acknowledgements", CLEAN,
+               run=msgspec.structs.replace(RUN, adapter="artemis", title="Artemis", profiles=("artemis",)))  # fmt: skip
+
+    assert Verdict.NOT_APPLICABLE == row.verdict
+    assert row.reason.startswith("The sentence binds TIBCO EMS, not Artemis. Observed here: 0 of 300")
+
+
+def test_the_permission_needs_both_halves():
+    """One message found and another absent, in whatever trials."""
+    found, absent = facts(offends={"unanswered_either_way": 1}), facts(offends={"unanswered_absent": 1})
+
+    assert Verdict.WITNESSED == rule("SOLCD-ACK-02", KILL, [found, absent, facts()]).verdict
+    assert Verdict.NOT_WITNESSED == rule("SOLCD-ACK-02", KILL, [found] * 3).verdict
+    assert Verdict.NOT_WITNESSED == rule("SOLCD-ACK-02", KILL, [absent] * 3).verdict
+
+
+def test_what_was_not_selected_is_not_tried():
+    """Even if its scenario ran."""
+    run = msgspec.structs.replace(RUN, selected=("AMQP-DUR-01",))
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, run=run)
+
+    assert (Verdict.NOT_TRIED, 0, None) == (row.verdict, row.trials, row.exposure)
+
+
+def test_every_claim_has_a_row():
+    """Of whatever kind; what no scenario tries says why."""
+    rows = rules.rows(CATALOGUE, SCENARIOS, tally.Evidence(RUN, [], {}), {"SOLCD-TX-02": "No transactions yet."})
+
+    assert set(CATALOGUE.claims) == {row.claim for row in rows}
+    assert {Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE} == {row.verdict for row in rows}
+    assert all(row.reason for row in rows)
+
+
+def judgement(*verdicts, run=RUN, ours=(), **fields):
+    blank = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN)
+    rows = [msgspec.structs.replace(blank, verdict=verdict, **fields) for verdict in verdicts]
+    own = [msgspec.structs.replace(blank, verdict=verdict) for verdict in ours]
+    return Judgement(run=run, rows=tuple(rows), self_checks=tuple(own), trials=())
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([], ExitCode.NOTHING_RAN),
+        (["NOT_TRIED", "NOT_APPLICABLE"], ExitCode.NOTHING_RAN),
+        (["HOLDS", "NOT_TRIED", "NOT_WITNESSED"], ExitCode.CONFORMANT),
+        (["NOT_WITNESSED"], ExitCode.CONFORMANT),
+        (["HOLDS", "INCONCLUSIVE"], ExitCode.INCONCLUSIVE),
+        (["INCONCLUSIVE", "VIOLATED"], ExitCode.VIOLATED),
+        (["VIOLATED", "HARNESS_ERROR"], ExitCode.HARNESS),
+    ],
+)
+def test_exit_codes(verdicts, code):
+    """The most important code wins."""
+    assert code == exits.exit_code(judgement(*map(Verdict, verdicts)))
+
+
+def test_exit_codes_of_the_run_itself():
+    """Interrupted, unfinished, and a session of ours that is wrong."""
+    stopped = msgspec.structs.replace(RUN, finished=False, interrupted=True)
+    torn = msgspec.structs.replace(RUN, finished=False)
+
+    assert ExitCode.INTERRUPTED == exits.exit_code(judgement(Verdict.HOLDS, run=stopped))
+    assert ExitCode.HARNESS == exits.exit_code(judgement(Verdict.HOLDS, run=torn))
+    assert ExitCode.HARNESS == exits.exit_code(judgement(Verdict.HOLDS, ours=[Verdict.VIOLATED]))
+
+
+def test_repeats():
+    """A violation is repeated unless three trials of three showed it."""
+    shown = judgement(Verdict.VIOLATED, trials=3, offended=3)
+
+    assert [] == exits.needs_repeats(shown)
+    assert [KILL] == exits.needs_repeats(judgement(Verdict.VIOLATED, Verdict.VIOLATED, trials=3, offended=1))
+    assert [KILL] == exits.needs_repeats(judgement(Verdict.VIOLATED, trials=1, offended=1))
+    assert [] == exits.needs_repeats(judgement(Verdict.HOLDS))
+
+
+def test_the_tables_are_frozen():
+    """An anomaly cannot be changed at run time."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ANOMALIES["lost"].applies = "true"
