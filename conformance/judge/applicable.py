@@ -7,6 +7,7 @@ from conformance.records import RunRecord
 
 _NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
 _REFERENCE = "reference"
+NOT_PROMISED = "Not promised by this configuration: "
 
 
 def why_not(claim: Claim, run: RunRecord) -> str:
@@ -43,7 +44,7 @@ def _capability(claim: Claim, run: RunRecord) -> str:
 def not_promised(claim: Claim, run: RunRecord) -> str:
     """That the effective settings give up what the claim says."""
     missed = unmet(claim.when, run.settings, run.absent)
-    return f"Not promised by this configuration: {missed}." if missed else ""
+    return f"{NOT_PROMISED}{missed}." if missed else ""
 
 
 def _either(words: tuple[str, ...]) -> str:

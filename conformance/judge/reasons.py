@@ -88,7 +88,7 @@ def _which(tally: Tally) -> str:
     for part, words in _PARTS.items():
         if parts.count(part):
             where = words.format(_ORDERED[tally.anomaly.order])
-            tellings.append(f"{where} in {parts.count(part)}" if tally.offended > 1 else where)
+            tellings.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
     text = f"It was {', '.join(tellings)}." if tellings else ""
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)
     stuck = sum(facts.stuck for facts in tally.subject.facts)

@@ -81,8 +81,8 @@ def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
 def _required(ruling: Ruling, why: str) -> Ruling:
     reason = ruling.reason
     if ruling.verdict is Verdict.VIOLATED:
-        given_up = why[0].lower() + why[1:].rstrip(".")
-        reason = f"{reason} Your requirement, given up by this setting ({given_up})."
+        given_up = why.removeprefix(applicable.NOT_PROMISED)
+        reason = f"{reason} Your requirement, given up by this setting: {given_up}"
     return Ruling(ruling.verdict, reason, required=True)
 
 

@@ -27,6 +27,7 @@ from conformance.errors import JudgeError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAME = "conformance judge"
 _START_S = 60.0
 _END_S = 5.0
 _OPENS = (
@@ -50,9 +51,10 @@ _QUICK = (
 class Session:
     """A Spark session and, where it is a local one, the JVM below it. `start` makes one; `stop` ends both."""
 
-    def __init__(self, spark: SparkSession, gateway: _Gateway | None) -> None:
+    def __init__(self, spark: SparkSession, gateway: _Gateway | None, *, guest: bool = False) -> None:
         self.spark = spark
         self._gateway = gateway
+        self._guest_only = guest
 
     @classmethod
     def start(cls, *, master: str = "", remote: str = "", warm: bool = True) -> Session:
@@ -62,7 +64,7 @@ class Session:
         code. Raises `JudgeError` where Spark cannot start.
         """
         try:
-            session = cls(_connect(remote), None) if remote else cls._local(master or _local_master())
+            session = cls._remote(remote) if remote else cls._guest() or cls._local(master or _local_master())
         except JudgeError:
             raise
         except Exception as error:
@@ -78,6 +80,26 @@ class Session:
         return session
 
     @classmethod
+    def _remote(cls, url: str) -> Session:
+        from pyspark.sql import SparkSession
+
+        return cls(SparkSession.builder.remote(url).appName(_NAME).create(), None)
+
+    @classmethod
+    def _guest(cls) -> Session | None:
+        """One more session in the Spark of this process, where it has one: PySpark allows no second JVM."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        context = SparkContext._active_spark_context
+        if context is None:
+            return None
+        spark = SparkSession(context).newSession()
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        return cls(spark, None, guest=True)
+
+    @classmethod
     def _local(cls, master: str) -> Session:
         gateway = _Gateway()
         try:
@@ -91,10 +113,10 @@ class Session:
         spark, self.spark = getattr(self, "spark", None), None  # type: ignore[assignment]
         if spark is None:
             return
-        if self._gateway is None:
-            spark.stop()
-        else:
+        if self._gateway is not None:
             self._gateway.stop(spark)
+        elif not self._guest_only:
+            spark.stop()
 
     def __enter__(self) -> Session:
         return self
@@ -190,7 +212,7 @@ class _Gateway:
         with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
             from pyspark.sql import SparkSession
 
-            builder = SparkSession.builder.master(master).appName("conformance judge")
+            builder = SparkSession.builder.master(master).appName(_NAME)
             for key, value in _settings(self.folder, master).items():
                 builder = builder.config(key, value)
             spark = builder.getOrCreate()
@@ -280,12 +302,6 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
 
 def _local_master() -> str:
     return f"local[{min(os.cpu_count() or 2, 4)}]"
-
-
-def _connect(remote: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.remote(remote).appName("conformance judge").getOrCreate()
 
 
 @contextlib.contextmanager

@@ -1,14 +1,34 @@
 """The broker dies while somebody is publishing."""
 
-from conformance.scenario import SETTLE, SYNC_OFF, Between, Check, Kill, Nth, Publish, Restart, scenario
+import dataclasses
 
-DECIDES = {
-    "SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
-    "SOLCD-ACK-02": Check("unanswered_either_way", exposure="unanswered"),
-    "AMQP-DUR-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
-    "ARTEMIS-SEND-09": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
-    "ARTEMIS-SEND-11": Check("confirmed_missing", exposure="confirmed_in_window"),
-}
+from conformance.scenario import (
+    SETTLE,
+    SYNC_OFF,
+    Between,
+    Check,
+    Kill,
+    Nth,
+    Publish,
+    Restart,
+    Weakened,
+    scenario,
+)
+
+SYNC_OFF_SLOWLY = dataclasses.replace(SYNC_OFF, trials=5)
+"""One message at a time is slow: now and then (1 kill in 22, Artemis 2.56.0) the half-second flush falls between the
+last confirm and the kill, and nothing is lost. Five trials bear one such miss: q stays below 0.05 at 4 of 5."""
+
+
+def decided(control: Weakened) -> dict[str, Check]:
+    """What a kill among publishers decides, with that control."""
+    lost = Check("lost", exposure="confirmed_in_window", control=control)
+    return {
+        "SOLCD-ACK-01": lost,
+        "SOLCD-ACK-02": Check("unanswered_either_way", exposure="unanswered"),
+        "ARTEMIS-SEND-09": lost,
+        "ARTEMIS-SEND-11": Check("confirmed_missing", exposure="confirmed_in_window"),
+    }
 
 
 @scenario
@@ -21,7 +41,7 @@ class BrokerKilledWhilePublishing:
 
     mode = "async_ack"
     steps = (Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))), Restart(), *SETTLE)
-    decides = DECIDES
+    decides = {**decided(SYNC_OFF), "AMQP-DUR-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)}
 
 
 @scenario
@@ -33,4 +53,4 @@ class BrokerKilledWhileSendingOneByOne:
 
     mode = "blocking"
     steps = (Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))), Restart(), *SETTLE)
-    decides = {claim: check for claim, check in DECIDES.items() if claim != "AMQP-DUR-01"}
+    decides = decided(SYNC_OFF_SLOWLY)

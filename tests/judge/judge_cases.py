@@ -1,6 +1,23 @@
 """One line of history and one answer each: which anomaly it shows, or that it is innocent of it."""
 
-from judge_histories import *  # noqa: F403
+from judge_histories import (
+    ack_sent,
+    acked,
+    came,
+    confirmed,
+    crashed,
+    handed,
+    kept,
+    killed,
+    no_answer,
+    processed,
+    refused,
+    sent,
+    settled,
+    silent,
+    stuck,
+    took,
+)
 
 # name: (anomaly, history, messages it applies to, messages that offend)
 CASES = {

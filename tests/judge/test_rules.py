@@ -127,7 +127,7 @@ def test_the_part_of_a_loss_is_told():
     tail = {"kept_first_lost": 1, "kept_last_lost": 2}
     row = rule("SOLCD-ACK-01", KILL, [facts(offends=LOST, **tail)] * 3)
 
-    assert "It was the end of what was confirmed in 3." in row.reason
+    assert "It was the end of what was confirmed in 3 kills." in row.reason
 
 
 def test_all_trials_void():
@@ -201,7 +201,9 @@ def test_required_all_the_same():
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(WEAK, required=("SOLCD-ACK-01",)))
 
     assert (Verdict.VIOLATED, True) == (row.verdict, row.required)
-    assert "Your requirement, given up by this setting" in row.reason
+    assert row.reason.endswith(
+        "Your requirement, given up by this setting: sync_non_transactional is false, the claim needs true."
+    )
 
 
 def test_required_without_need():
