@@ -134,7 +134,7 @@ def _bare(host: str, port: int) -> float:
     return MESSAGES / (time.perf_counter() - started)
 
 
-class _BareSender(MessagingHandler):  # type: ignore[misc]
+class _BareSender(MessagingHandler):
     """What a user of proton would write: as many as credit and window allow, and a count of answers."""
 
     def __init__(self, url: str) -> None:

@@ -34,8 +34,13 @@ def conformance(tmp_path):
     return run
 
 
-def marked(run_id):
-    """The pids of living processes that carry this run's mark in their environment."""
+@pytest.fixture
+def marked():
+    """The pids of living processes that carry a run's mark in their environment."""
+    return _marked
+
+
+def _marked(run_id):
     mark = f"CONFORMANCE_RUN={run_id}".encode()
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/environ"):

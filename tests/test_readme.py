@@ -22,9 +22,8 @@ COMMANDS = [
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_parse(words):
     """Every command line of the README is one of ours, with options, adapters and claims that exist."""
-    context = cli.make_context("conformance", words[1:], resilient_parsing=True)
-    name, command, rest = cli.resolve_command(context, [*context.protected_args, *context.args])
-    parsed = command.make_context(name, rest)
+    name, *rest = words[1:]
+    parsed = cli.commands[name].make_context(name, rest)
     if name == "run":
         adapter = adapters.find(parsed.params["adapter"])
         adapters.parse_assignments(parsed.params["settings"], adapter.file)

@@ -13,11 +13,11 @@ from pathlib import Path
 from conformance.claims import Catalogue
 from conformance.judge.rows import Judgement
 from conformance.report.html import write_html
-from conformance.report.model import exit_code, write_json
+from conformance.report.model import write_json
 from conformance.report.text import plain, summary
 from conformance.scenario import Scenario
 
-__all__ = ["exit_code", "plain", "summary", "write_all", "write_html", "write_json"]
+__all__ = ["plain", "summary", "write_all", "write_html", "write_json"]
 
 
 def write_all(

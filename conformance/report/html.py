@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from conformance import paths
 from conformance.claims import Catalogue, Claim
+from conformance.judge.exits import exit_code
 from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.report import model, words
 from conformance.scenario import Scenario
@@ -71,7 +72,7 @@ def write_html(judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[st
 
 def page(judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario]) -> str:
     """The text of the page."""
-    code = model.exit_code(judgement)
+    code = exit_code(judgement)
     return (
         _environment()
         .get_template("report.html.j2")

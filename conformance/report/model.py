@@ -15,7 +15,7 @@ import msgspec
 
 from conformance import __version__
 from conformance.claims import Catalogue, Kind, Scope
-from conformance.errors import PRECEDENCE, ExitCode
+from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
 from conformance.report.words import MEANINGS, UNTRIED, exposure_words, plural
 
@@ -103,25 +103,6 @@ def schema_text() -> str:
     """The text of `reports/report.schema.json`: JSON Schema 2020-12, made from `Report`."""
     body = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
     return json.dumps(body, indent=1) + "\n"
-
-
-def exit_code(judgement: Judgement) -> ExitCode:
-    """The exit code of a judged run, by `errors.PRECEDENCE`.
-
-    A self-check that is violated, or a run that ended before its last trial, is an error of ours: `HARNESS`.
-    """
-    words = {row.verdict for row in judgement.rows}
-    ours = {row.verdict for row in judgement.self_checks}
-    found = {ExitCode.CONFORMANT if tried(judgement.rows + judgement.self_checks) else ExitCode.NOTHING_RAN}
-    if judgement.run.interrupted:
-        found.add(ExitCode.INTERRUPTED)
-    if Verdict.HARNESS_ERROR in words | ours or Verdict.VIOLATED in ours or not judgement.run.finished:
-        found.add(ExitCode.HARNESS)
-    if Verdict.VIOLATED in words:
-        found.add(ExitCode.VIOLATED)
-    if Verdict.INCONCLUSIVE in words | ours:
-        found.add(ExitCode.INCONCLUSIVE)
-    return next(code for code in PRECEDENCE if code in found)
 
 
 def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:

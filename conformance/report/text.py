@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.claims import Catalogue
+from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
 from conformance.report import model
 from conformance.report.html import first_timeline, timeline
@@ -36,7 +37,7 @@ def summary(
 ) -> RenderableType:
     """What the terminal shows; about 40 lines. `written` are the paths that `write_all` returned."""
     answers = model.tried(judgement.rows)
-    code = model.exit_code(judgement)
+    code = exit_code(judgement)
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
     parts: list[RenderableType] = []
     if answers:

@@ -9,6 +9,7 @@ import pytest
 
 from conformance import paths
 from conformance.errors import ExitCode
+from conformance.judge import exits
 from conformance.judge.rows import ControlResult, Exposure, Verdict
 from conformance.report import model, words
 
@@ -90,26 +91,26 @@ def test_nothing_ran(make):
 def test_exit_codes(make, verdicts, code):
     """The code follows the one table of precedence."""
 
-    assert code == model.exit_code(make.judgement(*(make.row(verdict=verdict) for verdict in verdicts)))
+    assert code == exits.exit_code(make.judgement(*(make.row(verdict=verdict) for verdict in verdicts)))
 
 
 def test_a_required_violation_fails_the_run(make):
     """Who requires a claim wants to hear of it in the exit code."""
 
-    assert ExitCode.VIOLATED == model.exit_code(make.judgement(make.violated(required=True)))
+    assert ExitCode.VIOLATED == exits.exit_code(make.judgement(make.violated(required=True)))
 
 
 def test_a_failed_self_check_is_an_error_of_ours(make):
     """A broker is not charged for our sessions."""
     broken = make.judgement(make.row(), self_checks=(make.violated("EMS-AUTO-03"),))
 
-    assert ExitCode.HARNESS == model.exit_code(broken)
+    assert ExitCode.HARNESS == exits.exit_code(broken)
 
 
 def test_a_run_that_ended_early_is_an_error_of_ours(make):
     """Without its last trial a run is never a pass."""
 
-    assert ExitCode.HARNESS == model.exit_code(make.judgement(make.row(), finished=False))
+    assert ExitCode.HARNESS == exits.exit_code(make.judgement(make.row(), finished=False))
 
 
 def test_doubts_come_in_the_order_of_gravity(make):

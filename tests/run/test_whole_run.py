@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import marked
 
 from conformance.report import model
 
@@ -36,7 +35,7 @@ def verdicts(report, claim):
     return {(row.scenario, str(row.verdict)) for row in report.verdicts if row.claim == claim}
 
 
-def test_honest_broker(finished, tmp_path):
+def test_honest_broker(finished, marked, tmp_path):
     """Holds, with a control that failed 3 of 3; what needs the disk stays undecided, and nothing is left running."""
     done, report = finished("--claims", KILLS)
     row = next(row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.verdict == "HOLDS")
@@ -107,7 +106,7 @@ def run_id(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted(tmp_path, conformance, number):
+def test_interrupted(tmp_path, conformance, marked, number):
     """Ctrl-C: brokers and clients are gone, what was recorded is kept, and nobody calls it a pass."""
     process = start(tmp_path, "--claims", "SOLCD-ACK-01")
     first_trial(process)
@@ -123,7 +122,7 @@ def test_interrupted(tmp_path, conformance, number):
     assert 0 != judged.returncode
 
 
-def test_killed_harness(tmp_path, conformance):
+def test_killed_harness(tmp_path, conformance, marked):
     """SIGKILL: its history is no pass, and the next run releases exactly what it left."""
     process = start(tmp_path, "--claims", "SOLCD-ACK-01")
     first_trial(process)
