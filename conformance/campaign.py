@@ -12,6 +12,7 @@ import pathlib
 import platform
 import random
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version as version_of
@@ -40,7 +41,6 @@ class Options:
     """What a user can ask of a run; words are checked by `prepare`."""
 
     adapter: str
-    command: str
     protocol: str = "amqp"
     settings: Sequence[str] = ()
     claims: Sequence[str] = ("*",)
@@ -206,6 +206,16 @@ def judge_folder(folder: pathlib.Path) -> Judgement:
         starting.stop()
 
 
+def command(campaign: Campaign) -> str:
+    """The command line that repeats the run: every choice that matters, and none that belongs to one machine."""
+    options, selection = campaign.options, campaign.selection
+    words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
+    words += [word for setting in options.settings for word in ("--set", setting)]
+    words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
+    words += [word for claim in options.required for word in ("--require", claim)]
+    return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
+
+
 def _finished(campaign: Campaign, run: RunRecord, recording: Recording, started: float) -> RunRecord:
     run = msgspec.structs.replace(
         run,
@@ -219,13 +229,13 @@ def _finished(campaign: Campaign, run: RunRecord, recording: Recording, started:
 
 
 def _run_record(campaign: Campaign) -> RunRecord:
-    options, adapter, selection = campaign.options, campaign.adapter, campaign.selection
+    adapter, selection = campaign.adapter, campaign.selection
     settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{random.getrandbits(24):06x}",
         started=now.isoformat(timespec="seconds"),
-        command=f"{options.command} --seed {selection.seed}" if options.seed is None else options.command,
+        command=command(campaign),
         seed=selection.seed,
         adapter=adapter.name,
         version=adapter.version,

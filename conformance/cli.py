@@ -7,7 +7,6 @@ Exit codes: 0 nothing violated and nothing tried left undecided, 1 violated, 2 i
 from __future__ import annotations
 
 import pathlib
-import shlex
 import signal
 import sys
 from collections.abc import Iterable, Mapping
@@ -74,7 +73,6 @@ def run_command(
 
     options = campaign.Options(
         adapter=adapter,
-        command=shlex.join(["conformance", *sys.argv[1:]]),
         protocol=protocol,
         settings=settings,
         claims=_words([claims]),

@@ -143,3 +143,27 @@ def test_no_place_of_one_machine():
     ]
 
     assert bad == []
+
+
+def test_every_sentence_of_a_pass_has_its_words():
+    """What a check under a fault says of one fault: "the chance that one <happens>" must not be empty."""
+    for item in scenario.load(claims.load()).values():
+        for claim_id, check in item.decides.items():
+            claim = claims.load().claims[claim_id]
+            if claim.judged and item.fault_for(claim) != "none":
+                assert anomalies.ANOMALIES[check.anomaly].happens, check.anomaly
+
+
+def test_no_dead_data_file():
+    """Every file of `fixtures/` and `reports/` is named by code, by a test, or by a README beside it."""
+    readers = [
+        *(ROOT / "conformance").rglob("*.py"),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "fixtures").rglob("*.md"),
+    ]
+    text = "\n".join(path.read_text() for path in readers)
+    files = [
+        p for top in ("fixtures", "reports") for p in (ROOT / top).rglob("*") if p.is_file() and "pyc" not in p.name
+    ]
+
+    assert [str(path.relative_to(ROOT)) for path in files if path.name not in text] == []

@@ -20,8 +20,8 @@ def why_not(claim: Claim, run: RunRecord) -> str:
 
 
 def others(claim: Claim, run: RunRecord) -> str:
-    """That the claim binds other products only."""
-    if not claim.binds or set(claim.binds) & set(run.profiles):
+    """That the claim binds other products only; a check of the suite itself binds the suite."""
+    if claim.subject is Subject.SESSION or not claim.binds or set(claim.binds) & set(run.profiles):
         return ""
     vendors = " and ".join(_NAMES.get(name, name) for name in claim.binds)
     return f"The sentence binds {vendors}, not {run.title or run.adapter}."

@@ -44,7 +44,7 @@ def summary(
         parts += [_table(answers[:ROWS], judgement.run, catalogue)]
     if len(answers) > ROWS:
         parts += [_line(f"... and {len(answers) - ROWS} more in the report", "dim")]
-    parts += [*_first_violation(answers), *_doubts(judgement, catalogue)]
+    parts += [*_first_violation(answers), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [Text(), _whole(model.headline(judgement, catalogue), f"bold {tone}".strip()), _counts(judgement)]
     parts += [_whole(f"exit {int(code)}: {EXIT_MEANS[code]}")]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items()]
@@ -150,6 +150,14 @@ def _counts(judgement: Judgement) -> Text:
     words = [row.verdict for row in judgement.rows]
     counts = ", ".join(f"{words.count(word)} {word.value}" for word in MEANINGS if word in words)
     return _whole(counts or "no rows")
+
+
+def _course(run: RunRecord) -> list[Text]:
+    """How long it took, beside what its restarts and waits alone took: no harness can be faster than that."""
+    if not run.floor_seconds:
+        return []
+    ratio = run.seconds / run.floor_seconds
+    return [_line(f"took {run.seconds:.0f} s; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
 
 
 def _line(text: str, style: str = "") -> Text:

@@ -84,6 +84,9 @@ class Recording:
         except (KeyboardInterrupt, Interrupted):
             self._abort.now()
             raise Interrupted("stopped by the user") from None
+        except BaseException:
+            self._abort.now()  # the other lane idles for half a minute: nobody should wait for it after an error
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
         found += [record for records, _ in (*main, *beside) for record in records]

@@ -1,0 +1,51 @@
+"""What a run is told, before anything starts."""
+
+import shlex
+
+import pytest
+
+from conformance import campaign
+from conformance.cli import cli
+from conformance.errors import UsageError
+
+OPTIONS = campaign.Options(
+    adapter="artemis",
+    settings=("sync_transactional=false",),
+    claims=("SOLCD-*", "AMQP-DUR-01"),
+    required=("SOLCD-ACK-01",),
+    trials=4,
+)
+
+
+def test_command_repeats_the_run():
+    """The printed command line is one, and asks for the same plan."""
+    first = campaign.prepare(OPTIONS)
+    name, *words = shlex.split(campaign.command(first))[1:]
+    typed = cli.commands[name].make_context(name, words).params
+    again = campaign.prepare(
+        campaign.Options(
+            adapter=typed["adapter"],
+            protocol=typed["protocol"],
+            settings=typed["settings"],
+            claims=typed["claims"].split(","),
+            required=typed["require"],
+            trials=typed["trials"],
+            seed=typed["seed"],
+        )
+    )
+
+    assert first.trials == again.trials
+
+
+def test_command_names_no_folder(tmp_path):
+    """It is printed in reports that leave this machine."""
+    options = campaign.Options(adapter="reference", out=tmp_path / "out", seed=1)
+
+    assert str(tmp_path) not in campaign.command(campaign.prepare(options))
+
+
+@pytest.mark.parametrize("trials", [0, -1])
+def test_no_trials_are_refused(trials):
+    """A run without trials decides nothing."""
+    with pytest.raises(UsageError, match="at least 1"):
+        campaign.prepare(campaign.Options(adapter="reference", trials=trials))
