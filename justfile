@@ -1,10 +1,12 @@
 # The developer's whole interface; `./dev RECIPE` sets everything up and calls one of these.
 
 # Try the bundled broker: nothing to download, no root.
+[no-exit-message]
 reference *ARGS:
     conformance run --adapter reference {{ARGS}}
 
 # Try Apache Artemis, fetched once into the cache.
+[no-exit-message]
 artemis *ARGS:
     conformance run --adapter artemis {{ARGS}}
 

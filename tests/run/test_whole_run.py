@@ -36,13 +36,13 @@ def verdicts(report, claim):
 
 
 def test_honest_broker(finished, marked, tmp_path):
-    """Holds, with a control that failed 3 of 3; what needs the disk stays undecided, and nothing is left running."""
+    """Exit 0: it holds, with a control that failed 3 of 3, and nothing is left running."""
     done, report = finished("--claims", KILLS)
     row = next(row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.verdict == "HOLDS")
 
-    assert 2 == done.returncode, done.stdout + done.stderr
+    assert 0 == done.returncode, done.stdout + done.stderr
     assert {"HOLDS"} == {verdict for _, verdict in verdicts(report, "SOLCD-ACK-01")}
-    assert {"INCONCLUSIVE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-09")}
+    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-09")}
     assert (3, 3, 3, True) == (row.trials, row.control.failed, row.control.trials, row.q <= 0.05)
     assert row.exposure.minimum > 0
     assert [] == marked(report.run.run)
@@ -61,12 +61,15 @@ def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp
     )
 
 
-def test_weakened_broker_is_not_accused(finished):
+@pytest.mark.artemis
+def test_weakened_artemis_is_not_accused(conformance, tmp_path):
     """Not promised by this configuration, and the sentence that permits the loss is witnessed beside it."""
-    done, report = finished("--claims", KILLS, *WEAK)
+    done = conformance("run", "--adapter", "artemis", "--out", tmp_path / "out", "--claims", KILLS, *WEAK)
+    report = model.read_json(tmp_path / "out" / "report.json")
 
     assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "SOLCD-ACK-01")}
-    assert {"WITNESSED"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-11")}
+    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-09")}
+    assert "WITNESSED" in {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-11")}
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
