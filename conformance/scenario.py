@@ -209,11 +209,6 @@ class Scenario:
                 return step.until
         return None
 
-    @property
-    def controls(self) -> tuple[Control, ...]:
-        """Every distinct control that the checks of this scenario need, in their order."""
-        return tuple(dict.fromkeys(check.control for check in self.decides.values() if check.control))
-
     def fault_for(self, claim: Claim) -> str:
         """The fault under which this scenario tries the claim: its own, or `none` for what happens before it."""
         if self.fault is not None and self.fault.name in claim.faults:

@@ -75,7 +75,6 @@ class Wire:
 
     def watch(self, descriptor: int) -> None:
         """End the process when `descriptor` hangs up: the harness that gave the job is gone."""
-        self._harness = descriptor
         self._poll.register(descriptor, 0)  # POLLHUP is always reported
 
     def pump(self, timeout_s: float | None) -> None:
