@@ -21,17 +21,6 @@ from conformance.errors import ConformanceError, ExitCode, Interrupted, LaunchEr
 _LOG_LINES = 40
 
 
-def _run_help() -> str:
-    return """Try a broker: record every trial, judge once, write the report.
-
-    \b
-    conformance run --adapter reference
-    conformance run --adapter artemis --out runs/artemis
-    conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
-    conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01
-    """
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(conformance.__version__, prog_name="conformance")
 def cli() -> None:
@@ -44,7 +33,7 @@ def cli() -> None:
     """
 
 
-@cli.command("run", help=_run_help())
+@cli.command("run")
 @click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The broker to try.")
 @click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker; repeatable.")
@@ -67,7 +56,14 @@ def run_command(
     offline: bool,
     quiet: bool,
 ) -> int:
-    """See `_run_help`, which click shows."""
+    """Try a broker: record every trial, judge once, write the report.
+
+    \b
+    conformance run --adapter reference
+    conformance run --adapter artemis --out runs/artemis
+    conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
+    conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01
+    """
     from conformance import campaign
     from conformance.progress import Show
 
