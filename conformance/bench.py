@@ -19,7 +19,7 @@ from proton.reactor import Container
 from conformance import adapters
 from conformance.clients.job import Job
 from conformance.clients.worker import run_job
-from conformance.history import Header, Op, Phase, Recorder, make_body, message_id
+from conformance.history import Op, Phase, Recorder, bare_header, make_body, message_id
 from conformance.ledger import Ledger
 
 EVENTS = 200_000
@@ -40,7 +40,7 @@ def recorder() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         taken = []
         for turn in range(ROUNDS):
-            writer = Recorder(pathlib.Path(folder) / f"{turn}.jsonl", header("recorder"))
+            writer = Recorder(pathlib.Path(folder) / f"{turn}.jsonl", bare_header("recorder"))
             started = time.perf_counter()
             for number in range(EVENTS):
                 writer.record(Op.SEND, Phase.INVOKE, queue="q", message=message_id(1, number), durable=True, epoch=1)
@@ -82,31 +82,10 @@ def judge() -> Iterator[str]:
         yield f"judge: {name} {value:.2f} s"
 
 
-def header(process: str) -> Header:
-    """A header for histories that nobody judges."""
-    return Header(
-        run="bench",
-        scenario="bench",
-        trial="bench",
-        arm="subject",
-        process=process,
-        seed=0,
-        adapter="reference",
-        version="",
-        protocol="amqp",
-        client="",
-        mode="",
-        settings={},
-        changed={},
-        versions={},
-        command="conformance bench",
-    )
-
-
 def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:
     job = Job(
         role="publish",
-        header=header("publisher"),
+        header=bare_header("publisher"),
         history=str(folder / f"{turn}.jsonl"),
         host=host,
         port=port,

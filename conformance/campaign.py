@@ -157,35 +157,25 @@ def _record_and_judge(
     recording.record(campaign.trials)
     run = _finished(campaign, run, recording, started)
     watcher.note("judging")
-    judged = _judge(campaign, starting)
+    judged = _judge(campaign.folder, campaign.catalogue, campaign.scenarios, starting)
+    added = range(campaign.selection.trials + 1, campaign.selection.trials + 1 + REPEATS)
     repeats = [
         trial
         for name in judge.needs_repeats(judged)
-        for trial in subject_trials(
-            campaign.selection, campaign.scenarios[name], range(run_next(campaign), run_next(campaign) + REPEATS)
-        )
+        for trial in subject_trials(campaign.selection, campaign.scenarios[name], added)
     ]
     if repeats:
         watcher.note(f"a violation was not seen in every trial: repeating {len(repeats)} trials")
         recording.record(repeats)
         _finished(campaign, run, recording, started)
-        judged = _judge(campaign, starting)
+        judged = _judge(campaign.folder, campaign.catalogue, campaign.scenarios, starting)
     return msgspec.structs.replace(judged, run=_finished(campaign, run, recording, started))
 
 
-def run_next(campaign: Campaign) -> int:
-    """The index of the first trial that is added to the planned ones."""
-    return campaign.selection.trials + 1
-
-
-def _judge(campaign: Campaign, starting: judge.Starting) -> Judgement:
-    return judge.judge(
-        campaign.folder,
-        campaign.catalogue,
-        campaign.scenarios,
-        starting.result(),
-        untried=scenario.untried(campaign.catalogue),
-    )
+def _judge(
+    folder: pathlib.Path, catalogue: Catalogue, scenarios: Mapping[str, Scenario], starting: judge.Starting
+) -> Judgement:
+    return judge.judge(folder, catalogue, scenarios, starting.result(), untried=scenario.untried(catalogue))
 
 
 def judge_folder(folder: pathlib.Path) -> Judgement:
@@ -195,13 +185,7 @@ def judge_folder(folder: pathlib.Path) -> Judgement:
     catalogue = claims.load()
     starting = judge.start_in_background()
     try:
-        return judge.judge(
-            folder,
-            catalogue,
-            scenario.load(catalogue),
-            starting.result(),
-            untried=scenario.untried(catalogue),
-        )
+        return _judge(folder, catalogue, scenario.load(catalogue), starting)
     finally:
         starting.stop()
 

@@ -95,6 +95,27 @@ class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header", kw_o
     schema: int = SCHEMA
 
 
+def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str = "subject") -> Header:
+    """The header of a history that belongs to no run: of a benchmark, a warm-up, a test."""
+    return Header(
+        run="none",
+        scenario=scenario,
+        trial=trial,
+        arm=arm,
+        process=process,
+        seed=0,
+        adapter="none",
+        version="",
+        protocol="amqp",
+        client="",
+        mode="",
+        settings={},
+        changed={},
+        versions={},
+        command="",
+    )
+
+
 class Event(msgspec.Struct, frozen=True, tag_field="record", tag="event", omit_defaults=True, gc=False):
     """One line of a history.
 

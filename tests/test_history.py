@@ -3,9 +3,8 @@
 import pytest
 
 from conformance import history
-from conformance.bench import header
 from conformance.errors import HistoryError
-from conformance.history import Ended, Op, Phase, Recorder
+from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
 
 @pytest.fixture
@@ -14,7 +13,7 @@ def path(tmp_path):
 
 
 def write(path, events=3, **options):
-    recorder = Recorder(path, header("p"), **options)
+    recorder = Recorder(path, bare_header("p"), **options)
     for number in range(events):
         recorder.record(Op.SEND, Phase.INVOKE, queue="q", message=f"p1:{number}")
     return recorder

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 from typing import TYPE_CHECKING
 
-from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
+from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.judge.compact import compact
 from conformance.judge.facts import TrialFacts
 from conformance.judge.relations import FEW
@@ -72,23 +72,7 @@ def write(
 
 
 def _recorder(folder: pathlib.Path, trial: str, scenario: str, arm: str, process: str) -> Recorder:
-    header = Header(
-        run="warm-up",
-        scenario=scenario,
-        trial=trial,
-        arm=arm,
-        process=process,
-        seed=0,
-        adapter="none",
-        version="",
-        protocol="",
-        client="",
-        mode="",
-        settings={},
-        changed={},
-        versions={},
-        command="",
-    )
+    header = bare_header(process, scenario=scenario, trial=trial, arm=arm)
     return Recorder(folder / f"{process}.jsonl", header)
 
 

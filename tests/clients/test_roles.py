@@ -5,12 +5,11 @@ from collections import deque
 import pytest
 
 from conformance import history
-from conformance.bench import header
 from conformance.clients import roles
 from conformance.clients.job import Job, Trigger
 from conformance.clients.session import Outcome, Received
 from conformance.clients.wire import Disconnected
-from conformance.history import Ended, Op, Phase, Recorder, make_body
+from conformance.history import Ended, Op, Phase, Recorder, bare_header, make_body
 
 
 class Broker:
@@ -69,7 +68,7 @@ def play(tmp_path):
         path = tmp_path / "h.jsonl"
         job = Job(
             role=role,
-            header=header("p"),
+            header=bare_header("p"),
             history=str(path),
             host="",
             port=0,

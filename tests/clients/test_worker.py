@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from conformance import adapters, history
-from conformance.bench import header
 from conformance.clients.job import DepthProbe, Job, Trigger
 from conformance.clients.worker import Nursery
 from conformance.errors import ClientError
-from conformance.history import Ended, Op, Phase
+from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 
 
@@ -49,7 +48,7 @@ def client(tmp_path, nursery, broker):
         path = tmp_path / f"{process}.jsonl"
         job = Job(
             role=role,
-            header=msgspec.structs.replace(header(process), trial="t"),
+            header=msgspec.structs.replace(bare_header(process), trial="t"),
             history=str(path),
             host=host,
             port=port,

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from conformance import adapters, history, records
-from conformance.bench import header
-from conformance.history import Ended, Op, Phase
+from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run.plan import Planned
@@ -44,7 +43,7 @@ def play(tmp_path):
             protocol="amqp",
         )
         with Ledger(tmp_path, "odd") as ledger:
-            recording = Recording(tmp_path, header(""), ledger)
+            recording = Recording(tmp_path, bare_header(""), ledger)
             try:
                 (record,) = recording.record([dataclasses.replace(planned, **changes)])
             finally:
