@@ -45,6 +45,8 @@ class Options:
     settings: Sequence[str] = ()
     claims: Sequence[str] = ("*",)
     required: Sequence[str] = ()
+    judge_as: Sequence[str] = ()
+    quick: bool = False
     trials: int = scenario.TRIALS
     seed: int | None = None
     out: pathlib.Path | None = None

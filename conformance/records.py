@@ -21,7 +21,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     `settings` are the effective settings of the subject, `absent` those whose key is nowhere in its configuration,
     `changed` what differs from stock, `deviations` what the harness itself changed so that the broker runs headless.
-    `selected` are the ids of the claims asked for, `required` those judged although their conditions are not met.
+    `selected` are the ids of the claims asked for, `required` those judged although their conditions are not met;
+    `judged_as` names vendors whose sentences the user wants applied although they bind other products.
     """
 
     run: str
@@ -43,6 +44,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     selected: tuple[str, ...]
     required: tuple[str, ...]
+    judged_as: tuple[str, ...] = ()
     finished: bool = False
     interrupted: bool = False
     floor_seconds: float = 0.0

@@ -15,7 +15,8 @@ class DepthProbe(msgspec.Struct, frozen=True):
     """How to ask a broker for the depth of a queue: `http` with `url` and `field`, or `amqp-management`.
 
     For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's
-    body is a JSON list whose first item is the depth (Artemis management over messages).
+    body is a JSON list whose first item is the depth (Artemis management over messages); `host` and `port` are those of
+    its AMQP endpoint, whatever the client itself speaks.
     """
 
     method: str
@@ -23,6 +24,19 @@ class DepthProbe(msgspec.Struct, frozen=True):
     field: str = ""
     address: str = ""
     properties: dict[str, str] = {}
+    host: str = ""
+    port: int = 0
+
+
+class StompWords(msgspec.Struct, frozen=True):
+    """How a broker wants to be addressed over STOMP: the destination, and headers for SEND and SUBSCRIBE.
+
+    `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session.
+    """
+
+    destination: str = "{queue}"
+    send: dict[str, str] = {}
+    subscribe: dict[str, str] = {}
 
 
 class Trigger(msgspec.Struct, frozen=True):
@@ -64,6 +78,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     trigger: Trigger | None = None
     ack_confirm: str = ""
     depth: DepthProbe | None = None
+    stomp: StompWords = StompWords()
     liar: str = ""
     liveness_s: float = LIVENESS_S
     silence_s: float = SILENCE_S

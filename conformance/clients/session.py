@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from conformance.history import Phase
+from conformance.clients.modes import Subscription
+from conformance.errors import ClientError
+from conformance.history import Op, Phase
+
+
+class Disconnected(Exception):
+    """The peer is gone: end of stream or reset."""
+
+
+class Refused(ClientError):
+    """The broker closed a link, a session or the connection with an error of its own, or sent an ERROR frame."""
 
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """The answer to one send: `ok`, or `fail` with the name of the outcome."""
+    """The answer to one send: `ok`, or `fail` with the name of the outcome.
+
+    Of a send inside a transaction it is provisional: only the answer to the commit confirms it.
+    """
 
     message: str
     phase: Phase
@@ -19,12 +33,28 @@ class Outcome:
 
 
 @dataclasses.dataclass(slots=True)
+class Answer:
+    """The answer to an operation that is no send.
+
+    `op` is `ack`, `nack`, `begin`, `commit` or `rollback`; `subject` the message, or the transaction by our name.
+    """
+
+    op: Op
+    subject: str
+    phase: Phase
+    detail: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
 class Received:
-    """One delivery as it came: `count` and `first_acquirer` as in AMQP 1.0 section 3.2.1; `handle` is the session's."""
+    """One delivery as it came; None where the protocol does not say.
+
+    `count` and `first_acquirer` as in AMQP 1.0 section 3.2.1; `handle` is the session's.
+    """
 
     message: str
     body: bytes
-    count: int
+    count: int | None
     first_acquirer: bool | None
     redelivered: bool | None
     delivery: str
@@ -35,39 +65,59 @@ class Session(Protocol):
     """One connection with at most one sender and one receiver on one queue.
 
     `pump` does I/O; what it finds is in `outcomes` (answers to sends, in order), `incoming` (deliveries, prefetched
-    until a role takes them) and `confirmed` (acknowledgements whose answer was read).
+    until a role takes them) and `answers` (to everything else that asked for one). Nothing leaves before the next
+    `pump`, which flushes the recorder first; that is why an `invoke` is always older than its bytes.
     """
 
     outcomes: deque[Outcome]
     incoming: deque[Received]
-    confirmed: deque[str]
+    answers: deque[Answer]
 
     def attach_sender(self, queue: str) -> None:
         """Open a sender and wait until the broker has opened its end."""
 
-    def attach_receiver(self, queue: str, credit: int) -> None:
+    def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
         """Open a receiver, wait until the broker has opened its end, and give credit."""
 
     def sendable(self) -> int:
         """How many messages may be sent now."""
 
-    def send(self, message: str, body: bytes, *, durable: bool) -> None:
-        """Put one message on its way; its bytes leave at the next `pump`."""
+    def send(self, message: str, body: bytes, *, durable: bool, transaction: str | None = None) -> None:
+        """Put one message on its way."""
 
-    def acknowledge(self, received: Received) -> None:
-        """Accept and settle; no answer is asked for."""
+    def acknowledge(
+        self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None
+    ) -> None:
+        """Accept these deliveries, in the order in which they came.
 
-    def acknowledge_confirmed(self, received: Received) -> None:
-        """Accept and ask for the broker's answer, which arrives in `confirmed`."""
+        `confirmed` asks for the broker's answer: one `Answer` for each of them. On a cumulative subscription `covered`
+        is everything that is open, and one frame says so.
+        """
+
+    def refuse(self, received: Received, outcome: str) -> None:
+        """Give back one delivery.
+
+        `outcome` is `released`, `failed`, `undeliverable` or `rejected`; a protocol without these words says the only
+        one that it has.
+        """
+
+    def begin(self, transaction: str) -> None:
+        """Ask for a transaction, under our own name for it; its `Answer` must be read before it is used."""
+
+    def commit(self, transaction: str) -> None:
+        """Ask to commit; the `Answer` says `ok` or `fail`."""
+
+    def rollback(self, transaction: str) -> None:
+        """Ask to roll back; the `Answer` says `ok` or `fail`."""
 
     def replenish(self, credit: int) -> None:
-        """Give that much link credit back."""
+        """Give that much credit back."""
 
     def pump(self, timeout_s: float | None) -> None:
-        """Do I/O for at most that long; raises `Disconnected`."""
+        """Do I/O for at most that long; raises `Disconnected`, and `Refused` where the broker says why."""
 
-    def depth(self, queue: str) -> int:
-        """The broker's own count of the messages in the queue."""
+    def watch(self, descriptor: int) -> None:
+        """End the process (`SystemExit`) when `descriptor` hangs up: the harness that gave the job is gone."""
 
     def close(self) -> None:
-        """Close in order."""
+        """Close in order as far as the peer still listens; a second call does nothing."""

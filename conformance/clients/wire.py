@@ -18,13 +18,10 @@ from typing import Any
 
 from proton import Collector, Connection, Transport, TransportException
 
+from conformance.clients.session import Disconnected
 from conformance.errors import ClientError
 
 _READ = 1 << 18
-
-
-class Disconnected(Exception):
-    """The peer is gone: end of stream or reset."""
 
 
 class Wire:
