@@ -13,7 +13,9 @@ from collections.abc import Callable
 import cproton as pn
 
 from conformance.reference.broker import Broker
-from conformance.reference.links import Incoming, Link, Outgoing
+from conformance.reference.coordinator import Coordinator, accept
+from conformance.reference.links import Incoming, Link, Outgoing, Peer
+from conformance.reference.states import explain
 
 PREFERRED_FRAME = 256 * 1024
 _CHUNK = 256 * 1024
@@ -30,9 +32,8 @@ class Connection:
     def __init__(
         self, broker: Broker, wake: Callable[[], None], later: Callable[[float, Callable[[], None]], object]
     ) -> None:
-        self._broker = broker
         self._wake = wake
-        self._later = later
+        self._peer = Peer(broker, wake, later, {})
         self._links: dict[int, Link] = {}
         self._collector = pn.pn_collector()
         self._connection = pn.pn_connection()
@@ -88,7 +89,7 @@ class Connection:
     def close(self, condition: str, description: str) -> None:
         """Closes from our side with an error."""
         if self._alive:
-            _explain(pn.pn_connection_condition(self._connection), condition, description)
+            explain(pn.pn_connection_condition(self._connection), condition, description)
             pn.pn_connection_close(self._connection)
             self._wake()
 
@@ -97,9 +98,7 @@ class Connection:
         if not self._alive:
             return
         self._alive = False
-        for link in list(self._links.values()):
-            link.ended()
-        self._links.clear()
+        self._end_links(None)
         pn.pn_transport_unbind(self._transport)
         pn.pn_collector_free(self._collector)
         pn.pn_connection_release(self._connection)
@@ -141,19 +140,23 @@ class Connection:
         if refusal is not None:
             # An attach without a terminus, and then the detach that says why (section 2.6.3).
             pn.pn_link_open(engine)
-            _explain(pn.pn_link_condition(engine), *refusal)
+            explain(pn.pn_link_condition(engine), *refusal)
             pn.pn_link_close(engine)
             return
-        address = pn.pn_terminus_get_address(far)
         pn.pn_terminus_set_type(near, pn.pn_terminus_get_type(far))
-        pn.pn_terminus_set_address(near, address)
         pn.pn_link_set_snd_settle_mode(engine, pn.pn_link_remote_snd_settle_mode(engine))
         pn.pn_link_set_rcv_settle_mode(engine, pn.pn_link_remote_rcv_settle_mode(engine))
+        session = pn.addressof(pn.pn_link_session(engine))
+        if pn.pn_terminus_get_type(far) == pn.PN_COORDINATOR:
+            accept(near)
+            pn.pn_link_open(engine)
+            self._links[pn.addressof(engine)] = Coordinator(engine, session, self._peer)
+            return
+        address = pn.pn_terminus_get_address(far)
+        pn.pn_terminus_set_address(near, address)
         pn.pn_link_open(engine)
         make = Outgoing if sending else Incoming
-        session = pn.addressof(pn.pn_link_session(engine))
-        link = make(engine, session, self._broker, self._broker.queue(address), self._wake, self._later)
-        self._links[pn.addressof(engine)] = link
+        self._links[pn.addressof(engine)] = make(engine, session, self._peer, self._peer.broker.queue(address))
 
     def _on_link_close(self, event: object) -> None:
         engine = pn.pn_event_link(event)
@@ -178,10 +181,10 @@ class Connection:
             link.delivery(pn.pn_event_delivery(event))
 
     def _end_links(self, session: int | None) -> None:
-        for key, link in list(self._links.items()):
-            if session is None or link.session == session:
-                del self._links[key]
-                link.ended()
+        """Control links first: a transaction ends while its consumers' links still hold what it is about."""
+        keys = [key for key, link in self._links.items() if session is None or link.session == session]
+        for key in sorted(keys, key=lambda key: not isinstance(self._links[key], Coordinator)):
+            self._links.pop(key).ended()
 
 
 _HANDLERS: dict[int, Callable[[Connection, object], None]] = {
@@ -200,7 +203,7 @@ _HANDLERS: dict[int, Callable[[Connection, object], None]] = {
 def _refusal(terminus: object) -> tuple[str, str] | None:
     """Why a link to this source or target is refused: condition and description; None if it is not."""
     if pn.pn_terminus_get_type(terminus) == pn.PN_COORDINATOR:
-        return NOT_IMPLEMENTED, "there are no transactions"
+        return None
     if pn.pn_terminus_is_dynamic(terminus):
         return NOT_IMPLEMENTED, "there are no dynamic nodes"
     if pn.pn_terminus_get_distribution_mode(terminus) == pn.PN_DIST_MODE_COPY:
@@ -208,8 +211,3 @@ def _refusal(terminus: object) -> tuple[str, str] | None:
     if not pn.pn_terminus_get_address(terminus):
         return NOT_FOUND, "the link names no queue"
     return None
-
-
-def _explain(condition: object, name: str, description: str) -> None:
-    pn.pn_condition_set_name(condition, name)
-    pn.pn_condition_set_description(condition, description)

@@ -6,18 +6,27 @@ A protocol publishes, subscribes and settles here, and is told by a callback whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from conformance.reference.commit import Done, GroupCommit, nobody
 from conformance.reference.journal import Recovered
 from conformance.reference.liars import Honest
 from conformance.reference.message import Parsed, encode
 from conformance.reference.queues import Message, Queue, Subscription
-from conformance.reference.records import Counted, Moved, QueueDeclared, Record, Removed, Stored
+from conformance.reference.records import Change, Committed, Counted, Moved, QueueDeclared, Record, Removed, Stored
 from conformance.reference.settings import Settings
-from conformance.reference.settlement import Event, State
+from conformance.reference.settlement import COUNTED, Event, State
+from conformance.reference.transactions import Outcome, Send, Transaction
 
 DEAD_LETTERS = "DLQ"
 """Where rejected messages go; one that is rejected there is removed, for it has nowhere left to go."""
+
+
+class Effect(NamedTuple):
+    """A change of one message: the record that keeps it, None for memory only, and what it does once that is stored."""
+
+    record: Change | None
+    apply: Done
 
 
 class Broker:
@@ -31,6 +40,7 @@ class Broker:
         self._undispatched: dict[Queue, None] = {}
         self._next_id = recovered.next_id
         self._sends = 0
+        self._transactions = 0
         for name, next_number in recovered.queues.items():
             self._queues[name] = Queue(name, next_number)
         for stored in recovered.messages.values():
@@ -56,22 +66,52 @@ class Broker:
         self._sends += 1
         return self._sends
 
-    def publish(self, queue: Queue, parsed: Parsed, done: Done) -> None:
+    def begin(self) -> Transaction:
+        """A transaction that holds nothing yet. Whoever begins one ends it, by `commit`, `rollback` or `abandon`."""
+        self._transactions += 1
+        return Transaction(self._transactions)
+
+    def publish(self, queue: Queue, parsed: Parsed, done: Done, transaction: Transaction | None = None) -> None:
         """Stores a message and calls `done` when the settings allow the answer accepted; it is offered only then.
 
+        In a transaction `done` is called once the transaction has the message: the answer is a provisional one.
         Raises nothing: a message that cannot be stored stops the broker.
         """
-        message = Message(self._next_id, queue, queue.number(), parsed.durable, parsed.rest, parsed.bare)
-        self._next_id += 1
+        if transaction is not None and self.behaviour.holds_sends:
+            transaction.sends.append(Send(queue, parsed))
+            done()
+        else:
+            self._perform([self._arrival(queue, parsed)], done, sync=self._settings.sync_non_transactional)
 
-        def stored() -> None:
-            message.advance(Event.STORED)
-            queue.add(message, hidden=self.behaviour.hides(message.number))
-            self._undispatched[queue] = None
+    def commit(self, transaction: Transaction, done: Done) -> None:
+        """Applies all that the transaction holds, or after a crash nothing: it is one record of the journal.
+
+        What it holds of a link that has ended, or has given another outcome since, is left out: such a message is no
+        longer this link's to settle. `done` is called when the settings allow the answer.
+        """
+        effects = self._sends_effects(transaction.sends)
+        for subscription, tag, event, here in transaction.outcomes:
+            effects += self._outcome_effects(subscription, tag, event, here=here, at_once=False)
+
+        def committed() -> None:
+            transaction.over(committed=True)
             done()
 
-        record = Stored(message.id, message.number, queue.name, 0, parsed.rest, parsed.bare)
-        self._store(message, record, stored, sync=self._settings.sync_non_transactional)
+        self._perform(effects, committed, sync=self._settings.sync_transactional)
+
+    def rollback(self, transaction: Transaction, done: Done) -> None:
+        """Forgets what was sent in it; deliveries stay with their links, as if no outcome had been given (4.4.2)."""
+        transaction.sends.clear()
+        transaction.outcomes.clear()
+        transaction.over(committed=False)
+        done()
+
+    def abandon(self, transaction: Transaction) -> None:
+        """Its control link or connection ended before a discharge: it is rolled back (AMQP 1.0 section 4.1)."""
+        if self.behaviour.commits_abandoned:
+            self.commit(transaction, nobody)
+        else:
+            self.rollback(transaction, nobody)
 
     def subscribe(self, subscription: Subscription) -> None:
         """The subscription is served from the next `dispatch` on."""
@@ -82,7 +122,8 @@ class Broker:
         """The link has ended: what it held goes back to its place, counted as a delivery that may have failed."""
         subscription.queue.unsubscribe(subscription)
         for tag in list(subscription.held):
-            self._requeue(subscription.held.pop(tag), Event.ABANDONED, nobody)
+            effect = self._return(subscription.held.pop(tag), Event.ABANDONED, at_once=True)
+            self._perform([effect], nobody, sync=self._synced_acknowledgements)
 
     def more_credit(self, subscription: Subscription) -> None:
         """The subscription may have credit that it had not before."""
@@ -100,40 +141,86 @@ class Broker:
         stored, and false only says that it may have been acquired before (AMQP 1.0 section 3.2.1).
         """
         first = self.behaviour.first_acquirer(not message.acquired)
-        count = self.behaviour.delivery_count(message.failures)
+        count = self.behaviour.delivery_count(message.failures) if self.behaviour.marks_redelivered else 0
         return encode(message.durable, message.rest, first, count, message.bare)
 
-    def settle(self, subscription: Subscription, tag: int, outcome: Event, done: Done, *, here: bool = True) -> None:
+    def settle(
+        self,
+        subscription: Subscription,
+        tag: int,
+        outcome: Event,
+        done: Done,
+        *,
+        here: bool = True,
+        transaction: Transaction | None = None,
+    ) -> None:
         """Applies a consumer's outcome; `done` is called when it may be confirmed.
 
         `here` is false for undeliverable-here. A second outcome for the same delivery changes nothing, and is
         confirmed: a receiver may say accepted, and afterwards say it again and settle (AMQP 1.0 section 2.6.12).
+        In a transaction the delivery stays with its link until the commit, and `done` is called at once.
         """
+        if transaction is not None and self.behaviour.holds_outcomes:
+            transaction.outcomes.append(Outcome(subscription, tag, outcome, here))
+            done()
+            return
+        effects = self._outcome_effects(subscription, tag, outcome, here=here, at_once=True)
+        self._perform(effects, done, sync=self._synced_acknowledgements)
+
+    def _sends_effects(self, sends: list[Send]) -> list[Effect]:
+        """The effects of a transaction's sends; which of them are stored is for a liar to say."""
+        effects = [self._arrival(*send) for send in sends]
+        durable = [effect for effect in effects if effect.record is not None]
+        forgotten = durable[self.behaviour.stored_sends(len(durable)) :]
+        return [effect._replace(record=None) if effect in forgotten else effect for effect in effects]
+
+    def _outcome_effects(
+        self, subscription: Subscription, tag: int, outcome: Event, *, here: bool, at_once: bool
+    ) -> list[Effect]:
+        """The effects of an outcome: none if the link does not hold the delivery any more."""
         message = subscription.held.get(tag)
         if message is None:
-            done()
-        elif outcome is Event.ACCEPTED:
-            self._accept(subscription, tag, message, done)
-        else:
-            del subscription.held[tag]
-            if not here:
-                message.refused_by |= {subscription}
-            if outcome is Event.REJECTED:
-                self._reject(message, done)
-            else:
-                self._requeue(message, outcome, done)
+            return []
+        event = self.behaviour.applied(outcome)
+        if event is Event.ACCEPTED:
+            if self.behaviour.forgets(message.number, message.failures):
+                return []
+            taken = list(self.behaviour.acknowledged_with(subscription.held, tag))
+            return [self._removal(subscription.held.pop(other), Event.ACCEPTED) for other in taken]
+        del subscription.held[tag]
+        if not here and self.behaviour.bars_refusers:
+            message.refused_by |= {subscription}
+        if event is Event.REJECTED:
+            return [self._rejection(message)]
+        return [self._return(message, event, at_once=at_once)]
 
-    def _accept(self, subscription: Subscription, tag: int, message: Message, done: Done) -> None:
-        if self.behaviour.forgets(message.number, message.failures):
-            done()
-            return
-        for other in self.behaviour.acknowledged_with(subscription.held, tag):
-            self._remove(subscription.held.pop(other), Event.ACCEPTED, done if other == tag else nobody)
+    def _arrival(self, queue: Queue, parsed: Parsed) -> Effect:
+        message = Message(self._next_id, queue, queue.number(), parsed.durable, parsed.rest, parsed.bare)
+        self._next_id += 1
 
-    def _reject(self, message: Message, done: Done) -> None:
+        def stored() -> None:
+            message.advance(Event.STORED)
+            queue.add(message, hidden=self.behaviour.hides(message.number))
+            self._undispatched[queue] = None
+
+        return self._effect(
+            message, Stored(message.id, message.number, queue.name, 0, parsed.rest, parsed.bare), stored
+        )
+
+    def _removal(self, message: Message, event: Event) -> Effect:
+        if message.state is State.ACQUIRED:
+            message.queue.unacknowledged -= 1
+        message.advance(event)
+
+        def removed() -> None:
+            message.advance(Event.REMOVED)
+            message.queue.discard(message)
+
+        return self._effect(message, Removed(message.id), removed)
+
+    def _rejection(self, message: Message) -> Effect:
         if message.queue.name == DEAD_LETTERS:
-            self._remove(message, Event.ACCEPTED, done)
-            return
+            return self._removal(message, Event.ACCEPTED)
         message.advance(Event.REJECTED)
         message.queue.unacknowledged -= 1
         target = self.queue(DEAD_LETTERS)
@@ -145,55 +232,56 @@ class Broker:
             message.queue, message.number, message.refused_by = target, number, frozenset()
             target.add(message)
             self._undispatched[target] = None
+
+        return self._effect(message, Moved(message.id, number, target.name), moved)
+
+    def _return(self, message: Message, event: Event, *, at_once: bool) -> Effect:
+        """Back to its place: `at_once`, for only the count is to be stored, or with the rest of a transaction."""
+        failures = message.failures + (event in COUNTED)
+
+        def returned() -> None:
+            message.advance(event)
+            message.queue.unacknowledged -= 1
+            message.queue.offer(message)
+            self._undispatched[message.queue] = None
+
+        record = Counted(message.id, failures) if failures != message.failures else None
+        if at_once:
+            returned()
+        return self._effect(message, record, nobody if at_once else returned)
+
+    def _effect(self, message: Message, record: Change | None, apply: Done) -> Effect:
+        return Effect(record if message.durable and self._settings.persistence else None, apply)
+
+    def _perform(self, effects: list[Effect], done: Done, *, sync: bool) -> None:
+        """Stores the effects as one, then applies them in their order, and then calls `done`."""
+        records = tuple(effect.record for effect in effects if effect.record is not None)
+
+        def stored() -> None:
+            for effect in effects:
+                effect.apply()
             done()
 
-        record = Moved(message.id, number, target.name)
-        self._store(message, record, moved, sync=self._synced_acknowledgements)
-
-    def _requeue(self, message: Message, event: Event, done: Done) -> None:
-        """Ready again at once; only the count, if it changed, goes to disk before the answer."""
-        before = message.failures
-        message.advance(event)
-        message.queue.unacknowledged -= 1
-        message.queue.offer(message)
-        self._undispatched[message.queue] = None
-        if message.failures == before:
-            done()
-            return
-        self._store(message, Counted(message.id, message.failures), done, sync=self._synced_acknowledgements)
+        add: Callable[[Record | None, Done], None] = self._commit.add if sync else self._commit.add_early
+        add(Committed(records) if len(records) > 1 else next(iter(records), None), stored)
 
     def _send(self, subscription: Subscription, message: Message) -> None:
         subscription.sent += 1
         tag = subscription.sent
         subscription.deliver(tag, message)
         message.acquired = True
-        if subscription.settled or self.behaviour.removes_when_sending:
-            self._remove(message, Event.SENT_SETTLED, nobody)
+        settled = subscription.settled and not self.behaviour.keeps_settled
+        if settled or self.behaviour.removes_when_sending:
+            removal = self._removal(message, Event.SENT_SETTLED)
+            self._perform([removal], nobody, sync=self._synced_acknowledgements)
             return
         message.advance(Event.SENT)
         message.queue.unacknowledged += 1
         subscription.held[tag] = message
 
-    def _remove(self, message: Message, event: Event, done: Done) -> None:
-        if message.state is State.ACQUIRED:
-            message.queue.unacknowledged -= 1
-        message.advance(event)
-
-        def removed() -> None:
-            message.advance(Event.REMOVED)
-            message.queue.discard(message)
-            done()
-
-        self._store(message, Removed(message.id), removed, sync=self._synced_acknowledgements)
-
     @property
     def _synced_acknowledgements(self) -> bool:
         return self._settings.sync_acknowledgements and self._settings.sync_non_transactional
-
-    def _store(self, message: Message, record: Record, done: Done, *, sync: bool) -> None:
-        kept = record if message.durable and self._settings.persistence else None
-        add: Callable[[Record | None, Done], None] = self._commit.add if sync else self._commit.add_early
-        add(kept, done)
 
     def _restore(self, stored: Stored) -> None:
         queue = self._queues[stored.queue]

@@ -15,8 +15,9 @@ from conformance.reference import liars, settings
 def main(argv: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT; the exit code: 0 stopped, 3 could not start, 4 a word is not known.
 
-    Prints `ready amqp=127.0.0.1:N http=127.0.0.1:M` on standard output when it serves, one line on standard error when
-    it cannot. A disk error after that ends the process with `server.DISK_ERROR`.
+    Prints `ready amqp=127.0.0.1:N stomp=127.0.0.1:S http=127.0.0.1:M` on standard output when it serves (stomp only if
+    it was asked for), one line on standard error when it cannot. A disk error after that ends the process with
+    `server.DISK_ERROR`.
     """
     typed = _parser().parse_args(argv)
     try:
@@ -25,7 +26,8 @@ def main(argv: Sequence[str]) -> int:
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
         from conformance.reference.server import Wanted, serve
 
-        wanted = Wanted(typed.amqp_port, typed.http_port, typed.data, typed.queue, chosen, behaviour)
+        ports = typed.amqp_port, typed.http_port, typed.stomp_port
+        wanted = Wanted(*ports, typed.data, typed.queue, chosen, behaviour)
         asyncio.run(serve(wanted))
     except ConformanceError as error:
         print(f"conformance broker: {error}", file=sys.stderr)
@@ -42,11 +44,12 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="conformance broker",
-        description="The bundled reference broker: AMQP 1.0 on 127.0.0.1.",
+        description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"settings:\n{settings.described()}\n\nliars:\n{liars.described()}",
     )
     parser.add_argument("--amqp-port", type=int, required=True, metavar="N", help="0: chosen by the system")
+    parser.add_argument("--stomp-port", type=int, metavar="S", help="0: chosen by the system; not given: no STOMP")
     parser.add_argument("--http-port", type=int, required=True, metavar="M", help="depths; 0: chosen by the system")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the journal is; made if missing")
     parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="declared at the start")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from conformance.reference.journal import Journal, Write
-from conformance.reference.records import Closed, Record
+from conformance.reference.records import Closed, Record, Stored, changes
 
 Done = Callable[[], None]
 
@@ -69,13 +69,17 @@ class GroupCommit:
         return self._out is not None
 
     def take(self, *, early: bool = False) -> Batch:
-        """The next batch, with all that waits and, if `early`, what was confirmed too early. None may be out."""
+        """The next batch, with all that waits and, if `early`, what was confirmed too early. None may be out.
+
+        What was confirmed too early goes out as well where a change of its messages waits: written after its removal,
+        a message would come back.
+        """
         if self._out is not None:
             raise RuntimeError("a batch is out already")
         waiting, self._waiting = self._waiting, []
         records = [record for record, _ in waiting if record is not None]
         sync = bool(records)
-        if early:
+        if early or (self._early and self._touches_early(records)):
             records[:0] = self._early
             self._early = []
         return self._take(records, sync, [done for _, done in waiting])
@@ -95,6 +99,11 @@ class GroupCommit:
             self._journal.synced(batch.sequence)
         for done in batch.done:
             done()
+
+    def _touches_early(self, records: list[Record]) -> bool:
+        """Whether a record changes a message whose storing has not been handed out."""
+        mentioned = [change for record in records for change in changes(record) if not isinstance(change, Stored)]
+        return any(not self._journal.knows(change.id) for change in mentioned)
 
     def _take(self, records: list[Record], sync: bool, done: list[Done]) -> Batch:
         unneeded = self._journal.unneeded()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from conformance.reference.records import (
     MARK,
     SEGMENT_HEADER,
+    Change,
     Counted,
     Framed,
     Kind,
@@ -21,6 +22,7 @@ from conformance.reference.records import (
     Record,
     Removed,
     Stored,
+    changes,
     frame,
     payload,
     read_segment_header,
@@ -111,15 +113,22 @@ def _read(found: Recovered, segment: bytes, number: int) -> int:
         if found.sequence and framed.sequence != found.sequence + 1:
             break
         found.sequence = framed.sequence
-        _apply(found, record(framed.kind, framed.data), number)
+        _take(found, record(framed.kind, framed.data), number)
         at = framed.end
     return at
 
 
-def _apply(found: Recovered, entry: Record, segment: int) -> None:
-    match entry:
+def _take(found: Recovered, entry: Record, segment: int) -> None:
+    if isinstance(entry, QueueDeclared):
+        found.queues[entry.name] = max(found.queues.get(entry.name, 1), entry.next_number)
+    for change in changes(entry):
+        _apply(found, change, segment)
+
+
+def _apply(found: Recovered, change: Change, segment: int) -> None:
+    match change:
         case Stored(id, number, queue):
-            found.messages[id] = entry
+            found.messages[id] = change
             found.home[id] = segment
             found.next_id = max(found.next_id, id + 1)
             found.queues[queue] = max(found.queues.get(queue, 1), number + 1)
@@ -132,8 +141,6 @@ def _apply(found: Recovered, entry: Record, segment: int) -> None:
         case Moved(id, number, queue) if id in found.messages:
             found.messages[id] = found.messages[id]._replace(queue=queue, number=number)
             found.queues[queue] = max(found.queues.get(queue, 1), number + 1)
-        case QueueDeclared(name, next_number):
-            found.queues[name] = max(found.queues.get(name, 1), next_number)
 
 
 def _end(found: Recovered, files: Mapping[int, bytes], number: int, offset: int, later: Sequence[int]) -> None:
@@ -197,7 +204,10 @@ class Journal:
                 begin = self._offset
             chunk.append(framed)
             self._offset += len(framed)
-            self._note(entry)
+            if isinstance(entry, QueueDeclared):
+                self._number(entry.name, entry.next_number)
+            for change in changes(entry):
+                self._note(change)
         if chunk:
             out.append(Write(self._segment, begin, b"".join(chunk)))
         return out
@@ -236,17 +246,22 @@ class Journal:
         self._size = max(self._segment_bytes, len(data) + needed)
         return Write(self._segment, 0, data, create=self._size)
 
-    def _note(self, entry: Record) -> None:
-        match entry:
+    def knows(self, id: int) -> bool:
+        """Whether the message is in the journal, or on its way there."""
+        return id in self._home
+
+    def _number(self, queue: str, next_number: int) -> None:
+        self._queues[queue] = max(self._queues.get(queue, 1), next_number)
+
+    def _note(self, change: Change) -> None:
+        match change:
             case Stored(id, number, queue):
                 self._next_id = max(self._next_id, id + 1)
-                self._queues[queue] = max(self._queues.get(queue, 1), number + 1)
+                self._number(queue, number + 1)
                 self._home[id] = self._segment
                 self._live[self._segment] += 1
             case Removed(id):
                 if (home := self._home.pop(id, None)) is not None:
                     self._live[home] -= 1
             case Moved(_, number, queue):
-                self._queues[queue] = max(self._queues.get(queue, 1), number + 1)
-            case QueueDeclared(queue, next_number):
-                self._queues[queue] = max(self._queues.get(queue, 1), next_number)
+                self._number(queue, number + 1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conformance.errors import UsageError
+from conformance.reference.settlement import Event
 
 PERIOD = 100
 
@@ -21,6 +22,30 @@ class Honest:
 
     removes_when_sending = False
     """Whether a message is removed, durably, when it is sent and not when it is acknowledged."""
+
+    keeps_settled = False
+    """Whether a message that was sent settled is kept, and offered again when its link ends."""
+
+    bars_refusers = True
+    """Whether a message is kept from a link that said undeliverable-here."""
+
+    marks_redelivered = True
+    """Whether the wire tells of earlier deliveries: delivery-count, and STOMP's redelivered."""
+
+    holds_sends = True
+    """Whether what is sent in a transaction waits for its commit."""
+
+    holds_outcomes = True
+    """Whether an outcome that is given in a transaction waits for its commit."""
+
+    commits_abandoned = False
+    """Whether a transaction that was never discharged is committed when its link or connection ends."""
+
+    refuses_rollbacks = False
+    """Whether a request to roll back is answered with an error, and nothing is rolled back."""
+
+    refills = True
+    """Whether an acknowledgement makes room in a STOMP subscription's prefetch."""
 
     def answers(self, send: int) -> bool:
         """Whether the `send`-th unsettled send since the start (from 1) is ever answered."""
@@ -52,6 +77,26 @@ class Honest:
     def first_acquirer(self, first: bool) -> bool:
         """The first-acquirer flag put on the wire."""
         return first
+
+    def applied(self, outcome: Event) -> Event:
+        """The event that an `outcome` of a consumer is for the broker."""
+        return outcome
+
+    def stored_sends(self, count: int) -> int:
+        """How many of a transaction's `count` durable sends, from the first, its commit puts on disk."""
+        return count
+
+    def covers_earlier(self, cumulative: bool) -> bool:
+        """Whether an ACK covers the earlier deliveries of its STOMP subscription; `cumulative` if that asked for it."""
+        return cumulative
+
+    def receipts(self, frame: int) -> int:
+        """How many RECEIPT frames answer the `frame`-th STOMP frame since the start (from 1) that asked for one."""
+        return 1
+
+    def prefetch_limit(self, asked: int) -> int:
+        """How many messages a STOMP subscription that `asked` for a limit may hold without an acknowledgement."""
+        return asked
 
 
 class _NeverAnswersOneSend(Honest):
@@ -109,6 +154,110 @@ class _AcceptsThenRejects(Honest):
         return send % PERIOD == 0
 
 
+class _DeliversBeforeCommit(Honest):
+    """What is sent in a transaction is stored and offered at once; the commit only answers."""
+
+    holds_sends = False
+
+
+class _AcknowledgesBeforeCommit(Honest):
+    """An outcome given in a transaction is applied at once; a rollback does not bring it back."""
+
+    holds_outcomes = False
+
+
+class _CommitsWhenLinkCloses(Honest):
+    """A transaction without a discharge is committed when its control link or connection ends."""
+
+    commits_abandoned = True
+
+
+class _RefusesRollbacks(Honest):
+    """A rollback is answered with an error: rejected over AMQP, ERROR over STOMP."""
+
+    refuses_rollbacks = True
+
+
+class _RecoversHalfATransaction(Honest):
+    """A commit puts the first half of the transaction's sends on disk and the rest in memory only."""
+
+    def stored_sends(self, count: int) -> int:
+        return (count + 1) // 2
+
+
+class _DropsReleased(Honest):
+    """A released message is removed."""
+
+    def applied(self, outcome: Event) -> Event:
+        return Event.ACCEPTED if outcome is Event.RELEASED else outcome
+
+
+class _CountsReleases(Honest):
+    """A release makes the delivery-count one higher."""
+
+    def applied(self, outcome: Event) -> Event:
+        return Event.FAILED if outcome is Event.RELEASED else outcome
+
+
+class _NeverCountsFailures(Honest):
+    """The outcome modified with delivery-failed does not make the delivery-count higher."""
+
+    def applied(self, outcome: Event) -> Event:
+        return Event.MODIFIED if outcome is Event.FAILED else outcome
+
+
+class _IgnoresUndeliverableHere(Honest):
+    """A message may be delivered again to a link that said undeliverable-here."""
+
+    bars_refusers = False
+
+
+class _RequeuesSettled(Honest):
+    """A message that is sent settled is kept, and offered again when its link ends."""
+
+    keeps_settled = True
+
+
+class _NeverMarksRedelivered(Honest):
+    """The delivery-count is always 0, and the redelivered mark is never set."""
+
+    marks_redelivered = False
+
+
+class _ClientAckIsIndividual(Honest):
+    """An ACK on a subscription with ack:client covers only the message it names."""
+
+    def covers_earlier(self, cumulative: bool) -> bool:
+        return False
+
+
+class _IndividualAckIsCumulative(Honest):
+    """An ACK on a subscription with ack:client-individual covers the earlier messages too."""
+
+    def covers_earlier(self, cumulative: bool) -> bool:
+        return True
+
+
+class _AnswersEveryHundredthFrameTwice(Honest):
+    """Every 100th frame that asks for a receipt gets two."""
+
+    def receipts(self, frame: int) -> int:
+        return 2 if frame % PERIOD == 0 else 1
+
+
+class _IgnoresPrefetch(Honest):
+    """A subscription with prefetch-count is sent as much as there is."""
+
+    def prefetch_limit(self, asked: int) -> int:
+        return 1_000_000
+
+
+class _NeverRefillsPrefetch(Honest):
+    """A subscription with prefetch-count gets that many messages and, whatever it acknowledges, no more."""
+
+    refills = False
+
+
 LIARS: dict[str, type[Honest]] = {
     "never-answers-one-send": _NeverAnswersOneSend,
     "skips-every-hundredth-delivery": _SkipsEveryHundredthDelivery,
@@ -118,6 +267,22 @@ LIARS: dict[str, type[Honest]] = {
     "counts-from-one": _CountsFromOne,
     "always-first-acquirer": _AlwaysFirstAcquirer,
     "accepts-then-rejects": _AcceptsThenRejects,
+    "delivers-before-commit": _DeliversBeforeCommit,
+    "acknowledges-before-commit": _AcknowledgesBeforeCommit,
+    "commits-when-link-closes": _CommitsWhenLinkCloses,
+    "refuses-rollbacks": _RefusesRollbacks,
+    "recovers-half-a-transaction": _RecoversHalfATransaction,
+    "drops-released": _DropsReleased,
+    "counts-releases": _CountsReleases,
+    "never-counts-failures": _NeverCountsFailures,
+    "ignores-undeliverable-here": _IgnoresUndeliverableHere,
+    "requeues-settled": _RequeuesSettled,
+    "never-marks-redelivered": _NeverMarksRedelivered,
+    "client-ack-is-individual": _ClientAckIsIndividual,
+    "individual-ack-is-cumulative": _IndividualAckIsCumulative,
+    "answers-every-hundredth-frame-twice": _AnswersEveryHundredthFrameTwice,
+    "ignores-prefetch": _IgnoresPrefetch,
+    "never-refills-prefetch": _NeverRefillsPrefetch,
 }
 """The liars by the name that selects them; the docstring of each is its description."""
 

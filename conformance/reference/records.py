@@ -5,6 +5,7 @@ record's length of zero is the end. All numbers are big-endian.
 
     segment header  magic 8s | segment u32 | next message id u64 | crc u32
     record          mark 2s | kind u8 | zero u8 | length u32 | crc u32 | sequence u64 | synced u64 | payload
+    transaction     for each change: kind u8 | length u32 | payload
 
 `crc` covers everything of the record but itself. `sequence` rises by one from record to record across segments.
 `synced` is the highest sequence that was known to be on disk when this record was written.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 MAGIC = b"CONFJRN1"
@@ -28,6 +30,7 @@ _ID = struct.Struct(">Q")
 _COUNT = struct.Struct(">QI")
 _PLACE = struct.Struct(">QQ")
 _STORED = struct.Struct(">QQIBBB")
+_MEMBER = struct.Struct(">BI")
 
 SEGMENT_HEADER = _SEGMENT.size + _CRC.size
 RECORD_HEADER = _FRONT.size + _CRC.size + _BACK.size
@@ -42,6 +45,7 @@ class Kind(enum.IntEnum):
     COUNTED = 4
     MOVED = 5
     CLOSED = 6
+    COMMITTED = 7
 
 
 _KINDS = frozenset(Kind)
@@ -90,7 +94,26 @@ class Closed(NamedTuple):
     """The broker stopped cleanly: all before this was on disk."""
 
 
-Record = QueueDeclared | Stored | Removed | Counted | Moved | Closed
+Change = Stored | Removed | Counted | Moved
+
+
+class Committed(NamedTuple):
+    """All changes of one transaction, in order: one record with one CRC, so that no crash can leave a part of them."""
+
+    changes: tuple[Change, ...]
+
+
+Record = QueueDeclared | Change | Closed | Committed
+
+
+def changes(record: Record) -> tuple[Change, ...]:
+    """The changes of single messages that a record says, in order."""
+    match record:
+        case Committed(members):
+            return members
+        case Stored() | Removed() | Counted() | Moved():
+            return (record,)
+    return ()
 
 
 def payload(record: Record) -> tuple[Kind, bytes]:
@@ -109,6 +132,8 @@ def payload(record: Record) -> tuple[Kind, bytes]:
             return Kind.QUEUE, _ID.pack(number) + queue.encode()
         case Closed():
             return Kind.CLOSED, b""
+        case Committed(members):
+            return Kind.COMMITTED, b"".join(_member(*payload(member)) for member in members)
 
 
 def record(kind: Kind, data: bytes) -> Record:
@@ -131,6 +156,21 @@ def record(kind: Kind, data: bytes) -> Record:
             return QueueDeclared(data[_ID.size :].decode(), _ID.unpack_from(data)[0])
         case Kind.CLOSED:
             return Closed()
+        case Kind.COMMITTED:
+            return Committed(tuple(_members(data)))
+
+
+def _member(kind: Kind, data: bytes) -> bytes:
+    return _MEMBER.pack(kind, len(data)) + data
+
+
+def _members(data: bytes) -> Iterator[Change]:
+    at = 0
+    while at < len(data):
+        kind, length = _MEMBER.unpack_from(data, at)
+        at += _MEMBER.size
+        yield from changes(record(Kind(kind), data[at : at + length]))
+        at += length
 
 
 def frame(kind: Kind, data: bytes, sequence: int, synced: int) -> bytes:

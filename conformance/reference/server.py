@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -10,9 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from conformance.errors import LaunchError
-from conformance.reference.amqp import FORCED, Connection
+from conformance.reference import amqp, stomp
 from conformance.reference.broker import Broker
 from conformance.reference.commit import Batch, GroupCommit
 from conformance.reference.depth import Asked
@@ -25,13 +27,17 @@ HOST = "127.0.0.1"
 DISK_ERROR = 74
 """Exit code after a failed write or sync (EX_IOERR): what was not confirmed never will be."""
 
+LINGER = 2.0
+"""Seconds in which a peer can read why it was dismissed (STOMP 1.2, Connection Lingering)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a broker is started with; a port of 0 is chosen by the system."""
+    """What a broker is started with; a port of 0 is chosen by the system, without a STOMP port nobody listens there."""
 
     amqp_port: int
     http_port: int
+    stomp_port: int | None
     data: Path
     queues: Sequence[str]
     settings: Settings
@@ -51,11 +57,11 @@ async def serve(wanted: Wanted) -> None:
     for name in wanted.queues:
         broker.queue(name)
     server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000)
-    await server.run(wanted.amqp_port, wanted.http_port)
+    await server.run(wanted)
 
 
 class Server:
-    """One broker on two ports.
+    """One broker on its ports.
 
     All that happens in one turn of the loop is answered together: `schedule` asks for one `_turn`, which dispatches,
     starts the disk if it is idle, and flushes every connection that has something to say.
@@ -64,8 +70,9 @@ class Server:
     def __init__(self, broker: Broker, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float) -> None:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
-        self.connections: set[AmqpProtocol] = set()
-        self.dirty: set[AmqpProtocol] = set()
+        self.connections: set[PeerProtocol] = set()
+        self.dirty: set[PeerProtocol] = set()
+        self.receipts = itertools.count(1)
         self._commit = commit
         self._files = files
         self._buffer_seconds = buffer_seconds
@@ -75,22 +82,27 @@ class Server:
         self._early_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
 
-    async def run(self, amqp_port: int, http_port: int) -> None:
+    async def run(self, wanted: Wanted) -> None:
         """Listens, says so, and serves until it is told to stop."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
+        ports: dict[str, tuple[Callable[[], asyncio.Protocol], int]] = {
+            "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port)
+        }
+        if wanted.stomp_port is not None:
+            ports["stomp"] = (lambda: StompProtocol(self), wanted.stomp_port)
+        ports["http"] = (lambda: HttpProtocol(self.broker), wanted.http_port)
         try:
-            amqp = await self.loop.create_server(lambda: AmqpProtocol(self), HOST, amqp_port)
-            http = await self.loop.create_server(lambda: HttpProtocol(self.broker), HOST, http_port)
+            servers = {name: await self.loop.create_server(make, HOST, port) for name, (make, port) in ports.items()}
         except OSError as error:
             raise LaunchError(f"cannot listen on {HOST}: {error.strerror}") from error
         await self._settle()
-        ports = [server.sockets[0].getsockname()[1] for server in (amqp, http)]
-        print(f"ready amqp={HOST}:{ports[0]} http={HOST}:{ports[1]}", flush=True)
+        places = [f"{name}={HOST}:{each.sockets[0].getsockname()[1]}" for name, each in servers.items()]
+        print("ready", *places, flush=True)
         await stop.wait()
-        amqp.close()
-        http.close()
+        for each in servers.values():
+            each.close()
         await self._stop()
 
     def schedule(self) -> None:
@@ -159,13 +171,34 @@ class Server:
         self._files.close()
 
 
-class AmqpProtocol(asyncio.Protocol):
-    """A socket and its AMQP connection."""
+class Speaker(Protocol):
+    """A connection of either protocol: bytes in, bytes out."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+
+    def output(self) -> bytes:
+        """The bytes that are now to be sent to the peer, in order."""
+
+    def tick(self, now: float) -> float | None:
+        """Keeps time: `now` in seconds; when to be called again, None for never."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will be sent, so that the socket may be closed."""
+
+    def lost(self) -> None:
+        """The socket is gone."""
+
+
+class PeerProtocol(asyncio.Protocol):
+    """A socket and its connection, whatever that speaks."""
+
+    _connection: Speaker
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._timer: asyncio.TimerHandle | None = None
-        self._connection = Connection(server.broker, self._wake, self._later)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's: the peer has connected."""
@@ -192,13 +225,21 @@ class AmqpProtocol(asyncio.Protocol):
         if data:
             self._transport.write(data)
         if self._connection.closed:
-            self._transport.close()
+            self._finish()
 
     def stop(self) -> None:
         """Says that the broker is being stopped, and gives back what the peer holds while it can still be stored."""
-        self._connection.close(FORCED, "the broker is being stopped")
+        self._dismiss("the broker is being stopped")
         self.flush()
         self._connection.lost()
+        self._transport.close()
+
+    def _dismiss(self, reason: str) -> None:
+        """Closes the connection from our side."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """All is said."""
         self._transport.close()
 
     def _tick(self) -> None:
@@ -215,6 +256,52 @@ class AmqpProtocol(asyncio.Protocol):
 
     def _later(self, seconds: float, call: Callable[[], None]) -> object:
         return self._server.loop.call_later(seconds, call)
+
+
+class AmqpProtocol(PeerProtocol):
+    """A socket that speaks AMQP."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._connection: amqp.Connection = amqp.Connection(server.broker, self._wake, self._later)
+
+    def _dismiss(self, reason: str) -> None:
+        self._connection.close(amqp.FORCED, reason)
+
+
+class StompProtocol(PeerProtocol):
+    """A socket that speaks STOMP, which has no credit: the socket itself is what holds either side back."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._connection: stomp.Connection = stomp.Connection(server.broker, self._wake, server.receipts)
+        self._lingers = False
+
+    def flush(self) -> None:
+        """Sends what the connection has to say, and reads the peer only while the disk keeps up with it."""
+        super().flush()
+        if self._connection.choked:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """asyncio's: the peer does not read."""
+        self._connection.pause()
+
+    def resume_writing(self) -> None:
+        """asyncio's: the peer reads again."""
+        self._connection.resume()
+
+    def _dismiss(self, reason: str) -> None:
+        self._connection.close(reason)
+
+    def _finish(self) -> None:
+        """Waits for the peer to close: a socket that is closed with unread bytes takes the ERROR back from the wire."""
+        if not self._lingers and not self._transport.is_closing():
+            self._lingers = True
+            self._transport.write_eof()
+            self._later(LINGER, self._transport.abort)
 
 
 class HttpProtocol(asyncio.Protocol):

@@ -14,7 +14,7 @@ from conformance.errors import UsageError
 HELP = {
     "persistence": "durable messages are stored in the journal; false: kept in memory only",
     "sync_non_transactional": "sends and acknowledgements are answered when on disk; false: at once, and written later",
-    "sync_transactional": "commits are answered when on disk (no effect until transactions exist)",
+    "sync_transactional": "commits are answered when on disk; false: at once, and written later",
     "sync_acknowledgements": "acknowledgements are answered when on disk; false: at once, and written later",
     "journal_buffer_ms": "milliseconds after which what was answered too early is written (never synced)",
 }

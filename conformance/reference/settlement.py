@@ -13,7 +13,7 @@ class State(enum.Enum):
 
     ARRIVING = "received, and not yet stored as its settings ask"
     READY = "waits for a consumer"
-    ACQUIRED = "sent to one link and not acknowledged"
+    ACQUIRED = "sent to one link and not acknowledged, or only in a transaction that is open"
     REMOVING = "acknowledged; its removal is on the way to the disk"
     MOVING = "rejected; its move to the dead-letter queue is on the way to the disk"
     GONE = "removed"

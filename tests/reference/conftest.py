@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import Delivery, Message
+from cproton import pn_data_clear, pn_disposition_data
+from proton import Delivery, Described, Message, symbol, ulong
 from proton.handlers import MessagingHandler
-from proton.reactor import AtMostOnce
+from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection
 
 import conformance.errors
 
 ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20
+_DECLARED, _TRANSACTIONAL = 0x33, 0x34
 _NAMES = itertools.count()
 """A second link of one name would be a protocol error, and proton names links after their queue."""
 
@@ -87,10 +89,80 @@ class Inbox(MessagingHandler):
         return [message.body for message, _ in self.got]
 
 
-class Peer:
-    """One client connection; everything waits for its event, and nothing for a time."""
+class ToCoordinator(LinkOption):
+    """Makes the target of a sender the coordinator."""
 
-    def __init__(self, running: Running, **options: Any) -> None:
+    def apply(self, link: Any) -> None:
+        """proton's: before the attach."""
+        link.target.type = link.target.COORDINATOR
+
+
+class Control:
+    """A control link, and transactions by their ids on the wire."""
+
+    def __init__(self, client: Peer, name: str) -> None:
+        self.client = client
+        options = ToCoordinator()
+        self.link = client.connection.create_sender(None, name=name, options=options).link
+        client.wait(lambda: self.link.credit > 0)
+
+    def ask(self, body: Any) -> Delivery:
+        """One message to the coordinator; the answered delivery."""
+        delivery = self.link.send(Message(body=body))
+        self.client.wait(lambda: delivery.settled)
+        return delivery
+
+    def begin(self) -> bytes:
+        """Declares; the id."""
+        answer = self.ask(Described(ulong(0x31), [None]))
+        assert answer.remote_state == _DECLARED
+        return bytes(next(iter(answer.remote.data)))
+
+    def end(self, identity: bytes, *, fail: bool = False) -> tuple[Any, str | None]:
+        """Discharges; the state that answers, and the condition if it is an error."""
+        answer = self.ask(Described(symbol("amqp:discharge:list"), [identity, fail]))
+        condition = answer.remote.condition
+        return answer.remote_state, condition and condition.name
+
+    def send(self, identity: bytes, bodies: Iterable[int], *, durable: bool = True) -> list[Delivery]:
+        """Sends in the transaction, and waits for the provisional outcomes."""
+        link = self.client.sender()
+        sent = []
+        for body in bodies:
+            delivery = link.delivery(f"{identity}-{body}")
+            delivery.local.data = [identity]
+            delivery.update(_TRANSACTIONAL)
+            link.stream(Message(body=body, durable=durable).encode())
+            link.advance()
+            sent.append(delivery)
+        self.client.wait(lambda: all(d.settled for d in sent))
+        return sent
+
+    def settle(
+        self,
+        identity: bytes,
+        deliveries: Iterable[Delivery],
+        outcome: int = Delivery.ACCEPTED,
+        fields: Iterable[bool] = (),
+        *,
+        settled: bool = False,
+    ) -> None:
+        """Gives an outcome in the transaction, and waits until the broker has read it."""
+        for delivery in deliveries:
+            # proton appends to what an earlier update has put there.
+            pn_data_clear(pn_disposition_data(delivery.local._impl))
+            delivery.local.data = [identity, Described(ulong(outcome), list(fields))]
+            delivery.update(_TRANSACTIONAL)
+            if settled:
+                delivery.settle()
+        self.client.barrier()
+
+
+class Peer:
+    """One client connection; everything waits for its event, and nothing for a time. `queue` is what it works on."""
+
+    def __init__(self, running: Running, queue: str = "q", **options: Any) -> None:
+        self.queue = queue
         options = {"allowed_mechs": "ANONYMOUS", "timeout": PATIENCE, **options}
         self.connection = BlockingConnection(f"amqp://{running.amqp}", **options)
 
@@ -98,18 +170,18 @@ class Peer:
         """Until the condition holds."""
         self.connection.wait(condition, timeout=PATIENCE)
 
-    def sender(self, queue: str = "q") -> Any:
+    def sender(self, queue: str | None = None) -> Any:
         """An open sender with credit."""
-        link = self.connection.create_sender(queue, name=f"link-{next(_NAMES)}").link
+        link = self.connection.create_sender(queue or self.queue, name=f"link-{next(_NAMES)}").link
         self.wait(lambda: link.credit > 0)
         return link
 
-    def send(self, count: int, queue: str = "q", *, durable: bool = True, first: int = 1) -> list[Delivery]:
+    def send(self, count: int, queue: str | None = None, *, durable: bool = True, first: int = 1) -> list[Delivery]:
         """Sends the numbers from `first` on, unsettled, and waits for nothing."""
         link = self.sender(queue)
         return [link.send(Message(body=n, durable=durable)) for n in range(first, first + count)]
 
-    def publish(self, count: int, queue: str = "q", *, durable: bool = True, first: int = 1) -> None:
+    def publish(self, count: int, queue: str | None = None, *, durable: bool = True, first: int = 1) -> None:
         """Sends, and waits until every send is accepted."""
         sent = self.send(count, queue, durable=durable, first=first)
         self.wait(lambda: all(d.settled for d in sent))
@@ -119,7 +191,7 @@ class Peer:
         """Until all that the broker had queued for its disk is there: a confirm is never given out of turn."""
         self.publish(1, "barrier")
 
-    def inbox(self, credit: int, queue: str = "q", *, settled: bool = False) -> Any:
+    def inbox(self, credit: int, queue: str | None = None, *, settled: bool = False) -> Any:
         """A receiver with this much credit, given once; its link is `.link`."""
         box = Inbox()
         options = AtMostOnce() if settled else None
@@ -127,18 +199,18 @@ class Peer:
         box.link.flow(credit)
         return box
 
-    def _receiver(self, queue: str, box: Inbox, options: Any) -> Any:
+    def _receiver(self, queue: str | None, box: Inbox, options: Any) -> Any:
         return self.connection.create_receiver(
-            queue, credit=0, handler=box, options=options, name=f"link-{next(_NAMES)}"
+            queue or self.queue, credit=0, handler=box, options=options, name=f"link-{next(_NAMES)}"
         )
 
-    def receive(self, count: int, queue: str = "q") -> Any:
+    def receive(self, count: int, queue: str | None = None) -> Any:
         """A receiver that has got so many messages, none acknowledged."""
         box = self.inbox(count, queue)
         self.wait(lambda: len(box.got) >= count)
         return box
 
-    def drain(self, queue: str = "q") -> Any:
+    def drain(self, queue: str | None = None) -> Any:
         """A receiver that has been sent all there was, by the drain flag."""
         box = Inbox()
         box.attach(self._receiver(queue, box, None))
@@ -162,6 +234,10 @@ class Peer:
         delivery.update(state)
         self.wait(lambda: delivery.settled)
         delivery.settle()
+
+    def control(self, name: str = "control") -> Control:
+        """An open control link."""
+        return Control(self, name)
 
     def close(self) -> None:
         """Closes the connection and waits for the answer."""

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 from proton import ConnectionException, Delivery, Message, Timeout
-from proton.reactor import AtMostOnce, LinkOption
-from proton.utils import ConnectionClosed, LinkDetached
+from proton.reactor import AtMostOnce
+from proton.utils import ConnectionClosed
 
 BUFFERED = "--set=journal_buffer_ms=60000"
 
@@ -339,19 +339,6 @@ def test_an_unknown_queue_is_made_and_kept(start, peer):
     broker.kill()
 
     assert start().get("/queues") == {"queues": ["q", "made"]}
-
-
-class _Coordinator(LinkOption):
-    def apply(self, link):
-        link.target.type = link.target.COORDINATOR
-
-
-def test_transactions_are_refused_by_name(start, peer):
-    """The coordinator is answered with amqp:not-implemented, and the connection lives on."""
-    client = peer(start())
-    with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-        client.connection.create_sender(None, options=_Coordinator())
-    client.publish(1)
 
 
 def test_a_client_without_a_security_layer_is_served(start, peer):

@@ -5,20 +5,25 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 import urllib.error
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from proton import ConnectionException, Delivery, Message
 from proton.utils import ConnectionClosed
 
+import conformance.errors
 from conformance.reference import server
 from conformance.reference.command import main
 from conformance.reference.liars import LIARS
 from conformance.reference.settings import HELP, Settings
+
+ROOT = Path(conformance.errors.__file__).parents[1]
 
 
 def test_help_names_every_setting_and_every_liar(capsys):
@@ -29,6 +34,36 @@ def test_help_names_every_setting_and_every_liar(capsys):
 
     assert all(name in shown for name in (*HELP, *LIARS))
     assert set(HELP) == {field.name for field in fields(Settings)}
+
+
+def _ready(data, *words):
+    command = [
+        sys.executable,
+        "-m",
+        "conformance.reference",
+        "--amqp-port=0",
+        "--http-port=0",
+        f"--data={data}",
+        *words,
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as broker:
+        line = broker.stdout.readline()
+        broker.terminate()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], r"ready amqp=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+\n"),
+        (["--stomp-port=0"], r"ready amqp=127\.0\.0\.1:\d+ stomp=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+\n"),
+    ],
+)
+def test_stomp_is_spoken_where_it_was_asked_for(tmp_path, words, line):
+    """The ready line names the ports that listen, and no other."""
+    assert re.fullmatch(line, _ready(tmp_path, *words))
 
 
 def test_one_socket_may_ask_twice(start):
@@ -86,6 +121,14 @@ def test_a_port_in_use_is_3(start, refused, tmp_path):
     """One line that says so."""
     port = start().amqp.split(":")[1]
     code, line = refused("--amqp-port", port, "--http-port", "0", "--data", str(tmp_path / "other"))
+
+    assert (code, "in use" in line) == (3, True)
+
+
+def test_a_stomp_port_in_use_is_3(start, refused, tmp_path):
+    """As any other port."""
+    port = start().amqp.split(":")[1]
+    code, line = refused("--amqp-port=0", "--stomp-port", port, "--http-port=0", "--data", str(tmp_path / "other"))
 
     assert (code, "in use" in line) == (3, True)
 

@@ -13,6 +13,7 @@ from conformance.reference.journal import CorruptJournal, Journal, Recovered, re
 from conformance.reference.records import (
     SEGMENT_HEADER,
     Closed,
+    Committed,
     Counted,
     Moved,
     QueueDeclared,
@@ -65,6 +66,8 @@ ENTRIES = [
     Counted(9, 2),
     Moved(9, 1, "DLQ"),
     Closed(),
+    Committed(()),
+    Committed((Stored(3, 4, "q", 5, b"@@", b"body"), Removed(9), Counted(8, 2), Moved(7, 1, "DLQ"))),
 ]
 
 
@@ -98,6 +101,62 @@ def test_a_journal_cut_at_any_byte_gives_the_confirmed_prefix():
         torn = whole[:cut]
         assert ids({1: torn}) == expected
         assert ids({1: torn.ljust(len(whole), b"\0")}) == expected
+
+
+TRANSACTION = Committed((stored(4), stored(5, "other"), Removed(1), Counted(2, 3), Moved(3, 1, "DLQ")))
+
+
+def test_a_transaction_cut_at_any_byte_is_there_whole_or_not_at_all():
+    """Sends to two queues, a removal, a count and a move: never one without the others."""
+    disk = Disk(segment_bytes=4096)
+    disk.put(stored(1), stored(2), stored(3))
+    before = recover(disk.image())
+    disk.put(TRANSACTION)
+    whole, after = disk.image()[1], recover(disk.image())
+
+    assert list(after.messages) == [2, 3, 4, 5]
+    assert (after.messages[2].failures, after.messages[3].queue, after.messages[5].queue) == (3, "DLQ", "other")
+    for cut in range(before.end, after.end + 1):
+        expected = after.messages if cut == after.end else before.messages
+        assert recover({1: whole[:cut]}).messages == expected
+        assert recover({1: whole[:cut].ljust(len(whole), b"\0")}).messages == expected
+
+
+@given(st.data())
+def test_a_transaction_with_a_flipped_bit_is_not_there_at_all(data):
+    """The last record of the journal, and no later one to prove that it had been on disk."""
+    disk = Disk(segment_bytes=4096)
+    disk.put(stored(1), stored(2), stored(3))
+    before = recover(disk.image())
+    disk.put(TRANSACTION)
+    image = bytearray(disk.image()[1])
+    place = data.draw(st.integers(before.end, recover({1: bytes(image)}).end - 1))
+    image[place] ^= 1 << data.draw(st.integers(0, 7))
+
+    assert recover({1: bytes(image)}).messages == before.messages
+
+
+def test_a_transaction_larger_than_a_segment_gets_a_segment_of_its_own_size():
+    """One record is never split."""
+    disk = Disk()
+    disk.put(stored(1))
+    disk.put(Committed(tuple(stored(n, size=100) for n in range(2, 30))))
+    disk.put(Committed(tuple(Removed(n) for n in range(1, 29))))
+
+    assert ids(disk.image()) == [29]
+    assert len(disk.files[2]) > SMALL
+
+
+def test_what_a_transaction_removed_frees_its_segments():
+    """Compaction counts the members of a transaction as it counts single records."""
+    disk = Disk()
+    disk.put(*(stored(n) for n in range(1, 60)))
+    full = len(disk.files)
+    disk.put(Committed(tuple(Removed(n) for n in range(1, 60))))
+    disk.put()
+
+    assert len(disk.files) < full
+    assert ids(disk.image()) == []
 
 
 def test_a_torn_tail_is_zeroed_and_written_over(tmp_path):
@@ -274,7 +333,7 @@ def test_one_live_message_keeps_its_segment_and_all_after_it():
     assert ids(disk.image()) == [1]
 
 
-@given(st.lists(st.tuples(st.sampled_from("srcm"), st.integers(0, 30), st.booleans()), max_size=60), st.data())
+@given(st.lists(st.tuples(st.sampled_from("srcmt"), st.integers(0, 30), st.booleans()), max_size=60), st.data())
 def test_any_history_recovers_to_what_was_synced_and_goes_on(steps, data):
     """A model: after any batches, with or without a restart between, the journal holds what a dict would."""
     disk, model = Disk(), {}
@@ -282,6 +341,11 @@ def test_any_history_recovers_to_what_was_synced_and_goes_on(steps, data):
         if kind == "s":
             model[number] = stored(number, size=size)
             disk.put(model[number])
+        elif kind == "t":
+            gone = data.draw(st.sampled_from(sorted(model))) if model else None
+            model[number] = stored(number, size=size)
+            disk.put(Committed((model[number], *([Removed(gone)] if gone else []))))
+            model.pop(gone, None)
         elif model:
             id = data.draw(st.sampled_from(sorted(model)))
             change = {"r": Removed(id), "c": Counted(id, number), "m": Moved(id, number, "DLQ")}[kind]
@@ -325,6 +389,23 @@ def test_what_is_confirmed_early_stays_in_memory_until_it_is_taken():
     batch = commit.take(early=True)
 
     assert (bool(batch.writes), batch.sync, commit.has_early) == (True, False, False)
+
+
+def test_what_was_confirmed_early_goes_out_before_its_removal():
+    """Written after it, the message would come back: the acknowledgement takes the message to the disk with it."""
+    commit = GroupCommit(Journal(Recovered(), SMALL))
+    commit.add_early(Committed((stored(1), stored(2))), nobody)
+    commit.add(stored(3), nobody)
+    disk = Disk()
+    for entry, left in ((None, [3]), (Removed(1), [3, 2])):
+        commit.add(entry, nobody)
+        batch = commit.take()
+        commit.finished()
+        for write in batch.writes:
+            file = disk.files.setdefault(write.segment, bytearray(write.create))
+            file[write.offset : write.offset + len(write.data)] = write.data
+        assert ids(disk.image()) == left
+    assert (batch.sync, commit.has_early) == (True, False)
 
 
 def test_a_directory_serves_one_broker(tmp_path):

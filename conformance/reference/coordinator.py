@@ -1,0 +1,82 @@
+"""The coordinator of AMQP 1.0 (section 4.3): a link on which a peer declares and discharges its transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cproton as pn
+
+from conformance.reference import states
+from conformance.reference.links import Peer, Receiving
+from conformance.reference.transactions import Transaction
+
+CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+"""What it can do (section 4.5.2)."""
+
+
+def accept(target: Any) -> None:
+    """Fills in the target of an attach that is accepted."""
+    data = pn.pn_terminus_capabilities(target)
+    pn.pn_data_clear(data)
+    pn.pn_data_put_array(data, False, pn.PN_SYMBOL)
+    pn.pn_data_enter(data)
+    for name in CAPABILITIES:
+        pn.pn_data_put_symbol(data, name)
+    pn.pn_data_exit(data)
+
+
+class Coordinator(Receiving):
+    """A control link. Its transactions can be used on all links of the connection, and end with it."""
+
+    def __init__(self, engine: Any, session: int, peer: Peer) -> None:
+        super().__init__(engine, session, peer)
+        self._declared: dict[bytes, Transaction] = {}
+
+    def ended(self) -> None:
+        """What it declared and nobody discharged is rolled back (section 4.1)."""
+        if self.open:
+            super().ended()
+            for identity in list(self._declared):
+                self._broker.abandon(self._close(identity))
+            self._wake()
+
+    def _take(self, delivery: Any, data: bytes, *, settled: bool) -> None:
+        """A declare or a discharge; one that is sent settled is not answered, so that such a declare does nothing."""
+        asked = states.body(data)
+        code = asked.code if asked is not None else None
+        if asked is not None and code == states.DISCHARGE:
+            self._discharge(delivery, asked)
+        elif asked is None or code != states.DECLARE:
+            self._reject(delivery, "amqp:decode-error", "the message is no declare and no discharge")
+        elif settled or states.is_global(asked):
+            self._reject(delivery, "amqp:not-implemented", "there are no transactions that are global or unanswered")
+        else:
+            self._declare(delivery)
+
+    def _declare(self, delivery: Any) -> None:
+        transaction = self._broker.begin()
+        identity = transaction.number.to_bytes(8, "big")
+        self._declared[identity] = self._peer.transactions[identity] = transaction
+        states.declared(delivery, identity)
+        self._settle(delivery)
+
+    def _discharge(self, delivery: Any, asked: states.Described) -> None:
+        identity, failed = states.discharge(asked)
+        if identity not in self._declared:
+            self._reject(delivery, states.UNKNOWN_ID, "no such transaction is open on this link")
+        elif not failed:
+            self._broker.commit(self._close(identity), lambda: self._accept(delivery))
+        elif self._broker.behaviour.refuses_rollbacks:
+            self._reject(delivery, "amqp:internal-error", "the transaction cannot be rolled back")
+        else:
+            self._broker.rollback(self._close(identity), lambda: self._accept(delivery))
+
+    def _close(self, identity: bytes) -> Transaction:
+        """No more work is taken into it."""
+        del self._peer.transactions[identity]
+        return self._declared.pop(identity)
+
+    def _accept(self, delivery: Any) -> None:
+        if self.open:
+            pn.pn_delivery_update(delivery, pn.PN_ACCEPTED)
+            self._settle(delivery)

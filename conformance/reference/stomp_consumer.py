@@ -1,0 +1,135 @@
+"""A STOMP subscription: what it may be sent, and which of its messages are not acknowledged yet."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from conformance.reference.broker import Broker
+from conformance.reference.queues import Message, Queue, Subscription
+from conformance.reference.settlement import Event
+from conformance.reference.stomp_frames import Frame, ProtocolError
+from conformance.reference.stomp_message import show
+
+AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
+"""Values of the ack header of SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""
+
+Register = dict[str, tuple["Consumer", int]]
+"""What a connection's peer may acknowledge: the name it is acknowledged by, then consumer and tag."""
+
+
+class Consumer:
+    """One SUBSCRIBE. `has_room` says whether the connection takes more; `write` takes a frame's three parts.
+
+    `prefetch-count: N` is a hard limit of messages that are delivered and not acknowledged. An acknowledgement in a
+    transaction opens the window too: else a client whose transaction is larger than its window waits for ever. An
+    abort may so leave more than N unacknowledged, and nothing is sent before they are fewer again. In auto mode nothing
+    is unacknowledged, and the limit has no effect.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        number: int,
+        queue: Queue,
+        broker: Broker,
+        register: Register,
+        has_room: Callable[[], bool],
+        write: Callable[[str, list[tuple[str, str]], bytes], None],
+        *,
+        by_message_id: bool,
+    ) -> None:
+        mode = frame.headers.get("ack", AUTO)
+        self._cumulative = mode == CLIENT
+        self._broker = broker
+        self._register = register
+        self._has_room = has_room
+        self._write = write
+        self._number = number
+        self._by_message_id = by_message_id
+        self._limit = self._asked_limit(frame)
+        self._open: OrderedDict[int, str] = OrderedDict()
+        self._ended = False
+        self._front = [("destination", frame.headers["destination"])]
+        self._front += [("subscription", frame.headers["id"])] if "id" in frame.headers else []
+        self.subscription = Subscription(queue, mode == AUTO, self._credit, self._deliver)
+        broker.subscribe(self.subscription)
+
+    def covered(self, tag: int, outcome: Event) -> list[int]:
+        """The open deliveries that an ACK or NACK of `tag` is about, the earliest first."""
+        asked = self._cumulative
+        if not (self._broker.behaviour.covers_earlier(asked) if outcome is Event.ACCEPTED else asked):
+            return [tag]
+        found = []
+        for other in self._open:
+            found.append(other)
+            if other == tag:
+                break
+        return found
+
+    def take(self, tags: Iterable[int]) -> None:
+        """The peer has acknowledged these: they cannot be named again, and make room for others."""
+        for tag in tags:
+            del self._register[self._open.pop(tag)]
+        self._broker.more_credit(self.subscription)
+
+    def give_back(self, named: Iterable[tuple[int, str]]) -> None:
+        """The peer has aborted the transaction in which it acknowledged these: they are open again, in their order."""
+        if self._ended:
+            return
+        self._open = OrderedDict(sorted([*self._open.items(), *named]))
+        self._register.update({name: (self, tag) for tag, name in self._open.items()})
+
+    def names(self, tags: Iterable[int]) -> list[tuple[int, str]]:
+        """The tags with the names by which they are acknowledged, for `give_back`."""
+        return [(tag, self._open[tag]) for tag in tags]
+
+    def more_credit(self) -> None:
+        """The connection has room again."""
+        self._broker.more_credit(self.subscription)
+
+    def end(self) -> None:
+        """What it held becomes available to others; nothing of it can be acknowledged any more."""
+        self._ended = True
+        for name in self._open.values():
+            del self._register[name]
+        self._open.clear()
+        self._broker.unsubscribe(self.subscription)
+
+    def _asked_limit(self, frame: Frame) -> int | None:
+        """How many may be unacknowledged; None for no limit but the peer's reading."""
+        text = frame.headers.get("prefetch-count")
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
+            raise ProtocolError(f"prefetch-count {text[:40]!r} is not a whole number of messages from 1 to 999999999")
+        return self._broker.behaviour.prefetch_limit(int(text))
+
+    def _credit(self) -> int:
+        if not self._has_room():
+            return 0
+        if self._limit is None or self.subscription.settled:
+            return 1
+        return self._limit - (len(self._open) if self._broker.behaviour.refills else self.subscription.sent)
+
+    def _deliver(self, tag: int, message: Message) -> None:
+        text = show(message.bare)
+        behaviour = self._broker.behaviour
+        headers = [*self._front, ("message-id", str(message.id))]
+        if not self.subscription.settled:
+            name = str(message.id) if self._by_message_id else f"{self._number}-{tag}"
+            self._open[tag] = name
+            self._register[name] = (self, tag)
+            headers += [] if self._by_message_id else [("ack", name)]
+        # As for first-acquirer, true after a restart only says that it may have been delivered before: deliveries are
+        # not stored, and false would be a promise.
+        again = behaviour.marks_redelivered and message.acquired
+        count = behaviour.delivery_count(message.failures) if behaviour.marks_redelivered else 0
+        headers += [
+            ("redelivered", str(again).lower()),
+            ("delivery-count", str(count)),
+            ("content-length", str(len(text.body))),
+            *([("persistent", "true")] if message.durable else []),
+            *text.headers,
+        ]
+        self._write("MESSAGE", headers, text.body)

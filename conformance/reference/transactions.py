@@ -1,0 +1,50 @@
+"""Local transactions: what one holds until it is committed. No protocol, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from conformance.reference.message import Parsed
+from conformance.reference.queues import Queue, Subscription
+from conformance.reference.settlement import Event
+
+
+class Send(NamedTuple):
+    """A message that is offered to nobody before the commit; it gets its place in the queue there."""
+
+    queue: Queue
+    parsed: Parsed
+
+
+class Outcome(NamedTuple):
+    """What a consumer said of a delivery; `here` is false for undeliverable-here."""
+
+    subscription: Subscription
+    tag: int
+    event: Event
+    here: bool
+
+
+class Transaction:
+    """What was sent and settled in one transaction, in order; `number` is its own since the start of the broker.
+
+    It owns nothing: a delivery stays with its link, and an outcome counts only if that link still holds the delivery
+    when the transaction is committed.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.sends: list[Send] = []
+        self.outcomes: list[Outcome] = []
+        self._watchers: list[Callable[[bool], None]] = []
+
+    def when_over(self, watcher: Callable[[bool], None]) -> None:
+        """Calls back once, after the effects and before the answer: true for committed, false for rolled back."""
+        self._watchers.append(watcher)
+
+    def over(self, *, committed: bool) -> None:
+        """Tells the watchers, in the order they came."""
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher(committed)

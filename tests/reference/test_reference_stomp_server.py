@@ -1,0 +1,335 @@
+"""STOMP over real sockets: restarts, both protocols on one queue, slow peers, and how a connection ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+
+import conformance.errors
+from conformance.reference.stomp import MAX_UNFINISHED, MAX_UNSENT
+from conformance.reference.stomp_frames import SERVER, Decoder, encode
+
+ROOT = Path(conformance.errors.__file__).parents[1]
+PATIENCE = 20
+BUFFERED = "--set=journal_buffer_ms=60000"
+
+
+class Running:
+    """A broker that has said that it is ready, and where."""
+
+    def __init__(self, data, words):
+        ports = ["--amqp-port=0", "--stomp-port=0", "--http-port=0"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "conformance.reference", *ports, f"--data={data}", "--queue=q", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        word, *places = self.process.stdout.readline().split()
+        assert word == "ready"
+        self.places = dict(place.split("=") for place in places)
+
+    def kill(self):
+        """SIGKILL, and until it is gone."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class Peer:
+    """A raw socket and a strict decoder; everything waits for its event."""
+
+    def __init__(self, running, **headers):
+        host, port = running.places["stomp"].split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        self.decoder = Decoder(SERVER)
+        self.frames = []
+        self.say("CONNECT", **{"accept-version": "1.2", "host": "h", **headers})
+        (connected,) = self.hear(1)
+        assert connected.command == "CONNECTED"
+
+    def say(self, command, body=b"", **headers):
+        """One frame."""
+        self.socket.sendall(encode(command, headers.items(), body))
+
+    def hear(self, count):
+        """The next so many frames."""
+        while len(self.frames) < count:
+            data = self.socket.recv(65536)
+            assert data, f"closed after {self.frames}"
+            self.frames += self.decoder.feed(data)
+        taken, self.frames = self.frames[:count], self.frames[count:]
+        return taken
+
+    def rest(self):
+        """All frames until the broker closes."""
+        while data := self.socket.recv(65536):
+            self.frames += self.decoder.feed(data)
+        return self.frames
+
+    def publish(self, count, first=1, **headers):
+        """Messages whose bodies are numbers, pipelined, all answered."""
+        for n in range(first, first + count):
+            self.say("SEND", b"%d" % n, destination="q", receipt=str(n), **headers)
+        assert [f.headers["receipt-id"] for f in self.hear(count)] == [str(n) for n in range(first, first + count)]
+
+    def subscribe(self, count, ack="client-individual"):
+        """So many messages of the queue."""
+        self.say("SUBSCRIBE", id="0", destination="q", ack=ack)
+        return self.hear(count)
+
+    def ack(self, frame):
+        """An ACK that is answered."""
+        self.say("ACK", id=frame.headers["ack"], receipt="a")
+        while self.hear(1)[0].headers.get("receipt-id") != "a":
+            pass
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts brokers on one data directory, one after the other; each ends with the test."""
+    started = []
+
+    def one(*words, data="data"):
+        started.append(Running(tmp_path / data, words))
+        return started[-1]
+
+    yield one
+    for running in started:
+        running.process.kill()
+        running.process.wait(PATIENCE)
+        running.process.stdout.close()
+
+
+@pytest.fixture
+def connect():
+    """Connects clients; each socket ends with the test."""
+    peers = []
+
+    def one(running, **headers):
+        peers.append(Peer(running, **headers))
+        return peers[-1]
+
+    yield one
+    for peer in peers:
+        peer.socket.close()
+
+
+def depth(running):
+    """What the HTTP port says of the queue."""
+    with urllib.request.urlopen(f"http://{running.places['http']}/queues/q", timeout=PATIENCE) as answer:
+        return json.load(answer)
+
+
+def bodies(frames):
+    return [int(f.body) for f in frames]
+
+
+def test_confirmed_persistent_sends_survive_a_kill(start, connect):
+    """What was answered before SIGKILL is there after it, in order; others are gone."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(20, persistent="true")
+    peer.publish(5, first=21)
+    peer.publish(20, first=26, persistent="true")
+    broker.kill()
+    seen = connect(start()).subscribe(40)
+
+    assert bodies(seen) == [*range(1, 21), *range(26, 46)]
+    assert {(f.headers["redelivered"], f.headers["delivery-count"]) for f in seen} == {("true", "0")}
+
+
+def test_confirmed_acknowledgements_survive_a_kill(start, connect):
+    """The RECEIPT of an ACK says that the message never comes again."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(10, persistent="true")
+    messages = peer.subscribe(10, "client")
+    peer.ack(messages[6])
+    assert depth(broker) == {"depth": 3, "unacknowledged": 3}
+    broker.kill()
+
+    assert bodies(connect(start()).subscribe(3)) == [8, 9, 10]
+
+
+def test_a_nack_is_counted_through_a_kill(start, connect):
+    """Its RECEIPT says that the count is stored."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(1, persistent="true")
+    (message,) = peer.subscribe(1)
+    peer.say("NACK", id=message.headers["ack"], receipt="n")
+    assert {f.command for f in peer.hear(2)} == {"MESSAGE", "RECEIPT"}
+    broker.kill()
+
+    assert connect(start()).subscribe(1)[0].headers["delivery-count"] == "1"
+
+
+@pytest.mark.parametrize("setting", ["sync_non_transactional=false", "persistence=false"])
+def test_a_weakened_send_is_confirmed_and_lost(start, connect, setting):
+    """Controls: all are answered, none survives the kill."""
+    broker = start(f"--set={setting}", BUFFERED)
+    connect(broker).publish(50, persistent="true")
+    assert depth(broker)["depth"] == 50
+    broker.kill()
+
+    assert depth(start())["depth"] == 0
+
+
+def test_a_committed_transaction_survives_a_kill_and_an_open_one_does_not(start, connect):
+    """The RECEIPT of COMMIT says that all of it is stored."""
+    broker = start()
+    peer = connect(broker)
+    for name, numbers in (("a", (1, 2, 3)), ("b", (4, 5))):
+        peer.say("BEGIN", transaction=name)
+        for n in numbers:
+            peer.say("SEND", b"%d" % n, destination="q", persistent="true", transaction=name)
+    peer.say("COMMIT", transaction="a", receipt="c")
+    assert peer.hear(1)[0].headers == {"receipt-id": "c"}
+    broker.kill()
+
+    again = start()
+    assert depth(again)["depth"] == 3
+    assert bodies(connect(again).subscribe(3)) == [1, 2, 3]
+
+
+def test_both_protocols_share_a_queue(start, connect):
+    """Each reads what the other sent, with durability, properties and body."""
+    broker = start()
+    peer = connect(broker)
+    amqp = BlockingConnection(f"amqp://{broker.places['amqp']}", allowed_mechs="ANONYMOUS", timeout=PATIENCE)
+    amqp.create_sender("q").send(Message(id="m", body="text", durable=True, properties={"n": 1}))
+    (message,) = peer.subscribe(1)
+    assert message.body == b"text"
+    assert {k: message.headers[k] for k in ("n", "amqp-message-id", "persistent")} == {
+        "n": "1",
+        "amqp-message-id": "m",
+        "persistent": "true",
+    }
+    peer.ack(message)
+    peer.say("UNSUBSCRIBE", id="0")
+    peer.say("SEND", b"body", destination="/queue/q", **{"persistent": "true", "content-type": "text/plain", "a": "b"})
+    seen = amqp.create_receiver("q").receive(timeout=PATIENCE)
+
+    assert (seen.body, seen.durable, seen.content_type, seen.properties) == (b"body", True, "text/plain", {"a": "b"})
+    amqp.close()
+
+
+def test_the_error_reaches_a_peer_that_is_still_sending(start, connect):
+    """It is not taken back by the bytes that nobody read."""
+    peer = connect(start())
+    peer.say("SEND", b"x", destination="q", receipt="1", transaction="none")
+    for _ in range(50):
+        peer.say("SEND", b"x" * 1000, destination="q")
+    (error,) = peer.rest()
+
+    assert (error.command, error.headers["receipt-id"]) == ("ERROR", "1")
+
+
+def test_disconnect_closes_the_connection(start, connect):
+    """After its RECEIPT; what was held goes to others, marked and counted."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(2)
+    peer.subscribe(2)
+    peer.say("DISCONNECT", receipt="bye")
+    assert [(f.command, f.headers) for f in peer.rest()] == [("RECEIPT", {"receipt-id": "bye"})]
+
+    seen = connect(broker).subscribe(2)
+    assert [(f.headers["redelivered"], f.headers["delivery-count"]) for f in seen] == [("true", "1")] * 2
+
+
+def test_a_closed_socket_gives_back(start, connect):
+    """Without DISCONNECT too."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(2)
+    peer.subscribe(2)
+    peer.socket.close()
+
+    assert [f.headers["redelivered"] for f in connect(broker).subscribe(2)] == ["true"] * 2
+
+
+def test_a_clean_stop_says_so_and_keeps_all(start, connect):
+    """SIGTERM: ERROR, and what was held is counted in the journal."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(2, persistent="true")
+    peer.subscribe(2)
+    assert broker.stop() == 0
+    assert [f.headers["message"] for f in peer.rest()] == ["the broker is being stopped"]
+
+    assert [f.headers["delivery-count"] for f in connect(start()).subscribe(2)] == ["1", "1"]
+
+
+def test_heart_beats_come_and_their_lack_ends_the_connection(start, connect):
+    """The broker beats; a peer that promised to and does not is told so."""
+    peer = connect(start(), **{"heart-beat": "100,100"})
+    assert peer.socket.recv(10) == b"\n"
+
+    assert [f.headers["message"] for f in peer.rest()] == ["no heart-beat was received in time"]
+
+
+def test_an_auto_consumer_that_does_not_read_is_not_drowned(start, connect):
+    """The queue keeps what the socket does not take; afterwards all of it comes, in order."""
+    broker = start()
+    count, size = 400, 100_000
+    publisher = connect(broker)
+    for n in range(count):
+        publisher.say("SEND", b"%06d" % n + b"x" * size, destination="q")
+    publisher.say("SEND", b"%06d" % count, destination="q", receipt="last")
+    publisher.hear(1)
+    slow = connect(broker)
+    slow.say("SUBSCRIBE", id="0", destination="q")
+    slow.socket.recv(1, socket.MSG_PEEK)
+    for _ in range(300):  # turns of the broker, in which it could send more
+        publisher.say("SEND", destination="other", receipt="turn")
+        publisher.hear(1)
+    # What left the queue is in the two sockets' buffers and in this much of the broker's memory.
+    sent = count + 1 - depth(broker)["depth"]
+    assert sent * size < 16 * 1024 * 1024 + MAX_UNSENT
+
+    assert [int(f.body[:6]) for f in slow.hear(count + 1)] == list(range(count + 1))
+
+
+def test_a_publisher_that_outruns_the_disk_is_answered_all_the_same(start, connect):
+    """It is held back by its socket, and every receipt comes."""
+    broker = start()
+    peer = connect(broker)
+    peer.publish(5 * MAX_UNFINISHED, persistent="true")
+
+    assert depth(broker)["depth"] == 5 * MAX_UNFINISHED
+
+
+def test_a_publisher_that_never_reads_its_answers_is_not_read_either(start, connect):
+    """Receipts would else fill the broker's memory; these are as long as a header may be."""
+    peer = connect(start())
+    peer.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        for _ in range(2000):
+            peer.say("SEND", destination="q", receipt="r" * 50_000)
+
+
+def test_a_liar_of_the_other_protocol_lies_here_too(start, connect):
+    """What is wrong in the broker is wrong for everybody."""
+    broker = start("--liar=removes-when-sending")
+    peer = connect(broker)
+    peer.publish(3)
+    messages = peer.subscribe(3)
+    peer.ack(messages[0])
+
+    assert depth(broker)["depth"] == 0
