@@ -42,16 +42,18 @@ class StompWords(msgspec.Struct, frozen=True):
 class Trigger(msgspec.Struct, frozen=True):
     """After the k-th `event` of this process, do `fault`.
 
-    `kill` kills the broker by the pidfds that came with the job, `consumer_crash` this very process.
+    `kill`, `stop` and `pause` signal the broker by the pidfds that came with the job, `consumer_crash` ends this very
+    process. A pause lasts `hold_s` seconds.
     """
 
     event: str
     k: int
     fault: str
+    hold_s: float = 0.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One role in one process.
+    """One role in one process; the fields of `Publish` and `Consume` have their names here too.
 
     `role` is `publish`, `consume` or `drain`; `history` the path of its file; `epoch` the run of the broker that it
     talks to; `ack_confirm` how this broker answers an acknowledgement (`disposition`, `transaction` or empty: never);
@@ -66,15 +68,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     queue: str
     epoch: int
+    client: str = "library"
     producer: int = 1
     count: int = 0
     window: int = 1
     size: int = 256
     durable: bool = True
+    batch: int = 0
+    peek: bool = False
+    unasked_every: int = 0
     mode: str = ""
     prefetch: int = 100
     acknowledge: int = 1
+    confirm: bool = False
     stop: int | None = None
+    until_silent: bool = False
+    refuse: tuple[str, ...] = ()
+    refuse_every: int = 0
+    hold: bool = False
+    rollback_every: int = 0
     trigger: Trigger | None = None
     ack_confirm: str = ""
     depth: DepthProbe | None = None

@@ -72,6 +72,10 @@ class Session(Protocol):
     outcomes: deque[Outcome]
     incoming: deque[Received]
     answers: deque[Answer]
+    answers_refusals: bool
+    """Whether `refuse` gets an `Answer`."""
+    releases_after_rollback: bool
+    """Whether deliveries that were acknowledged in a transaction stay with the consumer after its rollback."""
 
     def attach_sender(self, queue: str) -> None:
         """Open a sender and wait until the broker has opened its end."""

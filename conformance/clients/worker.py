@@ -22,10 +22,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance.clients.amqp import AmqpSession
+from conformance.clients.connect import connect
 from conformance.clients.job import Job, Result
 from conformance.clients.roles import play
-from conformance.clients.wire import Disconnected, Wire
+from conformance.clients.session import Disconnected
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import Recorder
 from conformance.ledger import Ledger
@@ -43,32 +43,18 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> Resu
     victim = job.trigger is not None and job.trigger.fault == "consumer_crash"
     recorder = Recorder(pathlib.Path(job.history), job.header, write_through=victim)
     try:
-        wire, session = _connect(job, recorder)
+        session = connect(job, recorder.flush)
         if control is not None:
-            wire.watch(control)
+            session.watch(control)
         try:
             return play(job, session, recorder, pidfds)
         finally:
             recorder.flush()
-            wire.close()
+            session.close()
     except (ConformanceError, Disconnected) as error:
         return Result(error=f"{job.header.process}: {error or type(error).__name__}")
     finally:
         recorder.close()
-
-
-def _connect(job: Job, recorder: Recorder) -> tuple[Wire, AmqpSession]:
-    held: list[AmqpSession] = []
-    wire = Wire(
-        job.host,
-        job.port,
-        f"{job.header.trial}-{job.header.process}",
-        dispatch=lambda event: held[0].dispatch(event) if held else None,
-        before_write=recorder.flush,
-        connect_s=job.connect_s,
-    )
-    held.append(AmqpSession(wire, job.ack_confirm, job.depth))
-    return wire, held[0]
 
 
 def _nursery(control: socket.socket) -> None:

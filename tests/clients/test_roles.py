@@ -1,70 +1,18 @@
 """Roles against a session that is a list: what is recorded, in which order, and how each ends."""
 
-from collections import deque
-
 import pytest
+from listed_session import Listed
 
 from conformance import history
 from conformance.clients import roles
-from conformance.clients.job import Job, Trigger
-from conformance.clients.session import Outcome, Received
-from conformance.clients.wire import Disconnected
-from conformance.history import Ended, Op, Phase, Recorder, bare_header, make_body
-
-
-class Broker:
-    """A session that answers in the next pump, or as its script says."""
-
-    def __init__(self, *, messages=(), depth=0, answers=True, dies_after=None):
-        self.outcomes, self.incoming, self.confirmed = deque(), deque(), deque()
-        self.waiting, self.messages, self.depths, self.answers = [], list(messages), depth, answers
-        self.acknowledged, self.credit, self.most, self.pumps, self.dies_after = [], 0, 0, 0, dies_after
-
-    def attach_sender(self, queue):
-        pass
-
-    def attach_receiver(self, queue, credit):
-        self.credit = credit
-
-    def sendable(self):
-        return 1_000
-
-    def send(self, message, body, *, durable):
-        self.waiting.append(message)
-        self.most = max(self.most, len(self.waiting))
-
-    def acknowledge(self, received):
-        self.acknowledged.append(received.message)
-
-    def acknowledge_confirmed(self, received):
-        self.acknowledged.append(received.message)
-        self.confirmed.append(received.message)
-
-    def replenish(self, credit):
-        self.credit += credit
-
-    def pump(self, timeout_s):
-        self.pumps += 1
-        if self.dies_after is not None and self.pumps > self.dies_after:
-            raise Disconnected("gone")
-        if self.answers:
-            self.outcomes.extend(Outcome(message, Phase.OK, None) for message in self.waiting)
-            self.waiting.clear()
-        while self.credit and self.messages:
-            self.credit -= 1
-            name = self.messages.pop(0)
-            self.incoming.append(Received(name, make_body(name, 64), 0, None, False, name, None))
-
-    def depth(self, queue):
-        return self.depths
-
-    def close(self):
-        pass
+from conformance.clients.job import DepthProbe, Job, Trigger
+from conformance.clients.modes import MODES, Subscription
+from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
 
 @pytest.fixture
 def play(tmp_path):
-    def run(role, broker, **fields):
+    def run(role, broker, depth=0, **fields):
         path = tmp_path / "h.jsonl"
         job = Job(
             role=role,
@@ -78,7 +26,10 @@ def play(tmp_path):
             **{"silence_s": 0.0, "liveness_s": 0.05, **fields},
         )
         recorder = Recorder(path, job.header)
-        result = roles.play(job, broker, recorder, [])
+        if role == "drain":
+            result = roles.drain(job, broker, recorder, lambda queue: depth)
+        else:
+            result = roles.play(job, broker, recorder, [])
         recorder.close()
         history.close_history(path, Ended.FINISHED)
         return result, history.read(path).events
@@ -92,7 +43,7 @@ def kinds(events, op):
 
 def test_publisher_keeps_its_window(play):
     """Never more unanswered than the window."""
-    broker = Broker()
+    broker = Listed()
     result, events = play("publish", broker, count=50, window=7)
 
     assert (50, 7) == (result.count, broker.most)
@@ -101,7 +52,7 @@ def test_publisher_keeps_its_window(play):
 
 def test_invoke_comes_before_the_answer(play):
     """For every message."""
-    _, events = play("publish", Broker(), count=3, window=1)
+    _, events = play("publish", Listed(), count=3, window=1)
 
     assert [(phase, f"p1:{number}") for number in (1, 2, 3) for phase in (Phase.INVOKE, Phase.OK)] == kinds(
         events, Op.SEND
@@ -110,7 +61,7 @@ def test_invoke_comes_before_the_answer(play):
 
 def test_lost_connection_leaves_the_outcome_unknown(play):
     """Neither ok nor fail."""
-    result, events = play("publish", Broker(answers=False, dies_after=3), count=5, window=2)
+    result, events = play("publish", Listed(answers=False, dies_after=3), count=5, window=2)
     ends = [(event.phase, event.detail) for event in events if event.op is Op.SEND and event.phase is not Phase.INVOKE]
 
     assert ("disconnected", [(Phase.INFO, "disconnected")] * 2) == (result.ended, ends)
@@ -118,7 +69,7 @@ def test_lost_connection_leaves_the_outcome_unknown(play):
 
 def test_no_answer_on_an_open_connection_is_said(play):
     """After the liveness bound, apart from a lost connection."""
-    _, events = play("publish", Broker(answers=False), count=1, window=1)
+    _, events = play("publish", Listed(answers=False), count=1, window=1)
 
     assert (Phase.INFO, "unanswered") == (events[-1].phase, events[-1].detail)
 
@@ -133,7 +84,7 @@ def test_no_answer_on_an_open_connection_is_said(play):
 )
 def test_modes_acknowledge(play, mode, every, expected):
     """Each after processing, all so far, or one by one."""
-    broker = Broker(messages=[f"p1:{n}" for n in range(1, 6)])
+    broker = Listed(messages=[f"p1:{n}" for n in range(1, 6)])
     play("consume", broker, mode=mode, acknowledge=every, stop=5)
 
     assert expected == broker.acknowledged
@@ -144,7 +95,7 @@ def test_modes_acknowledge(play, mode, every, expected):
 )
 def test_auto_acknowledges_after_processing(play, liar, expected):
     """And the liar of the session before it."""
-    _, events = play("consume", Broker(messages=["p1:1"]), mode="auto", stop=1, liar=liar)
+    _, events = play("consume", Listed(messages=["p1:1"]), mode="auto", stop=1, liar=liar)
     moments = ((Op.PROCESS, Phase.OK), (Op.ACK, Phase.INVOKE))
 
     assert expected == [event.op for event in events if (event.op, event.phase) in moments]
@@ -152,7 +103,7 @@ def test_auto_acknowledges_after_processing(play, liar, expected):
 
 def test_client_liar_acknowledges_what_it_did_not_hand_over(play):
     """Prefetched messages as well."""
-    broker = Broker(messages=[f"p1:{n}" for n in range(1, 6)])
+    broker = Listed(messages=[f"p1:{n}" for n in range(1, 6)])
     play("consume", broker, mode="client", acknowledge=2, stop=2, liar="acknowledges-prefetched")
 
     assert ["p1:1", "p1:2", "p1:3", "p1:4", "p1:5"] == broker.acknowledged
@@ -160,7 +111,7 @@ def test_client_liar_acknowledges_what_it_did_not_hand_over(play):
 
 def test_drain_ends_in_silence_with_depth_zero(play):
     """And says how many."""
-    result, events = play("drain", Broker(messages=["p1:1", "p1:2"]))
+    result, events = play("drain", Listed(messages=["p1:1", "p1:2"]))
 
     assert ("finished", 2, 0) == (result.ended, result.count, result.depth)
     assert (Phase.OK, None, 2, "silent") == (
@@ -173,14 +124,14 @@ def test_drain_ends_in_silence_with_depth_zero(play):
 
 def test_drain_is_stuck_while_the_broker_has_more(play):
     """Silence is not enough: the broker says that one is left."""
-    result, events = play("drain", Broker(messages=["p1:1"], depth=1))
+    result, events = play("drain", Listed(messages=["p1:1"]), depth=1)
 
     assert ("stuck", Phase.INFO, "stuck") == (result.ended, events[-1].phase, events[-1].detail)
 
 
 def test_trigger_fires_once_with_sends_in_flight(play, tmp_path):
     """A kill at the k-th confirm, after the window was filled again."""
-    broker = Broker(dies_after=20)
+    broker = Listed(dies_after=20)
     result, events = play("publish", broker, count=1_000, window=10, trigger=Trigger("confirm", 25, "kill"))
     fired = [at for at, event in enumerate(events) if event.phase is Phase.FIRED]
     confirmed = sum(event.phase is Phase.OK for event in events[: fired[0]] if event.op is Op.SEND)
@@ -192,4 +143,163 @@ def test_trigger_fires_once_with_sends_in_flight(play, tmp_path):
 def test_unknown_role_is_refused(play):
     """With an error of ours."""
     with pytest.raises(roles.ClientError, match="unknown role 'dance'"):
-        play("dance", Broker())
+        play("dance", Listed())
+
+
+def phases(events, *ops):
+    return [(event.op, event.phase, event.transaction) for event in events if event.op in ops]
+
+
+def test_transactions_are_begun_filled_and_discharged(play):
+    """Each before the next, every third rolled back."""
+    broker = Listed()
+    _, events = play("publish", broker, count=6, window=5, batch=2, rollback_every=3)
+
+    assert [
+        *[(Op.BEGIN, "t1"), (Op.SEND, "p1:1"), (Op.SEND, "p1:2"), (Op.COMMIT, "t1")],
+        *[(Op.BEGIN, "t2"), (Op.SEND, "p1:3"), (Op.SEND, "p1:4"), (Op.COMMIT, "t2")],
+        *[(Op.BEGIN, "t3"), (Op.SEND, "p1:5"), (Op.SEND, "p1:6"), (Op.ROLLBACK, "t3")],
+    ] == [(op, name) for op, name, _ in broker.log]
+    assert [
+        (op, phase, name)
+        for name, op in (("t1", Op.COMMIT), ("t2", Op.COMMIT), ("t3", Op.ROLLBACK))
+        for phase in (Phase.INVOKE, Phase.OK)
+    ] == phases(events, Op.COMMIT, Op.ROLLBACK)
+
+
+@pytest.mark.parametrize(
+    ("broker", "detail"),
+    [(Listed(unanswered=[Op.COMMIT]), "unanswered"), (Listed(unanswered=[Op.COMMIT], dies_after=9), "disconnected")],
+    ids=["unanswered", "disconnected"],
+)
+def test_an_unanswered_commit_is_unknown(play, broker, detail):
+    """Neither committed nor not."""
+    _, events = play("publish", broker, count=2, window=2, batch=2)
+    commits = [(event.phase, event.detail) for event in events if event.op is Op.COMMIT]
+
+    assert [(Phase.INVOKE, None), (Phase.INFO, detail)] == commits
+
+
+def test_a_peek_sees_what_comes_before_the_commit(play):
+    """And records it before the commit is asked for."""
+    _, events = play("publish", Listed(messages=["p1:1"]), count=1, window=1, batch=1, peek=True, silence_s=0.01)
+    order = [event.op for event in events if event.op in (Op.DELIVER, Op.COMMIT)]
+
+    assert [Op.DELIVER, Op.COMMIT, Op.COMMIT] == order
+
+
+def test_a_consumer_acknowledges_in_transactions(play):
+    """What was rolled back is released, and comes again."""
+    broker = Listed(messages=["p1:1", "p1:2", "p1:3"])
+    _, events = play("consume", broker, mode="transacted", acknowledge=1, rollback_every=2, stop=4)
+
+    assert ["t1", "t2", "t3", "t4"] == [event.transaction for event in events if event.op is Op.ACK]
+    assert [("p1:2", "released"), ("p1:2", "released")] == broker.refused
+    assert [(Op.COMMIT, "t1"), (Op.ROLLBACK, "t2"), (Op.COMMIT, "t3"), (Op.ROLLBACK, "t4")] == [
+        (op, name) for op, phase, name in phases(events, Op.COMMIT, Op.ROLLBACK) if phase is Phase.INVOKE
+    ]
+
+
+def test_a_message_is_refused_once(play):
+    """Every second one, with the outcomes in turn; what comes again is taken."""
+    broker = Listed(messages=["p1:1", "p1:2", "p1:3", "p1:4"])
+    _, events = play(
+        "consume", broker, mode="auto", refuse=("released", "failed"), refuse_every=2, until_silent=True, silence_s=0.01
+    )
+
+    assert [("p1:2", "failed"), ("p1:4", "released")] == broker.refused
+    assert {"p1:1", "p1:2", "p1:3", "p1:4"} == set(broker.acknowledged)
+    assert ["failed", "released"] == [event.detail for event in events if event.op is Op.NACK]
+
+
+@pytest.mark.parametrize(
+    ("mode", "liar", "expected"),
+    [
+        ("pre", "", [Op.ACK, Op.PROCESS]),
+        ("pre", "acknowledges-after-processing", [Op.PROCESS, Op.ACK]),
+        ("no_ack", "", [Op.PROCESS]),
+        ("no_ack", "acknowledges-in-every-mode", [Op.PROCESS, Op.ACK]),
+    ],
+)
+def test_sessions_that_do_not_acknowledge_after_processing(play, mode, liar, expected):
+    """PRE before it, NO_ACK never, and their liars."""
+    _, events = play("consume", Listed(messages=["p1:1"]), mode=mode, stop=1, liar=liar)
+    moments = ((Op.PROCESS, Phase.OK), (Op.ACK, Phase.INVOKE))
+
+    assert expected == [event.op for event in events if (event.op, event.phase) in moments]
+
+
+@pytest.mark.parametrize(
+    ("mode", "subscription"),
+    [("no_ack", Subscription.SETTLED), ("client", Subscription.CUMULATIVE), ("individual", Subscription.INDIVIDUAL)],
+)
+def test_a_mode_says_how_to_subscribe(play, mode, subscription):
+    """NO_ACK asks for settled deliveries."""
+    broker = Listed(messages=["p1:1"])
+    play("consume", broker, mode=mode, stop=1)
+
+    assert (subscription, subscription) == (broker.subscription, MODES[mode].subscription)
+
+
+def test_a_full_prefetch_shows_what_comes_beyond_it(play):
+    """A broker that sends three although two were asked for."""
+    broker = Listed(messages=["p1:1", "p1:2"])
+    broker.replenish = lambda credit: broker.messages.append("p1:9")
+    broker.pump = beyond(broker)
+    _, events = play("consume", broker, mode="client", prefetch=2, acknowledge=2, hold=True, stop=3, silence_s=0.01)
+    first_ack = next(at for at, event in enumerate(events) if event.op is Op.ACK)
+
+    assert 3 == sum(event.op is Op.DELIVER for event in events[:first_ack])
+
+
+def beyond(broker):
+    """One delivery more than there is credit for."""
+    pump = broker.pump
+
+    def more(timeout_s):
+        if broker.credit == 0 and not broker.messages and broker.pumps < 50:
+            broker.messages, broker.credit = ["p1:3"], 1
+            broker.pumps += 50
+        pump(timeout_s)
+
+    return more
+
+
+def test_a_consumer_that_waits_in_vain_says_so(play):
+    """Stuck, and a delivery that is unknown."""
+    result, events = play("consume", Listed(), mode="auto", stop=1)
+
+    assert ("stuck", [(Phase.INFO, None)]) == (result.ended, kinds(events, Op.DELIVER))
+
+
+def test_a_client_can_ask_for_answers(play):
+    """One answer for each message of a cumulative acknowledgement."""
+    broker = Listed(messages=["p1:1", "p1:2"])
+    _, events = play("consume", broker, mode="client", acknowledge=2, stop=2, confirm=True)
+
+    assert [(Phase.INVOKE, "p1:1"), (Phase.INVOKE, "p1:2"), (Phase.OK, "p1:1"), (Phase.OK, "p1:2")] == kinds(
+        events, Op.ACK
+    )
+
+
+def test_a_publisher_that_ignores_its_window_is_seen(play):
+    """The liar among the sessions has ten too many unanswered."""
+    broker = Listed()
+    play("publish", broker, count=50, window=7, liar="ignores-its-window")
+
+    assert 17 == broker.most
+
+
+def test_sends_without_an_answer(play):
+    """Are unknown, and only the raw client has them."""
+    _, events = play("publish", Listed(), count=4, window=4, unasked_every=2)
+
+    assert [(Phase.INFO, "p1:2"), (Phase.INFO, "p1:4")] == [k for k in kinds(events, Op.SEND) if k[0] is Phase.INFO]
+
+
+def test_a_drain_needs_a_way_to_ask_for_depths(tmp_path):
+    """Silence alone would never end it."""
+    job = Job(role="drain", header=bare_header("p"), history="", host="", port=0, protocol="amqp", queue="q", epoch=1)
+    with pytest.raises(roles.ClientError, match="no way to ask for the depth of q"):
+        roles.play(job, Listed(), None, [])
+    assert DepthProbe("http").port == 0

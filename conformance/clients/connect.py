@@ -1,0 +1,50 @@
+"""Which session a job gets: one table of protocols and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.clients.amqp import AmqpSession
+from conformance.clients.job import Job
+from conformance.clients.session import Session
+from conformance.clients.stomp import StompSession
+from conformance.clients.stomp_raw import RawStompSession
+from conformance.clients.wire import Wire
+from conformance.errors import ClientError
+
+
+def connect(job: Job, before_write: Callable[[], None]) -> Session:
+    """An open session for the job; raises `ClientError` where nobody answers."""
+    make = _SESSIONS.get((job.protocol, job.client))
+    if make is None:
+        raise ClientError(f"there is no {job.client} client for {job.protocol}")
+    return make(job, before_write)
+
+
+def _amqp(job: Job, before_write: Callable[[], None]) -> Session:
+    held: list[AmqpSession] = []
+    wire = Wire(
+        job.host,
+        job.port,
+        f"{job.header.trial}-{job.header.process}",
+        dispatch=lambda event: held[0].dispatch(event) if held else None,
+        before_write=before_write,
+        connect_s=job.connect_s,
+    )
+    held.append(AmqpSession(wire, job.ack_confirm))
+    return held[0]
+
+
+def _stomp(job: Job, before_write: Callable[[], None]) -> Session:
+    return StompSession(job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s)
+
+
+def _raw_stomp(job: Job, before_write: Callable[[], None]) -> Session:
+    return RawStompSession(job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s)
+
+
+_SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] = {
+    ("amqp", "library"): _amqp,
+    ("stomp", "library"): _stomp,
+    ("stomp", "raw"): _raw_stomp,
+}

@@ -1,0 +1,128 @@
+"""How many messages a queue holds, by the broker's own word: over HTTP, or over AMQP management messages (Artemis).
+
+A connection of its own: a client that speaks STOMP or JMS asks in the same way, and its own broker traffic stays as
+it is.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import deque
+from typing import Any
+
+from proton import Delivery, Endpoint, Event, Message, symbol
+
+from conformance.clients.job import DepthProbe
+from conformance.clients.session import Refused
+from conformance.clients.wire import Wire
+from conformance.errors import ClientError
+
+_ANSWER_S = 30.0
+
+
+class DepthGauge:
+    """Asks as the adapter declares; connects when it is asked for the first time.
+
+    Args:
+        probe: How to ask; None where the adapter declares no way.
+        name: AMQP container id of its connection.
+    """
+
+    def __init__(self, probe: DepthProbe | None, name: str) -> None:
+        self._probe, self._name = probe, name
+        self._management: _Management | None = None
+
+    def ask(self, queue: str) -> int:
+        """Messages on `queue`, those that are delivered and not acknowledged included where the broker counts them.
+
+        Raises:
+            ClientError: No way to ask, or no answer.
+            Disconnected: The management connection was lost.
+        """
+        probe = self._probe
+        if probe is None:
+            raise ClientError(f"the adapter declares no way to ask for the depth of {queue}")
+        if probe.method == "http":
+            with urllib.request.urlopen(probe.url, timeout=_ANSWER_S) as answer:  # noqa: S310 - 127.0.0.1, ours
+                return int(json.load(answer)[probe.field])
+        if self._management is None:
+            self._management = _Management(probe, self._name)
+        return self._management.ask()
+
+    def close(self) -> None:
+        """Close the connection, if there is one; a second call does nothing."""
+        if self._management is not None:
+            self._management.close()
+            self._management = None
+
+
+class _Management:
+    """One connection with a sender to the management address and a receiver for the answers."""
+
+    def __init__(self, probe: DepthProbe, name: str) -> None:
+        self._probe = probe
+        self._replies: deque[Any] = deque()
+        self._requests = 0
+        self._wire = Wire(probe.host, probe.port, name, dispatch=self._dispatch, before_write=_nothing)
+        try:
+            session = self._wire.connection.session()
+            session.open()
+            self._receiver = session.receiver("management-replies")
+            self._receiver.source.dynamic = True
+            self._open(self._receiver)
+            self._receiver.flow(10)
+            self._sender = session.sender("management")
+            self._sender.target.address = probe.address
+            self._sender.target.capabilities.put_object(symbol("queue"))
+            self._open(self._sender)
+        except BaseException:
+            self._wire.close()
+            raise
+
+    def ask(self) -> int:
+        """One request; the answer is a JSON list whose first item is the depth, or the depth."""
+        self._requests += 1
+        reply_to = self._receiver.remote_source.address
+        self._sender.delivery(f"management-{self._requests}")
+        self._sender.stream(Message(reply_to=reply_to, properties=dict(self._probe.properties)).encode())
+        self._sender.advance()
+        if not self._wire.pump_until(lambda: bool(self._replies), _ANSWER_S):
+            raise ClientError("the broker did not answer a management request for a depth")
+        self._receiver.flow(1)
+        body = json.loads(self._replies.popleft())
+        return int(body[0] if isinstance(body, list) else body)
+
+    def close(self) -> None:
+        """Close in order as far as the peer still listens."""
+        self._wire.close()
+
+    def _open(self, link: Any) -> None:
+        link.open()
+        if not self._wire.pump_until(lambda: bool(link.state & Endpoint.REMOTE_ACTIVE), _ANSWER_S):
+            raise ClientError(f"the broker did not answer the attach of {link.name} within {_ANSWER_S:.0f} s")
+
+    def _dispatch(self, event: Any) -> None:
+        if event.type == Event.DELIVERY:
+            self._on_delivery(event.link, event.delivery)
+        elif event.type in (Event.LINK_REMOTE_CLOSE, Event.SESSION_REMOTE_CLOSE, Event.CONNECTION_REMOTE_CLOSE):
+            endpoint = event.context
+            if endpoint.remote_condition is not None and endpoint.state & Endpoint.LOCAL_ACTIVE:
+                condition = endpoint.remote_condition
+                raise Refused(f"the broker closed a {type(endpoint).__name__.lower()}: {condition}")
+
+    def _on_delivery(self, link: Any, delivery: Any) -> None:
+        if link.is_sender:
+            if delivery.remote_state or delivery.settled:
+                delivery.settle()
+        elif delivery.readable and not delivery.partial:
+            reply = Message()
+            reply.decode(link.recv(delivery.pending))
+            link.advance()
+            self._replies.append(reply.body)
+            delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+
+
+def _nothing() -> None:
+    """Nobody records a management request."""

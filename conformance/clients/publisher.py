@@ -1,0 +1,255 @@
+"""The publisher: sends at a bounded number unanswered, one by one or in transactions, and reads every answer."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+from conformance.clients.armed import Armed
+from conformance.clients.job import LIVENESS_FACTOR, Job, Result
+from conformance.clients.modes import Subscription
+from conformance.clients.session import Disconnected, Refused, Session
+from conformance.clients.told import Operations, pump, seen
+from conformance.errors import ClientError
+from conformance.history import Op, Phase, Recorder, make_body, message_id
+
+_PEEK_CREDIT = 1000
+_OVER = 10
+"""How many sends the liar among the sessions has too many."""
+
+
+def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Result:
+    """Send until `count` are sent and answered, the fault has taken the broker away, or it is gone."""
+    publisher = (_Transacted if job.batch else _Publisher)(job, session, recorder, armed)
+    session.attach_sender(job.queue)
+    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=job.window)
+    try:
+        return publisher.run()
+    except (Disconnected, Refused) as error:
+        if isinstance(error, Refused) and not armed.broker_is_ending:
+            raise
+        return publisher.disconnected()
+    finally:
+        armed.heal_if_due(now=True)
+
+
+class _Publisher:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+        self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
+        self.window = job.window + (_OVER if job.liar == "ignores-its-window" else 0)
+        self.pending: dict[str, int] = {}
+        self.unasked: list[str] = []
+        self.answered = 0
+        self.sent = 0
+        self.slowest_ns = 0
+        self.last = ""
+        self.transaction: str | None = None
+
+    def run(self) -> Result:
+        while not self.armed.broker_is_ending and (self.sent < self.job.count or self.pending):
+            self._send_what_fits()
+            self._pump(1.0)
+            self._take_outcomes()
+            if self.armed.due and not self.armed.fired:
+                self._fire_with_sends_in_flight()
+            waited = self._overdue_s()
+            if waited:
+                self._give_up("unanswered")
+                return self._result("finished", waited)
+        self._read_to_the_end()
+        self._late_outcomes()
+        self._no_answer(self.unasked, "no answer was asked for")
+        return self._result("finished")
+
+    def disconnected(self) -> Result:
+        self._take_outcomes()
+        self._give_up("disconnected")
+        self._no_answer(self.unasked, "no answer was asked for")
+        return self._result("disconnected")
+
+    def _read_to_the_end(self) -> None:
+        """The answers that the broker had sent before its end: read until the stream ends."""
+        while self.armed.broker_is_ending:
+            self.session.pump(5.0)
+            self._take_outcomes()
+
+    def _fire_with_sends_in_flight(self) -> None:
+        """Fill the window before the fault: a broker that answers a whole window at once would have nothing in flight.
+
+        With a window of 100 and answers in groups of 100, a kill at the 100th confirm would meet an idle broker.
+        """
+        self._send_what_fits()
+        self.session.pump(0)
+        self.armed.fire_if_due()
+        self._take_outcomes()
+
+    def _late_outcomes(self) -> None:
+        """A broker that changes an outcome, or answers twice, does it after the first: look once more."""
+        quiet = time.monotonic() + self.job.silence_s
+        while (left := quiet - time.monotonic()) > 0:
+            self._pump(left)
+            self._take_outcomes()
+
+    def _pump(self, timeout_s: float) -> None:
+        pump(self.session, self.armed, timeout_s)
+
+    def _send_what_fits(self) -> None:
+        room = min(self.window - len(self.pending), self.session.sendable(), self.job.count - self.sent)
+        for _ in range(room):
+            self._send()
+
+    def _send(self) -> None:
+        job = self.job
+        self.sent += 1
+        message = message_id(job.producer, self.sent)
+        asked = not job.unasked_every or self.sent % job.unasked_every != 0
+        at_ns = self.recorder.record(
+            Op.SEND,
+            Phase.INVOKE,
+            queue=job.queue,
+            message=message,
+            durable=job.durable,
+            epoch=job.epoch,
+            transaction=self.transaction,
+            detail=None if asked else "no answer asked for",
+        )
+        body = make_body(message, job.size)
+        if asked:
+            self.pending[message] = at_ns
+            self.session.send(message, body, durable=job.durable, transaction=self.transaction)
+        else:
+            self.unasked.append(message)
+            self.session.send_unanswered(message, body, durable=job.durable)  # type: ignore[attr-defined]
+
+    def _take_outcomes(self) -> None:
+        outcomes, job = self.session.outcomes, self.job
+        while outcomes:
+            outcome = outcomes.popleft()
+            at_ns = self.recorder.record(
+                Op.SEND,
+                outcome.phase,
+                queue=job.queue,
+                message=outcome.message,
+                epoch=job.epoch,
+                transaction=self.transaction,
+                detail=outcome.detail,
+            )
+            self.last = outcome.message
+            invoked = self.pending.pop(outcome.message, None)
+            if invoked is not None:
+                self.answered += 1
+                self.slowest_ns = max(self.slowest_ns, at_ns - invoked)
+                self.armed.check_answer(invoked)
+            if outcome.phase is Phase.OK:
+                self.armed.count("confirm")
+        self._take_untrue_receipts()
+
+    def _take_untrue_receipts(self) -> None:
+        """What the raw client says about answers that answer nothing; it is put down to the last send answered."""
+        untrue = getattr(self.session, "anomalies", None)
+        while untrue:
+            self.recorder.record(
+                Op.CONFIRM,
+                Phase.FAIL,
+                queue=self.job.queue,
+                message=self.last or message_id(self.job.producer, 1),
+                epoch=self.job.epoch,
+                detail=untrue.popleft(),
+            )
+
+    def _overdue_s(self) -> float:
+        """How long the oldest send has waited, where that is more than the liveness bound; a pause is no wait."""
+        if not self.pending or self.armed.paused:
+            return 0.0
+        bound_ns = max(self.job.liveness_s * 1e9, LIVENESS_FACTOR * self.slowest_ns)
+        waited_ns = time.monotonic_ns() - min(self.pending.values())
+        return waited_ns / 1e9 if waited_ns > bound_ns else 0.0
+
+    def _give_up(self, detail: str) -> None:
+        self._no_answer(list(self.pending), detail)
+        self.pending.clear()
+
+    def _no_answer(self, messages: list[str], detail: str) -> None:
+        for message in messages:
+            self.recorder.record(
+                Op.SEND, Phase.INFO, queue=self.job.queue, message=message, epoch=self.job.epoch, detail=detail
+            )
+
+    def _result(self, ended: str, waited_s: float = 0.0) -> Result:
+        return Result(ended=ended, count=self.answered, fired=self.armed.fired, waited_s=waited_s)
+
+
+class _Transacted(_Publisher):
+    """Sends in transactions of `batch`, each begun, filled, and discharged before the next."""
+
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+        super().__init__(job, session, recorder, armed)
+        self.operations = Operations(job, session, recorder, armed)
+        self.waited_s = 0.0
+
+    def run(self) -> Result:
+        job = self.job
+        if job.peek:
+            self.session.attach_receiver(job.queue, _PEEK_CREDIT, Subscription.INDIVIDUAL)
+        for number in itertools.count(1):
+            if self.sent >= job.count or self.armed.broker_is_ending:
+                break
+            name = f"t{number}"
+            back = job.rollback_every > 0 and number % job.rollback_every == 0
+            if not (self._filled(name) and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):
+                return self._result("finished", job.liveness_s)
+        self._read_to_the_end()
+        self._peek()
+        return self._result("finished", self.waited_s)
+
+    def disconnected(self) -> Result:
+        self.operations.disconnected()
+        return super().disconnected()
+
+    def _filled(self, name: str) -> bool:
+        """A transaction with all its sends written and provisionally answered; False where one was not in time."""
+        if not self.operations.run(Op.BEGIN, name):
+            return False
+        self.transaction = name
+        for _ in range(min(self.job.batch, self.job.count - self.sent)):
+            self._send()
+        while self.pending:
+            self._pump(1.0)
+            self._take_outcomes()
+            if self._overdue_s():
+                self._give_up("unanswered")
+                return False
+        self._peek()
+        self.armed.count("before_commit")
+        self.armed.fire_if_due()
+        return True
+
+    def _discharged(self, op: Op, name: str) -> bool:
+        if self.armed.broker_is_ending:
+            return True  # killed before the request: it must never leave
+        answered = self.operations.run(op, name)
+        self._take_outcomes()
+        return answered
+
+    def _peek(self) -> None:
+        """Take what is available until silence; before a commit that must be nothing of its transaction."""
+        if not self.job.peek:
+            return
+        quiet = time.monotonic() + self.job.silence_s
+        while (left := quiet - time.monotonic()) > 0:
+            self._pump(left)
+            while self.session.incoming:
+                received = self.session.incoming.popleft()
+                about = {"queue": self.job.queue, "message": received.message, "epoch": self.job.epoch}
+                self.recorder.record(Op.DELIVER, Phase.OK, **about, **seen(received, self.job))
+                self.recorder.record(Op.ACK, Phase.INVOKE, **about)
+                self.session.acknowledge([received])
+                self.session.replenish(1)
+                quiet = time.monotonic() + self.job.silence_s
+        self.waited_s += self.job.silence_s
+
+
+def check_raw(job: Job, session: Session) -> None:
+    """Raise `ClientError` where a job needs the raw client and has another."""
+    if job.unasked_every and not hasattr(session, "send_unanswered"):
+        raise ClientError(f"{job.header.process}: a send without an answer needs the raw client")

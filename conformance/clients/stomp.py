@@ -1,0 +1,120 @@
+"""STOMP 1.2 through stomp.py: its connection, its receiver thread, its framing, escaping and parsing.
+
+Its listeners do nothing but append: an exception in one would close the socket and look like a broker that went away,
+and waiting in one would wait for itself. Its `wait_on_receipt` has no time limit and is not used. Frames are encoded
+by it but leave by our own write, many at once and only after `before_write`.
+
+A RECEIPT without receipt-id ends its receiver thread: over this session that reads as a disconnect. `stomp_raw` tells
+it from one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from conformance.clients.job import StompWords
+from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
+from conformance.errors import ClientError
+
+os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")  # its import asks the name service otherwise
+
+import stomp
+from stomp.exception import ConnectFailedException
+
+_JOIN_S = 5.0
+
+
+class StompSession(StompDialogue):
+    """Connects on construction; see `StompDialogue`.
+
+    Args:
+        host: Address of the broker, and the `host` header of CONNECT.
+        port: TCP port of the broker.
+        words: How this broker wants to be addressed.
+        before_write: Called right before bytes may leave.
+        connect_s: Seconds for the TCP connection, and again for CONNECTED.
+
+    Raises:
+        ClientError: No connection, or no CONNECTED, in that time.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, words: StompWords, before_write: Callable[[], None], connect_s: float = 20.0
+    ) -> None:
+        super().__init__(words, before_write)
+        self._thread: threading.Thread
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._woken = False
+        self._encoded = bytearray()
+        self._connection = stomp.StompConnection12(
+            [(host, port)],
+            prefer_localhost=False,
+            try_loopback_connect=False,
+            reconnect_attempts_max=1,
+            timeout=connect_s,
+            heartbeats=(0, 0),
+            auto_decode=False,
+        )
+        transport = self._connection.transport
+        transport.set_listener("conformance", _Listener(self._append))
+        transport.override_threading(self._start)
+        transport.send = self._encoded.extend
+        try:
+            transport.start()
+        except ConnectFailedException as error:
+            os.close(self._wake)
+            raise ClientError(f"no connection to {host}:{port} within {connect_s:.0f} s") from error
+        self._open(host, self._wake, connect_s)
+
+    def _start(self, loop: Callable[[], None]) -> threading.Thread:
+        """Called with the library's loop when the socket stands; the receiver thread closes that one at any time."""
+        self._socket = self._connection.transport.socket.dup()
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._thread = threading.Thread(target=loop, name="stomp.py receiver", daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def _append(self, item: Frame | End) -> None:
+        """In the receiver thread. One wake is enough until the other thread has looked: it looks after it clears."""
+        self._arrived.append(item)
+        if not self._woken:
+            self._woken = True
+            os.eventfd_write(self._wake, 1)
+
+    def _read(self) -> None:
+        os.eventfd_read(self._wake)
+        self._woken = False
+
+    def _encode(self, frame: Frame) -> bytes:
+        self._encoded.clear()
+        self._connection.send_frame(frame.command, dict(frame.headers), frame.body)
+        return bytes(self._encoded)
+
+    def _release(self) -> None:
+        with contextlib.suppress(OSError):  # the peer may have been faster
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the receiver thread, as close would not
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            raise ClientError(f"the receiver thread of stomp.py did not end within {_JOIN_S:.0f} s")
+        self._socket.close()
+        os.close(self._wake)
+
+
+class _Listener:
+    """Runs in the receiver thread."""
+
+    def __init__(self, append: Callable[[Frame | End], None]) -> None:
+        self._append = append
+
+    def on_message(self, frame: Any) -> None:
+        self._append(Frame(frame.cmd, frame.headers, frame.body))
+
+    on_receipt = on_error = on_connected = on_message
+
+    def on_disconnected(self) -> None:
+        self._append(End("end of stream"))

@@ -1,0 +1,163 @@
+"""STOMP 1.2 on a socket, without a library and in one thread: for scenarios where every byte counts.
+
+The codec is strict where a forgiving one would hide a fault: an undefined escape, a header without a colon, a body that
+does not end where content-length says. It shares nothing with the bundled broker, or both could be wrong together.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+
+from conformance.clients.job import StompWords
+from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
+from conformance.errors import ClientError
+
+_READ = 1 << 18
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
+_ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
+_UNESCAPES = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
+_ESCAPES = str.maketrans({value: f"\\{key}" for key, value in _UNESCAPES.items()})
+_UNESCAPED = frozenset({"CONNECT", "CONNECTED"})
+"""These two stay as STOMP 1.0 had them (STOMP 1.2, Value Encoding)."""
+
+
+class MalformedFrameError(ClientError):
+    """What arrived is no STOMP 1.2 frame."""
+
+
+def encode(frame: Frame) -> bytes:
+    r"""The bytes of a frame, headers in their order.
+
+    >>> encode(Frame("SEND", {"a": "1:2"}, b"x"))
+    b'SEND\na:1\\c2\n\nx\x00'
+    """
+    plain = frame.command in _UNESCAPED
+    lines = [frame.command]
+    for name, value in frame.headers.items():
+        lines.append(f"{name}:{value}" if plain else f"{name.translate(_ESCAPES)}:{value.translate(_ESCAPES)}")
+    return "\n".join(lines).encode() + b"\n\n" + frame.body + b"\0"
+
+
+class Decoder:
+    r"""Bytes in, frames out.
+
+    >>> decoder = Decoder()
+    >>> [list(decoder.feed(part)) for part in (b"\nRECEIPT\nreceipt-id:", b"1\n\n\0")]
+    [[], [Frame(command='RECEIPT', headers={'receipt-id': '1'}, body=b'')]]
+    """
+
+    def __init__(self) -> None:
+        self._input = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Each frame that is complete now.
+
+        Raises:
+            MalformedFrameError: After the frames before it. Nothing can be read from this stream any more.
+        """
+        self._input += data
+        offset = 0
+        try:
+            while (found := self._next(offset)) is not None:
+                frame, offset = found
+                yield frame
+        finally:
+            del self._input[:offset]
+
+    def _next(self, start: int) -> tuple[Frame, int] | None:
+        data = self._input
+        while start < len(data) and data[start] in b"\r\n":  # between frames (STOMP 1.2, Heart-beating)
+            start += 1
+        blank = _BLANK_LINE.search(data, start)
+        stop = len(data) if blank is None else blank.start()
+        if data.find(b"\0", start, stop) >= 0:
+            raise MalformedFrameError(f"a frame without a blank line: {bytes(data[start : start + 80])!r}")
+        if blank is None:
+            return None
+        command, headers = _head(bytes(data[start:stop]))
+        end = self._body_end(headers, blank.end())
+        return None if end is None else (Frame(command, headers, bytes(data[blank.end() : end])), end + 1)
+
+    def _body_end(self, headers: dict[str, str], start: int) -> int | None:
+        """Where the NUL stands, or None while it has not arrived."""
+        length = headers.get("content-length")
+        if length is None:
+            end = self._input.find(b"\0", start)
+            return None if end < 0 else end
+        if not (length.isascii() and length.isdecimal()):
+            raise MalformedFrameError(f"content-length {length!r}")
+        end = start + int(length)
+        if end >= len(self._input):
+            return None
+        if self._input[end]:
+            raise MalformedFrameError(f"no NUL after a body of {length} octets")
+        return end
+
+
+def _head(head: bytes) -> tuple[str, dict[str, str]]:
+    try:
+        command, *lines = head.decode().replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise MalformedFrameError(f"headers that are not UTF-8: {head[:80]!r}") from error
+    plain = command in _UNESCAPED
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")  # a bare colon in a value is illegal, but cannot be misread
+        if not (name and colon) or "\r" in line:
+            raise MalformedFrameError(f"a header line {line!r}")
+        headers.setdefault(name if plain else _unescape(name), value if plain else _unescape(value))
+    return command, headers
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(_unescaped, text) if "\\" in text else text
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] not in _UNESCAPES:
+        raise MalformedFrameError(f"an undefined escape {match[0]!r}")
+    return _UNESCAPES[match[1]]
+
+
+class RawStompSession(StompDialogue):
+    """Connects on construction; see `StompDialogue`, and `StompSession` for the arguments."""
+
+    def __init__(
+        self, host: str, port: int, *, words: StompWords, before_write: Callable[[], None], connect_s: float = 20.0
+    ) -> None:
+        super().__init__(words, before_write)
+        self._decoder = Decoder()
+        try:
+            self._socket = socket.create_connection((host, port), timeout=connect_s)
+        except OSError as error:
+            raise ClientError(f"no connection to {host}:{port}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+        self._open(host, self._socket.fileno(), connect_s)
+
+    def send_unanswered(self, message: str, body: bytes, *, durable: bool) -> None:
+        """SEND without a receipt: no outcome will come."""
+        self._put("SEND", self._sending(message, body, durable=durable), body=body)
+
+    def _encode(self, frame: Frame) -> bytes:
+        return encode(frame)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._arrived.append(End(str(error)))
+            return
+        try:
+            self._arrived.extend(self._decoder.feed(data))
+        except MalformedFrameError as error:
+            self._arrived.append(End(str(error), protocol=True))
+        if not data:
+            self._arrived.append(End("end of stream"))
+
+    def _release(self) -> None:
+        self._socket.close()

@@ -1,0 +1,85 @@
+"""What roles share: waiting beside a pause, operations that are asked for and answered, and deliveries in words."""
+
+from __future__ import annotations
+
+import time
+
+from conformance.clients.armed import Armed
+from conformance.clients.job import Job
+from conformance.clients.session import Received, Session
+from conformance.history import Op, Phase, Recorder, is_intact
+
+
+def pump(session: Session, armed: Armed, timeout_s: float) -> None:
+    """One round of I/O that is not longer than a pause has left to last."""
+    armed.heal_if_due()
+    session.pump(armed.left_s(timeout_s))
+    armed.heal_if_due()
+
+
+class Operations:
+    """Begin, commit and rollback: recorded before they leave, and again when they are answered or will never be."""
+
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+        self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
+        self._open: tuple[Op, str] | None = None
+
+    def run(self, op: Op, name: str) -> bool:
+        """Ask, and wait for the answer for as long as the liveness bound; whether one came.
+
+        A commit fires what is due when its request has left, and again when its answer was read.
+        """
+        invoked = self._record(op, Phase.INVOKE, name)
+        self._open = (op, name)
+        {Op.BEGIN: self._session.begin, Op.COMMIT: self._session.commit, Op.ROLLBACK: self._session.rollback}[op](name)
+        if op is Op.COMMIT:
+            self._armed.count("commit_written")
+            if self._armed.due and not self._armed.fired:
+                self._session.pump(0)
+                self._armed.fire_if_due()
+        deadline = time.monotonic() + self._job.liveness_s
+        while not self._session.answers:
+            left = deadline - time.monotonic()
+            if left <= 0 and not self._armed.paused:
+                self._give_up("unanswered")
+                return False
+            pump(self._session, self._armed, max(left, 0.01))
+        answer = self._session.answers.popleft()
+        self._armed.check_answer(invoked)
+        self._record(op, answer.phase, name, answer.detail)
+        self._open = None
+        if op is Op.COMMIT:
+            self._armed.count("committed")
+            self._armed.fire_if_due()
+        return True
+
+    def disconnected(self) -> None:
+        """The connection is gone: what was asked and not answered is unknown."""
+        if self._open is not None and self._session.answers:
+            answer = self._session.answers.popleft()
+            self._record(self._open[0], answer.phase, self._open[1], answer.detail)
+        elif self._open is not None:
+            self._give_up("disconnected")
+        self._open = None
+
+    def _give_up(self, detail: str) -> None:
+        assert self._open is not None
+        self._record(self._open[0], Phase.INFO, self._open[1], detail)
+        self._open = None
+
+    def _record(self, op: Op, phase: Phase, name: str, detail: str | None = None) -> int:
+        return self._recorder.record(
+            op, phase, queue=self._job.queue, epoch=self._job.epoch, transaction=name, detail=detail
+        )
+
+
+def seen(received: Received, job: Job) -> dict[str, object]:
+    """What the message said of itself, and on which link: each process of a trial has one receiving link."""
+    return {
+        "link": job.header.process,
+        "delivery": received.delivery,
+        "count": received.count,
+        "first_acquirer": received.first_acquirer,
+        "redelivered": received.redelivered,
+        "intact": is_intact(received.message, received.body),
+    }

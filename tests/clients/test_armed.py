@@ -1,0 +1,113 @@
+"""Triggers and the signals that they send: to a process of several threads, by pidfd."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conformance import history
+from conformance.clients.armed import Armed
+from conformance.clients.job import Trigger
+from conformance.errors import ClientError
+from conformance.history import Ended, Op, Phase, Recorder, bare_header
+
+THREADS = (
+    "import threading,time;[threading.Thread(target=time.sleep,args=(60,),daemon=True).start() for _ in range(4)];"
+)
+
+
+@pytest.fixture
+def victim():
+    """Five threads, and a pidfd."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", THREADS + "print('up', flush=True); time.sleep(60)"], stdout=subprocess.PIPE
+    )
+    process.stdout.readline()
+    descriptor = os.pidfd_open(process.pid)
+    yield process, descriptor
+    os.close(descriptor)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def armed(tmp_path, victim):
+    """Arm a trigger on the victim; returns it with what reads its history."""
+
+    def arm(trigger):
+        recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
+
+        def events():
+            recorder.close()
+            history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
+            return [(e.op, e.phase, e.fault) for e in history.read(tmp_path / "h.jsonl").events]
+
+        return Armed(trigger, recorder, [victim[1]], 1), events
+
+    return arm
+
+
+def states(pid):
+    return {path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")}
+
+
+def test_a_pause_stops_every_thread_and_ends(armed, victim):
+    """Effective only when all are in state T; afterwards none is."""
+    trial, events = armed(Trigger("confirm", 2, "pause", hold_s=0.05))
+    trial.count("confirm")
+    trial.fire_if_due()
+    before = states(victim[0].pid)
+    trial.count("confirm")
+    trial.fire_if_due()
+    halted, left = states(victim[0].pid), trial.left_s(10)
+    while trial.paused:
+        trial.heal_if_due()
+    deadline = time.monotonic() + 5
+    while "T" in states(victim[0].pid) and time.monotonic() < deadline:
+        os.sched_yield()
+
+    assert "T" not in before
+    assert {"T"} == halted
+    assert left <= 0.05
+    assert "T" not in states(victim[0].pid)
+    assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED] == [phase for _, phase, _ in events()]
+
+
+def test_an_answer_in_a_pause_voids_the_trial(armed):
+    """What was asked after it cannot be answered before its end; what was asked before can."""
+    trial, _ = armed(Trigger("confirm", 1, "pause", hold_s=5))
+    early = time.monotonic_ns()
+    trial.count("confirm")
+    trial.fire_if_due()
+    trial.check_answer(early)
+    with pytest.raises(ClientError, match="the pause did not take effect"):
+        trial.check_answer(time.monotonic_ns())
+    trial.heal_if_due(now=True)
+    trial.check_answer(time.monotonic_ns())
+
+
+@pytest.mark.parametrize(("fault", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGTERM)])
+def test_the_signal_of_each_fault(armed, victim, fault, number):
+    """Sent once, at the k-th event."""
+    trial, events = armed(Trigger("ack", 1, fault))
+    trial.count("ack")
+    trial.fire_if_due()
+    trial.fire_if_due()
+
+    assert -number == victim[0].wait(10)
+    assert trial.broker_is_ending
+    assert [(Op.FAULT, Phase.ARMED, fault), (Op.FAULT, Phase.FIRED, fault)] == events()
+
+
+def test_other_events_do_not_count(armed, victim):
+    """A trigger at the first commit is not fired by an acknowledgement."""
+    trial, _ = armed(Trigger("committed", 1, "kill"))
+    trial.count("ack")
+    trial.fire_if_due()
+
+    assert (False, None) == (trial.fired, victim[0].poll())

@@ -1,0 +1,145 @@
+"""The broker's own word for the depth of a queue: over HTTP, and over AMQP management messages."""
+
+import http.server
+import json
+import socket
+import threading
+
+import pytest
+from proton import Condition, Message
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
+
+from conformance.clients.depth import DepthGauge
+from conformance.clients.job import DepthProbe
+from conformance.clients.session import Refused
+from conformance.errors import ClientError
+
+
+class Manager(MessagingHandler):
+    """Answers each request to `management` with the next of `bodies`, or closes the link on it."""
+
+    def __init__(self, port, bodies, refuses):
+        super().__init__()
+        self.port, self.bodies, self.refuses = port, list(bodies), refuses
+        self.replies, self.asked, self.connections = {}, [], 0
+        self.ready = threading.Event()
+
+    def on_start(self, event):
+        self.container = event.container
+        self.listener = event.container.listen(f"127.0.0.1:{self.port}")
+        self.ready.set()
+
+    def on_connection_opening(self, event):
+        self.connections += 1
+
+    def on_connection_closed(self, event):
+        self.listener.close()
+
+    on_disconnected = on_connection_closed
+
+    def on_link_opening(self, event):
+        link = event.link
+        if link.is_sender:
+            link.source.address = "replies"
+            self.replies["replies"] = link
+        else:
+            self.address = link.remote_target.address
+            link.target.address = self.address
+
+    def on_message(self, event):
+        if self.refuses:
+            event.link.condition = self.refuses
+            event.link.close()
+            return
+        self.asked.append(dict(event.message.properties))
+        self.replies[event.message.reply_to].send(Message(body=self.bodies.pop(0)))
+
+
+@pytest.fixture
+def manager():
+    """Starts a manager; its thread ends when its one connection has ended."""
+    threads = []
+
+    def start(*bodies, refuses=None):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        made = Manager(port, bodies, refuses)
+        threads.append(threading.Thread(target=Container(made).run, daemon=True))
+        threads[-1].start()
+        assert made.ready.wait(10)
+        probe = DepthProbe("amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1")
+        return made, DepthProbe(probe.method, "", "", probe.address, probe.properties, probe.host, port)
+
+    yield start
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_management_messages_answer_a_list_or_a_number(manager):
+    """Each request asks anew, over one connection; a second close does nothing."""
+    made, probe = manager(json.dumps([3]), json.dumps(0))
+    gauge = DepthGauge(probe, "x-depth")
+
+    depths = [gauge.ask("q1"), gauge.ask("q1")]
+    gauge.close()
+    gauge.close()
+
+    assert ([3, 0], 1) == (depths, made.connections)
+    assert ("management", [{"op": "count"}] * 2) == (made.address, made.asked)
+
+
+def test_a_gauge_that_nobody_asks_does_not_connect():
+    """The port of its probe need not even be open."""
+    DepthGauge(DepthProbe("amqp-management", host="127.0.0.1", port=1), "x").close()
+
+
+def test_http_answers_by_the_field_of_its_document():
+    """One GET each time."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"name": "q1", "messages": 7}')
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        gauge = DepthGauge(DepthProbe("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
+        depth = gauge.ask("q1")
+        gauge.close()
+        server.shutdown()
+        thread.join()
+
+    assert 7 == depth
+
+
+def test_no_probe_no_depth():
+    """The adapter is named as the one who should have said how."""
+    with pytest.raises(ClientError, match="the adapter declares no way to ask for the depth of q1"):
+        DepthGauge(None, "x").ask("q1")
+
+
+def test_a_refused_link_is_told_in_the_brokers_words(manager):
+    """A broker that closes the link instead of an answer; the connection is closed in order by the caller."""
+    _, probe = manager(refuses=Condition("amqp:unauthorized-access", "not you"))
+
+    gauge = DepthGauge(probe, "x")
+
+    with pytest.raises(Refused, match=r"the broker closed a sender: .*not you"):
+        gauge.ask("q1")
+    gauge.close()
+
+
+def test_nobody_listens_for_management():
+    """A ClientError with the address."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+
+    with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
+        DepthGauge(DepthProbe("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")

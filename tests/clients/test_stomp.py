@@ -1,0 +1,441 @@
+"""STOMP sessions over both transports against a scripted peer: what leaves, what comes back, and how each ends."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import time
+
+import pytest
+from stomp_peer import Peer, message, receipt
+
+from conformance.clients.job import StompWords
+from conformance.clients.modes import Subscription
+from conformance.clients.session import Answer, Disconnected, Outcome, Refused
+from conformance.clients.stomp import StompSession
+from conformance.clients.stomp_raw import RawStompSession
+from conformance.errors import ClientError
+from conformance.history import Op, Phase
+
+WORDS = StompWords("/q/{queue}", {"kind": "any"}, {"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"})
+
+
+@pytest.fixture(params=[StompSession, RawStompSession])
+def dial(request):
+    """Opens a session on a script; everything is closed at the end, and the peer must not have failed."""
+    opened = []
+
+    def dial(script, *, before_write=lambda: None, connect_s=5.0, **more):
+        peer = Peer(script, **more)
+        opened.append(peer)
+        session = request.param("127.0.0.1", peer.port, words=WORDS, before_write=before_write, connect_s=connect_s)
+        opened.append(session)
+        session.peer = peer
+        return session
+
+    yield dial
+    for each in opened:
+        if isinstance(each, Peer):
+            each.go.set()
+    for each in reversed(opened):
+        each.close()
+
+
+def pump(session, done):
+    """Until `done`; a script that is through hangs up, and what it said before counts."""
+    deadline = time.monotonic() + 10
+    with contextlib.suppress(Disconnected):
+        while not done() and time.monotonic() < deadline:
+            session.pump(deadline - time.monotonic())
+    assert done()
+
+
+def until_lost(session):
+    with pytest.raises(Disconnected):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            session.pump(5.0)
+
+
+def subscribed(dial, script, subscription=Subscription.INDIVIDUAL, messages=3):
+    def whole(peer):
+        peer.read()
+        peer.write(receipt(1), *(message(f"m{n}", f"a{n}") for n in range(messages)))
+        script(peer)
+
+    session = dial(whole)
+    session.attach_receiver("q1", 7, subscription)
+    pump(session, lambda: len(session.incoming) == messages)
+    return session
+
+
+def sends(session, count):
+    session.attach_sender("q1")
+    for n in range(count):
+        session.send(f"m{n}", b"x", durable=True)
+
+
+def test_a_send_says_what_the_brokers_words_ask_for(dial):
+    """Destination, message id, length, persistence, a receipt, and the broker's own header; escaped as 1.2 says."""
+    session = dial(lambda peer: peer.write(receipt(1)) if peer.read() else None)
+
+    session.attach_sender("q1")
+    session.send("m:1\\", b"body", durable=True, transaction="t1")
+    pump(session, lambda: session.outcomes)
+
+    expected = {
+        "destination": "/q/q1",
+        "conformance-id": "m\\c1\\\\",
+        "content-length": "4",
+        "persistent": "true",
+        "kind": "any",
+        "transaction": "t1",
+        "receipt": "receipt-1",
+    }
+    assert expected == session.peer.frames[1][1]
+    assert [Outcome("m:1\\", Phase.OK, None)] == list(session.outcomes)
+
+
+def test_a_non_durable_send_has_no_persistent_header(dial):
+    """STOMP brokers take its absence for non-durable."""
+    session = dial(lambda peer: peer.write(receipt(1)) if peer.read() else None)
+
+    session.attach_sender("q1")
+    session.send("m1", b"", durable=False)
+    pump(session, lambda: session.outcomes)
+
+    headers = session.peer.frames[1][1]
+    assert (None, "0") == (headers.get("persistent"), headers["content-length"])
+
+
+def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):
+    """A paused client must not be dropped for missing heart-beats."""
+    session = dial(lambda peer: peer.go.wait(10))
+
+    assert [
+        ("CONNECT", {"accept-version": "1.2", "host": "127.0.0.1", "heart-beat": "0,0"}, b"")
+    ] == session.peer.frames
+
+
+def test_nothing_leaves_before_pump_and_the_recorder_is_flushed_once(dial):
+    """`before_write` runs once for all that one pump sends, while none of it has left."""
+    seen, held = [], []
+    session = dial(
+        lambda peer: (peer.read(3), peer.write(receipt(3))),
+        before_write=lambda: seen.append(len(held[0].peer.frames)) if held else None,
+    )
+    held.append(session)
+
+    sends(session, 3)
+    before = list(seen)
+    pump(session, lambda: session.outcomes)
+
+    assert ([], [1]) == (before, seen)
+
+
+def test_receipts_out_of_order_confirm_their_own_message(dial):
+    """A RECEIPT says nothing of another SEND, even of an earlier one."""
+
+    def script(peer):
+        peer.read(3)
+        peer.write(receipt(3), receipt(1))
+        peer.go.wait(10)
+
+    session = dial(script)
+    sends(session, 3)
+    pump(session, lambda: len(session.outcomes) == 2)
+    session.pump(0.05)
+
+    assert ["m2", "m0"] == [outcome.message for outcome in session.outcomes]
+
+
+def test_a_frame_in_pieces_is_one_frame(dial):
+    """Cut after every octet, with heart-beats between frames and a NUL inside the body."""
+
+    def script(peer):
+        peer.read()
+        whole = b"\n\r\n" + receipt(1) + b"\n" + message("m1", more=b"content-length:3\nx:a\\cb\n", body=b"a\0b")
+        for n in range(len(whole)):
+            peer.write(whole[n : n + 1])
+        peer.go.wait(10)
+
+    session = dial(script)
+    session.attach_receiver("q1", 7, Subscription.INDIVIDUAL)
+    pump(session, lambda: session.incoming)
+
+    assert [("m1", b"a\0b")] == [(received.message, received.body) for received in session.incoming]
+
+
+def test_subscribe_fills_the_brokers_words_and_keeps_early_messages(dial):
+    """A MESSAGE before the RECEIPT of the SUBSCRIBE is kept."""
+
+    def script(peer):
+        peer.read()
+        peer.write(message("m1"), receipt(1))
+        peer.go.wait(10)
+
+    session = dial(script)
+    session.attach_receiver("q1", 7, Subscription.CUMULATIVE)
+
+    headers = session.peer.frames[1][1]
+    assert ["m1"] == [received.message for received in session.incoming]
+    assert ("/q/q1", "client", "7168", "q1\\c7") == tuple(headers[k] for k in ("destination", "ack", "window", "of"))
+
+
+def test_what_a_delivery_says_of_itself(dial):
+    """Count and redelivered where the broker says them, None where it does not; a message of others is marked."""
+
+    def script(peer):
+        peer.read()
+        peer.write(receipt(1), message("m1", more=b"redelivered:true\ndelivery-count:2\n"), message("m2"))
+        peer.write(message("m3", more=b"redelivered:false\n"), b"MESSAGE\nmessage-id:7\nack:a\n\n\0")
+        peer.go.wait(10)
+
+    session = dial(script)
+    session.attach_receiver("q1", 7, Subscription.INDIVIDUAL)
+    pump(session, lambda: len(session.incoming) == 4)
+
+    expected = [("m1", 2, True, "1"), ("m2", None, None, "2"), ("m3", None, False, "3"), ("foreign:7", None, None, "4")]
+    assert expected == [(r.message, r.count, r.redelivered, r.delivery) for r in session.incoming]
+
+
+def test_individual_acknowledgements_are_a_frame_each(dial):
+    """By the ack header of its MESSAGE; unconfirmed ones ask for no receipt."""
+    session = subscribed(dial, lambda peer: (peer.read(2), peer.write(b"\n"), peer.go.set()))
+
+    session.acknowledge([session.incoming[0], session.incoming[2]], transaction="t")
+    session.pump(0)
+    session.peer.go.wait(10)
+
+    assert [("ACK", {"id": f"a{n}", "transaction": "t"}) for n in (0, 2)] == [f[:2] for f in session.peer.frames[2:]]
+
+
+def test_one_cumulative_acknowledgement_answers_for_all(dial):
+    """One ACK of the last; its one RECEIPT is an answer for each."""
+    session = subscribed(dial, lambda peer: (peer.read(), peer.write(receipt(2))), Subscription.CUMULATIVE)
+
+    session.acknowledge(list(session.incoming), confirmed=True)
+    pump(session, lambda: session.answers)
+
+    assert [Answer(Op.ACK, f"m{n}", Phase.OK) for n in range(3)] == list(session.answers)
+    assert [("ACK", {"id": "a2", "receipt": "receipt-2"})] == [frame[:2] for frame in session.peer.frames[2:]]
+
+
+def test_a_settled_subscription_refuses_to_acknowledge(dial):
+    """The session's own error, before any byte."""
+
+    def script(peer):
+        peer.read()
+        peer.write(receipt(1), b"MESSAGE\nmessage-id:1\nconformance-id:m1\n\nx\0")
+        peer.go.wait(10)
+
+    session = dial(script)
+    session.attach_receiver("q1", 7, Subscription.SETTLED)
+    pump(session, lambda: session.incoming)
+
+    with pytest.raises(ClientError, match="nothing to acknowledge"):
+        session.acknowledge(list(session.incoming))
+
+
+def test_a_message_without_ack_is_the_peers_fault(dial):
+    """STOMP 1.2, MESSAGE: with explicit acknowledgement the ack header MUST be there."""
+
+    def script(peer):
+        peer.read()
+        peer.write(b"MESSAGE\nmessage-id:1\n\nx\0", receipt(1))
+        peer.go.wait(10)
+
+    session = dial(script)
+
+    with pytest.raises(ClientError, match="MESSAGE without ack"):
+        session.attach_receiver("q1", 7, Subscription.INDIVIDUAL)
+
+
+def test_every_other_operation_is_answered_by_its_own_receipt(dial):
+    """BEGIN, COMMIT, ABORT and NACK."""
+    session = subscribed(dial, lambda peer: (peer.read(4), peer.write(*map(receipt, range(2, 6)))))
+
+    session.begin("t1")
+    session.commit("t1")
+    session.rollback("t2")
+    session.refuse(session.incoming[0], "released")
+    pump(session, lambda: len(session.answers) == 4)
+
+    expected = [(Op.BEGIN, "t1"), (Op.COMMIT, "t1"), (Op.ROLLBACK, "t2"), (Op.NACK, "m0")]
+    assert expected == [(answer.op, answer.subject) for answer in session.answers]
+    assert ["BEGIN", "COMMIT", "ABORT", "NACK"] == [frame[0] for frame in session.peer.frames[2:]]
+
+
+def test_an_error_is_told_after_what_came_before_it(dial):
+    """Outcomes first, then `Refused` with the broker's words, then the loss of the connection."""
+
+    def script(peer):
+        peer.read(2)
+        peer.write(receipt(1) + b"ERROR\nmessage:no such queue\nreceipt-id:receipt-2\n\nreally\0")
+
+    session = dial(script)
+    sends(session, 2)
+
+    with pytest.raises(Refused, match="the broker sent ERROR: no such queue: really"):
+        for _ in range(100):
+            session.pump(5.0)
+    assert ["m0"] == [outcome.message for outcome in session.outcomes]
+    until_lost(session)
+
+
+@pytest.mark.parametrize("end", ["fin", "rst"])
+def test_answers_in_flight_are_not_lost_with_the_connection(dial, end):
+    """A thousand receipts lie in the socket when the broker dies, and the next write fails: all are read first."""
+
+    def script(peer):
+        peer.read(1000)
+        peer.write(b"".join(map(receipt, range(1, 1001))))
+        peer.read()
+        if end == "rst":
+            peer.reset()
+
+    session = dial(script)
+    sends(session, 1000)
+    session.pump(0)
+    session.send("late", b"x", durable=True)
+    until_lost(session)
+
+    assert [f"m{n}" for n in range(1000)] == [outcome.message for outcome in session.outcomes]
+
+
+def test_a_failed_write_reads_what_the_broker_had_sent(dial):
+    """The stream has ended before the write: the write fails, the receipts are there all the same."""
+
+    def script(peer):
+        peer.read(2)
+        peer.write(receipt(1), receipt(2))
+        peer.reset()
+        peer.go.set()
+
+    session = dial(script)
+    sends(session, 2)
+    session._flush()
+    session.peer.go.wait(10)
+    session.send("late", b"x", durable=True)
+    until_lost(session)
+
+    assert ["m0", "m1"] == [outcome.message for outcome in session.outcomes]
+
+
+def test_a_lost_connection_stays_lost(dial):
+    """Every later pump says so again, also with something to send."""
+    session = dial(lambda peer: None)
+    until_lost(session)
+    sends(session, 1)
+
+    until_lost(session)
+
+
+def test_a_peer_that_does_not_read_holds_no_pump(dial):
+    """More than the kernel's buffers: pump keeps its time limit, and the rest leaves when the peer reads."""
+    total = 64
+
+    def script(peer):
+        peer.go.wait(10)
+        peer.read(total)
+        peer.write(receipt(total))
+
+    session = dial(script)
+    session.attach_sender("q1")
+    for n in range(total):
+        session.send(f"m{n}", b"x" * 250_000, durable=True)
+    started = time.monotonic()
+    session.pump(0.05)
+    took = time.monotonic() - started
+    session.peer.go.set()
+    pump(session, lambda: session.outcomes)
+
+    assert (True, [f"m{total - 1}"]) == (took < 5, [outcome.message for outcome in session.outcomes])
+
+
+def test_a_harness_that_hangs_up_ends_the_process(dial):
+    """The watched descriptor, while nothing comes from the broker."""
+    session = dial(lambda peer: peer.go.wait(10))
+    ours, theirs = os.pipe()
+    session.watch(ours)
+    os.close(theirs)
+
+    with pytest.raises(SystemExit, match="the harness is gone"):
+        session.pump(10.0)
+    session._poll.unregister(ours)
+    os.close(ours)
+
+
+def test_pump_returns_when_its_time_is_over(dial):
+    """Silence is no error."""
+    session = dial(lambda peer: peer.go.wait(10))
+    started = time.monotonic()
+
+    session.pump(0.05)
+
+    assert 0.04 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("greeting", "says"),
+    [
+        (b"ERROR\nmessage:no\n\nnobody may\0", "the broker sent ERROR: no: nobody may"),
+        (b"", "did not answer CONNECT within 0 s|ended the connection before CONNECTED"),
+    ],
+)
+def test_no_session_without_connected(dial, greeting, says):
+    """A refusal and silence are both told, in time."""
+    with pytest.raises(ClientError, match=says):
+        dial(lambda peer: peer.go.wait(10), greeting=greeting, connect_s=0.2)
+
+
+def test_nobody_listens(dial):
+    """A ClientError with the address."""
+    session = type(dial(lambda peer: peer.go.wait(10)))
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+
+    with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
+        session("127.0.0.1", port, words=WORDS, before_write=lambda: None, connect_s=0.5)
+
+
+def test_close_asks_for_a_receipt_and_comes_twice(dial):
+    """What was queued leaves before DISCONNECT; a second close does nothing."""
+    session = dial(lambda peer: (peer.read(2), peer.write(receipt(1), receipt(2))))
+    sends(session, 1)
+
+    session.close()
+    session.close()
+
+    assert ["CONNECT", "SEND", "DISCONNECT"] == [frame[0] for frame in session.peer.frames]
+    assert ["m0"] == [outcome.message for outcome in session.outcomes]
+
+
+def test_a_receipt_that_is_not_one_clean_answer_is_an_anomaly(dial):
+    """Never asked for, and a second time."""
+
+    def script(peer):
+        peer.read()
+        peer.write(receipt(9), b"RECEIPT\nreceipt-id:x\n\n\0", receipt(1), receipt(1))
+        peer.go.wait(10)
+
+    session = dial(script)
+    sends(session, 1)
+    pump(session, lambda: len(session.anomalies) == 3)
+
+    expected = [
+        "a RECEIPT for 'receipt-9', never asked for",
+        "a RECEIPT for 'x', never asked for",
+        "a RECEIPT for 'receipt-1', a second time",
+    ]
+    assert (expected, 1) == (list(session.anomalies), len(session.outcomes))
+
+
+def test_closing_leaves_no_descriptor(dial):
+    """Socket, its copy, the wake of the receiver thread, also where the connection was refused."""
+    before = sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())
+    session = dial(lambda peer: (peer.read(), peer.write(receipt(1))))
+    session.close()
+    session.peer.close()
+
+    assert before == sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())

@@ -1,0 +1,108 @@
+"""The raw codec is strict, and the raw session sees what a library hides."""
+
+import pytest
+from stomp_peer import Peer, receipt
+
+from conformance.clients.job import StompWords
+from conformance.clients.stomp_dialogue import Frame
+from conformance.clients.stomp_raw import Decoder, MalformedFrameError, RawStompSession, encode
+from conformance.errors import ClientError
+
+
+def decoded(data):
+    return list(Decoder().feed(data))
+
+
+def connect(script):
+    peer = Peer(script)
+    return peer, RawStompSession("127.0.0.1", peer.port, words=StompWords(), before_write=lambda: None, connect_s=5)
+
+
+def test_what_is_encoded_is_decoded():
+    """Every character that needs an escape, and octets that look like the end of a frame."""
+    frame = Frame("SEND", {"a:\\\r\n": "b:\\\r\n", "content-length": "4"}, b"\0\n\0x")
+
+    assert [frame] == decoded(encode(frame))
+
+
+def test_connect_is_not_escaped():
+    """STOMP 1.2, Value Encoding: CONNECT and CONNECTED stay as they were in 1.0."""
+    frame = Frame("CONNECT", {"host": "a:1"})
+
+    assert b"CONNECT\nhost:a:1\n\n\0" == encode(frame)
+    assert [Frame("CONNECTED", {"session": "a\\n:1"})] == decoded(b"CONNECTED\nsession:a\\n:1\n\n\0")
+
+
+def test_carriage_returns_end_lines_too():
+    """STOMP 1.2: EOL is LF or CR LF."""
+    assert [Frame("RECEIPT", {"receipt-id": "1"})] == decoded(b"\r\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0\r\n")
+
+
+def test_the_first_of_repeated_headers_counts():
+    """STOMP 1.2, Repeated Header Entries."""
+    assert "1" == decoded(b"RECEIPT\nreceipt-id:1\nreceipt-id:2\n\n\0")[0].headers["receipt-id"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"RECEIPT\na:\\t\n\n\0", "undefined escape"),
+        (b"RECEIPT\na:\\\n\n\0", "undefined escape"),
+        (b"RECEIPT\nabc\n\n\0", "header line"),
+        (b"RECEIPT\n:abc\n\n\0", "header line"),
+        (b"RECEIPT\na:b\rc\n\n\0", "header line"),
+        (b"RECEIPT\na:\xff\n\n\0", "UTF-8"),
+        (b"MESSAGE\ncontent-length:-1\n\n\0", "content-length"),
+        (b"MESSAGE\ncontent-length:1\n\nabc\0", "no NUL"),
+        (b"RECEIPT\nreceipt-id:1\n\0", "blank line"),
+    ],
+)
+def test_what_is_no_frame_is_refused(data, says):
+    """Each would be read as something by a forgiving parser."""
+    with pytest.raises(MalformedFrameError, match=says):
+        decoded(data)
+
+
+def test_what_came_before_a_malformed_frame_is_handed_over():
+    """And then the session says whose fault it is."""
+    peer, session = connect(lambda peer: (peer.read(), peer.write(receipt(1) + b"RECEIPT\nabc\n\n\0")))
+    session.attach_sender("q")
+    session.send("m1", b"x", durable=True)
+
+    with pytest.raises(ClientError, match="the peer broke the protocol: a header line 'abc'"):
+        for _ in range(100):
+            session.pump(5.0)
+    assert ["m1"] == [outcome.message for outcome in session.outcomes]
+    session.close()
+    peer.close()
+
+
+def test_a_receipt_without_its_id_is_an_anomaly():
+    """A library would take it for the end of the connection."""
+    peer, session = connect(lambda peer: (peer.write(b"RECEIPT\n\n\0"), peer.go.wait(10)))
+
+    while not session.anomalies:
+        session.pump(5.0)
+
+    assert ["a RECEIPT without receipt-id"] == list(session.anomalies)
+    peer.go.set()
+    session.close()
+    peer.close()
+
+
+def test_a_send_without_a_receipt_has_no_outcome():
+    """No receipt header, and every frame is shown to the hook."""
+    peer, session = connect(lambda peer: (peer.read(2), peer.write(receipt(1))))
+    seen = []
+    session.on_frame = lambda direction, frame: seen.append((direction, frame.command, "receipt" in frame.headers))
+    session.attach_sender("q")
+
+    session.send_unanswered("m1", b"x", durable=True)
+    session.send("m2", b"x", durable=True)
+    while not session.outcomes:
+        session.pump(5.0)
+
+    expected = [("sent", "SEND", False), ("sent", "SEND", True), ("received", "RECEIPT", False)]
+    assert (expected, ["m2"]) == (seen, [outcome.message for outcome in session.outcomes])
+    session.close()
+    peer.close()
