@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.claims import Claim, Subject, unmet
+from collections.abc import Iterable
+
+from conformance.claims import Claim, Subject, spoken, unmet
 from conformance.records import RunRecord
 
 _NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
@@ -13,25 +15,40 @@ NOT_PROMISED = "Not promised by this configuration: "
 def why_not(claim: Claim, run: RunRecord) -> str:
     """The first reason why the claim does not apply to the broker of this run, in words; empty where it does.
 
-    A claim of another vendor judges nobody here; then come the client and the protocol it is about, what the broker
-    must be able to do, and the settings under which it promises anything.
+    A claim of another vendor judges nobody here unless the user asked; then come the client and the protocol it is
+    about, what the broker must be able to do, and the settings under which it promises anything.
     """
     return others(claim, run) or _surface(claim, run) or _capability(claim, run) or not_promised(claim, run)
 
 
 def others(claim: Claim, run: RunRecord) -> str:
-    """That the claim binds other products only; a check of the suite itself binds the suite."""
-    if claim.subject is Subject.SESSION or not claim.binds or set(claim.binds) & set(run.profiles):
+    """That the claim binds other products only, and nobody asked to be judged by it."""
+    if not _foreign(claim, run) or set(claim.binds) & set(run.judged_as):
         return ""
-    vendors = " and ".join(_NAMES.get(name, name) for name in claim.binds)
-    return f"The sentence binds {vendors}, not {run.title or run.adapter}."
+    return f"The sentence binds {_vendors(claim.binds)}, not {run.title or run.adapter}."
+
+
+def judged_as(claim: Claim, run: RunRecord) -> str:
+    """That the claim applies to this product only because the user asked (`--judge-as`); empty where it does not."""
+    asked = [name for name in claim.binds if name in run.judged_as]
+    if not asked or not _foreign(claim, run):
+        return ""
+    return f"Judged as {_vendors(asked)} at your request; this product never promised it."
+
+
+def _foreign(claim: Claim, run: RunRecord) -> bool:
+    """Whether it binds other products only; a check of the suite itself binds the suite."""
+    return claim.subject is not Subject.SESSION and bool(claim.binds) and not set(claim.binds) & set(run.profiles)
+
+
+def _vendors(names: Iterable[str]) -> str:
+    return " and ".join(_NAMES.get(name, name) for name in names)
 
 
 def _surface(claim: Claim, run: RunRecord) -> str:
     if claim.subject is Subject.VENDOR_CLIENT:
         return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run spoke {run.protocol}."
-    bundled = run.adapter.partition("@")[0].partition(":")[0] == _REFERENCE
-    if run.protocol in claim.surfaces or (bundled and _REFERENCE in claim.surfaces):
+    if spoken(claim, run.protocol, bundled=run.adapter == _REFERENCE):
         return ""
     return f"It is about {_either(tuple(s for s in claim.surfaces if s != _REFERENCE))}; this run spoke {run.protocol}."
 
@@ -42,7 +59,9 @@ def _capability(claim: Claim, run: RunRecord) -> str:
 
 
 def not_promised(claim: Claim, run: RunRecord) -> str:
-    """That the effective settings give up what the claim says."""
+    """That the effective settings give up what the claim says; a session of ours has its settings from its script."""
+    if claim.subject is Subject.SESSION:
+        return ""
     missed = unmet(claim.when, run.settings, run.absent)
     return f"{NOT_PROMISED}{missed}." if missed else ""
 

@@ -23,7 +23,7 @@ from conformance.errors import HistoryError
 from conformance.history import Ended, Event, History, Op, Phase, read
 from conformance.records import TrialRecord
 
-FORMAT = "1"
+FORMAT = "2"
 """Of the Parquet files; one of another format is made again."""
 
 FILE = "events.parquet"
@@ -49,6 +49,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("n", pa.int64(), "bigint"),
     ("foreign_id", pa.string(), "string"),  # the raw id, only where it is not one of ours
     ("link", pa.int32(), "int"),  # numbered within the trial; links of two processes are two links
+    ("txn", pa.int32(), "int"),  # of the process that named it
     ("durable", pa.bool_(), "boolean"),
     ("redelivered", pa.bool_(), "boolean"),
     ("first_acquirer", pa.bool_(), "boolean"),
@@ -64,8 +65,10 @@ SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, _, kind in FIELDS)
 
 _PROCESS = re.compile(r"(publisher|consumer|drain|orchestrator)(?:-(\d{1,4}))?")
 # The digits are bounded so that every id that matches fits its column; any other is somebody else's.
+_TRANSACTION = re.compile(r"t(\d{1,9})")
 _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
 # Members are looked up by identity: hashing a StrEnum runs Python, and costs more than all the rest.
+_JOINS, _DISCHARGES = (Op.SEND, Op.ACK), (Op.COMMIT, Op.ROLLBACK)
 _CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
 
@@ -164,17 +167,48 @@ def _columns(history: History, links: dict[tuple[str, str | None], int]) -> dict
     match = _PROCESS.fullmatch(process)
     if match is None:
         raise HistoryError(f"{process}: not the name of a process that this judge knows")
-    fields = list(zip(*map(msgspec.structs.astuple, history.events), strict=True))
-    rows = len(history.events)
+    events = _expanded(history.events)
+    fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
+    rows = len(events)
     taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
     columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, "count", "fault", "detail")}
     for name in ("op", "phase"):
         columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
+    columns["txn"] = list(map(_number, fields[_PLACE["transaction"]]))
     columns["link"] = [links.setdefault((process, link), len(links)) for link in fields[_PLACE["link"]]]
     columns["process"] = [process] * rows
     columns["role"] = [ROLES.index(match[1])] * rows
     columns["number"] = [int(match[2] or 1)] * rows
     return columns
+
+
+def _number(transaction: str | None) -> int | None:
+    if transaction is None:
+        return None
+    match = _TRANSACTION.fullmatch(transaction)
+    if match is None:
+        raise HistoryError(f"transaction {transaction!r} is not one of ours")
+    return int(match[1])
+
+
+def _expanded(events: Sequence[Event]) -> Sequence[Event]:
+    """The events with each commit and rollback once more for every message that it covers.
+
+    The judge groups by message: what a transaction did is then in the rows of its members. The members are those whose
+    send or acknowledgement was invoked in it by the same process.
+    """
+    members: dict[str, dict[str, None]] = {}
+    found: list[Event] = []
+    for event in events:
+        found.append(event)
+        if event.transaction is None:
+            continue
+        if event.op in _DISCHARGES:
+            covered = members.get(event.transaction, {})
+            found += [msgspec.structs.replace(event, message=message) for message in covered]
+        elif event.op in _JOINS and event.phase is Phase.INVOKE and event.message is not None:
+            members.setdefault(event.transaction, {})[event.message] = None
+    return found
 
 
 def _ids(messages: pa.Array) -> dict[str, pa.Array]:

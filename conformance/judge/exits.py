@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from conformance.errors import PRECEDENCE, ExitCode
-from conformance.judge.rows import Judgement, Verdict
+from conformance.judge.rows import Judgement, Verdict, VerdictRow
 
 REPEATED_ENOUGH = 3
 
@@ -22,16 +24,24 @@ _OF_OURSELVES = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
 """A session of ours that breaks its own rules is an error of the suite, never a violation of the broker."""
 
 
-def exit_code(judgement: Judgement) -> ExitCode:
+def exit_code(
+    judgement: Judgement, *, spared: Callable[[VerdictRow], bool] = lambda _: False, also: Iterable[ExitCode] = ()
+) -> ExitCode:
     """The exit code of a judged run, by `errors.PRECEDENCE` (design, "Verdicts" 6).
 
     A run that ended before its last trial is a harness error, an interrupted one says so. What was not tried changes
-    nothing, unless nothing was tried at all.
+    nothing, unless nothing was tried at all. A row that is `spared` was tried and asks for nothing more; `also` are
+    codes that something beside the rows asks for. An error of the suite is never spared.
     """
-    codes = {_OF_BROKER[row.verdict] for row in judgement.rows if row.verdict in _OF_BROKER}
-    codes |= {_OF_OURSELVES[row.verdict] for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
+
+    def code_of(row: VerdictRow, asked: ExitCode) -> ExitCode:
+        return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and spared(row) else asked
+
+    codes = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
+    codes |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
     if not codes:
         codes = {ExitCode.NOTHING_RAN}
+    codes.update(also)
     if judgement.run.interrupted:
         codes.add(ExitCode.INTERRUPTED)
     if not judgement.run.finished:

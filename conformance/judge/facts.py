@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conformance.judge.anomalies import ANOMALIES, EXPOSURES
-from conformance.judge.relations import PER_TRIAL, unpacked, window_column
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.exposures import EXPOSURES
+from conformance.judge.relations import unpacked, window_column
 
 WITNESSES = 8
 """Of one row at most."""
@@ -29,7 +30,7 @@ class Failing:
 
 @dataclasses.dataclass(frozen=True)
 class TrialFacts:
-    """One trial in numbers. `counts` has the columns of `relations.PER_TRIAL`, `failing` an entry per anomaly seen."""
+    """One trial in numbers. `counts` has what `relations` counts per trial, `failing` an entry per anomaly seen."""
 
     counts: Mapping[str, Any]
     failing: Mapping[str, Failing]
@@ -106,7 +107,7 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
 def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The rows of one trial without anomaly, of which there is one per queue: counts are added, the rest is an end."""
     found: dict[str, Any] = {}
-    for name in PER_TRIAL:
+    for name in rows[0] if rows else ():
         values = [row[name] for row in rows if row[name] is not None]
         if name.startswith(("applies_", "exposed_", "all_")):
             found[name] = sum(values)

@@ -6,14 +6,19 @@ from conformance.judge import confidence
 from conformance.judge.tally import NONE, Tally
 from conformance.scenario import Liar, Weakened
 
-_FAULTS = {"kill": ("kill", "kills"), "consumer_crash": ("crash of the consumer", "crashes of the consumer")}
+_FAULTS = {
+    "kill": ("kill", "kills"),
+    "stop": ("stop", "stops"),
+    "pause": ("pause", "pauses"),
+    "consumer_crash": ("crash of the client", "crashes of the client"),
+}
 _PARTS = {
     "all": "everything that was {}",
     "prefix": "the beginning of what was {}",
     "middle": "messages in the middle of what was {}",
     "tail": "the end of what was {}",
 }
-_ORDERED = {"confirmed_at": "confirmed", "handed_at": "delivered"}
+_ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at": "delivered"}
 
 
 def units(tally: Tally, number: int) -> str:

@@ -1,21 +1,28 @@
 """The one plan: from events to one row a message, and from those to counts and witnesses.
 
-Each stage is a table of names and SQL, in the order in which they build on each other; `summary` runs through them
-with one scan and one collect. Columns of a message are the words that `anomalies` is written in.
+Each stage is a table of names and SQL (`columns`), in the order in which they build on each other; `summary` runs
+through them with one scan and one collect. Only what the checks of these trials need is in the plan: a hundred
+expressions that nobody asks for cost more than the events of a trial.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from conformance.history import Op, Phase
-from conformance.judge.anomalies import ANOMALIES, EXPOSURES, Exposure
-from conformance.judge.compact import OP_CODE, PHASE_CODE, SPARK_SCHEMA
+from conformance.history import Op
+from conformance.judge.anomalies import ANOMALIES, Anomaly
+from conformance.judge.columns import DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS
+from conformance.judge.compact import OP_CODE, SPARK_SCHEMA
+from conformance.judge.exposures import EXPOSURES, Exposure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+Check = tuple[str, str]
+"""An anomaly and an exposure, by their names."""
 
 FEW = 4
 """Up to so many trials stay in one partition: an exchange costs more than a second core gives (45 trials, 127,000
@@ -29,123 +36,24 @@ NO_CONTROL_NS = 100_000_000
 
 _SHIFT = 10**12  # a message as one number: producer * _SHIFT + n, so that min() of it needs no struct
 
+ALWAYS = ("phantom", "corrupt")
+"""Anomalies that no check names, and that stand against every HOLDS."""
 
-def _on(op: Op, phase: Phase) -> str:
-    return f"op = {OP_CODE[op]} AND phase = {PHASE_CODE[phase]}"
+_KEYS = ("scenario", "trial", "strong", "queue", "producer", "n")
+_WORD = re.compile(r"[a-z_]\w*")
 
 
-_HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
-_TRIAL = "OVER (PARTITION BY trial)"
-_PROCESS = "OVER (PARTITION BY trial, process)"
-_SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
+EVERY: Sequence[Check] = (*((name, "sends") for name in ANOMALIES), *(("lost", name) for name in EXPOSURES))
+"""Every row of both tables: for benchmarks, warm-up and tests."""
 
-EVENT: Mapping[str, str] = {
-    "sent": _on(Op.SEND, Phase.INVOKE),
-    "accepts": _on(Op.SEND, Phase.OK),
-    "refuses": _on(Op.SEND, Phase.FAIL),
-    "forgets": _on(Op.SEND, Phase.INFO),
-    "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
-    "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
-    "silent": f"{_on(Op.DRAIN, Phase.OK)} AND NOT {_HAS_ID}",
-    "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID}",
-    "acks": _on(Op.ACK, Phase.INVOKE),
-    "ack_settled": _on(Op.ACK, Phase.OK),
-    "processed": _on(Op.PROCESS, Phase.OK),
-    "fires": _on(Op.FAULT, Phase.FIRED),
-    "bites": _on(Op.FAULT, Phase.EFFECTIVE),
-}
-"""What an event is, as booleans."""
 
-# One sort by (trial, process, sequence) serves all of them.
-EVENT_WINDOWS: Mapping[str, str] = {
-    # A running count, not a look at the event before: of ten deliveries in a row only the last shows the backlog.
-    "holding": f"sum(CASE WHEN hands THEN 1 WHEN acks THEN -1 ELSE 0 END) {_SO_FAR}",
-    "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
-    "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
-    "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
-}
-
-_RECEIVED = "(hands OR drains)"
-_EARLY = f"{_RECEIVED} AND epoch = first_epoch"
-_CLAIM = f"{_EARLY} AND first_acquirer"
-_FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
-_REFUSED_AS = "refuses AND detail = "
-
-MESSAGE: Mapping[str, str] = {
-    "attempted": "bool_or(sent)",
-    "durable": "bool_or(sent AND coalesce(durable, false))",
-    "accepted": "bool_or(accepts)",
-    "refused": "bool_or(refuses)",
-    "confirmed_at": "min(at_ns) FILTER (WHERE accepts)",
-    # A refusal without a word of its own is rejected: smallest counter-example to counting events instead, the same
-    # outcome reported twice.
-    "outcomes": "CAST(bool_or(accepts) AS INT)"
-    " + CAST(bool_or(refuses AND coalesce(detail NOT IN ('released', 'modified'), true)) AS INT)"
-    f" + CAST(bool_or({_REFUSED_AS}'released') AS INT) + CAST(bool_or({_REFUSED_AS}'modified') AS INT)",
-    "overdue": "bool_or(forgets AND coalesce(detail = 'unanswered', false))",
-    "disconnected": "bool_or(forgets AND coalesce(detail = 'disconnected', false))",
-    "handed": "count_if(hands)",
-    "handed_at": "min(at_ns) FILTER (WHERE hands)",
-    "handed_after_acknowledge": "coalesce(bool_or(hands AND at_ns > last_ack_at), false)",
-    "handed_before_acknowledge": "coalesce(bool_or(hands AND at_ns < last_ack_at), false)",
-    "held": "max(holding) FILTER (WHERE hands)",
-    "redelivered": "count_if(drains)",
-    "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
-    # Only the drain after one more clean restart found it: the one before was not the end.
-    "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent) AND NOT bool_or(acks)",
-    "received": f"count_if({_RECEIVED})",
-    "last_epoch": f"max(epoch) FILTER (WHERE {_RECEIVED})",
-    "early_received_at": f"max(at_ns) FILTER (WHERE {_EARLY})",
-    "fresh_at": f"min(at_ns) FILTER (WHERE {_FRESH})",
-    "first_count": f"min_by(`count`, at_ns) FILTER (WHERE {_FRESH})",
-    "first_link": f"min_by(link, at_ns) FILTER (WHERE {_EARLY})",
-    "links_differ": f"min(link) FILTER (WHERE {_EARLY}) <> max(link) FILTER (WHERE {_EARLY})",
-    "claims": f"count_if({_CLAIM})",
-    "claim_link": f"min(link) FILTER (WHERE {_CLAIM})",
-    "claim_links_differ": f"min(link) FILTER (WHERE {_CLAIM}) <> max(link) FILTER (WHERE {_CLAIM})",
-    "processed_at": "min(at_ns) FILTER (WHERE processed)",
-    "ack_sent_at": "min(at_ns) FILTER (WHERE acks)",
-    "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
-    "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
-    "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
-    "first_epoch": "max(first_epoch)",
-    "fired_at": "max(fired_at)",
-    # What belongs to the trial; it stands in the row of the events that name no message.
-    "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
-    "events": "count(1)",
-    "started_at": "min(at_ns)",
-    "row_bites": "bool_or(bites)",
-    "row_silent": "bit_or(CASE WHEN silent AND (fired_at IS NULL OR at_ns > fired_at)"
-    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
-    "row_stuck_at": "min(at_ns) FILTER (WHERE stuck)",
-    "row_drain": "max(CAST(number AS INT)) FILTER (WHERE role = 2)",
-    "row_left": f"max_by(`count`, at_ns) FILTER (WHERE {_on(Op.DEPTH, Phase.OK)})",
-}
-"""One row a message: how it fared. Times are CLOCK_MONOTONIC nanoseconds, null where it did not happen."""
-
-_IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
-TRIAL_WINDOWS: Mapping[str, str] = {
-    "effective": f"max(row_bites) {_IN_TRIAL}",
-    "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
-    "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
-    "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
-    "left_over": f"max(row_left) {_IN_TRIAL}",
-    "any_late": f"max(late) {_IN_TRIAL}",
-}
-# The last two drains found silence, and with it the broker's own depth of 0.
-_DRAINED = "(last_drain >= 2 AND (shiftright(silent_mask, last_drain - 1) & 3L) = 3L)"
-
-DERIVED: Mapping[str, str] = {
-    "is_message": "n IS NOT NULL",
-    "answered": "accepted OR refused",
-    "unanswered": "attempted AND NOT (accepted OR refused)",
-    "confirmed": "accepted AND NOT refused",
-    "silent_drains": "bit_count(silent_mask)",
-    "drained": _DRAINED,
-    # Smallest counter-example to `drained` alone: the second drain brings one more of three missing messages; the
-    # other two may come in a third.
-    "settled": f"{_DRAINED} AND NOT any_late",
-}
+def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[Exposure, ...]]:
+    """The rows of both tables that these checks need, each once: their own, what must be seen beside, and windows."""
+    pairs = list(used)
+    exposures = dict.fromkeys(exposure for _, exposure in pairs)
+    anomalies = dict.fromkeys([*(anomaly for anomaly, _ in pairs), *ALWAYS])
+    anomalies |= dict.fromkeys(ANOMALIES[name].beside for name in list(anomalies) if ANOMALIES[name].beside)
+    return tuple(ANOMALIES[name] for name in anomalies), tuple(EXPOSURES[name] for name in exposures)
 
 
 def window_column(exposure: Exposure) -> str:
@@ -153,10 +61,10 @@ def window_column(exposure: Exposure) -> str:
     return f"window_{exposure.name}"
 
 
-def _windows() -> dict[str, str]:
+def _windows(exposures: Sequence[Exposure]) -> dict[str, str]:
     """How long before the fault the strong control of the same scenario shows things to be at risk."""
     found = {}
-    for exposure in EXPOSURES.values():
+    for exposure in exposures:
         if exposure.window:
             shown = ANOMALIES[exposure.window]
             at_risk = f"strong AND effective AND is_message AND ({shown.applies}) AND ({shown.offends})"
@@ -171,19 +79,19 @@ def _exposed(exposure: Exposure) -> str:
     return f"is_message AND ({exposure.counts}) AND fired_at - {exposure.since} <= {window_column(exposure)}"
 
 
-def _per_trial() -> dict[str, str]:
+def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> dict[str, str]:
     """What is counted once a trial, in the rows where `failing` is empty: every message has one of those."""
-    found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in ANOMALIES.values()}
-    found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in EXPOSURES.values()}
-    found |= {window_column(e): f"max({window_column(e)})" for e in EXPOSURES.values() if e.window}
-    for anomaly in ANOMALIES.values():
+    found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
+    found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in exposures}
+    found |= {window_column(e): f"max({window_column(e)})" for e in exposures if e.window}
+    for anomaly in anomalies:
         if anomaly.order:
             kept = f"FILTER (WHERE is_message AND ({anomaly.applies}) AND NOT ({anomaly.offends}))"
             found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
             found[f"kept_last_{anomaly.name}"] = f"max({anomaly.order}) {kept}"
     return found | {
         "all_events": "sum(events)",
-        "all_confirmed": "count_if(is_message AND confirmed AND durable)",
+        "all_confirmed": "count_if(is_message AND durable AND (confirmed OR committed))",
         "all_late": "count_if(is_message AND late)",
         "all_foreign": "sum(foreign_ids)",
         "trial_started_at": "min(started_at)",
@@ -195,17 +103,11 @@ def _per_trial() -> dict[str, str]:
     }
 
 
-PER_TRIAL = _per_trial()
-
-PER_FAILURE: Mapping[str, str] = {
-    "offences": "count(1)",
-    "witness": f"min(producer * {_SHIFT}L + n)",
-    "first_confirmed_at": "min(confirmed_at)",
-    "last_confirmed_at": "max(confirmed_at)",
-    "first_handed_at": "min(handed_at)",
-    "last_handed_at": "max(handed_at)",
-}
-"""What is counted for each (trial, anomaly, hash class)."""
+def _per_failure(anomalies: Sequence[Anomaly]) -> dict[str, str]:
+    """What is counted for each (trial, anomaly, hash class)."""
+    orders = dict.fromkeys(anomaly.order for anomaly in anomalies if anomaly.order)
+    ends = {f"{end}_{order}": f"{sql}({order})" for order in orders for end, sql in (("first", "min"), ("last", "max"))}
+    return {"offences": "count(1)", "witness": f"min(producer * {_SHIFT}L + n)", **ends}
 
 
 def unpacked(witness: int) -> tuple[int, int]:
@@ -225,31 +127,40 @@ def events(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:
     return frame.repartition(int(spark.conf.get("spark.sql.shuffle.partitions") or 2), "trial")
 
 
-def _failing() -> str:
-    """One element per anomaly that a message shows, and an empty one for every row."""
-    found = ", ".join(
-        f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in ANOMALIES.values()
+def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
+    """One row per anomaly that a message shows, and one with an empty `failing` for every message."""
+    shown = ", ".join(
+        f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in anomalies
     )
-    return f"explode(array_compact(array('', {found})))"
+    return {
+        "failing": f"explode(array_compact(array('', {shown})))",
+        "class": f"CAST(pmod(hash(producer, n), {CLASSES}) AS INT)",
+    }
 
 
-EXPLODED: Mapping[str, str] = {"failing": _failing(), "class": f"CAST(pmod(hash(producer, n), {CLASSES}) AS INT)"}
+def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterable[Check]) -> DataFrame:
+    """Counts and witnesses of the anomalies that these checks name, in every trial, in one linear plan.
 
-
-def messages(frame: DataFrame) -> DataFrame:
-    """One row a message (and one a trial for the events that name none): keys, `MESSAGE` and the stages after it."""
-    keys = ("scenario", "trial", "strong", "queue", "producer", "n")
-    placed = _with(_with(frame, EVENT), EVENT_WINDOWS)
-    return functools.reduce(_with, (TRIAL_WINDOWS, DERIVED, _windows()), _grouped(placed, keys, MESSAGE))
-
-
-def summary(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:
-    """Counts and witnesses of every anomaly in every trial, in one linear plan.
-
-    Columns: trial, queue, failing, class; where `failing` is empty those of `PER_TRIAL`, else those of `PER_FAILURE`.
+    Columns: trial, queue, failing, class; where `failing` is empty what is counted per trial, else per failure.
     """
-    exploded = _with(messages(events(spark, paths, trials)), EXPLODED)
-    return _grouped(exploded, ("trial", "queue", "failing", "class"), {**PER_FAILURE, **PER_TRIAL})
+    anomalies, exposures = checks(used)
+    exploded = _exploded(anomalies)
+    counted = {**_per_failure(anomalies), **per_trial(anomalies, exposures)}
+    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, _windows(exposures))
+    event, event_windows, message, *rest = _pruned(stages, [*exploded.values(), *counted.values()])
+    placed = _with(_with(events(spark, paths, trials), event), event_windows)
+    messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
+    return _grouped(_with(messages, exploded), ("trial", "queue", "failing", "class"), counted)
+
+
+def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:
+    """Each stage without the columns that nothing after it names."""
+    named = {word for sql in finally_ for word in _WORD.findall(sql)}
+    kept: list[dict[str, str]] = []
+    for stage in reversed(stages):
+        kept.insert(0, {name: sql for name, sql in stage.items() if name in named})
+        named |= {word for sql in kept[0].values() for word in _WORD.findall(sql)}
+    return kept
 
 
 def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:

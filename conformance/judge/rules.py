@@ -26,7 +26,7 @@ _INCOMPLETE = "The run is incomplete."
 
 @dataclasses.dataclass(frozen=True)
 class Ruling:
-    """A verdict with its reason; `required` where only the user's own requirement asked for it."""
+    """A verdict with its reason; `required` where only the user asked for it."""
 
     verdict: Verdict
     reason: str
@@ -58,7 +58,15 @@ def _unscripted(claim: Claim, evidence: Evidence, untried: Mapping[str, str]) ->
 
 
 def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
-    """The verdict on one claim in one scenario."""
+    """The verdict on one claim in one scenario; a sentence of another vendor says that the user asked for it."""
+    ruling = _rule(one, evidence, untried)
+    asked = applicable.judged_as(one.claim, evidence.run)
+    if not asked or ruling.verdict in (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE):
+        return ruling
+    return Ruling(ruling.verdict, f"{asked} {ruling.reason}", required=True)
+
+
+def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     run, claim = evidence.run, one.claim
     why = applicable.why_not(claim, run)
     required = bool(why) and claim.id in run.required

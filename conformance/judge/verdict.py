@@ -12,7 +12,7 @@ from conformance import records
 from conformance.claims import Catalogue
 from conformance.errors import HistoryError, JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
-from conformance.judge import anomalies, facts, relations, rules
+from conformance.judge import exposures, facts, relations, rules
 from conformance.judge.compact import Compacted, compact_all
 from conformance.judge.facts import TrialFacts
 from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
@@ -50,9 +50,11 @@ def judge(
         JudgeError: Spark could not run the plan.
     """
     run = records.read(run_dir / "run.json", RunRecord)
-    anomalies.check_names(rules.names_used(scenarios.values()))
+    exposures.check_names(rules.names_used(scenarios.values()))
     compacted = compact_all(list(_trials(run_dir, run)))
-    evidence = Evidence(run, [trial.record for trial in compacted], collect_facts(session.spark, compacted))
+    recorded = {trial.record.scenario for trial in compacted}
+    used = list(rules.names_used(item for item in scenarios.values() if item.id in recorded))
+    evidence = Evidence(run, [trial.record for trial in compacted], collect_facts(session.spark, compacted, used))
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
     rows = _with_timelines(session.spark, rows, compacted, evidence.facts)
     return Judgement(
@@ -73,12 +75,14 @@ def _trials(run_dir: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Pat
                 raise
 
 
-def collect_facts(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, TrialFacts]:
-    """The facts of every trial that is not void, by its id, in one job."""
+def collect_facts(
+    spark: SparkSession, trials: Sequence[Compacted], used: Iterable[relations.Check] = relations.EVERY
+) -> dict[str, TrialFacts]:
+    """The facts of every trial that is not void, by its id, in one job; `used` are its anomalies and exposures."""
     paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}
-    return facts.from_rows(_collect(relations.summary(spark, paths, len(paths))))
+    return facts.from_rows(_collect(relations.summary(spark, paths, len(paths), used)))
 
 
 def _collect(frame: DataFrame) -> list[dict[str, Any]]:

@@ -72,25 +72,62 @@ def _id(n):
     return n if isinstance(n, str) else f"p1:{n}"
 
 
-def sent(*numbers, durable=True):
-    return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), durable=durable)]
+def sent(*numbers, durable=True, tx=None, detail=None):
+    about = {"durable": durable, "transaction": tx, "detail": detail}
+    return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), **about)]
 
 
-def confirmed(*numbers):
-    return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.OK, _id(n), detail="accepted")]
+def confirmed(*numbers, tx=None):
+    """Answered; inside a transaction that is provisional."""
+    about = {"transaction": tx, "detail": "accepted"}
+    return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.OK, _id(n), **about)]
 
 
-def refused(n, word="rejected"):
-    return of("publisher-1", Op.SEND, Phase.FAIL, _id(n), detail=word)
+def unasked(*numbers, durable=True):
+    """Sent without asking for an answer."""
+    return sent(*numbers, durable=durable, detail="no answer asked for")
+
+
+def refused(n, word="rejected", tx=None):
+    return of("publisher-1", Op.SEND, Phase.FAIL, _id(n), detail=word, transaction=tx)
+
+
+def untrue(n):
+    """A receipt that answers nothing, put down to the last send answered."""
+    return of("publisher-1", Op.CONFIRM, Phase.FAIL, _id(n), detail="receipt twice")
 
 
 def no_answer(n, why="disconnected"):
     return of("publisher-1", Op.SEND, Phase.INFO, _id(n), detail=why)
 
 
-def kept(*numbers):
+def kept(*numbers, durable=True):
     """Sent and confirmed."""
-    return [*sent(*numbers), *confirmed(*numbers)]
+    return [*sent(*numbers, durable=durable), *confirmed(*numbers)]
+
+
+def put(tx, *numbers):
+    """Sent in a transaction, each with its provisional answer."""
+    return [*discharge(Op.BEGIN, tx), *sent(*numbers, tx=tx), *confirmed(*numbers, tx=tx)]
+
+
+def discharge(op, tx, answer=Phase.OK, by="publisher-1"):
+    """Asked for, and answered unless `answer` is None: names a transaction and no message."""
+    asked = of(by, op, Phase.INVOKE, transaction=tx)
+    return [*asked, *of(by, op, answer, transaction=tx)] if answer else asked
+
+
+def committed(tx, answer=Phase.OK, by="publisher-1"):
+    return discharge(Op.COMMIT, tx, answer, by)
+
+
+def rolled_back(tx, answer=Phase.OK, by="publisher-1"):
+    return discharge(Op.ROLLBACK, tx, answer, by)
+
+
+def limited(process, count):
+    """Its publish window, or its prefetch limit."""
+    return of(process, Op.CONNECT, Phase.OK, count=count)
 
 
 def handed(n, *, consumer=1, **fields):
@@ -98,12 +135,31 @@ def handed(n, *, consumer=1, **fields):
     return of(f"consumer-{consumer}", Op.DELIVER, Phase.OK, _id(n), **seen)
 
 
+def began(n):
+    return of("consumer-1", Op.PROCESS, Phase.INVOKE, _id(n))
+
+
 def processed(n):
     return of("consumer-1", Op.PROCESS, Phase.OK, _id(n))
 
 
-def ack_sent(*numbers):
-    return [e for n in numbers for e in of("consumer-1", Op.ACK, Phase.INVOKE, _id(n))]
+def ack_sent(*numbers, tx=None, consumer=1):
+    return [e for n in numbers for e in of(f"consumer-{consumer}", Op.ACK, Phase.INVOKE, _id(n), transaction=tx)]
+
+
+def acked_in(tx, *numbers):
+    """Handed over, and acknowledged in a transaction: no acknowledgement of its own is answered."""
+    return [*[e for n in numbers for e in handed(n)], *ack_sent(*numbers, tx=tx)]
+
+
+def given_back(n, word="released"):
+    """Refused by its consumer, as released, failed, undeliverable or rejected."""
+    return of("consumer-1", Op.NACK, Phase.INVOKE, _id(n), detail=word)
+
+
+def starved():
+    """The consumer waited for the liveness bound in vain."""
+    return of("consumer-1", Op.DELIVER, Phase.INFO, detail="nothing came")
 
 
 def acked(*numbers):

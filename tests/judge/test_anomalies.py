@@ -1,12 +1,14 @@
 """Every anomaly on literal histories of a few events, all of them in one Spark job."""
 
 import pytest
-from judge_cases import CASES
-from judge_histories import came, crashed, handed, kept, killed, record, sent, settled, silent, took, write
+from judge_cases import CASES, PARTS
+from judge_cases_exposures import EXPOSED
+from judge_histories import came, committed, kept, killed, put, record, sent, settled, silent, write
 
 from conformance.errors import CatalogueError
-from conformance.judge.anomalies import ANOMALIES, EXPOSURES, check_names
+from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.compact import compact
+from conformance.judge.exposures import EXPOSURES, check_names
 from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
@@ -33,11 +35,16 @@ def test_case(facts, name):
 
 def test_every_anomaly_is_caught_and_cleared():
     """Each anomaly has a history that offends and one that does not."""
-    seen = {(anomaly, offences > 0) for anomaly, _, _, offences in CASES.values()}
-    without_innocent = {"confirmed_missing", "unanswered_either_way", "unanswered_absent", "phantom", "corrupt"}
+    caught = {anomaly for anomaly, _, _, offences in CASES.values() if offences}
+    cleared = {anomaly for anomaly, _, applies, offences in CASES.values() if applies and not offences}
 
-    assert set(ANOMALIES) == {name for name, offends in seen if offends}
-    assert set(ANOMALIES) - without_innocent == {name for name, offends in seen if not offends}
+    assert set(ANOMALIES) == caught
+    assert set(ANOMALIES) == cleared
+
+
+def test_no_case_hides_another():
+    """The names of all parts differ: one that is written twice would silently be judged once."""
+    assert sum(map(len, PARTS)) == len(CASES)
 
 
 def test_the_lost_are_named(facts):
@@ -86,6 +93,28 @@ def test_loss_window_comes_from_the_strong_control(one):
     assert found["subject"].exposed("confirmed") == 4
 
 
+def test_parts_of_a_loss_of_commits(one):
+    """By the order of the answers to the commits: each transaction is lost or kept as a whole."""
+    both = put("t1", 1) + committed("t1") + put("t2", 2) + committed("t2") + killed()
+    found = one((record("prefix"), both + settled(2)), (record("tail"), both + settled(1)))
+
+    assert {"prefix": "prefix", "tail": "tail"} == {name: facts.part("lost_committed") for name, facts in found.items()}
+
+
+def test_loss_window_of_commits(one):
+    """The control lost what was committed 3 ms before the kill: only what was committed since then is at risk."""
+    early, late = put("t1", 1) + committed("t1"), put("t2", 2) + committed("t2")  # answers at 6 and 12 ms; kill at 13
+    found = one(
+        (record("subject"), early + late + killed() + settled(1, 2)),
+        (record("control", arm="control", control="sync=false"), late + sent(3, 4) + killed() + settled()),
+    )
+
+    assert (3_000_000, 1) == (
+        found["subject"].window_ns("committed_in_window"),
+        found["subject"].exposed("committed_in_window"),
+    )
+
+
 def test_a_liar_shows_no_window(one):
     """The bundled broker's window says nothing about this one: 100 ms."""
     found = one(
@@ -109,26 +138,27 @@ def test_confirms_read_after_the_kill_are_in_a_window_of_zero(one):
     )
 
 
-def test_exposures(one):
-    """What was at risk, counted on one history of a consumer that died."""
-    history = kept(1, 2, 3, 4) + took(1) + took(2) + handed(3) + handed(4) + crashed() + settled(3, epoch=1)
-    facts = one((record("t"), history))["t"]
-    counted = {name: facts.exposed(name) for name in EXPOSURES}
+@pytest.fixture(scope="module")
+def exposed(session, tmp_path_factory):
+    """The facts of the history of every exposure, by its name."""
+    folder = tmp_path_factory.mktemp("exposures")
+    trials = [
+        compact(folder / name, write(folder / name, history, record(trial=name, scenario=name)))
+        for name, (history, _) in EXPOSED.items()
+    ]
+    return collect_facts(session.spark, trials)
 
-    assert counted == {
-        "confirmed_in_window": 4,
-        "acknowledged_in_window": 2,
-        "sends": 4,
-        "confirmed": 4,
-        "answered": 4,
-        "unanswered": 0,
-        "acknowledged": 2,
-        "acknowledgements_confirmed": 2,
-        "delivered_unacknowledged": 2,
-        "delivered_after_acknowledge": 2,
-        "first_deliveries": 4,
-        "claimed_first": 1,
-    }
+
+def test_every_exposure_has_a_history():
+    """Each is counted in one."""
+    assert set(EXPOSURES) == set(EXPOSED)
+    assert all(count > 0 for _, count in EXPOSED.values())
+
+
+@pytest.mark.parametrize("name", EXPOSED)
+def test_exposure(exposed, name):
+    """What was at risk, and nothing that is merely close to it."""
+    assert EXPOSED[name][1] == exposed[name].exposed(name)
 
 
 def test_foreign_ids_are_strange(one):

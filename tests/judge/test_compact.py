@@ -5,11 +5,27 @@ import os
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from judge_histories import handed, kept, killed, record, settled, took, write
+from judge_histories import (
+    ack_sent,
+    acked_in,
+    committed,
+    confirmed,
+    handed,
+    kept,
+    killed,
+    put,
+    record,
+    rolled_back,
+    sent,
+    settled,
+    took,
+    write,
+)
 
-from conformance.history import Ended, Op, parse_message
+from conformance.errors import HistoryError
+from conformance.history import Ended, Op, Phase, parse_message
 from conformance.judge import compact
-from conformance.judge.compact import FILE, OP_CODE, SCHEMA
+from conformance.judge.compact import FILE, OP_CODE, PHASE_CODE, SCHEMA
 
 HISTORY = kept(1, 2) + took(1) + killed("consumer-1") + settled(2)
 
@@ -79,6 +95,80 @@ def test_garbage_in_place_of_the_file_is_replaced(packed, tmp_path):
     found = packed()
 
     assert len(HISTORY) == pq.read_table(found.parquet).num_rows
+
+
+def test_a_file_of_the_format_before_is_made_anew(packed):
+    """Its columns are the same, but nothing in it was expanded: it is newer than every history, and not believed."""
+    first = packed(put("t1", 1) + committed("t1"))
+    rows = pq.read_table(first.parquet)
+    pq.write_table(rows.slice(0, 1).replace_schema_metadata({"conformance": "1"}), first.parquet)
+    again = compact.compact(first.parquet.parent, first.record)
+
+    assert {b"conformance": b"2"} == pq.read_schema(again.parquet).metadata
+    assert rows.num_rows == pq.read_table(again.parquet).num_rows
+
+
+def discharges(packed, history):
+    """What the commits and rollbacks of a history became: `(process, operation, phase, n)` each."""
+    ops = {OP_CODE[op]: op for op in (Op.COMMIT, Op.ROLLBACK)}
+    phases = {code: phase for phase, code in PHASE_CODE.items()}
+    rows = pq.read_table(packed(history).parquet).to_pylist()
+    return [(row["process"], ops[row["op"]], phases[row["phase"]], row["n"]) for row in rows if row["op"] in ops]
+
+
+def test_a_commit_is_told_of_each_of_its_sends(packed):
+    """The request and its answer, each once without a message and once for each member of that transaction."""
+    found = discharges(packed, put("t1", 1, 2) + put("t2", 3) + committed("t1"))
+
+    assert found == [("publisher-1", Op.COMMIT, phase, n) for phase in (Phase.INVOKE, Phase.OK) for n in (None, 1, 2)]
+
+
+def test_a_rollback_is_told_of_each_of_its_acknowledgements(packed):
+    """A request without an answer is told of as well, and keeps its phase."""
+    found = discharges(packed, kept(1, 2) + acked_in("t1", 1, 2) + rolled_back("t1", Phase.INFO, by="consumer-1"))
+
+    assert found == [
+        ("consumer-1", Op.ROLLBACK, phase, n) for phase in (Phase.INVOKE, Phase.INFO) for n in (None, 1, 2)
+    ]
+
+
+def test_transactions_of_two_processes_are_two(packed):
+    """Each counts its own from 1: the consumer's t1 covers nothing that the publisher sent in its t1."""
+    found = discharges(packed, put("t1", 1) + acked_in("t1", 2) + committed("t1", None, by="consumer-1"))
+
+    assert [("consumer-1", Op.COMMIT, Phase.INVOKE, None), ("consumer-1", Op.COMMIT, Phase.INVOKE, 2)] == found
+
+
+def test_a_member_is_told_once(packed):
+    """However often it was acknowledged in the transaction."""
+    twice = handed(1) + ack_sent(1, tx="t1") + handed(1) + ack_sent(1, tx="t1")
+
+    assert [None, 1] == [n for *_, n in discharges(packed, twice + committed("t1", None, by="consumer-1"))]
+
+
+def test_only_what_was_asked_for_before_is_a_member(packed):
+    """Neither an answer alone nor a send after the request."""
+    found = discharges(packed, confirmed(1, tx="t1") + committed("t1", None) + sent(2, tx="t1"))
+
+    assert [None] == [n for *_, n in found]
+
+
+def test_members_of_a_transaction_have_its_events(packed):
+    """A copy stands at the time, the sequence and the transaction of its discharge."""
+    rows = pq.read_table(packed(put("t7", 1) + committed("t7", None)).parquet).to_pylist()
+    one, copy = (row for row in rows if row["op"] == OP_CODE[Op.COMMIT])
+
+    assert {**one, "producer": 1, "n": 1} == copy
+    assert (7, None) == (copy["txn"], copy["foreign_id"])
+
+
+@pytest.mark.parametrize("name", ["", "t", "T1", "1", "t1x", "t-1", "t1\n", "t1234567890"])
+def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
+    """Its number is its column; what has none cannot be judged."""
+    with pytest.raises(HistoryError, match="is not one of ours"):
+        compact._number(name)
+
+    assert f"transaction {name!r} is not one of ours" == packed(sent(1, tx=name)).record.void
 
 
 @pytest.mark.parametrize("ended", [Ended.DIED, Ended.INTERRUPTED])

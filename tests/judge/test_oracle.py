@@ -7,7 +7,9 @@ import pytest
 from judge_histories import (
     ack_sent,
     acked,
+    acked_in,
     came,
+    committed,
     confirmed,
     crashed,
     handed,
@@ -16,6 +18,7 @@ from judge_histories import (
     processed,
     record,
     refused,
+    rolled_back,
     sent,
     silent,
     stuck,
@@ -28,17 +31,40 @@ from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
 TRIALS, MESSAGES = 60, 25
+"""Of each kind, and of each trial."""
+
+ANSWERS = (Phase.FAIL, Phase.INFO)
+NAMES = (
+    "lost",
+    "gone",
+    "delivered_after_acknowledgement",
+    "lost_committed",
+    "half_applied",
+    "undischarged_gone",
+    "transacted_acknowledgement",
+)
 
 # Sets and their differences, not one row a message with flags: the other way to think about it.
 ORACLE = """
 WITH e AS (SELECT * FROM read_parquet($files)),
 attempted AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $invoke),
 durable AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $invoke AND durable),
-accepted AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $ok),
+joined AS (SELECT DISTINCT trial, process, txn, op, producer, n FROM e
+           WHERE op IN ($send, $ack) AND phase = $invoke AND txn IS NOT NULL),
+posted AS (SELECT trial, process, txn, producer, n FROM joined WHERE op = $send),
+retired AS (SELECT trial, process, txn, producer, n FROM joined WHERE op = $ack),
+discharge AS (SELECT trial, process, txn, op, phase, at_ns, epoch FROM e WHERE op IN ($commit, $rollback) AND n IS NULL),
+commit_asked AS (SELECT * FROM discharge WHERE op = $commit AND phase = $invoke),
+committed AS (SELECT * FROM discharge WHERE op = $commit AND phase = $ok),
+rolled_back AS (SELECT * FROM discharge WHERE op = $rollback AND phase = $ok),
+accepted AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $ok
+             EXCEPT SELECT trial, producer, n FROM posted),
 refused AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $fail),
 given AS (SELECT trial, producer, n, at_ns, epoch, op, number FROM e
           WHERE op IN ($deliver, $drain) AND phase = $ok AND n IS NOT NULL),
-asked AS (SELECT trial, producer, n, at_ns FROM e WHERE op = $ack AND phase = $invoke),
+asked AS (SELECT trial, producer, n, at_ns, txn FROM e WHERE op = $ack AND phase = $invoke),
+taken AS (SELECT trial, producer, n FROM asked WHERE txn IS NULL
+          UNION SELECT trial, producer, n FROM retired SEMI JOIN commit_asked USING (trial, process, txn)),
 settled_acks AS (SELECT trial, producer, n, min(at_ns) AS at_ns, min(epoch) AS epoch FROM e
                  WHERE op = $ack AND phase = $ok GROUP BY ALL),
 fault AS (SELECT trial, min(at_ns) AS at_ns FROM e WHERE op = $fault AND phase = $fired GROUP BY ALL),
@@ -46,7 +72,7 @@ quiet AS (SELECT e.trial, number FROM e JOIN fault USING (trial)
           WHERE op = $drain AND phase = $ok AND n IS NULL AND e.at_ns > fault.at_ns),
 late AS (SELECT trial, producer, n FROM given JOIN attempted USING (trial, producer, n) WHERE op = $drain
          EXCEPT SELECT trial, producer, n FROM given WHERE op = $drain AND number = 1
-         EXCEPT SELECT trial, producer, n FROM asked),
+         EXCEPT SELECT * FROM taken),
 settled AS (SELECT trial FROM quiet WHERE number = 1 INTERSECT SELECT trial FROM quiet WHERE number = 2
             EXCEPT SELECT trial FROM late),
 lost AS (SELECT * FROM accepted INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused
@@ -55,16 +81,42 @@ gone AS (SELECT trial, producer, n FROM given WHERE op = $deliver INTERSECT SELE
          EXCEPT SELECT trial, producer, n FROM asked
          EXCEPT SELECT trial, producer, n FROM given WHERE op = $drain),
 again AS (SELECT DISTINCT a.trial, a.producer, a.n FROM settled_acks a JOIN given g
-          ON (a.trial, a.producer, a.n) = (g.trial, g.producer, g.n) AND g.at_ns > a.at_ns AND g.epoch = a.epoch)
+          ON (a.trial, a.producer, a.n) = (g.trial, g.producer, g.n) AND g.at_ns > a.at_ns AND g.epoch = a.epoch),
+absent AS (SELECT * FROM durable EXCEPT SELECT * FROM refused EXCEPT SELECT trial, producer, n FROM given),
+lost_committed AS (SELECT DISTINCT trial, producer, n FROM posted SEMI JOIN committed USING (trial, process, txn)
+                   SEMI JOIN absent USING (trial, producer, n)),
+half_applied AS (SELECT DISTINCT trial, producer, n FROM posted SEMI JOIN commit_asked USING (trial, process, txn)
+                 SEMI JOIN absent USING (trial, producer, n)
+                 SEMI JOIN (FROM posted SEMI JOIN given USING (trial, producer, n)) USING (trial, process, txn)),
+undischarged AS (SELECT trial, producer, n FROM retired
+                 EXCEPT SELECT trial, producer, n FROM retired SEMI JOIN discharge USING (trial, process, txn)),
+undischarged_gone AS (SELECT * FROM undischarged INTERSECT SELECT * FROM durable
+                      EXCEPT SELECT g.trial, g.producer, g.n FROM given g JOIN asked a USING (trial, producer, n)
+                      WHERE g.at_ns > a.at_ns),
+taken_twice AS (SELECT r.trial, r.producer, r.n FROM retired r JOIN committed c USING (trial, process, txn)
+                JOIN given g ON (r.trial, r.producer, r.n) = (g.trial, g.producer, g.n)
+                AND g.at_ns > c.at_ns AND (g.epoch, c.epoch) = (1, 1)),
+owed AS (SELECT r.trial, r.producer, r.n, max(b.at_ns) AS at_ns FROM retired r
+         JOIN rolled_back b USING (trial, process, txn) GROUP BY ALL),
+kept_back AS (SELECT trial, producer, n FROM owed EXCEPT SELECT * FROM taken
+              EXCEPT SELECT o.trial, o.producer, o.n FROM owed o JOIN given g USING (trial, producer, n)
+              WHERE g.at_ns > o.at_ns),
+misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
 SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'gone', trial, count(*) FROM gone SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'delivered_after_acknowledgement', trial, count(*) FROM again GROUP BY ALL
+UNION ALL SELECT 'lost_committed', trial, count(*) FROM lost_committed SEMI JOIN settled USING (trial) GROUP BY ALL
+UNION ALL SELECT 'half_applied', trial, count(*) FROM half_applied SEMI JOIN settled USING (trial) GROUP BY ALL
+UNION ALL SELECT 'undischarged_gone', trial, count(*) FROM undischarged_gone SEMI JOIN settled USING (trial) GROUP BY ALL
+UNION ALL SELECT 'transacted_acknowledgement', trial, count(*) FROM misapplied SEMI JOIN settled USING (trial) GROUP BY ALL
 """
 CODES = {
     "send": OP_CODE[Op.SEND],
     "deliver": OP_CODE[Op.DELIVER],
     "drain": OP_CODE[Op.DRAIN],
     "ack": OP_CODE[Op.ACK],
+    "commit": OP_CODE[Op.COMMIT],
+    "rollback": OP_CODE[Op.ROLLBACK],
     "fault": OP_CODE[Op.FAULT],
     "invoke": PHASE_CODE[Phase.INVOKE],
     "ok": PHASE_CODE[Phase.OK],
@@ -94,25 +146,71 @@ def history(rng):
         elif rng.random() < 0.01:
             second += came(n, drain=2, epoch=epoch + 1)
     rng.shuffle(before)
-    end = lambda drain, e: silent(drain, epoch=e) if rng.random() < 0.85 else stuck(drain, epoch=e)  # noqa: E731
     fault = crashed() if crash else killed("consumer-1")
-    return [*(e for way in before for e in way), *fault, *first, *end(1, epoch), *second, *end(2, epoch + 1)]
+    return [*(e for way in before for e in way), *fault, *ended(rng, first, second, epoch)]
+
+
+def ended(rng, first, second, epoch):
+    """Two drains and what each brings; now and then one does not find silence."""
+    end = lambda drain, e: silent(drain, epoch=e) if rng.random() < 0.85 else stuck(drain, epoch=e)  # noqa: E731
+    return [*first, *end(1, epoch), *second, *end(2, epoch + 1)]
+
+
+def discharged(rng, tx, by):
+    """Committed, rolled back, or left open; answered in every way, or not at all."""
+    if rng.random() < 0.2:
+        return []
+    return rng.choice([committed, committed, rolled_back])(tx, rng.choice([Phase.OK] * 4 + [*ANSWERS, None]), by)
+
+
+def posting(rng):
+    """Sends in transactions, all, some or none of which are there after the kill."""
+    before, first, second = [], [], []
+    for number in range(1, 7):
+        tx, members = f"t{number}", range(number * 5 - 4, number * 5 + 1)
+        there = rng.choice([0.0, 0.0, 1.0, 1.0, 0.6])
+        for n in members:
+            before += sent(n, durable=rng.random() < 0.9, tx=tx)
+            before += refused(n, tx=tx) if rng.random() < 0.05 else confirmed(n, tx=rng.choice([tx, tx, None]))
+            if rng.random() < there:
+                first += came(n)
+            elif rng.random() < 0.01:
+                second += came(n, drain=2, epoch=3)
+        before += discharged(rng, tx, "publisher-1")
+    return [*before, *killed(), *ended(rng, first, second, 2)]
+
+
+def retiring(rng):
+    """Acknowledgements in transactions; what was not committed may be handed over and acknowledged again."""
+    crash = rng.random() < 0.6
+    epoch = 1 if crash else 2
+    before = [e for n in range(1, MESSAGES + 1) for e in [*sent(n, durable=rng.random() < 0.9), *confirmed(n)]]
+    fresh, first, second = list(range(1, MESSAGES + 1)), [], []
+    for number in range(1, 8):
+        tx, members = f"t{number}", [fresh.pop(0) for _ in range(min(4, len(fresh)))]
+        before += acked_in(tx, *members) + discharged(rng, tx, "consumer-1")
+        fresh = [n for n in members if rng.random() < 0.25] + fresh
+    for n in range(1, MESSAGES + 1):
+        if rng.random() < 0.4:
+            first += came(n, epoch=epoch)
+        elif rng.random() < 0.02:
+            second += came(n, drain=2, epoch=epoch + 1)
+    return [*before, *(crashed() if crash else killed("consumer-1")), *ended(rng, first, second, epoch)]
 
 
 def test_duckdb_counts_the_same(session, tmp_path):
-    """Lost, gone and delivered again, in sixty random trials."""
+    """Lost, gone, delivered again, and what transactions do, in random trials of three kinds."""
     rng = random.Random(20261121)
     trials = []
-    for number in range(TRIALS):
+    for number, kind in enumerate([history, posting, retiring] * TRIALS):
         folder = tmp_path / f"t{number}"
-        trials.append(compact(folder, write(folder, history(rng), record(f"t{number}", f"s{number % 7}"))))
+        trials.append(compact(folder, write(folder, kind(rng), record(f"t{number}", f"s{number % 7}"))))
     facts = collect_facts(session.spark, trials)
     rows = duckdb.execute(ORACLE, {"files": [str(trial.parquet) for trial in trials], **CODES}).fetchall()
     expected = {(anomaly, trial): offences for anomaly, trial, offences in rows}
-    names = ("lost", "gone", "delivered_after_acknowledgement")
     found = {
-        (name, trial): facts[trial].offences(name) for trial in facts for name in names if facts[trial].offences(name)
+        (name, trial): facts[trial].offences(name) for trial in facts for name in NAMES if facts[trial].offences(name)
     }
 
     assert expected == found
-    assert all(sum(name == anomaly for anomaly, _ in found) > 5 for name in names), "too few to compare"
+    assert all(sum(name == anomaly for anomaly, _ in found) > 5 for name in NAMES), "too few to compare"

@@ -8,10 +8,11 @@ from judge_histories import RUN, record
 
 from conformance import claims, scenario
 from conformance.errors import ExitCode
-from conformance.judge import exits, rules, tally
+from conformance.judge import applicable, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.facts import Failing, TrialFacts
-from conformance.judge.relations import PER_TRIAL
+from conformance.judge.exposures import EXPOSURES
+from conformance.judge.relations import per_trial
 from conformance.judge.rows import Judgement, Verdict
 
 CATALOGUE = claims.load()
@@ -25,10 +26,11 @@ KILL, ONE, AUTO = (
 
 def facts(*, offends=None, applies=100, exposed=50, **counts):
     """A clean, drained trial with an effective fault, in which these anomalies were seen so often."""
-    found = dict.fromkeys(PER_TRIAL, 0)
-    found |= {name: applies for name in PER_TRIAL if name.startswith("applies_")}
-    found |= {name: exposed for name in PER_TRIAL if name.startswith("exposed_")}
-    found |= {name: None for name in PER_TRIAL if name.startswith("kept_")}
+    columns = per_trial(tuple(ANOMALIES.values()), tuple(EXPOSURES.values()))
+    found = dict.fromkeys(columns, 0)
+    found |= {name: applies for name in columns if name.startswith("applies_")}
+    found |= {name: exposed for name in columns if name.startswith("exposed_")}
+    found |= {name: None for name in columns if name.startswith("kept_")}
     found |= {"fault_effective": True, "was_drained": True, "was_settled": True, "was_stuck": False, **counts}
     ends = {name: (5, 6) if ANOMALIES[name].order else (None, None) for name in offends or {}}
     failing = {name: Failing(n, (("q", 1, 7),), *ends[name]) for name, n in (offends or {}).items()}
@@ -222,6 +224,45 @@ def test_another_vendors_sentence():
     assert row.reason.startswith("The sentence binds TIBCO EMS, not Artemis. Observed here: 0 of 300")
 
 
+ACKNOWLEDGED = "broker-killed-after-acknowledgements"
+FOREIGN = msgspec.structs.replace(RUN, title="Another", profiles=("artemis",), judged_as=("ems",))
+ASKED = "Judged as TIBCO EMS at your request; this product never promised it."
+
+
+def test_judged_as_another_vendor():
+    """The user asked: it is judged, says so, and is a requirement of the user's."""
+    row = rule("EMS-STEP-06", ACKNOWLEDGED, [facts(offends={"delivered_after_restart": 2})] * 3, run=FOREIGN)
+
+    assert (Verdict.VIOLATED, True, True) == (row.verdict, row.required, row.reason.startswith(ASKED)), row.reason
+    assert ExitCode.VIOLATED == exits.exit_code(Judgement(run=FOREIGN, rows=(row,), self_checks=(), trials=()))
+
+
+def test_judged_as_what_cannot_be_decided():
+    """A row of any word says whose sentence it is."""
+    row = rule("EMS-STEP-06", ACKNOWLEDGED, [None] * 3, run=FOREIGN)
+
+    assert (Verdict.HARNESS_ERROR, True, True) == (row.verdict, row.required, row.reason.startswith(ASKED))
+
+
+@pytest.mark.parametrize("changes", [{"profiles": ("ems",)}, {"judged_as": ("qpid",)}])
+def test_judged_as_without_need(changes):
+    """What the product promises itself is an ordinary row, and another vendor's name changes nothing."""
+    row = rule("EMS-STEP-06", ACKNOWLEDGED, CLEAN, run=msgspec.structs.replace(FOREIGN, **changes))
+
+    assert (False, False) == (row.required, "at your request" in row.reason)
+
+
+def test_judged_as_leaves_the_settings_alone():
+    """Conditions of the other vendor's sentence count all the same."""
+    claim = next(c for c in CATALOGUE.claims.values() if c.binds == ("qpid",) and c.when and c.subject == "broker")
+    run = msgspec.structs.replace(
+        FOREIGN, judged_as=("qpid",), protocol=claim.surfaces[0], capabilities=claim.capabilities, settings={}
+    )
+    why = applicable.why_not(claim, run)
+
+    assert why.startswith(applicable.NOT_PROMISED), why
+
+
 def test_the_permission_needs_both_halves():
     """One message found and another absent, in whatever trials."""
     found, absent = facts(offends={"unanswered_either_way": 1}), facts(offends={"unanswered_absent": 1})
@@ -280,6 +321,16 @@ def test_exit_codes_of_the_run_itself():
     assert ExitCode.INTERRUPTED == exits.exit_code(judgement(Verdict.HOLDS, run=stopped))
     assert ExitCode.HARNESS == exits.exit_code(judgement(Verdict.HOLDS, run=torn))
     assert ExitCode.HARNESS == exits.exit_code(judgement(Verdict.HOLDS, ours=[Verdict.VIOLATED]))
+
+
+def test_spared_rows():
+    """They ask for nothing more, an error of the suite is never spared, and others may ask beside the rows."""
+    everything = judgement(Verdict.VIOLATED, Verdict.INCONCLUSIVE)
+    broken = judgement(Verdict.HARNESS_ERROR)
+
+    assert ExitCode.CONFORMANT == exits.exit_code(everything, spared=lambda _: True)
+    assert ExitCode.HARNESS == exits.exit_code(broken, spared=lambda _: True)
+    assert ExitCode.INCONCLUSIVE == exits.exit_code(judgement(Verdict.HOLDS), also=[ExitCode.INCONCLUSIVE])
 
 
 def test_repeats():

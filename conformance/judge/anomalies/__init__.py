@@ -1,0 +1,24 @@
+"""What can go wrong with a message: one anomaly, one sentence, two expressions.
+
+`applies` and `offends` are SQL over the one row of a message that `relations` makes; its columns are described there.
+A check that applies to no message has decided nothing. The tables are text, so that they load without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.judge.anomalies.deliveries import DELIVERIES
+from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.refusals import REFUSALS
+from conformance.judge.anomalies.sends import SENDS
+from conformance.judge.anomalies.sessions import SESSIONS
+from conformance.judge.anomalies.strange import STRANGE
+from conformance.judge.anomalies.transactions import TRANSACTIONS
+
+__all__ = ["ANOMALIES", "Anomaly"]
+
+ANOMALIES: Mapping[str, Anomaly] = {
+    anomaly.name: anomaly for anomaly in (*SENDS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *SESSIONS, *STRANGE)
+}
+"""Every anomaly by its name; `Check.anomaly` of a scenario is one of these."""

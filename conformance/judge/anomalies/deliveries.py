@@ -1,0 +1,172 @@
+"""What can go wrong with a delivery, its marks and its acknowledgement."""
+
+from __future__ import annotations
+
+from conformance.judge.anomalies.model import Anomaly
+
+DELIVERIES = (
+    Anomaly(
+        "stuck",
+        """A confirmed message that a waiting consumer with credit was not given within the liveness bound.
+
+        Its queue said a depth above zero all the while. It may come after a restart: then it was stuck and is late,
+        not lost.
+        """,
+        applies="confirmed AND (stuck_at IS NOT NULL OR silent_drains > 0)",
+        offends="ack_sent_at IS NULL AND stuck_at < coalesce(redelivered_at, stuck_at + 1)",
+        of="confirmed messages",
+        happened="stuck in the queue",
+        happens="leaves a message stuck",
+        drained=False,
+    ),
+    Anomaly(
+        "gone",
+        """A delivered message that did not come back although neither acknowledgement nor refusal left the client.
+
+        Decidable only where the queue was settled after the death of its consumer.
+        """,
+        applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
+        offends="redelivered = 0",
+        of="delivered and unacknowledged messages",
+        happened="gone",
+        happens="takes such a message away",
+        order="handed_at",
+    ),
+    Anomaly(
+        "gone_after_acknowledge",
+        "A message delivered after the last acknowledge of its session, which took it away as well.",
+        applies="handed_after_acknowledge AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
+        offends="redelivered = 0",
+        of="messages delivered after the last acknowledge",
+        happened="gone",
+        happens="takes such a message away",
+        order="handed_at",
+    ),
+    Anomaly(
+        "came_back",
+        "The witness of a permission to deliver again: a message without acknowledgement that came back.",
+        applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
+        offends="redelivered > 0",
+        of="delivered and unacknowledged messages",
+        happened="delivered again",
+    ),
+    Anomaly(
+        "delivered_after_acknowledgement",
+        """A message that the same run of the broker delivered again after it had settled the acknowledgement.
+
+        After a restart it is another sentence's matter: `delivered_after_restart`.
+        """,
+        applies="acked_at IS NOT NULL AND ack_epoch = first_epoch",
+        offends="early_received_at > acked_at",
+        of="messages with a confirmed acknowledgement",
+        happened="delivered again",
+        happens="brings such a message back",
+    ),
+    Anomaly(
+        "delivered_after_restart",
+        "A message that came again after a restart, although its acknowledgement had been confirmed before.",
+        applies="acked_at IS NOT NULL",
+        offends="last_epoch > ack_epoch",
+        of="messages with a confirmed acknowledgement",
+        happened="delivered again after the restart",
+        happens="brings such a message back",
+        control="brought messages back",
+    ),
+    Anomaly(
+        "answered_acknowledgement",
+        "The witness of a permission to confirm acknowledgements: one that was answered.",
+        applies="ack_sent_at IS NOT NULL",
+        offends="acked_at IS NOT NULL",
+        of="acknowledgements",
+        happened="answered",
+    ),
+    Anomaly(
+        "settled_again",
+        """A message that was delivered settled, and that the same run of the broker delivered again.
+
+        After a restart it is no matter of this sentence.
+        """,
+        applies="handed > 0",
+        offends="early_received_at > handed_at",
+        of="messages delivered settled",
+        happened="delivered again",
+        happens="brings such a message back",
+    ),
+    Anomaly(
+        "unprocessed_gone",
+        "The witness of a permission to lose what was on its way: such a message, not processed and gone.",
+        applies="confirmed AND durable AND settled AND processed_at IS NULL",
+        offends="redelivered = 0",
+        of="unprocessed messages",
+        happened="gone after the fault",
+    ),
+    Anomaly(
+        "unmarked",
+        """A message that was handed over, not acknowledged, and delivered again without the redelivered mark.
+
+        Within the same run of the broker; a message that was only prefetched does not apply.
+        """,
+        applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND drained_early_at IS NOT NULL",
+        offends="unmarked",
+        of="messages delivered again",
+        happened="without the redelivered mark",
+        happens="delivers one again without its mark",
+    ),
+    Anomaly(
+        "counted_at_first",
+        """A fresh message whose first delivery, before any fault, already carried a delivery count above zero.
+
+        What came only after the fault may have been transferred to the dead consumer unseen: it does not apply.
+        """,
+        applies="fresh_at IS NOT NULL AND attempted",
+        offends="first_count > 0",
+        of="first deliveries",
+        happened="counted above zero",
+        happens="counts a first delivery",
+        drained=False,
+    ),
+    Anomaly(
+        "first_acquirer_twice",
+        """A delivery that claims to be the first acquirer although another link had been given the message before.
+
+        Within the first run of the broker only. Smallest counter-example to counting claims: two claims on one
+        link are honest, one claim on the second of two links is not.
+        """,
+        applies="claims > 0 AND links_differ",
+        offends="claim_links_differ OR claim_link <> first_link",
+        of="messages given to a second link",
+        happened="claimed as first acquired again",
+        happens="makes such a claim",
+    ),
+    Anomaly(
+        "many_unacknowledged",
+        "The witness of a large backlog: a delivery with which its session held more than 1,000 unacknowledged.",
+        applies="handed > 0",
+        offends="held > 1000",
+        of="deliveries",
+        happened="held beside 1,000 other unacknowledged ones",
+    ),
+    Anomaly(
+        "over_prefetch",
+        "A delivery with which its consumer held more unacknowledged messages than it had asked for.",
+        applies="handed > 0",
+        offends="over_limit",
+        of="deliveries",
+        happened="sent beyond the prefetch limit",
+        happens="goes beyond the limit",
+        drained=False,
+    ),
+    Anomaly(
+        "starved",
+        """A message that a consumer with nothing open waited for in vain, and that a later consumer got.
+
+        It waited for the liveness bound, after everything up to its prefetch limit had been acknowledged.
+        """,
+        applies="confirmed",
+        offends="confirmed_at < starved_at AND handed = 0 AND redelivered > 0",
+        of="confirmed messages",
+        happened="withheld from a consumer that had acknowledged everything",
+        happens="withholds one",
+        drained=False,
+    ),
+)

@@ -1,0 +1,28 @@
+"""One anomaly: a name, a sentence, two expressions over the row of a message, and its words in a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Anomaly:
+    """One anomaly, or one witness of a permission.
+
+    `of`, `happened`, `happens` and `control` are its words in a reason: "0 of 9 <of> <happened>", "the chance that one
+    fault <happens>", "the control <control> in 3 of 3". `drained`: its absence counts only where the queue was drained
+    to silence. `order` is the column whose order tells the prefix, the middle and the tail of a loss apart. `beside`
+    names an anomaly that must be seen as well, in any trial, before this one is witnessed.
+    """
+
+    name: str
+    sentence: str
+    applies: str
+    offends: str
+    of: str
+    happened: str
+    happens: str = ""
+    control: str = "failed"
+    drained: bool = True
+    order: str = ""
+    beside: str = ""

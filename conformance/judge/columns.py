@@ -1,0 +1,179 @@
+"""What is known of an event, of a message and of its trial: tables of names and SQL, in the order of their use.
+
+Each stage is a select over the one before it. Columns of a message are the words that `anomalies` and `exposures` are
+written in; a plan takes only those that its checks need (`relations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.history import Op, Phase
+from conformance.judge.compact import OP_CODE, PHASE_CODE
+
+
+def _on(op: Op, phase: Phase) -> str:
+    return f"op = {OP_CODE[op]} AND phase = {PHASE_CODE[phase]}"
+
+
+_HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
+_TRIAL = "OVER (PARTITION BY trial)"
+_PROCESS = "OVER (PARTITION BY trial, process)"
+_SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
+
+EVENT: Mapping[str, str] = {
+    "sent": _on(Op.SEND, Phase.INVOKE),
+    # Inside a transaction accepted is provisional: only the answer to the commit confirms (AMQP 1.0 section 4.4.1).
+    "accepts": f"{_on(Op.SEND, Phase.OK)} AND txn IS NULL",
+    "asks": f"{_on(Op.SEND, Phase.INVOKE)} AND coalesce(detail <> 'no answer asked for', true)",
+    "answers": f"op = {OP_CODE[Op.SEND]} AND phase <> {PHASE_CODE[Phase.INVOKE]}"
+    " AND coalesce(detail <> 'no answer was asked for', true)",
+    "refuses": _on(Op.SEND, Phase.FAIL),
+    "forgets": _on(Op.SEND, Phase.INFO),
+    "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
+    "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
+    "silent": f"{_on(Op.DRAIN, Phase.OK)} AND NOT {_HAS_ID}",
+    "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID}",
+    "acks": _on(Op.ACK, Phase.INVOKE),
+    "ack_settled": _on(Op.ACK, Phase.OK),
+    "begins": _on(Op.PROCESS, Phase.INVOKE),
+    "processed": _on(Op.PROCESS, Phase.OK),
+    "nacks": _on(Op.NACK, Phase.INVOKE),
+    "commit_asked": f"{_on(Op.COMMIT, Phase.INVOKE)} AND {_HAS_ID}",
+    "commits": f"{_on(Op.COMMIT, Phase.OK)} AND {_HAS_ID}",
+    "rollback_asked": f"{_on(Op.ROLLBACK, Phase.INVOKE)} AND {_HAS_ID}",
+    "rolls_back": f"{_on(Op.ROLLBACK, Phase.OK)} AND {_HAS_ID}",
+    "keeps_on": f"{_on(Op.ROLLBACK, Phase.FAIL)} AND {_HAS_ID}",
+    "untrue": _on(Op.CONFIRM, Phase.FAIL),
+    "starves": _on(Op.DELIVER, Phase.INFO),
+    "limits": _on(Op.CONNECT, Phase.OK),
+    "fires": _on(Op.FAULT, Phase.FIRED),
+    "bites": _on(Op.FAULT, Phase.EFFECTIVE),
+}
+"""What an event is, as booleans."""
+
+# One sort by (trial, process, sequence) serves all of them.
+EVENT_WINDOWS: Mapping[str, str] = {
+    # A running count, not a look at the event before: of ten deliveries in a row only the last shows the backlog.
+    "holding": f"sum(CASE WHEN hands THEN 1 WHEN acks OR nacks THEN -1 ELSE 0 END) {_SO_FAR}",
+    "unanswered_now": f"sum(CASE WHEN asks THEN 1 WHEN answers THEN -1 ELSE 0 END) {_SO_FAR}",
+    "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
+    "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
+    "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
+    "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
+}
+
+_RECEIVED = "(hands OR drains)"
+_EARLY = f"{_RECEIVED} AND epoch = first_epoch"
+_CLAIM = f"{_EARLY} AND first_acquirer"
+_FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
+_REFUSED_AS = "refuses AND detail = "
+
+MESSAGE: Mapping[str, str] = {
+    "attempted": "bool_or(sent)",
+    "durable": "bool_or(sent AND coalesce(durable, false))",
+    "accepted": "bool_or(accepts)",
+    "refused": "bool_or(refuses)",
+    "confirmed_at": "min(at_ns) FILTER (WHERE accepts)",
+    # A refusal without a word of its own is rejected: smallest counter-example to counting events instead, the same
+    # outcome reported twice.
+    "outcomes": "CAST(bool_or(accepts) AS INT)"
+    " + CAST(bool_or(refuses AND coalesce(detail NOT IN ('released', 'modified'), true)) AS INT)"
+    f" + CAST(bool_or({_REFUSED_AS}'released') AS INT) + CAST(bool_or({_REFUSED_AS}'modified') AS INT)",
+    "overdue": "bool_or(forgets AND coalesce(detail = 'unanswered', false))",
+    "disconnected": "bool_or(forgets AND coalesce(detail = 'disconnected', false))",
+    "handed": "count_if(hands)",
+    "handed_at": "min(at_ns) FILTER (WHERE hands)",
+    "handed_after_acknowledge": "coalesce(bool_or(hands AND at_ns > last_ack_at), false)",
+    "handed_before_acknowledge": "coalesce(bool_or(hands AND at_ns < last_ack_at), false)",
+    "held": "max(holding) FILTER (WHERE hands)",
+    "redelivered": "count_if(drains)",
+    "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
+    # Only the drain after one more clean restart found it: the one before was not the end. An acknowledgement in a
+    # transaction that nobody asked to commit excuses nothing: its message was due in the first drain.
+    "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
+    " AND NOT bool_or(acks AND txn IS NULL) AND NOT (bool_or(acks) AND bool_or(commit_asked))",
+    "received": f"count_if({_RECEIVED})",
+    "last_epoch": f"max(epoch) FILTER (WHERE {_RECEIVED})",
+    "early_received_at": f"max(at_ns) FILTER (WHERE {_EARLY})",
+    "fresh_at": f"min(at_ns) FILTER (WHERE {_FRESH})",
+    "first_count": f"min_by(`count`, at_ns) FILTER (WHERE {_FRESH})",
+    "first_link": f"min_by(link, at_ns) FILTER (WHERE {_EARLY})",
+    "links_differ": f"min(link) FILTER (WHERE {_EARLY}) <> max(link) FILTER (WHERE {_EARLY})",
+    "claims": f"count_if({_CLAIM})",
+    "claim_link": f"min(link) FILTER (WHERE {_CLAIM})",
+    "claim_links_differ": f"min(link) FILTER (WHERE {_CLAIM}) <> max(link) FILTER (WHERE {_CLAIM})",
+    "unmarked": "bool_or(drains AND epoch = first_epoch AND NOT coalesce(redelivered, true))",
+    "drained_early_at": "max(at_ns) FILTER (WHERE drains AND epoch = first_epoch)",
+    "over_limit": "coalesce(bool_or(hands AND holding > limit), false)",
+    "over_window": "coalesce(bool_or(sent AND unanswered_now > limit), false)",
+    "began_at": "min(at_ns) FILTER (WHERE begins)",
+    "processed_at": "min(at_ns) FILTER (WHERE processed)",
+    "refused_at": "min(at_ns) FILTER (WHERE nacks)",
+    "refused_as": "min_by(detail, at_ns) FILTER (WHERE nacks)",
+    # The delivery before a refusal and the one after it, where the same consumer got both.
+    "first_handed_count": "min_by(`count`, at_ns) FILTER (WHERE hands)",
+    "next_count": "max_by(`count`, at_ns) FILTER (WHERE hands)",
+    "handed_on_one_link": "min(link) FILTER (WHERE hands) = max(link) FILTER (WHERE hands)",
+    "send_txn": "max(txn) FILTER (WHERE sent)",
+    "ack_txn": "max(txn) FILTER (WHERE acks)",
+    "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",
+    "committed_at": "min(at_ns) FILTER (WHERE commits)",
+    "commit_epoch": "min(epoch) FILTER (WHERE commits)",
+    "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
+    "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",
+    "rollback_refused": "bool_or(keeps_on)",
+    "received_at": f"min(at_ns) FILTER (WHERE {_RECEIVED})",
+    "received_last_at": f"max(at_ns) FILTER (WHERE {_RECEIVED})",
+    "receipt_untrue": "bool_or(untrue)",
+    "unasked": "bool_or(sent AND coalesce(detail = 'no answer asked for', false))",
+    "row_starved_at": "min(at_ns) FILTER (WHERE starves AND holding <= 0)",
+    "ack_sent_at": "min(at_ns) FILTER (WHERE acks)",
+    "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
+    "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
+    "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
+    "first_epoch": "max(first_epoch)",
+    "fired_at": "max(fired_at)",
+    # What belongs to the trial; it stands in the row of the events that name no message.
+    "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
+    "events": "count(1)",
+    "started_at": "min(at_ns)",
+    "row_bites": "bool_or(bites)",
+    "row_silent": "bit_or(CASE WHEN silent AND (fired_at IS NULL OR at_ns > fired_at)"
+    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
+    "row_stuck_at": "min(at_ns) FILTER (WHERE stuck)",
+    "row_drain": "max(CAST(number AS INT)) FILTER (WHERE role = 2)",
+    "row_left": f"max_by(`count`, at_ns) FILTER (WHERE {_on(Op.DEPTH, Phase.OK)})",
+}
+"""One row a message: how it fared. Times are CLOCK_MONOTONIC nanoseconds, null where it did not happen."""
+
+_IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
+TRIAL_WINDOWS: Mapping[str, str] = {
+    "effective": f"max(row_bites) {_IN_TRIAL}",
+    "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
+    "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
+    "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
+    "txn_received": "coalesce(max(received > 0) OVER (PARTITION BY scenario, trial, producer, send_txn), false)",
+    "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
+    "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
+    "left_over": f"max(row_left) {_IN_TRIAL}",
+    "any_late": f"max(late) {_IN_TRIAL}",
+}
+# The last two drains found silence, and with it the broker's own depth of 0.
+_DRAINED = "(last_drain >= 2 AND (shiftright(silent_mask, last_drain - 1) & 3L) = 3L)"
+
+DERIVED: Mapping[str, str] = {
+    "is_message": "n IS NOT NULL",
+    "answered": "accepted OR refused",
+    "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
+    "in_transaction": "attempted AND send_txn IS NOT NULL",
+    "committed": "attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused",
+    "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
+    # A provisional answer that was read when the connection had gone names no transaction; its send does.
+    "confirmed": "accepted AND NOT refused AND send_txn IS NULL",
+    "silent_drains": "bit_count(silent_mask)",
+    "drained": _DRAINED,
+    # Smallest counter-example to `drained` alone: the second drain brings one more of three missing messages; the
+    # other two may come in a third.
+    "settled": f"{_DRAINED} AND NOT any_late",
+}

@@ -1,0 +1,124 @@
+"""What could have offended: a check that nothing was exposed to has decided nothing.
+
+`counts` is SQL over the one row of a message that `relations` makes, like the expressions of `anomalies`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from conformance.errors import CatalogueError
+from conformance.judge.anomalies import ANOMALIES
+
+
+@dataclasses.dataclass(frozen=True)
+class Exposure:
+    """What could have offended. `counts` is SQL over the same row.
+
+    `window` names the anomaly whose strong control shows how long before the fault things are at risk, and `since` is
+    the column of the instant at which they became so: only what lies within that time of the fault counts.
+    """
+
+    name: str
+    sentence: str
+    counts: str
+    window: str = ""
+    since: str = ""
+
+
+EXPOSURES: Mapping[str, Exposure] = {
+    exposure.name: exposure
+    for exposure in (
+        Exposure(
+            "confirmed_in_window",
+            "durable sends confirmed within the loss window before the fault, or read after it",
+            "confirmed AND durable",
+            window="lost",
+            since="confirmed_at",
+        ),
+        Exposure(
+            "acknowledged_in_window",
+            "acknowledgements confirmed within the loss window before the fault, or read after it",
+            "acked_at IS NOT NULL",
+            window="delivered_after_restart",
+            since="acked_at",
+        ),
+        Exposure("sends", "durable sends that the connection outlived", "attempted AND durable AND NOT disconnected"),
+        Exposure("confirmed", "confirmed sends", "confirmed"),
+        Exposure("answered", "sends with an outcome", "answered"),
+        Exposure("unanswered", "sends without an outcome", "unanswered"),
+        Exposure("acknowledged", "messages whose acknowledgement left", "ack_sent_at IS NOT NULL"),
+        Exposure("acknowledgements_confirmed", "acknowledgements the broker settled", "acked_at IS NOT NULL"),
+        Exposure(
+            "delivered_unacknowledged",
+            "messages delivered to a consumer that neither acknowledged nor refused them",
+            "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
+        ),
+        Exposure(
+            "delivered_after_acknowledge",
+            "messages delivered after the last acknowledge of their session",
+            "handed_after_acknowledge AND ack_sent_at IS NULL",
+        ),
+        Exposure(
+            "committed_in_window",
+            "sends of transactions whose commit was answered within the loss window before the fault, or after it",
+            "committed AND durable",
+            window="lost_committed",
+            since="committed_at",
+        ),
+        Exposure("in_transactions", "sends in transactions", "in_transaction"),
+        Exposure(
+            "commits_asked",
+            "sends in transactions that were asked to commit",
+            "in_transaction AND commit_asked_at IS NOT NULL",
+        ),
+        Exposure(
+            "undischarged", "sends in a transaction that was never discharged", "in_transaction AND NOT discharged"
+        ),
+        Exposure(
+            "acknowledged_undischarged",
+            "acknowledgements in a transaction that was never discharged",
+            "ack_txn IS NOT NULL AND NOT discharged",
+        ),
+        Exposure(
+            "acknowledged_in_transactions",
+            "acknowledgements in transactions that were committed or rolled back",
+            "ack_txn IS NOT NULL AND (committed_at IS NOT NULL OR rolled_back_at IS NOT NULL)",
+        ),
+        Exposure(
+            "rolled_back", "operations of transactions that were asked to roll back", "rollback_asked_at IS NOT NULL"
+        ),
+        Exposure("released", "deliveries released", "refused_as = 'released'"),
+        Exposure("failed", "deliveries given back as failed", "refused_as = 'failed'"),
+        Exposure("undeliverable", "deliveries given back as undeliverable here", "refused_as = 'undeliverable'"),
+        Exposure("refused", "deliveries refused", "refused_at IS NOT NULL"),
+        Exposure("delivered", "messages delivered", "handed > 0"),
+        Exposure(
+            "unprocessed",
+            "confirmed messages that nobody processed before the fault",
+            "confirmed AND processed_at IS NULL",
+        ),
+        Exposure("unasked", "sends that asked for no answer", "unasked"),
+        Exposure("non_persistent", "confirmed non-persistent sends", "confirmed AND NOT durable"),
+        Exposure("first_deliveries", "messages delivered for the first time", "fresh_at IS NOT NULL"),
+        Exposure(
+            "claimed_first",
+            "messages claimed as first acquired by one link and given to another as well",
+            "claims > 0 AND links_differ",
+        ),
+    )
+}
+"""Every exposure by its name; `Check.exposure` of a scenario is one of these."""
+
+
+def check_names(used: Iterable[tuple[str, str]]) -> None:
+    """Refuse names that the tables do not define.
+
+    `used` are pairs of anomaly and exposure. Raises `CatalogueError`.
+    """
+    for anomaly, exposure in used:
+        if anomaly not in ANOMALIES:
+            raise CatalogueError(f"a scenario names the anomaly {anomaly!r}, which the judge does not define")
+        if exposure not in EXPOSURES:
+            raise CatalogueError(f"a scenario names the exposure {exposure!r}, which the judge does not define")
