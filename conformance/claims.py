@@ -212,6 +212,19 @@ def _shown(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_WIRE = ("amqp", "stomp")
+
+
+def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:
+    """Whether the claim is about what is said over `protocol`.
+
+    On the bundled broker a claim that names no wire protocol, but a product's own client, is tried over any.
+    """
+    if protocol in claim.surfaces:
+        return True
+    return bundled and "reference" in claim.surfaces and not set(_WIRE) & set(claim.surfaces)
+
+
 def select(patterns: Iterable[str], catalogue: Catalogue) -> list[Claim]:
     """The claims that match shell patterns such as `ARTEMIS-*`; an unknown word is a `UsageError`."""
     found: dict[str, Claim] = {}

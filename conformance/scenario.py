@@ -43,7 +43,12 @@ class Between:
 
 @dataclasses.dataclass(frozen=True)
 class Nth:
-    """A trigger: the k-th event of one client process. `event` is one of `confirm`, `process`, `ack`."""
+    """A trigger: the k-th event of one client process.
+
+    `event` is one of `confirm` (a send was answered), `process` (a processing has begun), `ack` (an acknowledgement was
+    answered), `before_commit` (everything of a transaction but the request has left), `commit_written` (the request has
+    left as well) and `committed` (it was answered).
+    """
 
     event: str
     k: int | Between
@@ -65,23 +70,50 @@ class Kill:
 
 
 @dataclasses.dataclass(frozen=True)
+class Stop:
+    """SIGTERM to the broker at a trigger, with everything in flight: an orderly end under load."""
+
+    at: Nth
+    name = "stop"
+    failure_model = "orderly stop"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """SIGSTOP to every process of the broker at a trigger, and SIGCONT `hold_s` seconds after it took effect.
+
+    It took effect when every thread is stopped; what the client asks for after that cannot be answered before the end
+    of the pause.
+    """
+
+    at: Nth
+    hold_s: float = 1.0
+    name = "pause"
+    failure_model = "process halted for a time"
+
+
+@dataclasses.dataclass(frozen=True)
 class ConsumerCrash:
-    """SIGKILL of the client itself, at its own trigger: between the start and the end of a processing."""
+    """SIGKILL of the client itself, at its own trigger: in a processing, or with a transaction open."""
 
     at: Nth
     name = "consumer_crash"
-    failure_model = "death of the consuming process"
+    failure_model = "death of the client process"
 
 
-Fault = Kill | ConsumerCrash
+Fault = Kill | Stop | Pause | ConsumerCrash
 
 
 @dataclasses.dataclass(frozen=True)
 class Publish:
     """Send `count` messages of `size` bytes with at most `window` unanswered; 1 is one at a time.
 
-    Without `until` the step ends when every send has its answer, or none came within the liveness bound. With it, the
-    fault ends the step, and sends without an answer are `info`.
+    Without `until` the step ends when every send has its answer, or none came within the liveness bound. With a fault
+    that ends the broker, that ends the step, and sends without an answer are `info`; a pause ends nothing.
+
+    `batch` sends go into one transaction, which is committed, or rolled back if it is a `rollback_every`-th. `peek`: a
+    receiver of the same connection waits all the while, and takes what becomes available, which must not be before the
+    commit. `unasked_every`: each such send asks for no answer (raw client only).
     """
 
     count: int
@@ -89,21 +121,37 @@ class Publish:
     size: int = 256
     durable: bool = True
     until: Fault | None = None
+    batch: int = 0
+    rollback_every: int = 0
+    peek: bool = False
+    unasked_every: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Consume:
     """Receive in one acknowledgement mode; `prefetch` is the link credit that is given back on acknowledgement.
 
-    `acknowledge` says which deliveries the application acknowledges: every n-th (`individual`), or all so far at every
-    n-th (`client`). `auto` acknowledges each after its processing. `stop` ends the step after so many deliveries.
+    `acknowledge` says which deliveries the application acknowledges: every n-th (`individual`), or all so far when so
+    many are open (`client`, `transacted`). `auto` acknowledges each after its processing, `pre` before it. `confirm`
+    asks for the broker's answer where the mode does not by itself. `stop` ends the step after so many deliveries,
+    `until_silent` when nothing more comes.
+
+    `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
+    time. `hold`: with `prefetch` deliveries open, wait whether the broker sends more, before they are acknowledged.
+    `rollback_every`: each such transaction is rolled back, and its deliveries are released.
     """
 
     mode: str
     prefetch: int = 100
     acknowledge: int = 1
+    confirm: bool = False
     stop: int | None = None
+    until_silent: bool = False
     until: Fault | None = None
+    refuse: tuple[str, ...] = ()
+    refuse_every: int = 0
+    hold: bool = False
+    rollback_every: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,13 +241,17 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A frozen script. `id` is derived from the class name; `says` is the report's text."""
+    """A frozen script. `id` is derived from the class name; `says` is the report's text.
+
+    `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire.
+    """
 
     id: str
     says: str
     mode: str
     steps: tuple[Step, ...]
     decides: Mapping[str, Check]
+    client: str = "library"
 
     @property
     def fault(self) -> Fault | None:
@@ -247,7 +299,8 @@ def scenario(cls: type[Any]) -> type[Any]:
     if not cls.__doc__:
         raise CatalogueError(f"scenario {identity} has no docstring: the report would have no text")
     says = " ".join(cls.__doc__.split())
-    _REGISTRY[identity] = Scenario(identity, says, cls.mode, tuple(cls.steps), dict(cls.decides))
+    client = getattr(cls, "client", "library")
+    _REGISTRY[identity] = Scenario(identity, says, cls.mode, tuple(cls.steps), dict(cls.decides), client)
     return cls
 
 
@@ -271,6 +324,9 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
 
 
 def _validate(item: Scenario, catalogue: Catalogue) -> None:
+    sent = any(isinstance(step, Publish) and step.batch for step in item.steps)
+    if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in item.steps):
+        raise CatalogueError(f"scenario {item.id} has transactions of sends and of acknowledgements: use two scenarios")
     for claim_id, check in item.decides.items():
         claim = catalogue.claims.get(claim_id)
         if claim is None:

@@ -48,12 +48,16 @@ class Protocol(Table):
     """A protocol that the broker speaks, the port it listens on, and what it can do over this protocol only.
 
     `ack_confirm` is how a client gets an answer to an acknowledgement: the broker's own `disposition`, or the answer
-    to a `transaction` that holds only it.
+    to a `transaction` that holds only it. Over STOMP: how a queue is addressed, and headers for SEND and SUBSCRIBE,
+    which may hold `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message).
     """
 
     port: str
     ack_confirm: Literal["disposition", "transaction"] | None = None
     capabilities: frozenset[str] = frozenset()
+    destination: str = "{queue}"
+    send: dict[str, str] = {}
+    subscribe: dict[str, str] = {}
 
 
 class Setting(Table):

@@ -212,9 +212,14 @@ class Broker:
         """The pids of its whole tree, the leader first; empty where it is gone."""
         return self._tree.pids() if self._tree else []
 
-    def pidfds(self) -> contextlib.AbstractContextManager[list[int]]:
-        """A pidfd for each process of the tree, closed at the end of the `with`; to be passed to a fault's owner."""
-        return self._tree.pidfds() if self._tree else contextlib.nullcontext([])
+    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
+        """A pidfd for each process of the tree, closed at the end of the `with`; to be passed to a fault's owner.
+
+        `main_only`: of the one process that a clean stop is asked of.
+        """
+        if self._tree is None:
+            return contextlib.nullcontext([])
+        return self._tree.main_pidfd(wrapped=self._wrapped) if main_only else self._tree.pidfds()
 
     def gone(self) -> bool:
         """Whether no process of it is left."""

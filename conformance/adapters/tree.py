@@ -61,6 +61,15 @@ class Tree:
             for descriptor in opened.values():
                 os.close(descriptor)
 
+    @contextlib.contextmanager
+    def main_pidfd(self, *, wrapped: bool) -> Iterator[list[int]]:
+        """A pidfd for the broker's own process only."""
+        descriptor = os.pidfd_open(self.main(wrapped=wrapped))
+        try:
+            yield [descriptor]
+        finally:
+            os.close(descriptor)
+
     def wait_gone(self, timeout_s: float) -> bool:
         """Wait until every process is gone, and reap the leader; False where some are left after `timeout_s`."""
         deadline = time.monotonic() + timeout_s

@@ -1,4 +1,4 @@
-"""Death of a process: SIGKILL to the whole tree of the broker, or to the consuming client itself.
+"""Death and halt of a process: SIGKILL, SIGTERM or SIGSTOP to the broker, or SIGKILL to the client itself.
 
 The signal is sent by the client process that owns the trigger, through pidfds that were opened for the whole tree when
 the fault was armed: a pid could have been reused, a pidfd cannot. Here is what stays with the harness: the opening,
@@ -25,22 +25,32 @@ class Target(Protocol):
         """Whether all of them are gone within that time."""
 
 
-def prove_killed(target: Target, *, fired: bool, seen: int, wanted: int) -> None:
-    """Raise `FaultError` unless the kill was fired and no process of the target is left.
+def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: int) -> None:
+    """Raise `FaultError` unless the signal was sent and no process of the target is left.
 
     Args:
-        target: The broker that was to die.
+        target: The broker that was to end.
+        fault: `kill` or `stop`, for the text.
         fired: Whether the client that owns the trigger says that it sent the signals.
         seen: How many of the trigger's events it had counted.
         wanted: At which of them it should have fired.
     """
-    if not fired:
-        raise FaultError(f"the kill did not fire: {seen} events of the {wanted} that its trigger waits for")
+    _prove_fired(fault, fired=fired, seen=seen, wanted=wanted)
     if not target.wait_gone(GONE_S):
-        raise FaultError(f"the kill did not take effect: the broker was still there {GONE_S:.0f} s after SIGKILL")
+        raise FaultError(f"the {fault} did not take effect: the broker was still there after {GONE_S:.0f} s")
+
+
+def prove_paused(*, fired: bool, seen: int, wanted: int) -> None:
+    """Raise `FaultError` unless the pause was fired; that it took effect was shown by the client that fired it."""
+    _prove_fired("pause", fired=fired, seen=seen, wanted=wanted)
+
+
+def _prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:
+    if not fired:
+        raise FaultError(f"the {fault} did not fire: {seen} events of the {wanted} that its trigger waits for")
 
 
 def prove_crashed(*, last_event_fired: bool, seen: int) -> None:
-    """Raise `FaultError` unless the last thing that the dead consumer wrote is that its crash was fired."""
+    """Raise `FaultError` unless the last thing that the dead client wrote is that its crash was fired."""
     if not last_event_fired:
-        raise FaultError(f"the consumer died, but not of its fault: it had written {seen} events")
+        raise FaultError(f"the client died, but not of its fault: it had written {seen} events")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings
-from conformance.claims import Catalogue, Claim, Subject, unmet
+from conformance.claims import Catalogue, Claim, Subject, spoken, unmet
 from conformance.scenario import TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 
 REFERENCE = "reference"
@@ -20,7 +20,7 @@ REFERENCE = "reference"
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What the user asked for. `trials` is the number of subject trials of a scenario."""
+    """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios."""
 
     adapter: Adapter
     protocol: str
@@ -30,6 +30,24 @@ class Selection:
     required: frozenset[str]
     seed: int
     trials: int = TRIALS
+    judged_as: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+
+    def applies(self, claim: Claim) -> bool:
+        """Whether a trial could say anything about the claim here, or the user requires it all the same.
+
+        The judge says why not (`judge.applicable`); this only saves the time. A configuration that gives a claim up
+        does not silence it here: what is permitted instead is seen in the same trials.
+        """
+        if claim.id in self.required:
+            return True
+        bundled = self.adapter.name == REFERENCE
+        binds = not claim.binds or set(claim.binds) & (set(self.adapter.file.profiles) | self.judged_as)
+        return (
+            spoken(claim, self.protocol, bundled=bundled)
+            and set(claim.capabilities) <= self.adapter.capabilities(self.protocol)
+            and bool(binds or claim.subject is Subject.SESSION)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +78,18 @@ class Planned:
         return (self.adapter.spec, self.settings, self.liar, self.id if self.patient else "")
 
     @property
+    def lane(self) -> str:
+        """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone."""
+        if self.patient:
+            return self.id
+        return "liars" if self.liar else ""
+
+    @property
+    def arm_label(self) -> str:
+        """The arm in one word."""
+        return arm_label(self.arm, self.control)
+
+    @property
     def k(self) -> int | None:
         """The number that the seed drew for the trigger."""
         fault = self.script.fault
@@ -67,8 +97,10 @@ class Planned:
 
 
 def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
-    """The checks of the scenario whose claims are selected."""
-    ids = {claim.id for claim in selection.claims}
+    """The checks of the scenario whose claims are selected, and could be decided here."""
+    if selection.only and scenario.id not in selection.only:
+        return {}
+    ids = {claim.id for claim in selection.claims if selection.applies(claim)}
     return {claim: check for claim, check in scenario.decides.items() if claim in ids}
 
 
@@ -97,10 +129,8 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
     for claim_id, check in wanted(scenario, selection).items():
         claim = catalogue.claims[claim_id]
         missed = unmet(claim.when, selection.settings.values, selection.settings.absent)
-        if check.control is None or (missed and claim_id not in selection.required):
-            continue
-        bound = not claim.binds or set(claim.binds) & set(selection.adapter.file.profiles)
-        if claim.subject is Subject.BROKER and not bound:
+        given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
+        if check.control is None or given_up:
             continue
         if isinstance(check.control, Weakened) and _weakened(selection, check.control) == selection.settings:
             continue
@@ -133,7 +163,7 @@ def _planned(
     adapter: Adapter,
     settings: EffectiveSettings,
 ) -> Planned:
-    label = _label(control) if control else arm
+    label = slug(arm_label(arm, control).replace(" ", "-"))
     identity = f"{scenario.id}.{label}.{index}"
     seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
     return Planned(
@@ -149,9 +179,15 @@ def _planned(
     )
 
 
-def _label(control: str) -> str:
-    """A control as part of an id: `liar x` as `liar-x`, settings as `weakened`."""
-    return "weakened" if "=" in control else slug(control.replace(" ", "-"))
+def arm_label(arm: str, control: str) -> str:
+    """What an arm is called in one word: `subject`, `weakened`, or its liar.
+
+    >>> arm_label("subject", ""), arm_label("control", "persistence=false"), arm_label("control", "liar x")
+    ('subject', 'weakened', 'liar x')
+    """
+    if arm == "subject":
+        return arm
+    return control if "liar " in control else "weakened"
 
 
 def _grouped(trials: Sequence[Planned]) -> list[Planned]:

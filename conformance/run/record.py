@@ -1,7 +1,8 @@
-"""The only loop: every planned trial against its broker, in two lanes.
+"""The only loop: every planned trial against its broker, in lanes.
 
-The main lane plays trials one after another, so that nothing disturbs them. Beside it the patient ones run: controls
-on the bundled broker that do nothing but wait for the liveness bound, each with a broker of its own.
+The main lane plays the trials of the broker on trial one after another, weakened ones among them. Beside it run the
+liars, which are other brokers and prove only the check: those that answer in one lane, and each patient one, which
+does nothing but wait for the liveness bound, in a lane of its own.
 """
 
 from __future__ import annotations
@@ -74,13 +75,14 @@ class Recording:
         """
         self._done, self._total = 0, len(trials)
         groups = instances(trials)
-        patient = [group for group in groups if group[0].patient]
+        lanes: dict[str, list[list[Planned]]] = {"": []}
+        for group in groups:
+            lanes.setdefault(group[0].lane, []).append(group)
         found: list[TrialRecord] = []
         pool = concurrent.futures.ThreadPoolExecutor(_LANES)
         try:
-            waiting = [pool.submit(self._group, group) for group in patient]
-            main = [self._group(group) for group in groups if not group[0].patient]
-            beside = [future.result() for future in waiting]
+            beside = [pool.submit(self._lane, lane) for name, lane in lanes.items() if name]
+            played = [self._lane(lanes[""]), *(future.result() for future in beside)]
         except (KeyboardInterrupt, Interrupted):
             self._abort.now()
             raise Interrupted("stopped by the user") from None
@@ -89,13 +91,18 @@ class Recording:
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        found += [record for records, _ in (*main, *beside) for record in records]
-        self.floor_seconds += max(sum(floor for _, floor in main), max((floor for _, floor in beside), default=0.0))
+        found += [record for records, _ in played for record in records]
+        self.floor_seconds += max(floor for _, floor in played)
         return found
 
     def close(self) -> None:
         """End the client nursery."""
         self._nursery.close()
+
+    def _lane(self, groups: Sequence[Sequence[Planned]]) -> tuple[list[TrialRecord], float]:
+        """One broker after the other; the records, and the seconds that no harness could save."""
+        played = [self._group(group) for group in groups]
+        return [record for records, _ in played for record in records], sum(floor for _, floor in played)
 
     def _group(self, group: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
         """The trials of one broker instance; a void trial costs the instance, and the next trial gets a new one."""

@@ -23,7 +23,7 @@ from conformance.faults import process
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.plan import Planned
-from conformance.scenario import Consume, ConsumerCrash, Drain, Fault, Kill, Publish, Restart, Step
+from conformance.scenario import Consume, ConsumerCrash, Drain, Fault, Kill, Pause, Publish, Restart, Step, Stop
 
 _PATIENCE_S = 600.0
 _DRAIN_CREDIT = 1000
@@ -111,42 +111,39 @@ class TrialPlayer:
             self._drive(step)
 
     def _drive(self, step: Publish | Consume) -> None:
+        fields = {name: value for name, value in vars(step).items() if name != "until"}
+        role = "publish" if isinstance(step, Publish) else "consume"
         if isinstance(step, Publish):
-            job = self._job(
-                "publish",
-                producer=self.counts.get("publish", 0) + 1,
-                count=step.count,
-                window=step.window,
-                size=step.size,
-                durable=step.durable,
-                trigger=_trigger(step.until),
-            )
-        else:
-            job = self._job(
-                "consume",
-                mode=step.mode,
-                prefetch=step.prefetch,
-                acknowledge=step.acknowledge,
-                stop=step.stop,
-                trigger=_trigger(step.until),
-                liar=self.planned.session_liar,
-            )
-        if isinstance(step.until, ConsumerCrash):
-            self._crash(job)
-        elif isinstance(step.until, Kill):
-            self._kill(job)
-        else:
-            self._alive(self._client(job.role, job))
+            fields["producer"] = self.counts.get(role, 0) + 1
+        job = self._job(role, trigger=_trigger(step.until), liar=self.planned.session_liar, **fields)
+        match step.until:
+            case ConsumerCrash():
+                self._crash(job)
+            case Kill() | Stop():
+                self._end_broker(job, step.until)
+            case Pause():
+                self._pause(job)
+            case None:
+                self._alive(self._client(job.role, job))
 
-    def _kill(self, job: Job) -> None:
-        with self.broker.pidfds() as pidfds:
+    def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
+        with self.broker.pidfds(main_only=isinstance(fault, Stop)) as pidfds:
             result = self._client(job.role, job, pidfds)
-        assert job.trigger is not None
         if not result.fired:
             self.broker.alive_check()
-        process.prove_killed(self.broker, fired=result.fired, seen=result.count, wanted=job.trigger.k)
-        self._note(Op.FAULT, Phase.EFFECTIVE, fault="kill")
-        self._note(Op.BROKER, Phase.OK, detail="kill")
+        assert job.trigger is not None
+        process.prove_ended(self.broker, fault.name, fired=result.fired, seen=result.count, wanted=job.trigger.k)
+        self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
+        self._note(Op.BROKER, Phase.OK, detail=fault.name)
+
+    def _pause(self, job: Job) -> None:
+        """The client that owns the trigger halts the broker, shows that every thread is stopped, and lets it go on."""
+        with self.broker.pidfds() as pidfds:
+            result = self._client(job.role, job, pidfds)
+        self._alive(result)
+        assert job.trigger is not None
+        process.prove_paused(fired=result.fired, seen=result.count, wanted=job.trigger.k)
+        self.floor_s += job.trigger.hold_s
 
     def _crash(self, job: Job) -> None:
         child, job = self._spawn(job.role, job, ())
@@ -154,7 +151,7 @@ class TrialPlayer:
         path = pathlib.Path(job.history)
         if result is not None:
             close_history(path, Ended.FINISHED)
-            raise FaultError(f"the consumer was not killed: {result.error or result.ended} after {result.count}")
+            raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
         lines = path.read_bytes().splitlines()
         fired = bool(lines) and b'"phase":"fired"' in lines[-1]
         close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
@@ -182,7 +179,7 @@ class TrialPlayer:
     def _job(self, role: str, **fields: object) -> Job:
         broker, planned = self.broker, self.planned
         host, port = broker.endpoint(planned.protocol)
-        probe = broker.depth_probe(planned.queue)
+        spoken = planned.adapter.file.protocols[planned.protocol]
         return Job(
             role=role,
             header=self.header,
@@ -192,8 +189,10 @@ class TrialPlayer:
             protocol=planned.protocol,
             queue=planned.queue,
             epoch=broker.epoch,
-            ack_confirm=planned.adapter.file.protocols[planned.protocol].ack_confirm or "",
-            depth=jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, dict(probe.properties)),
+            client=planned.script.client,
+            ack_confirm=spoken.ack_confirm or "",
+            depth=_probe(broker, planned.queue),
+            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
             **fields,  # type: ignore[arg-type]
         )
 
@@ -272,7 +271,14 @@ def _trigger(fault: Fault | None) -> Trigger | None:
     if fault is None:
         return None
     assert isinstance(fault.at.k, int)
-    return Trigger(fault.at.event, fault.at.k, fault.name)
+    return Trigger(fault.at.event, fault.at.k, fault.name, fault.hold_s if isinstance(fault, Pause) else 0.0)
+
+
+def _probe(broker: Broker, queue: str) -> jobs.DepthProbe:
+    """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
+    probe = broker.depth_probe(queue)
+    host, port = broker.endpoint("amqp") if probe.method == "amqp-management" else ("", 0)
+    return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, dict(probe.properties), host, port)
 
 
 def _last_line(path: pathlib.Path) -> str:

@@ -37,6 +37,9 @@ class ConsumerKilledUnderAuto:
         "EMS-STEP-03": Check(
             "stuck", exposure="confirmed", control=Liar("skips-every-hundredth-delivery", trials=3, patient=True)
         ),
+        "STOMP-RCPT-01": Check(
+            "unanswered_send", exposure="sends", control=Liar("never-answers-one-send", trials=3, patient=True)
+        ),
         "AMQP-STATE-01": Check("outcome_changed", exposure="answered", control=Liar("accepts-then-rejects")),
         "EMS-AUTO-03": Check(
             "acknowledged_early", exposure="acknowledged", control=SessionLiar("acknowledges-on-receipt")
@@ -75,6 +78,35 @@ class ConsumerKilledUnderClient:
 
 
 @scenario
+class ConsumerKilledAfterCumulativeAcknowledgement:
+    """A CLIENT consumer acknowledges fifty messages with one frame, reads the answer, and is killed later on.
+
+    Each answer covers its message and all before it: none of them may come again.
+    """
+
+    mode = "client"
+    steps = (
+        Publish(300, window=100),
+        Consume(
+            "client",
+            prefetch=250,
+            acknowledge=50,
+            confirm=True,
+            until=ConsumerCrash(Nth("process", Between(210, 240))),
+        ),
+        *SETTLE,
+    )
+    decides = {
+        "STOMP-ACK-01": Check(
+            "delivered_after_acknowledgement",
+            exposure="acknowledgements_confirmed",
+            control=Liar("client-ack-is-individual"),
+        ),
+        "STOMP-ACK-03": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+    }
+
+
+@scenario
 class ConsumerHoldsManyUnacknowledged:
     """A CLIENT consumer takes more than a thousand messages without acknowledging any, and is killed."""
 
@@ -103,6 +135,13 @@ class ConsumerKilledUnderIndividual:
     decides = {
         "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
         "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "STOMP-ACK-02": Check(
+            "gone", exposure="delivered_unacknowledged", control=Liar("individual-ack-is-cumulative")
+        ),
+        "STOMP-ACK-03": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "STOMP-ACK-04": Check("came_back", exposure="delivered_unacknowledged"),
+        "EMS-DUPS-05": Check("unmarked", exposure="delivered_unacknowledged", control=Liar("never-marks-redelivered")),
+        "EMS-STEP-05": Check("answered_acknowledgement", exposure="acknowledged"),
         "AMQP-ACC-01": Check(
             "delivered_after_acknowledgement",
             exposure="acknowledgements_confirmed",

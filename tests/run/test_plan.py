@@ -63,7 +63,7 @@ def test_weakened_subject_is_its_own_control():
     weak = dict(scenario.SYNC_OFF.settings)
     trials = planned("SOLCD-ACK-01", overrides=weak, required=["SOLCD-ACK-01"])
 
-    assert {"subject"} == {trial.arm for trial in trials}
+    assert {"", "persistence=false"} == {trial.control for trial in trials}
 
 
 def test_liars_are_bundled_brokers():

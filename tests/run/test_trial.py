@@ -65,7 +65,7 @@ def test_a_consumer_that_does_not_die_voids_its_trial(play):
     crash = ConsumerCrash(Nth("process", 5_000))
     record, _ = play(Publish(50, window=10), Consume("auto", stop=20, until=crash), *SETTLE)
 
-    assert record.void.startswith("the consumer was not killed: finished after 20")
+    assert record.void.startswith("the client was not killed: finished after 20")
 
 
 def test_a_step_of_ours_that_cannot_be_done_voids_its_trial(play):

@@ -1,0 +1,73 @@
+"""Sessions that acknowledge before processing, or not at all, and the limit on what may be unacknowledged."""
+
+from conformance.scenario import (
+    SETTLE,
+    Between,
+    Check,
+    Consume,
+    ConsumerCrash,
+    Liar,
+    Nth,
+    Publish,
+    SessionLiar,
+    scenario,
+)
+
+AGAIN = Check("settled_again", exposure="delivered", control=Liar("requeues-settled"))
+LOST_ON_THE_WAY = Check("unprocessed_gone", exposure="unprocessed")
+
+
+@scenario
+class ConsumerKilledUnderNoAck:
+    """A NO_ACK consumer, to whom messages are sent settled, is killed in the middle of a processing.
+
+    What had reached it must not be delivered again by the same run of the broker; what was on its way may be lost.
+    """
+
+    mode = "no_ack"
+    steps = (
+        Publish(300, window=100),
+        Consume("no_ack", prefetch=50, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        *SETTLE,
+    )
+    decides = {
+        "EMS-NOACK-01": AGAIN,
+        "EMS-NOACK-02": LOST_ON_THE_WAY,
+        "QPID-NOACK-02": AGAIN,
+        "QPID-NOACK-03": LOST_ON_THE_WAY,
+        "QPID-NOACK-06": Check(
+            "acknowledged_at_all", exposure="delivered", control=SessionLiar("acknowledges-in-every-mode")
+        ),
+        "AMQP-SETTLE-01": AGAIN,
+        "STOMP-AUTO-01": AGAIN,
+    }
+
+
+@scenario
+class ConsumerUnderPre:
+    """A PRE consumer acknowledges each message before it is processed."""
+
+    mode = "pre"
+    steps = (Publish(200, window=100), Consume("pre", prefetch=50, stop=150), *SETTLE)
+    decides = {
+        "QPID-PRE-07": Check(
+            "acknowledged_late", exposure="delivered", control=SessionLiar("acknowledges-after-processing")
+        ),
+    }
+
+
+@scenario
+class PrefetchReached:
+    """A CLIENT consumer takes as many messages as its prefetch allows, waits whether more come, acknowledges, goes on.
+
+    No more may come before it acknowledges, and delivery must resume afterwards.
+    """
+
+    mode = "client"
+    steps = (Publish(120, window=100), Consume("client", prefetch=20, acknowledge=20, hold=True, stop=80), *SETTLE)
+    decides = {
+        "QPID-CLIENT-04": Check("over_prefetch", exposure="delivered", control=Liar("ignores-prefetch")),
+        "QPID-CLIENT-05": Check(
+            "starved", exposure="confirmed", control=Liar("never-refills-prefetch", trials=3, patient=True)
+        ),
+    }

@@ -1,0 +1,72 @@
+"""The broker dies around a commit: before its request, between request and answer, after the answer."""
+
+from conformance.scenario import (
+    SETTLE,
+    SYNC_OFF,
+    Between,
+    Check,
+    Kill,
+    Liar,
+    Nth,
+    Publish,
+    Restart,
+    scenario,
+)
+
+
+@scenario
+class BrokerKilledBeforeCommit:
+    """A publisher sends in transactions of ten; the broker is killed when one is complete but for its commit.
+
+    Every send of that transaction was provisionally answered, and no request to commit it ever left: after recovery
+    none of it may be there.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(2_000, window=50, batch=10, until=Kill(Nth("before_commit", Between(4, 12)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-TX-01": Check("available_undischarged", exposure="undischarged", control=Liar("delivers-before-commit")),
+    }
+
+
+@scenario
+class BrokerKilledDuringCommit:
+    """A publisher sends in transactions of ten; the broker is killed when a request to commit has just left.
+
+    The answer may still have come or not: either way all of that transaction is there after recovery, or nothing.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(2_000, window=50, batch=10, until=Kill(Nth("commit_written", Between(4, 20)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "ARTEMIS-TX-09": Check("half_applied", exposure="commits_asked", control=Liar("recovers-half-a-transaction")),
+    }
+
+
+@scenario
+class BrokerKilledAfterCommit:
+    """A publisher sends in transactions of five; the broker is killed when the answer to a commit was read.
+
+    What was committed in the moments before is at risk: all of it must be there after recovery.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(20_000, window=50, batch=5, until=Kill(Nth("committed", Between(30, 90)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "SOLCD-TX-02": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
+        "ARTEMIS-TX-03": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
+        "ARTEMIS-TX-06": Check("committed_missing", exposure="committed_in_window"),
+        "ARTEMIS-TX-09": Check("half_applied", exposure="commits_asked", control=Liar("recovers-half-a-transaction")),
+    }

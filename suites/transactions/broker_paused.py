@@ -1,0 +1,37 @@
+"""The broker is halted for a second with a commit outstanding."""
+
+from conformance.scenario import SETTLE, Check, Consume, Liar, Nth, Pause, Publish, scenario
+
+
+@scenario
+class BrokerPausedDuringCommit:
+    """A consumer acknowledges in transactions, some rolled back; the broker is halted, is asked to commit, and goes on.
+
+    A pause changes nothing: the answer comes after it, what was committed does not come again, the rest does.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(150, window=100),
+        Consume(
+            "transacted",
+            prefetch=100,
+            acknowledge=10,
+            rollback_every=4,
+            stop=90,
+            until=Pause(Nth("before_commit", 5)),
+        ),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-TX-02": Check(
+            "transacted_acknowledgement",
+            exposure="acknowledged_in_transactions",
+            control=Liar("acknowledges-before-commit"),
+        ),
+        "STOMP-TX-02": Check(
+            "transacted_acknowledgement",
+            exposure="acknowledged_in_transactions",
+            control=Liar("acknowledges-before-commit"),
+        ),
+    }

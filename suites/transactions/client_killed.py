@@ -1,0 +1,35 @@
+"""A client dies with a transaction open: nobody asked to commit it, so nothing of it may take effect."""
+
+from conformance.scenario import SETTLE, Check, Consume, ConsumerCrash, Liar, Nth, Publish, scenario
+
+COMMITS = Liar("commits-when-link-closes")
+
+
+@scenario
+class PublisherKilledInTransaction:
+    """A publisher commits three transactions of ten and is killed with the fourth complete but for its commit."""
+
+    mode = "transacted"
+    steps = (Publish(200, window=50, batch=10, until=ConsumerCrash(Nth("before_commit", 4))), *SETTLE)
+    decides = {
+        "AMQP-TX-03": Check("available_undischarged", exposure="undischarged", control=COMMITS),
+        "STOMP-TX-03": Check("available_undischarged", exposure="undischarged", control=COMMITS),
+    }
+
+
+@scenario
+class ConsumerKilledInTransaction:
+    """A consumer commits four transactions of ten acknowledgements and is killed with the fifth not committed.
+
+    What it acknowledged in the fifth must come back.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(150, window=100),
+        Consume("transacted", prefetch=50, acknowledge=10, until=ConsumerCrash(Nth("before_commit", 5))),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-TX-03": Check("undischarged_gone", exposure="acknowledged_undischarged", control=COMMITS),
+    }

@@ -1,0 +1,41 @@
+"""What a commit and a rollback do, without any fault."""
+
+from conformance.scenario import SETTLE, Check, Consume, Liar, Publish, scenario
+
+EARLY = Liar("delivers-before-commit")
+AT_ONCE = Liar("acknowledges-before-commit")
+
+
+@scenario
+class MessagesSentInTransactions:
+    """A publisher sends in transactions of ten and rolls back every third, while a receiver waits on the queue.
+
+    Before each commit it looks whether anything of that transaction is already available.
+    """
+
+    mode = "transacted"
+    steps = (Publish(60, window=50, batch=10, rollback_every=3, peek=True), *SETTLE)
+    decides = {
+        "AMQP-TX-01": Check("available_early", exposure="in_transactions", control=EARLY),
+        "STOMP-TX-01": Check("available_early", exposure="in_transactions", control=EARLY),
+        "AMQP-TX-04": Check("rollback_refused", exposure="rolled_back", control=Liar("refuses-rollbacks")),
+    }
+
+
+@scenario
+class MessagesAcknowledgedInTransactions:
+    """A consumer acknowledges in transactions of ten, and rolls back every third; then its connection ends.
+
+    What was committed must not come again, and what was rolled back must.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(150, window=100),
+        Consume("transacted", prefetch=120, acknowledge=10, rollback_every=3, stop=90),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-TX-02": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
+        "STOMP-TX-02": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
+    }
