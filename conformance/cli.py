@@ -6,10 +6,11 @@ Exit codes: 0 nothing violated and nothing tried left undecided, 1 violated, 2 i
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ import conformance
 from conformance.errors import ConformanceError, ExitCode, Interrupted, LaunchError, UsageError
 
 _LOG_LINES = 40
+_FILE = click.Path(path_type=pathlib.Path)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -33,28 +35,47 @@ def cli() -> None:
     """
 
 
+def _expecting(command: Callable[..., int]) -> Callable[..., int]:
+    """The options about what is expected of the verdicts: they change the exit code, never a verdict."""
+    for option in (
+        click.option("--require-tried", multiple=True, metavar="PATTERNS", help="Fail where a claim was not tried."),
+        click.option("--baseline", type=_FILE, metavar="REPORT", help="Fail only on what an earlier report has not."),
+        click.option("--known-failures", type=_FILE, metavar="FILE", help="Violations that do not fail it (TOML)."),
+    ):
+        command = option(command)
+    return command
+
+
 @cli.command("run")
 @click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The broker to try.")
-@click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak.")
+@click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak: amqp, stomp.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker; repeatable.")
 @click.option("--claims", default="*", show_default=True, metavar="PATTERNS", help="Claims to try, such as 'AMQP-*'.")
 @click.option("--require", multiple=True, metavar="CLAIM", help="Judge it although this configuration gives it up.")
+@click.option("--judge-as", multiple=True, metavar="VENDOR", help="Judge by this vendor's sentences too; see above.")
+@_expecting
 @click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
 @click.option("--seed", type=int, help="Repeats a run: the same trigger points.  [default: random, printed]")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
+@click.option("--quick", is_flag=True, help="A first look: fewer trials, which leave more undecided.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
+@click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
 def run_command(
     adapter: str,
     protocol: str,
     settings: tuple[str, ...],
     claims: str,
     require: tuple[str, ...],
+    judge_as: tuple[str, ...],
     trials: int,
     seed: int | None,
     out: pathlib.Path | None,
     offline: bool,
+    quick: bool,
     quiet: bool,
+    verbose: bool,
+    **expecting: Any,
 ) -> int:
     """Try a broker: record every trial, judge once, write the report.
 
@@ -63,8 +84,16 @@ def run_command(
     conformance run --adapter artemis --out runs/artemis
     conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
     conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01
+    conformance run --adapter artemis --judge-as ems --judge-as qpid
+    conformance run --adapter artemis --known-failures known.toml --require-tried 'SOLCD-ACK-*'
+    conformance run --adapter artemis --baseline last/report.json --out report
+
+    VENDOR is artemis, ems, qpid or solace; what it promises and this product does not is never counted against this
+    product. A known failure is a table [[known]] with claim, adapter, reason, link, expires (a date), and expect
+    (always or sometimes); versions (">=2.31,<2.60"), scenario, protocol and mode narrow it. With a baseline the run
+    exits with 1 for a new violation and with 2 for an answer that was lost.
     """
-    from conformance import campaign
+    from conformance import campaign, expectations
     from conformance.progress import Show
 
     options = campaign.Options(
@@ -73,29 +102,37 @@ def run_command(
         settings=settings,
         claims=_words([claims]),
         required=_words(require),
+        judge_as=_words(judge_as),
+        quick=quick,
         trials=trials,
         seed=seed,
         out=out,
         offline=offline,
     )
     prepared = campaign.prepare(options)
+    expected = _expected(**expecting)
+    expectations.check_baseline(expected["baseline"], adapter=prepared.adapter.name, protocol=protocol)
     signal.signal(signal.SIGTERM, _terminated)
-    with Show(prepared, quiet=quiet) as show:
+    with Show(prepared, quiet=quiet, verbose=verbose) as show:
         judgement = campaign.execute(prepared, show.watcher)
-    return _report(judgement, prepared.folder)
+        show.verdicts([row.verdict for row in judgement.rows if row.trials])
+    return _report(judgement, prepared.folder, expected)
 
 
 @cli.command("judge")
-@click.argument("folder", type=click.Path(path_type=pathlib.Path))
-def judge_command(folder: pathlib.Path) -> int:
+@click.argument("folder", type=_FILE)
+@_expecting
+def judge_command(folder: pathlib.Path, **expecting: Any) -> int:
     """Judge the folder of an earlier run again, and write its report.
 
     \b
     conformance judge runs/2026-11-21T10-00-00-artemis
+    conformance judge report --known-failures known.toml --baseline last/report.json
     """
     from conformance import campaign
 
-    return _report(campaign.judge_folder(folder), folder)
+    expected = _expected(**expecting)
+    return _report(campaign.judge_folder(folder), folder, expected)
 
 
 @cli.command("fetch")
@@ -158,7 +195,11 @@ def _claim_text(claim: Any, catalogue: Any) -> str:
 
 @cli.command("adapters")
 def adapters_command() -> int:
-    """The brokers that can be tried, with their versions, protocols and settings."""
+    """The brokers that can be tried, with their versions, protocols and settings.
+
+    \b
+    conformance adapters
+    """
     from conformance import adapters
 
     for name in adapters.names():
@@ -168,6 +209,20 @@ def adapters_command() -> int:
         )
         for setting, entry in file.settings.items():
             click.echo(f"    {setting:24} {entry.description}")
+    return 0
+
+
+@cli.command("suites")
+def suites_command() -> int:
+    """Print the folder of the scenarios, for pytest.
+
+    \b
+    conformance suites
+    pytest $(conformance suites)
+    """
+    from conformance import paths
+
+    click.echo(paths.suites())
     return 0
 
 
@@ -203,18 +258,35 @@ def _words(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in value.replace(",", " ").split())
 
 
-def _report(judgement: Any, folder: pathlib.Path) -> int:
-    from conformance import claims, judge, report, scenario
+def _expected(
+    known_failures: pathlib.Path | None, baseline: pathlib.Path | None, require_tried: tuple[str, ...]
+) -> dict[str, Any]:
+    """What `expectations.outcome` is told, read and checked before anything starts."""
+    from conformance import claims, expectations
 
     catalogue = claims.load()
-    written: Mapping[str, pathlib.Path] = report.write_all(judgement, catalogue, scenario.load(catalogue), folder)
+    return {
+        "known": expectations.read_known(known_failures, catalogue) if known_failures else (),
+        "baseline": expectations.read_baseline(baseline) if baseline else None,
+        "require_tried": [claim.id for claim in claims.select(_words(require_tried), catalogue)],
+    }
+
+
+def _report(judgement: Any, folder: pathlib.Path, expected: Mapping[str, Any]) -> int:
     from rich.console import Console
 
+    from conformance import claims, expectations, report, scenario
+
+    catalogue = claims.load()
+    found = expectations.outcome(judgement, **expected, today=datetime.datetime.now().astimezone().date())
+    told = found.expectations if any(expected.values()) else None
+    scenarios = scenario.load(catalogue)
+    written: Mapping[str, pathlib.Path] = report.write_all(judgement, catalogue, scenarios, folder, told)
     if sys.stdout.isatty():
-        Console().print(report.summary(judgement, catalogue, written))
+        Console().print(report.summary(judgement, catalogue, written, told))
     else:
-        click.echo(report.plain(judgement, catalogue, written), nl=False)
-    return int(judge.exit_code(judgement))
+        click.echo(report.plain(judgement, catalogue, written, expected=told), nl=False)
+    return int(found.exit_code)
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,10 +1,13 @@
 """The command line: every unknown word is one line and exit 4, and every example of the help is a command."""
 
-import re
+import shlex
 
 import pytest
 
-from conformance import adapters, claims
+from conformance import adapters, claims, paths
+from conformance.cli import cli
+from conformance.judge.rows import Judgement, RunRecord
+from conformance.report import model
 
 
 @pytest.mark.parametrize(
@@ -14,6 +17,11 @@ from conformance import adapters, claims
         (["run", "--adapter", "reference", "--protocol", "amqq"], "unknown protocol 'amqq': did you mean 'amqp'?"),
         (["run", "--adapter", "reference", "--claims", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
         (["run", "--adapter", "reference", "--require", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
+        (["run", "--adapter", "reference", "--judge-as", "emms"], "unknown vendor 'emms': did you mean 'ems'?"),
+        (["run", "--adapter", "reference", "--require-tried", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
+        (["run", "--adapter", "reference", "--known-failures", "nowhere.toml"], "nowhere.toml: No such file"),
+        (["run", "--adapter", "reference", "--baseline", "nowhere.json"], "nowhere.json: No such file"),
+        (["judge", "nowhere", "--known-failures", "nowhere.toml"], "nowhere.toml: No such file"),
         (["run", "--adapter", "reference", "--set", "persistance=false"], "did you mean 'persistence'?"),
         (["run", "--adapter", "reference", "--set", "persistence=maybe"], "persistence"),
         (["run", "--adapter", "reference", "--set", "persistence"], "expected NAME=VALUE"),
@@ -44,24 +52,72 @@ def test_out_that_is_not_empty(conformance, tmp_path):
     assert (4, True) == (done.returncode, "not an empty folder" in done.stderr)
 
 
-def test_help_names_only_what_exists(conformance):
-    """Each example of `run --help` has words that are known."""
-    text = conformance("run", "--help").stdout
-    found = re.findall(r"conformance run (.*)", text)
+def test_a_file_of_known_failures_with_a_wrong_word(conformance, tmp_path):
+    """It is read before anything starts."""
+    (tmp_path / "known.toml").write_text('[[known]]\nclaim = "AMQP-DUR-01"\nraeson = "flaky"\n')
+    done = conformance("run", "--adapter", "reference", "--known-failures", "known.toml")
 
-    assert len(found) >= 4
-    for example in found:
-        adapters.find(re.search(r"--adapter (\S+)", example)[1])
-        for pattern in re.findall(r"--(?:claims|require) '?([A-Z0-9*-]+)", example):
-            claims.select([pattern], claims.load())
+    expected = "conformance: known.toml: entry 1: unknown key 'raeson': did you mean 'reason'?"
+    assert (4, expected) == (done.returncode, done.stderr.partition(" known: ")[0])
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["judge"], ["fetch"], ["claims"], ["adapters"], ["bench"]])
+def test_a_baseline_of_another_broker(conformance, make_report):
+    """Both are named, and nothing has been started."""
+    done = conformance("run", "--adapter", "reference", "--baseline", make_report)
+
+    expected = "conformance: the baseline is about artemis over amqp, this run about reference over amqp\n"
+    assert (4, expected) == (done.returncode, done.stderr)
+
+
+@pytest.fixture
+def make_report(tmp_path):
+    """A `report.json` of an Artemis without answers."""
+    words = dict.fromkeys(("run", "started", "command", "version", "launcher", "client", "title"), "")
+    nothing = {name: {} for name in ("settings", "changed", "deviations", "versions")}
+    none = dict.fromkeys(("profiles", "capabilities", "absent", "selected", "required"), ())
+    run = RunRecord(**words, **nothing, **none, seed=1, adapter="artemis", protocol="amqp", finished=True)
+    model.write_json(Judgement(run=run, rows=(), self_checks=(), trials=()), tmp_path / "last.json")
+    return tmp_path / "last.json"
+
+
+def examples(command):
+    """The command lines in the help of a command, as words."""
+    text = (command.help or "").partition("\b\n")[2].partition("\n\n")[0]
+    lines = [line.strip().split("   ")[0] for line in text.splitlines()]
+    return [shlex.split(line[line.index("conformance ") :]) for line in lines if line.startswith(("conf", "CONF"))]
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_examples_of_the_help(name):
+    """Every command shows at least one command line of its own, of words that are known."""
+    found = [words for words in examples(cli.commands[name]) if words[1] == name or name == "fetch"]
+
+    assert found != []
+    for words in found:
+        known(cli.commands[words[1]].make_context(words[1], words[2:]).params)
+
+
+def known(params):
+    """Adapters, vendors, settings and claims of an example are real."""
+    if "adapter" in params:
+        adapters.parse_assignments(params.get("settings", ()), adapters.find(params["adapter"]).file)
+    assert set(params.get("judge_as", ())) <= {vendor for c in claims.load().claims.values() for vendor in c.binds}
+    for pattern in (params.get("claims", "*"), *params.get("require", ()), *params.get("require_tried", ())):
+        claims.select(pattern.split(","), claims.load())
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in cli.commands)])
 def test_help(conformance, command):
-    """Every command has one."""
+    """Every command has one, with examples."""
     done = conformance(*command, "--help")
 
-    assert (0, True) == (done.returncode, "Usage: " in done.stdout)
+    assert (0, True) == (done.returncode, "usage: " in done.stdout.lower()), done.stderr
+    assert "conformance " in done.stdout
+
+
+def test_suites_are_a_folder_for_pytest(conformance):
+    """`pytest $(conformance suites)`: the path alone."""
+    assert f"{paths.suites()}\n" == conformance("suites").stdout
 
 
 def test_claims_are_listed_and_shown(conformance):

@@ -11,14 +11,14 @@ import subprocess
 import pytest
 
 from conformance import claims, paths, scenario
-from conformance.judge import anomalies
+from conformance.judge import anomalies, exposures
 from conformance.reference import liars
 from conformance.scenario import Liar, SessionLiar
 
 ROOT = paths.root()
 STAGES = (
-    "errors paths claims history records ledger scenario adapters clients faults run judge report campaign progress"
-    " bench cli"
+    "errors paths claims history records ledger scenario adapters clients faults run judge report expectations campaign"
+    " progress bench cli plugin"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
 
@@ -100,7 +100,7 @@ def test_every_check_names_what_exists():
     checks = [check for item in scenario.load(claims.load()).values() for check in item.decides.values()]
 
     assert {check.anomaly for check in checks} - set(anomalies.ANOMALIES) == set()
-    assert {check.exposure for check in checks} - set(anomalies.EXPOSURES) == set()
+    assert {check.exposure for check in checks} - set(exposures.EXPOSURES) == set()
     assert {c.control.name for c in checks if isinstance(c.control, Liar)} - set(liars.LIARS) == set()
     assert {c.control.name for c in checks if isinstance(c.control, SessionLiar)} == set(SESSION_LIARS)
 

@@ -20,6 +20,7 @@ from conformance.claims import Catalogue, Claim
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.report import model, words
+from conformance.report.expected import Expectations
 from conformance.scenario import Scenario
 
 
@@ -65,31 +66,51 @@ class ScenarioView:
     trials: tuple[TrialRecord, ...]
 
 
-def write_html(judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario], path: Path) -> None:
+def write_html(
+    judgement: Judgement,
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Scenario],
+    path: Path,
+    expected: Expectations | None = None,
+) -> None:
     """Write the page; bytes of a log that are no text become `?`."""
-    path.write_bytes(page(judgement, catalogue, scenarios).encode("utf-8", "replace"))
+    path.write_bytes(page(judgement, catalogue, scenarios, expected).encode("utf-8", "replace"))
 
 
-def page(judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario]) -> str:
+def page(
+    judgement: Judgement,
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Scenario],
+    expected: Expectations | None = None,
+) -> str:
     """The text of the page."""
-    code = exit_code(judgement)
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            report=model.report(judgement, catalogue),
+            report=model.report(judgement, catalogue, expected),
             run=judgement.run,
-            doubts=model.doubts(judgement, catalogue),
+            doubts=model.doubts(judgement, catalogue, expected),
             answers=model.tried(judgement.rows),
             documents=documents(judgement, catalogue),
             scenarios=scenario_views(judgement, scenarios),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
-            exit_means=words.EXIT_MEANS[code],
+            exit_means=expected.means if expected else words.EXIT_MEANS[exit_code(judgement)],
             tone=_tone(judgement, catalogue),
             settings=catalogue.settings,
-            not_promised=lambda row: model.not_promised(row, judgement.run, catalogue),
+            marks=lambda row: _marks(row, judgement, catalogue, expected),
         )
     )
+
+
+def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected: Expectations | None) -> list[str]:
+    """What a reader must not overlook beside a verdict."""
+    found = expected.marks(row) if expected else []
+    if model.judged_as(row, judgement.run, catalogue):
+        return ["judged at your request, not promised by this product", *found]
+    if row.required:
+        found = ["your requirement, given up by this setting", *found]
+    return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
 def documents(judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:

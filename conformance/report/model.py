@@ -17,9 +17,12 @@ from conformance import __version__
 from conformance.claims import Catalogue, Kind, Scope
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
+from conformance.report.expected import WORDS, Expectations, Item, Standing
 from conformance.report.words import MEANINGS, UNTRIED, exposure_words, plural
 
 SCHEMA: Final = 1
+ON_TOP = (Standing.REGRESSION, Standing.MENDED, Standing.UNTRIED, Standing.KNOWN, Standing.NOT_NEW)
+"""What the headline counts of what was expected."""
 LOW_EXPOSURE = 10
 """Fewer operations at risk in one trial than this are pointed out. It changes no verdict."""
 
@@ -58,7 +61,10 @@ class Summary(
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`report.json`; `reports/report.schema.json` is its JSON Schema."""
+    """`report.json`; `reports/report.schema.json` is its JSON Schema.
+
+    `expectations` is there where the user named known failures, a baseline or claims that must be tried.
+    """
 
     schema: Literal[1]
     generator: Generator
@@ -67,9 +73,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[VerdictRow, ...]
     self_checks: tuple[VerdictRow, ...]
     trials: tuple[TrialRecord, ...]
+    expectations: Expectations | None = None
 
 
-def report(judgement: Judgement, catalogue: Catalogue | None = None) -> Report:
+def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> Report:
     """The whole report as data; with the catalogue, claims without a row are counted as not tried."""
     words = [row.verdict for row in judgement.rows]
     return Report(
@@ -79,18 +86,21 @@ def report(judgement: Judgement, catalogue: Catalogue | None = None) -> Report:
         summary=Summary(
             **{word.value.lower(): words.count(word) for word in Verdict},
             no_row=len(without_row(judgement, catalogue)),
-            exit_code=int(exit_code(judgement)),
-            headline=headline(judgement, catalogue),
+            exit_code=expected.exit_code if expected else int(exit_code(judgement)),
+            headline=headline(judgement, catalogue, expected),
         ),
         verdicts=judgement.rows,
         self_checks=judgement.self_checks,
         trials=judgement.trials,
+        expectations=expected,
     )
 
 
-def write_json(judgement: Judgement, path: Path, catalogue: Catalogue | None = None) -> None:
+def write_json(
+    judgement: Judgement, path: Path, catalogue: Catalogue | None = None, expected: Expectations | None = None
+) -> None:
     """Write `report.json`. Bytes of a log that are no text become `?`: the file is always valid UTF-8."""
-    data = msgspec.to_builtins(report(judgement, catalogue))
+    data = msgspec.to_builtins(report(judgement, catalogue, expected))
     path.write_bytes(json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
 
 
@@ -138,28 +148,45 @@ def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = 
     return row.scope == Scope.PROFILE and row.kind != Kind.OBSERVATION and row.verdict is Verdict.OBSERVED
 
 
-def headline(judgement: Judgement, catalogue: Catalogue | None = None) -> str:
+def judged_as(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
+    """Whether the row is there only because the user had the product judged by another vendor's sentences."""
+    if not run.judged_as or not row.required or row.scope != Scope.PROFILE:
+        return False
+    return not_promised(row, run, catalogue) if catalogue and row.claim in catalogue.claims else True
+
+
+def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
     """The sentence on top. It never says more than was tried."""
     rows = judgement.rows
     if not tried(rows):
         parts = ["Nothing was tried"]
     else:
         against = _claims(row for row in rows if row.verdict is Verdict.VIOLATED and not row.required)
-        own = _claims(row for row in rows if row.verdict is Verdict.VIOLATED and row.required)
-        parts = [f"{_were(len(against))} violated: {_listed(against)}" if against else _unviolated(own)]
+        asked = [row for row in rows if row.verdict is Verdict.VIOLATED and row.required]
+        parts = [f"{_were(len(against))} violated: {_listed(against)}" if against else _unviolated(bool(asked))]
+        foreign = _claims(row for row in asked if judged_as(row, judgement.run, catalogue))
+        own = _claims(row for row in asked if not judged_as(row, judgement.run, catalogue))
         if own:
             parts.append(f"{plural(len(own), 'requirement')} of yours, given up by a setting, violated: {_listed(own)}")
+        if foreign:
+            count = plural(len(foreign), "sentence")
+            parts.append(f"{count} of another vendor, judged at your request, violated: {_listed(foreign)}")
         undecided = _claims(row for row in rows if row.verdict is Verdict.INCONCLUSIVE)
         parts += [f"{plural(len(undecided), 'claim')} could not be decided"] if undecided else []
         broken = _claims(row for row in rows if row.verdict is Verdict.HARNESS_ERROR)
         parts += [f"{plural(len(broken), 'claim')} ended in an error of the suite"] if broken else []
-    parts += _limits(judgement, catalogue)
+    parts += [*_expected_parts(expected), *_limits(judgement, catalogue)]
     return ". ".join(parts) + "."
 
 
-def _unviolated(own: list[str]) -> str:
-    promised = " that the product promises" if own else ""
+def _unviolated(asked: bool) -> str:
+    promised = " that the product promises" if asked else ""
     return f"Nothing{promised} was violated in what was tried"
+
+
+def _expected_parts(expected: Expectations | None) -> list[str]:
+    found = {standing: _claims(expected.of(standing)) for standing in ON_TOP} if expected else {}
+    return [f"{plural(len(c), WORDS[name].noun)}: {_listed(c)}" for name, c in found.items() if c]
 
 
 def _limits(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
@@ -171,7 +198,7 @@ def _limits(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
     return parts
 
 
-def _claims(rows: Iterable[VerdictRow]) -> list[str]:
+def _claims(rows: Iterable[VerdictRow | Item]) -> list[str]:
     return list(dict.fromkeys(row.claim for row in rows))
 
 
@@ -193,10 +220,13 @@ class Doubt:
     items: tuple[tuple[VerdictRow | None, str], ...] = ()
 
 
-def doubts(judgement: Judgement, catalogue: Catalogue | None = None) -> list[Doubt]:
+def doubts(
+    judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None
+) -> list[Doubt]:
     """All that counts against the broker or limits what the answers are worth, the gravest first."""
     everything = (
-        *_by_word(judgement),
+        *_by_word(judgement, catalogue),
+        *_by_expectation(expected),
         *_by_trial(judgement),
         *_by_control(judgement),
         *_by_selection(judgement, catalogue),
@@ -206,27 +236,36 @@ def doubts(judgement: Judgement, catalogue: Catalogue | None = None) -> list[Dou
     return [doubt for doubt in everything if doubt.items or doubt.key == "course"]
 
 
-def _by_word(judgement: Judgement) -> Iterator[Doubt]:
-    def rows(word: Verdict, *, required: bool | None = None) -> tuple[tuple[VerdictRow | None, str], ...]:
-        found = (row for row in judgement.rows if row.verdict is word and required in (None, row.required))
-        return tuple((row, row.reason) for row in found)
+def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doubt]:
+    def rows(*words: Verdict, of: Iterable[VerdictRow] = judgement.rows) -> tuple[tuple[VerdictRow | None, str], ...]:
+        return tuple((row, row.reason) for row in of if row.verdict in words)
 
-    yield Doubt("violated", "Violated", "A counterexample was found.", rows(Verdict.VIOLATED, required=False))
-    yield Doubt(
-        "required",
-        "Your requirement, given up by a setting",
-        "Judged because you asked; never counted against the vendor.",
-        rows(Verdict.VIOLATED, required=True),
-    )
+    promised = [row for row in judgement.rows if not row.required]
+    foreign = [row for row in judgement.rows if judged_as(row, judgement.run, catalogue)]
+    given_up = [row for row in judgement.rows if row.required and row not in foreign]
+    asked = "Judged because you asked; never counted against the vendor."
+    violated = Verdict.VIOLATED
+    yield Doubt("violated", "Violated", "A counterexample was found.", rows(violated, of=promised))
+    yield Doubt("required", "Your requirement, given up by a setting", asked, rows(violated, of=given_up))
+    yield Doubt("judged-as", "Sentences of another vendor", asked, rows(violated, of=foreign))
     yield Doubt("error", "Errors of the suite", "Ours, not the broker's.", rows(Verdict.HARNESS_ERROR))
     yield Doubt("undecided", "Undecided", "Tried, but evidence in neither direction.", rows(Verdict.INCONCLUSIVE))
-    broken = (row for row in judgement.self_checks if row.verdict not in (Verdict.HOLDS, *UNTRIED))
+    failed = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)
+    broken = (row for row in judgement.self_checks if row.verdict in failed)
     yield Doubt(
         "self",
         "Self-checks that did not pass",
         "The suite's own sessions are in doubt, and so is what was tried through them.",
         tuple((row, f"{row.verdict}: {row.reason}") for row in broken),
     )
+
+
+def _by_expectation(expected: Expectations | None) -> Iterator[Doubt]:
+    if expected is None:
+        return
+    for standing, words in WORDS.items():
+        lines = tuple((None, item.line) for item in expected.of(standing))
+        yield Doubt(standing.value, words.title, words.means, lines)
 
 
 def _by_trial(judgement: Judgement) -> Iterator[Doubt]:

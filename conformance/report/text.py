@@ -17,12 +17,13 @@ from conformance.claims import Catalogue
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
 from conformance.report import model
+from conformance.report.expected import Expectations
 from conformance.report.html import first_timeline, timeline
 from conformance.report.words import EXIT_MEANS, MEANINGS, visible
 
 ROWS = 20
 EVENTS = 8
-DOUBTS = ("error", "undecided", "required", "self", "void", "control", "not-tried", "course")
+DOUBTS = ("error", "undecided", "required", "judged-as", "self", "void", "control", "not-tried", "course")
 STYLES = {
     Verdict.HOLDS: "green",
     Verdict.WITNESSED: "green",
@@ -33,11 +34,15 @@ STYLES = {
 
 
 def summary(
-    judgement: Judgement, catalogue: Catalogue | None = None, written: Mapping[str, Path] | None = None
+    judgement: Judgement,
+    catalogue: Catalogue | None = None,
+    written: Mapping[str, Path] | None = None,
+    expected: Expectations | None = None,
 ) -> RenderableType:
     """What the terminal shows; about 40 lines. `written` are the paths that `write_all` returned."""
     answers = model.tried(judgement.rows)
     code = exit_code(judgement)
+    ending = f"exit {expected.exit_code}: {expected.means}" if expected else f"exit {int(code)}: {EXIT_MEANS[code]}"
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
     parts: list[RenderableType] = []
     if answers:
@@ -45,8 +50,9 @@ def summary(
     if len(answers) > ROWS:
         parts += [_line(f"... and {len(answers) - ROWS} more in the report", "dim")]
     parts += [*_first_violation(answers), *_doubts(judgement, catalogue), *_course(judgement.run)]
-    parts += [Text(), _whole(model.headline(judgement, catalogue), f"bold {tone}".strip()), _counts(judgement)]
-    parts += [_whole(f"exit {int(code)}: {EXIT_MEANS[code]}")]
+    parts += [*_expected(expected), Text()]
+    parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip()), _counts(judgement)]
+    parts += [_whole(ending)]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items()]
     return Group(*parts)
 
@@ -56,11 +62,12 @@ def plain(
     catalogue: Catalogue | None = None,
     written: Mapping[str, Path] | None = None,
     width: int = 120,
+    expected: Expectations | None = None,
 ) -> str:
     """The same for a pipe or `--no-color`: no escape sequence, no trailing blanks."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False, emoji=False, highlight=False)
-    console.print(summary(judgement, catalogue, written), soft_wrap=True)
+    console.print(summary(judgement, catalogue, written, expected), soft_wrap=True)
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
@@ -69,8 +76,9 @@ def _table(rows: Sequence[VerdictRow], run: RunRecord, catalogue: Catalogue | No
     for name in ("claim", "verdict", "scenario", "at risk", "control", "worth"):
         table.add_column(name, no_wrap=name != "scenario")  # the one column that shrinks on a narrow terminal
     for row in rows:
-        foreign = model.not_promised(row, run, catalogue)
-        worth = _worth(row, foreign=foreign)
+        asked = "judged as" if model.judged_as(row, run, catalogue) else "required" if row.required else ""
+        foreign = asked != "judged as" and model.not_promised(row, run, catalogue)
+        worth = "not promised" if foreign else _worth(row, asked)
         cells = (row.claim, row.verdict.value, row.scenario, _exposure(row), _control(row), worth)
         style = STYLES.get(row.verdict, "dim")
         table.add_row(*(_line(cell, style if at == 1 else "") for at, cell in enumerate(cells)))
@@ -89,11 +97,9 @@ def _control(row: VerdictRow) -> str:
     return f"{row.control.failed}/{row.control.trials} {'strong' if row.control.strong else 'liar'}"
 
 
-def _worth(row: VerdictRow, *, foreign: bool) -> str:
-    if foreign:
-        return "not promised"
+def _worth(row: VerdictRow, asked: str) -> str:
     if row.verdict is Verdict.VIOLATED:
-        return f"seen in {row.offended} of {row.trials}" + (", required" if row.required else "")
+        return f"seen in {row.offended} of {row.trials}" + (f", {asked}" if asked else "")
     bound = f"<{row.bound:.0%}" if row.bound is not None else ""
     missed = f"q={row.q:.3f}" if row.q is not None else ""
     return " ".join(part for part in (missed, bound) if part)
@@ -144,6 +150,12 @@ def _doubts(judgement: Judgement, catalogue: Catalogue | None) -> list[Renderabl
         row, text = items[0]
         parts.append(_line(f"{doubt.title.lower()}{rest}: {row.claim + ': ' if row else ''}{text}"))
     return parts
+
+
+def _expected(expected: Expectations | None) -> list[RenderableType]:
+    lines = expected.lines if expected else []
+    rest = [f"... and {len(lines) - ROWS} more in the report"] if len(lines) > ROWS else []
+    return [Text(), *(_whole(line) for line in [*lines[:ROWS], *rest])] if lines else []
 
 
 def _counts(judgement: Judgement) -> Text:

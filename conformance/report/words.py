@@ -6,7 +6,21 @@ import dataclasses
 
 from conformance.errors import ExitCode
 from conformance.judge.rows import ControlResult, Exposure, Verdict, VerdictRow
-from conformance.scenario import Between, Consume, Drain, Fault, Kill, Nth, Publish, Restart, Scenario, Step
+from conformance.scenario import (
+    Between,
+    Consume,
+    ConsumerCrash,
+    Drain,
+    Fault,
+    Kill,
+    Nth,
+    Pause,
+    Publish,
+    Restart,
+    Scenario,
+    Step,
+    Stop,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,13 +157,9 @@ def steps_in_words(scenario: Scenario) -> list[str]:
 def _sentence(step: Step) -> str:
     match step:
         case Publish():
-            kind = "persistent" if step.durable else "non-persistent"
-            pace = "one at a time, waiting for each answer" if step.window == 1 else f"at most {step.window} unanswered"
-            bound = "up to " if step.until else ""
-            what = f"Publish {bound}{plural(step.count, kind + ' message')} of {step.size:,} bytes, {pace}"
+            what = _publishing(step)
         case Consume():
-            what = f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"
-            what += f"; stop after the {_ordinal(step.stop)} delivery" if step.stop else ""
+            what = _consuming(step)
         case Restart(clean=True):
             return "Stop the broker in order and start it again on the same data."
         case Restart():
@@ -159,22 +169,74 @@ def _sentence(step: Step) -> str:
     return f"{what}. {_fault_sentence(step.until)}" if step.until else f"{what}."
 
 
+def _publishing(step: Publish) -> str:
+    kind = "persistent" if step.durable else "non-persistent"
+    pace = "one at a time, waiting for each answer" if step.window == 1 else f"at most {step.window} unanswered"
+    bound = "up to " if step.until else ""
+    parts = [f"Publish {bound}{plural(step.count, kind + ' message')} of {step.size:,} bytes, {pace}"]
+    if step.batch:
+        back = f" and roll back every {_ordinal(step.rollback_every)}" if step.rollback_every else ""
+        parts.append(f"in transactions of {step.batch}; commit each{back}")
+    if step.peek:
+        parts.append("a receiver waits on the queue and takes what becomes available")
+    if step.unasked_every:
+        parts.append(f"every {_ordinal(step.unasked_every)} asks for no answer")
+    return "; ".join(parts)
+
+
+def _consuming(step: Consume) -> str:
+    parts = [f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"]
+    if step.rollback_every:
+        parts.append(f"roll back every {_ordinal(step.rollback_every)}")
+    if step.refuse:
+        parts.append(f"give every {_ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
+    if step.hold:
+        parts.append("with the prefetch used up, wait whether more comes before acknowledging")
+    if step.stop:
+        parts.append(f"stop after the {_ordinal(step.stop)} delivery")
+    if step.until_silent:
+        parts.append("stop when nothing more comes")
+    return "; ".join(parts)
+
+
 def _acknowledging(step: Consume) -> str:
-    if step.mode == "auto":
-        return "acknowledging each message after its processing"
     each = "each message" if step.acknowledge == 1 else f"at every {_ordinal(step.acknowledge)} message"
-    if step.mode == "client":
-        return f"acknowledging everything so far {'at ' if step.acknowledge == 1 else ''}{each}"
-    return f"acknowledging {each if step.acknowledge == 1 else f'every {_ordinal(step.acknowledge)} message'}"
+    some = each if step.acknowledge == 1 else f"every {_ordinal(step.acknowledge)} message"
+    answer = ", and reading the answer" if step.confirm else ""
+    return {
+        "auto": "acknowledging each message after its processing",
+        "pre": "acknowledging each message before its processing",
+        "no_ack": "acknowledging nothing",
+        "client": f"acknowledging everything so far {'at ' if step.acknowledge == 1 else ''}{each}",
+        "transacted": f"acknowledging in transactions of {step.acknowledge}",
+    }.get(step.mode, f"acknowledging {some}") + answer
 
 
 def _fault_sentence(fault: Fault) -> str:
-    victim = "every process of the broker" if isinstance(fault, Kill) else "the consuming process itself"
-    return f"SIGKILL to {victim} at {_trigger(fault.at)}."
+    at = _trigger(fault.at)
+    match fault:
+        case Kill():
+            return f"SIGKILL to every process of the broker at {at}."
+        case Stop():
+            return f"SIGTERM to the broker at {at}."
+        case Pause():
+            return f"SIGSTOP to every process of the broker at {at}, and SIGCONT {fault.hold_s:g} s later."
+        case ConsumerCrash():
+            return f"SIGKILL to the client process itself at {at}."
+
+
+_EVENTS = {
+    "confirm": "confirm",
+    "process": "processing",
+    "ack": "confirmed acknowledgement",
+    "before_commit": "transaction that is complete but for its commit",
+    "commit_written": "request to commit",
+    "committed": "answered commit",
+}
 
 
 def _trigger(at: Nth) -> str:
-    event = {"confirm": "confirm", "process": "processing", "ack": "confirmed acknowledgement"}.get(at.event, at.event)
+    event = _EVENTS[at.event]
     if isinstance(at.k, Between):
         return f"a {event} between the {_ordinal(at.k.low)} and the {_ordinal(at.k.high)}, drawn from the trial's seed"
     return f"the {_ordinal(at.k)} {event}"

@@ -11,6 +11,7 @@ import pytest
 from conformance.judge.rows import Verdict, Witness
 from conformance.report import html as report_html
 from conformance.report import write_all
+from conformance.report.expected import Expectations, Item, Standing
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
@@ -152,6 +153,34 @@ def test_a_requirement_of_the_user_is_marked(make, catalogue, scenarios):
     text = report_html.page(make.judgement(make.violated(required=True)), catalogue, scenarios)
 
     assert "your requirement, given up by this setting" in Page(text).text
+
+
+def test_what_was_expected_is_marked(make, catalogue, scenarios):
+    """Beside its row and among the doubts, with the words of others as words."""
+    row = make.violated()
+    about = {"claim": row.claim, "scenario": row.scenario, "mode": row.mode}
+    items = (
+        Item(standing=Standing.KNOWN, text="<b>bold</b> 4711", **about),
+        Item(standing=Standing.UNMATCHED, claim="AMQP-DUR-01", text="nobody's"),
+    )
+    told = Expectations(exit_code=0, means="nothing new", items=items)
+    page = Page(report_html.page(make.judgement(row), catalogue, scenarios, told))
+
+    assert {"doubt-known", "doubt-unmatched"} <= set(page.ids)
+    assert [True, True] == ["<b>bold</b> 4711" in page.text, "Exit code 0: nothing new." in page.text]
+    assert {"tag"} == {attrs["class"] for attrs in page.named("span") if attrs.get("class") == "tag"}
+    assert "known failure" in page.text.partition("What was decided")[2]
+
+
+def test_a_row_judged_as_another_vendor_is_marked(make, catalogue, scenarios):
+    """Nobody takes it for a promise of this product."""
+    row = make.violated("EMS-STEP-06", scope="profile", required=True)
+    text = Page(report_html.page(make.judgement(row, judged_as=("ems",)), catalogue, scenarios)).text
+
+    assert ("judged at your request, not promised by this product" in text, False) == (
+        True,
+        "given up by this setting" in text,
+    )
 
 
 def test_self_checks_are_not_among_the_answers(make, catalogue, scenarios):

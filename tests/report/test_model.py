@@ -12,6 +12,7 @@ from conformance.errors import ExitCode
 from conformance.judge import exits
 from conformance.judge.rows import ControlResult, Exposure, Verdict
 from conformance.report import model, words
+from conformance.report.expected import WORDS, Expectations, Item, Standing
 
 
 def headline(make, *rows, **changes):
@@ -68,6 +69,55 @@ def test_a_requirement_of_the_user_is_not_the_vendors(make):
     )
 
     assert expected == headline(make, make.violated(required=True))
+
+
+FOREIGN = {"scope": "profile", "required": True}
+
+
+def test_a_sentence_of_another_vendor_is_not_counted_against_this_one(make, catalogue):
+    """The user had it judged; the headline says whose wish it was."""
+    run = make.judgement(make.violated("EMS-STEP-06", **FOREIGN), judged_as=("ems",))
+    expected = (
+        "Nothing that the product promises was violated in what was tried. "
+        "1 sentence of another vendor, judged at your request, violated: EMS-STEP-06."
+    )
+
+    assert [expected] * 2 == [model.headline(run), model.headline(run, catalogue).partition(" Partial")[0]]
+    assert ["judged-as"] == [doubt.key for doubt in model.doubts(run)]
+
+
+def expected(*standings, code=0):
+    items = (Item(standing=s, claim="SOLCD-ACK-01", scenario="s", mode="auto", text="why") for s in standings)
+    return Expectations(exit_code=code, means="as expected", items=tuple(items))
+
+
+def test_the_headline_counts_what_was_expected(make):
+    """A known failure is still a violation, and known."""
+    text = model.headline(make.judgement(make.violated()), None, expected(Standing.KNOWN, Standing.IMPROVEMENT))
+
+    assert "1 claim was violated: SOLCD-ACK-01. 1 known failure: SOLCD-ACK-01." == text
+
+
+def test_what_was_expected_is_among_the_doubts(make):
+    """After the violations, before everything else."""
+    run = make.judgement(make.violated(), make.row("AMQP-HDR-02", Verdict.HARNESS_ERROR))
+    found = model.doubts(run, None, expected(Standing.REGRESSION, Standing.UNMATCHED))
+
+    assert ["violated", "error", "regression", "unmatched"] == [doubt.key for doubt in found]
+
+
+def test_json_has_what_was_expected(make, tmp_path):
+    """Item by item, with the exit code that followed."""
+    asked = expected(Standing.KNOWN)
+    model.write_json(make.judgement(make.violated()), tmp_path / "report.json", None, asked)
+    read = model.read_json(tmp_path / "report.json")
+
+    assert (asked, 0) == (read.expectations, read.summary.exit_code)
+
+
+def test_every_standing_has_words():
+    """And its own."""
+    assert (set(Standing), len(Standing)) == (set(WORDS), len({entry.noun for entry in WORDS.values()}))
 
 
 def test_nothing_ran(make):
@@ -146,9 +196,10 @@ def test_doubts_come_in_the_order_of_gravity(make):
 
 
 def test_a_clean_whole_run_has_no_doubts(make):
-    """Nothing is made up where nothing is wrong."""
+    """Nothing is made up where nothing is wrong; a permission of our sessions that was seen is no failure."""
+    own = make.row("QPID-PRE-07", Verdict.WITNESSED)
 
-    assert [] == model.doubts(make.judgement(make.row(), trials=(make.trial(),)))
+    assert [] == model.doubts(make.judgement(make.row(), trials=(make.trial(),), self_checks=(own,)))
 
 
 def test_json_round_trip(make, catalogue, scenarios, tmp_path):

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from conformance.judge.rows import Verdict, Witness
 from conformance.report import plain, summary
+from conformance.report.expected import Expectations, Item, Standing
 
 
 def test_one_line_for_each_answer(make):
@@ -114,6 +115,23 @@ def test_a_run_without_anything(make):
     text = plain(make.judgement(finished=False, interrupted=True), written={"json": Path("report.json")})
 
     assert ["Nothing was tried. The run was interrupted.", "no rows"] == text.splitlines()[-4:-2]
+
+
+def test_what_was_expected_is_told(make):
+    """Each as a line, and the exit code that followed from it."""
+    item = Item(standing=Standing.KNOWN, claim="SOLCD-ACK-01", scenario="s", text="flaky (link; until 2027-01-31)")
+    told = Expectations(exit_code=0, means="nothing new", items=(item,) * 25)
+    text = plain(make.judgement(make.violated()), expected=told)
+
+    assert 20 == text.count("known failures: SOLCD-ACK-01 in s: flaky (link; until 2027-01-31)\n")
+    assert ["... and 5 more in the report\n" in text, "exit 0: nothing new\n" in text] == [True, True]
+
+
+def test_a_row_judged_as_another_vendor(make):
+    """It was judged all the same, and says why."""
+    row = make.violated("EMS-STEP-06", scope="profile", required=True)
+
+    assert "seen in 3 of 3, judged as" in plain(make.judgement(row, judged_as=("ems",)))
 
 
 def test_an_observation_of_what_was_never_promised(make):

@@ -33,7 +33,7 @@ STEPS = [
         Consume("auto", prefetch=50, until=ConsumerCrash(Nth("process", 122))),
         (
             "Consume in AUTO mode with a prefetch of 50, acknowledging each message after its processing. SIGKILL to the "
-            "consuming process itself at the 122nd processing."
+            "client process itself at the 122nd processing."
         ),
     ),
     (

@@ -1,0 +1,387 @@
+"""Known failures, a baseline, and what must be tried: who fails the run, and what is said of it."""
+
+import datetime
+import doctest
+
+import msgspec
+import pytest
+
+from conformance import claims, expectations
+from conformance.errors import ExitCode, UsageError
+from conformance.expectations import Expect, Known, outcome, read_baseline, read_known
+from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
+from conformance.report import model
+
+TODAY = datetime.date(2026, 11, 21)
+RUN = RunRecord(
+    run="r",
+    started="2026-11-21T10:00:00+00:00",
+    command="conformance run --adapter artemis --seed 7",
+    seed=7,
+    adapter="artemis",
+    version="2.56.0",
+    launcher="native",
+    protocol="amqp",
+    client="proton",
+    title="Apache Artemis",
+    profiles=("artemis",),
+    capabilities=(),
+    settings={},
+    absent=(),
+    changed={},
+    deviations={},
+    versions={},
+    selected=(),
+    required=(),
+    finished=True,
+)
+KNOWN = Known(
+    claim="AMQP-DUR-01",
+    adapter="artemis",
+    reason="loses the last one",
+    link="https://example.org/1",
+    expires=datetime.date(2027, 1, 31),
+)
+ENTRY = """
+[[known]]
+claim = "AMQP-DUR-01"
+adapter = "artemis"
+reason = "loses the last one"
+link = "https://example.org/1"
+expires = 2027-01-31
+"""
+
+
+def row(verdict="VIOLATED", claim="AMQP-DUR-01", scenario="killed", **changes):
+    plain = VerdictRow(
+        claim=claim,
+        kind="safety",
+        scope="common",
+        subject="broker",
+        says="It is kept.",
+        document="000",
+        section="3",
+        adapter="artemis",
+        version="2.56.0",
+        launcher="native",
+        settings={},
+        protocol="amqp",
+        client="proton",
+        scenario=scenario,
+        mode="async_ack",
+        fault="kill",
+        failure_model="process death",
+        verdict=Verdict(verdict),
+        exposure=None,
+        trials=3,
+        offended=0,
+        void=0,
+        control=None,
+        bound=None,
+        q=None,
+        reason="No scenario of this version tries it.",
+        replay="",
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def judgement(*rows, ours=(), **run):
+    return Judgement(run=msgspec.structs.replace(RUN, **run), rows=rows, self_checks=tuple(ours), trials=())
+
+
+def judged(*rows, known=(), then=None, require_tried=(), ours=(), **run):
+    baseline = model.report(judgement(*then)) if then is not None else None
+    return outcome(
+        judgement(*rows, ours=ours, **run), known=known, baseline=baseline, require_tried=require_tried, today=TODAY
+    )
+
+
+def standings(found):
+    return [str(item.standing) for item in found.expectations.items]
+
+
+def known(**changes):
+    return msgspec.structs.replace(KNOWN, **changes)
+
+
+def test_without_expectations_nothing_changes():
+    """The verdicts alone decide."""
+    found = judged(row(), row("INCONCLUSIVE", "AMQP-ACC-01"))
+
+    assert (ExitCode.VIOLATED, [], "at least one claim was violated") == (
+        found.exit_code,
+        found.lines,
+        found.expectations.means,
+    )
+
+
+def test_a_known_failure_does_not_fail_the_run():
+    """It is named with reason, link and expiry."""
+    found = judged(row(), row("HOLDS", "AMQP-ACC-01"), known=[KNOWN])
+
+    assert (ExitCode.CONFORMANT, KNOWN, None) == (
+        found.exit_code,
+        found.excused(row()),
+        found.excused(row("HOLDS", "AMQP-ACC-01")),
+    )
+    assert [
+        "known failures: AMQP-DUR-01 in killed: loses the last one (https://example.org/1; until 2027-01-31)"
+    ] == found.lines
+    assert "nothing was violated or left undecided that was not expected" == found.expectations.means
+
+
+@pytest.mark.parametrize("verdict", ["HARNESS_ERROR", "INCONCLUSIVE"])
+def test_nothing_but_a_violation_is_excused(verdict):
+    """An entry does not hide that something went wrong, or that nothing was decided."""
+    plain, entered = judged(row(verdict)), judged(row(verdict), known=[KNOWN])
+
+    assert (plain.exit_code, []) == (entered.exit_code, entered.lines)
+    assert entered.excused(row(verdict)) is None
+
+
+def test_another_violation_still_fails():
+    """One entry excuses its own claim."""
+    assert ExitCode.VIOLATED == judged(row(), row(claim="AMQP-ACC-01"), known=[KNOWN]).exit_code
+
+
+def test_an_error_of_the_suite_is_worse_than_a_known_failure():
+    """3 stays 3."""
+    assert ExitCode.HARNESS == judged(row(), row("HARNESS_ERROR", "AMQP-ACC-01"), known=[KNOWN]).exit_code
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"adapter": "qpid"},
+        {"claim": "AMQP-ACC-01"},
+        {"versions": ">=2.31,<2.56"},
+        {"scenario": "other"},
+        {"protocol": "stomp"},
+        {"mode": "auto"},
+    ],
+)
+def test_what_an_entry_names_narrows_it(changes):
+    """It then excuses nothing here, and is named for matching nothing."""
+    found = judged(row(), known=[known(**changes)])
+
+    assert (ExitCode.VIOLATED, ["unmatched"]) == (found.exit_code, standings(found))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"versions": ">=2.31,<2.60"}, {"scenario": "killed"}, {"protocol": "amqp"}, {"mode": "async_ack"}]
+)
+def test_what_an_entry_names_may_fit(changes):
+    """It then excuses."""
+    assert ExitCode.CONFORMANT == judged(row(), known=[known(**changes)]).exit_code
+
+
+def test_always_that_holds_fails_the_run():
+    """Who mended the broker removes the entry."""
+    found = judged(row("HOLDS"), known=[KNOWN])
+
+    assert (ExitCode.VIOLATED, ["mended"], KNOWN) == (found.exit_code, standings(found), found.mended(row("HOLDS")))
+    assert "expected to fail and did not: remove the entry" in found.lines[0]
+    assert "its entry must go" in found.expectations.means
+
+
+def test_sometimes_may_hold():
+    """A flaky failure neither fails nor passes the run by itself."""
+    entry = known(expect=Expect.SOMETIMES)
+
+    assert (ExitCode.CONFORMANT, []) == (
+        judged(row("HOLDS"), known=[entry]).exit_code,
+        judged(row("HOLDS"), known=[entry]).lines,
+    )
+    assert ExitCode.CONFORMANT == judged(row(), known=[entry]).exit_code
+
+
+@pytest.mark.parametrize(
+    ("expires", "code", "standing"),
+    [(TODAY, ExitCode.CONFORMANT, "known"), (TODAY - datetime.timedelta(1), ExitCode.VIOLATED, "expired")],
+)
+def test_an_entry_excuses_through_the_day_it_expires(expires, code, standing):
+    """After it the violation fails the run, and the entry is named."""
+    found = judged(row(), known=[known(expires=expires)])
+
+    assert (code, [standing]) == (found.exit_code, standings(found))
+
+
+def test_an_expired_entry_is_named():
+    """With what it was about, so that somebody looks after it."""
+    lines = judged(row("HOLDS"), known=[known(expires=datetime.date(2026, 11, 20))]).lines
+
+    assert ["expired entries: AMQP-DUR-01: expired on 2026-11-20: loses the last one (https://example.org/1)"] == lines
+
+
+def test_a_session_of_ours_is_never_excused():
+    """A self-check that fails is an error of the suite, known or in the baseline or not."""
+    own = row(subject="session")
+    found = judged(row("HOLDS", "AMQP-ACC-01"), ours=[own], known=[KNOWN], then=[own])
+
+    assert (ExitCode.HARNESS, None) == (found.exit_code, found.excused(own))
+
+
+NOTHING, FAILED, OPEN = ExitCode.CONFORMANT, ExitCode.VIOLATED, ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "code", "standing"),
+    [
+        ("HOLDS", "HOLDS", NOTHING, []),
+        ("HOLDS", "VIOLATED", FAILED, ["regression"]),
+        ("WITNESSED", "VIOLATED", FAILED, ["regression"]),
+        ("NOT_TRIED", "VIOLATED", FAILED, ["regression"]),
+        (None, "VIOLATED", FAILED, ["regression"]),
+        ("VIOLATED", "VIOLATED", NOTHING, ["not-new"]),
+        ("VIOLATED", "HOLDS", NOTHING, ["improvement"]),
+        ("INCONCLUSIVE", "HOLDS", NOTHING, ["improvement"]),
+        ("NOT_APPLICABLE", "HOLDS", NOTHING, []),
+        ("HOLDS", "INCONCLUSIVE", OPEN, ["lost-coverage"]),
+        ("VIOLATED", "INCONCLUSIVE", OPEN, ["lost-coverage"]),
+        ("HOLDS", "NOT_TRIED", OPEN, ["lost-coverage"]),
+        ("HOLDS", "NOT_APPLICABLE", OPEN, ["lost-coverage"]),
+        ("HOLDS", "HARNESS_ERROR", ExitCode.HARNESS, ["lost-coverage"]),
+        ("HARNESS_ERROR", "HARNESS_ERROR", ExitCode.HARNESS, []),
+        ("INCONCLUSIVE", "INCONCLUSIVE", NOTHING, ["still-undecided"]),
+        (None, "INCONCLUSIVE", NOTHING, ["still-undecided"]),
+    ],
+)
+def test_beside_a_baseline(then, now, code, standing):
+    """Only what became worse fails, whatever the rest of the run says."""
+    rest = row("HOLDS", "AMQP-ACC-01")
+    found = judged(row(now), rest, then=[*([row(then)] if then else []), rest])
+
+    assert (code, standing) == (found.exit_code, standings(found))
+
+
+def test_a_row_that_is_gone_is_lost():
+    """A scenario that was renamed is not silently a pass."""
+    found = judged(row("HOLDS"), then=[row("HOLDS"), row("HOLDS", scenario="gone")])
+
+    assert (OPEN, "lost coverage: AMQP-DUR-01 in gone: HOLDS in the baseline, no row now") == (
+        found.exit_code,
+        found.lines[0],
+    )
+
+
+def test_rows_are_compared_by_claim_scenario_and_mode():
+    """The same claim elsewhere is another answer."""
+    found = judged(row(mode="auto"), then=[row(), row("HOLDS", mode="auto")])
+
+    assert ["regression", "lost-coverage"] == standings(found)
+
+
+def test_a_known_failure_is_no_regression():
+    """The file speaks first."""
+    found = judged(row(), known=[KNOWN], then=[row("HOLDS")])
+
+    assert (NOTHING, ["known"]) == (found.exit_code, standings(found))
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        ({"adapter": "qpid"}, "the baseline is about artemis over amqp, this run about qpid over amqp"),
+        ({"protocol": "stomp"}, "the baseline is about artemis over amqp, this run about artemis over stomp"),
+    ],
+)
+def test_a_baseline_of_another_broker_is_refused(run, line):
+    """It says nothing about this one; another version is what a baseline is for."""
+    with pytest.raises(UsageError) as raised:
+        judged(row(), then=[row()], **run)
+
+    assert line == str(raised.value)
+    assert NOTHING == judged(row(version="2.57.0"), then=[row()], version="2.57.0").exit_code
+
+
+def test_what_must_be_tried_and_was_not():
+    """It is named, with what would enable it, and the run is not decided."""
+    rows = row("HOLDS", "AMQP-ACC-01"), row("NOT_TRIED", scenario="", reason="Needs STOMP.")
+    found = judged(*rows, require_tried=["AMQP-DUR-01", "AMQP-ACC-01"])
+
+    assert (OPEN, ["required to be tried: AMQP-DUR-01: Needs STOMP."]) == (found.exit_code, found.lines)
+    assert "a claim that had to be tried or decided was not" in found.expectations.means
+
+
+def test_what_was_left_out_says_how_to_select_it():
+    """The selection of the same command line may be the cause."""
+    rows = row("HOLDS", "AMQP-ACC-01"), row("NOT_TRIED", scenario="", reason="Left out by the selection.")
+    found = judged(*rows, require_tried=["AMQP-DUR-01"], selected=("AMQP-ACC-01",))
+
+    assert "Left out by the selection. --claims AMQP-DUR-01 selects it." in found.lines[0]
+
+
+@pytest.mark.parametrize("verdict", ["HOLDS", "INCONCLUSIVE", "NOT_APPLICABLE"])
+def test_what_was_tried_or_does_not_apply_is_enough(verdict):
+    """One scenario of a claim is enough, and nobody can try what the product does not have."""
+    rows = row(verdict), row("NOT_TRIED", scenario="another")
+
+    assert [] == judged(*rows, require_tried=["AMQP-DUR-01"]).lines
+
+
+def test_a_worse_code_wins():
+    """A violation is more than a missing trial."""
+    assert FAILED == judged(row(), require_tried=["AMQP-ACC-01"]).exit_code
+    assert ExitCode.HARNESS == judged(row("HOLDS"), require_tried=["AMQP-ACC-01"], finished=False).exit_code
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        path = tmp_path / "known.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_file_is_read(file):
+    """Dates are dates of TOML; `always` is what an entry says that says nothing."""
+    text = ENTRY + 'versions = ">=2.31,<2.60"\nexpect = "sometimes"\n' + ENTRY
+
+    assert (known(versions=">=2.31,<2.60", expect=Expect.SOMETIMES), KNOWN) == read_known(file(text), claims.load())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("reason", "raeson", "entry 1: unknown key 'raeson': did you mean 'reason'?"),
+        ("[[known]]", "[[knwon]]", "unknown table 'knwon': did you mean 'known'?"),
+        ("[[known]]", "[known]", "every entry begins with a line [[known]]"),
+        ("AMQP-DUR-01", "AMQP-DRU-01", "entry 1: unknown claim 'AMQP-DRU-01': did you mean 'AMQP-"),
+        ("2027-01-31", '"soon"', "expires"),
+        ("2027-01-31", '2027-01-31\nexpect = "never"', "expect"),
+        ("2027-01-31", '2027-01-31\nversions = "2.31 or so"', "versions '2.31 or so' is no bound"),
+        ('link = "https://example.org/1"', "", "link"),
+        ("= 2027", "2027", "line 7"),
+    ],
+)
+def test_a_file_with_a_wrong_word(file, before, after, words):
+    """One line that says where and what, before anything starts."""
+    with pytest.raises(UsageError) as raised:
+        read_known(file(ENTRY.replace(before, after)), claims.load())
+
+    assert (True, 0) == (words in str(raised.value), str(raised.value).count("\n")), str(raised.value)
+
+
+def test_files_that_are_not_there(tmp_path):
+    """One line each."""
+    with pytest.raises(UsageError, match=r"--known-failures .*: No such file"):
+        read_known(tmp_path / "known.toml", claims.load())
+    with pytest.raises(UsageError, match=r"--baseline .*: No such file"):
+        read_baseline(tmp_path / "report.json")
+
+
+def test_a_baseline_is_a_report_or_its_folder(tmp_path):
+    """What `conformance run --out` wrote can be named as it is; anything else is refused."""
+    model.write_json(judgement(row()), tmp_path / "report.json")
+    (tmp_path / "odd.json").write_text("{}")
+
+    assert read_baseline(tmp_path) == read_baseline(tmp_path / "report.json")
+    with pytest.raises(UsageError, match=r"odd\.json"):
+        read_baseline(tmp_path / "odd.json")
+
+
+def test_the_examples_of_the_docstrings():
+    """Version ranges compare numbers."""
+    assert 0 == doctest.testmod(expectations).failed

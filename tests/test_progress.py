@@ -1,0 +1,295 @@
+"""What a run shows while it lasts: a line a broker on a terminal of any width, plain lines in a pipe."""
+
+import concurrent.futures
+import dataclasses
+import doctest
+import io
+import re
+import sys
+
+import pytest
+from rich.console import Console
+
+from conformance import campaign, progress
+from conformance.progress import Course, Show
+from conformance.records import TrialRecord
+from conformance.run.record import Progress
+
+PREPARED = campaign.prepare(campaign.Options(adapter="reference", claims=("SOLCD-ACK-01", "EMS-STEP-02"), seed=7))
+PLAN = PREPARED.trials
+MAIN = [trial for trial in PLAN if not trial.patient]
+WHOLE = len(PLAN)
+PATIENT = dataclasses.replace(MAIN[0], id="patient.1", index=1, patient=True, liar="never-answers-one-send")
+
+
+def began(planned, done=0, total=WHOLE):
+    return Progress(planned, None, done, total)
+
+
+def ended(planned, done=1, total=WHOLE, void="", log=(), seconds=3.0):
+    record = TrialRecord(
+        trial=planned.id,
+        scenario=planned.script.id,
+        arm=planned.arm,
+        control=planned.control,
+        index=planned.index,
+        seed=planned.seed,
+        k=planned.k,
+        adapter=planned.adapter.name,
+        settings={},
+        void=void,
+        void_log=log,
+        floor_seconds=1.25,
+        seconds=seconds,
+    )
+    return Progress(planned, record, done, total)
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def course(clock):
+    """A plan of six trials in a row and one patient one beside them."""
+    return Course([*MAIN[:6], PATIENT], clock)
+
+
+def play(course, clock, planned, seconds, done):
+    course.feed(began(planned, done, 7))
+    clock.now += seconds
+    course.feed(ended(planned, done + 1, 7))
+
+
+def test_nothing_is_said_about_the_end_before_there_is_data(course, clock):
+    """One trial is no pace."""
+    play(course, clock, MAIN[0], 10, 0)
+    course.feed(began(MAIN[1], 1, 7))
+
+    assert ("", "") == (course.left(), course.lines()[0][-1])
+
+
+def test_the_end_follows_the_pace(course, clock):
+    """Two of six took 10 s each: four are left, less what the current one has had."""
+    play(course, clock, MAIN[0], 8, 0)
+    play(course, clock, MAIN[1], 12, 1)
+    course.feed(began(MAIN[2], 2, 7))
+    clock.now += 5
+
+    assert "about 35 s left" == course.left()
+
+
+def test_a_slow_trial_does_not_run_backwards(course, clock):
+    """It can use up its own share of the time, not that of the others."""
+    play(course, clock, MAIN[0], 10, 0)
+    play(course, clock, MAIN[1], 10, 1)
+    course.feed(began(MAIN[2], 2, 7))
+    clock.now += 500
+
+    assert "about 30 s left" == course.left()
+
+
+def test_a_patient_trial_of_unknown_length(course, clock):
+    """Nobody knows how long it waits: the rest takes at least so long."""
+    course.feed(began(PATIENT, 0, 7))
+    for done, trial in enumerate(MAIN[:5]):
+        play(course, clock, trial, 10, done)
+
+    assert "at least 10 s left" == course.left()
+
+
+def test_a_line_for_each_broker_at_work(course, clock):
+    """Broker, scenario, counts, seconds of this trial; the patient one goes when it has ended."""
+    course.feed(began(PATIENT, 0, 7))
+    play(course, clock, MAIN[0], 10, 0)
+    course.feed(began(MAIN[1], 1, 7))
+    clock.now += 4
+    name = f"reference {PATIENT.adapter.version}"
+    main, beside = course.lines()
+
+    assert (name, f"{MAIN[1].script.id} #{MAIN[1].index}", "1 of 6 recorded", "4 s", "") == main
+    assert ("0 of 1 recorded", "14 s") == beside[2:4]
+    course.feed(ended(PATIENT, 2, 7))
+    assert 1 == len(course.lines())
+
+
+def test_void_trials_are_counted(course, clock):
+    """And a broker that is not the one as configured says so."""
+    weak = next(trial for trial in PLAN if trial.arm_label == "weakened")
+    course.feed(began(MAIN[0], 0, 7))
+    course.feed(ended(MAIN[0], 1, 7, void="the kill missed"))
+    course.feed(began(weak, 1, 7))
+
+    assert ("1 of 6 recorded, 1 void", True) == (course.lines()[0][2], course.lines()[0][0].endswith(" weakened"))
+
+
+def test_verdicts_of_a_front_that_judges_in_between(course):
+    """They stand beside the counts of the main lane."""
+    course.verdicts = {"HOLDS": 3, "VIOLATED": 1}
+    course.feed(began(MAIN[0], 0, 7))
+
+    assert "0 of 6 recorded, 1 VIOLATED, 3 HOLDS" == course.lines()[0][2]
+
+
+def test_repeats_are_a_recording_of_their_own(course, clock):
+    """After the last trial the counts begin anew, without the patient ones."""
+    for done, trial in enumerate(MAIN[:6]):
+        play(course, clock, trial, 10, done)
+    course.feed(began(MAIN[0], 0, 2))
+
+    assert "0 of 2 recorded" == course.lines()[0][2]
+
+
+def shown(events, *, terminal, width=100, **how):
+    """What comes out of a `Show` that hears of these events."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=width, quiet=how.get("quiet", False))
+    with Show(PREPARED, console=console, **how) as show:
+        for event in events:
+            show.watcher.progress(event)
+        show._live.refresh()
+    return stream.getvalue()
+
+
+TWO = [began(MAIN[0]), ended(MAIN[0]), began(MAIN[1], 1), ended(MAIN[1], 2), began(MAIN[2], 2)]
+
+
+def test_a_pipe_gets_plain_lines():
+    """One for each recorded trial, without escape sequences, with the end as far as it is known."""
+    lines = shown(TWO, terminal=False).splitlines()
+
+    assert (3, False) == (len([line for line in lines if line.strip()]), "\x1b" in "".join(lines))
+    assert re.search(rf"  1/{len(PLAN)}  {MAIN[0].script.id} subject #1: recorded in 3.0 s$", lines[1]), lines
+    assert re.search(r": recorded in 3.0 s; (about|at least) \d+ s left$", lines[2]), lines
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_a_terminal_of_any_width_has_one_line_a_broker(width):
+    """The scenario gives way first, and no line breaks."""
+    stream = io.StringIO()
+    with Show(PREPARED, console=Console(file=stream, force_terminal=True, width=width)) as show:
+        show.at(began(MAIN[0]))
+        show.at(began(PATIENT))
+        narrow = Console(file=io.StringIO(), width=width)
+        narrow.print(show._table())
+    lines = narrow.file.getvalue().splitlines()
+
+    assert (2, True) == (len(lines), all(len(line) <= width for line in lines))
+    assert width < 60 or all(MAIN[0].script.id[:12] in line for line in lines)
+
+
+def test_a_terminal_shows_recorded_trials_only_as_counts():
+    """A void one has its line."""
+    text = shown([*TWO, ended(MAIN[2], 3, void="the kill missed", log=("a\x1b[2Jb",))], terminal=True)
+
+    assert ["recorded in" in text, "VOID: the kill missed" in text, "| a\\x1b[2Jb" in text] == [False, True, True]
+
+
+def test_the_same_log_is_shown_once():
+    """A broker that never starts says the same each time."""
+    events = [ended(trial, void="it did not start", log=("no port",)) for trial in MAIN[:3]]
+
+    assert 1 == shown(events, terminal=False).count("| no port")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_quiet_says_nothing(terminal):
+    """Only the summary comes, from elsewhere."""
+    assert "" == shown(TWO, terminal=terminal, quiet=True, verbose=True)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_verbose_tells_what_a_trial_does(terminal):
+    """The broker once, seed and drawn number, every restart and fault, and what each trial took."""
+    weak = next(trial for trial in PLAN if trial.arm_label == "weakened")
+    text = shown([*TWO, began(weak, 2)], terminal=terminal, width=200, verbose=True)
+
+    for words in (
+        f"begin {MAIN[0].script.id} subject #1: seed {MAIN[0].seed}, drawn number {MAIN[0].k}",
+        "Start the broker again on the same data.",
+        f"the {MAIN[0].k}",
+        "recorded in 3.0 s, 1.2 s of it restarts and waits",
+        f"broker reference {weak.adapter.version} weakened: {weak.control}",
+    ):
+        assert words in text, words
+    assert 1 == text.count("broker reference") - text.count("weakened: ")
+
+
+def test_any_thread_may_tell():
+    """Lanes report at the same time, while the live lines are drawn anew."""
+    stream = io.StringIO()
+    with Show(PREPARED, console=Console(file=stream, force_terminal=True), verbose=True) as show:
+
+        def lane(at):
+            trial = dataclasses.replace(PATIENT, id=f"patient.{at}")
+            for _ in range(20):
+                show.at(began(trial))
+                show._live.refresh()
+                show.at(ended(trial, void="missed"))
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lane, range(8)))
+
+    assert 160 == stream.getvalue().count("VOID: missed")
+
+
+def test_verdicts_are_told():
+    """The worst word first; nothing where nothing was decided."""
+    stream = io.StringIO()
+    with Show(PREPARED, console=Console(file=stream)) as show:
+        show.verdicts([])
+        show.verdicts(["HOLDS", "VIOLATED", "HOLDS"])
+
+    assert stream.getvalue().endswith("judged: 1 VIOLATED, 2 HOLDS\n")
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"])
+def test_a_pipe_is_a_pipe_whatever_the_environment_says(monkeypatch, capsys, variable):
+    """A CI log that asks for colours gets no live line."""
+    monkeypatch.setenv(variable, "1")
+    with Show(PREPARED) as show:
+        show.at(began(MAIN[0]))
+        show.at(ended(MAIN[0]))
+    text = capsys.readouterr().err
+
+    assert (False, True, False) == ("\x1b" in text, "recorded in 3.0 s" in text, show.live)
+
+
+def test_no_color_on_a_terminal(monkeypatch):
+    """The live lines remain, and carry no colour."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = shown(TWO, terminal=True)
+
+    assert [] == re.findall(r"\x1b\[[0-9;]*m", text)
+
+
+def test_a_download_in_a_log_is_a_line_each_tenth(capsys):
+    """It is seen to move, and does not flood the log."""
+    with Show(PREPARED) as show:
+        for done in range(1001):
+            show.watcher.download(done * 1000, 1_000_000)
+
+    assert 11 == capsys.readouterr().err.count("downloading: ")
+
+
+def test_a_download_outside_a_run_is_silent_in_a_pipe(capsys):
+    """`conformance fetch` prints the paths only."""
+    with progress.downloading("artemis") as at:
+        at(1, 2)
+
+    assert "" == capsys.readouterr().err.strip()
+
+
+def test_the_examples_of_the_docstrings():
+    """Guesses of the end are round."""
+    assert 0 == doctest.testmod(sys.modules[progress.__name__]).failed
