@@ -1,11 +1,13 @@
 """One run from what the user asked for to a judged folder: the engine that every front shares.
 
-Plan, record everything, judge once; where a violation was seen in fewer trials than it takes to print it, record the
-repeats and judge again. The only decider is the judge, and it sees nothing but the folder.
+`session` opens a run; `Running.record` records scenarios, all at once or part by part, and `Running.judge` answers for
+what is there. Where a violation was seen in fewer trials than it takes to print it, the repeats are recorded and judged
+again. The only decider is the judge, and it sees nothing but the folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import pathlib
@@ -14,7 +16,7 @@ import random
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version as version_of
 
 import msgspec
@@ -28,12 +30,17 @@ from conformance.judge.rows import Judgement
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run.plan import Planned, Selection, plan, subject_trials
+from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
 from conformance.scenario import Scenario
 
-PROTOCOLS = ("amqp",)
+PROTOCOLS = ("amqp", "stomp")
+CLIENTS = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
+"""The distribution whose library speaks the protocol."""
+
 REPEATS = 2
-CLIENT = "python-qpid-proton"
+PARTS = "workers"
+"""Below the folder of a run that several processes recorded: a run of its own for each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +100,10 @@ def prepare(options: Options) -> Campaign:
     overrides = adapters.parse_assignments(options.settings, adapter.file)
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
+    vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
+    for vendor in options.judge_as:
+        if vendor not in vendors:
+            raise UsageError.unknown("vendor", vendor, vendors)
     if options.trials < 1:
         raise UsageError(f"--trials {options.trials}: at least 1")
     selection = Selection(
@@ -104,7 +115,10 @@ def prepare(options: Options) -> Campaign:
         required=frozenset(claim.id for claim in required),
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
+        judged_as=frozenset(options.judge_as),
     )
+    if options.quick:
+        selection = quick(selection, scenarios, catalogue)
     return Campaign(options, adapter, catalogue, scenarios, selection, _folder(options, adapter))
 
 
@@ -117,14 +131,14 @@ def _folder(options: Options, adapter: Adapter) -> pathlib.Path:
     return options.out
 
 
-def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
-    """Record and judge; the folder then holds everything that a report needs.
+@contextlib.contextmanager
+def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
+    """A run that is open: the broker installed, the folder made, Spark on its way. Nothing is recorded yet.
 
     Raises:
         Interrupted: The user stopped it; what was recorded is kept and marked.
         ConformanceError: A part of ours failed before there was anything to judge.
     """
-    started = time.monotonic()
     for line in release_leftovers():
         watcher.note(f"released what an earlier run left: {line}")
     campaign.adapter.install(watcher.download, offline=campaign.options.offline)
@@ -137,8 +151,10 @@ def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
             recording = Recording(
                 campaign.folder, _header(run), ledger, watcher.progress, offline=campaign.options.offline
             )
+            running = Running(campaign, run, recording, starting, watcher)
             try:
-                return _record_and_judge(campaign, run, recording, starting, watcher, started)
+                yield running
+                running.finish()
             finally:
                 recording.close()
         except (KeyboardInterrupt, Interrupted) as error:
@@ -148,30 +164,117 @@ def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
             starting.stop()
 
 
-def _record_and_judge(
-    campaign: Campaign,
-    run: RunRecord,
-    recording: Recording,
-    starting: judge.Starting,
-    watcher: Watcher,
-    started: float,
-) -> Judgement:
-    recording.record(campaign.trials)
-    run = _finished(campaign, run, recording, started)
-    watcher.note("judging")
-    judged = _judge(campaign.folder, campaign.catalogue, campaign.scenarios, starting)
-    added = range(campaign.selection.trials + 1, campaign.selection.trials + 1 + REPEATS)
-    repeats = [
-        trial
-        for name in judge.needs_repeats(judged)
-        for trial in subject_trials(campaign.selection, campaign.scenarios[name], added)
-    ]
-    if repeats:
-        watcher.note(f"a violation was not seen in every trial: repeating {len(repeats)} trials")
-        recording.record(repeats)
-        _finished(campaign, run, recording, started)
-        judged = _judge(campaign.folder, campaign.catalogue, campaign.scenarios, starting)
-    return msgspec.structs.replace(judged, run=_finished(campaign, run, recording, started))
+class Running:
+    """An open run: record scenarios, and judge what is there; both as often as a front likes.
+
+    `run.json` says `finished` only while nothing is under way: a harness that is killed leaves an incomplete run.
+    """
+
+    def __init__(
+        self, campaign: Campaign, run: RunRecord, recording: Recording, starting: judge.Starting, watcher: Watcher
+    ) -> None:
+        self.campaign, self.run, self.watcher = campaign, run, watcher
+        self._recording, self._starting = recording, starting
+        self._started = time.monotonic()
+        self._judged: Judgement | None = None
+        self._repeated: set[str] = set()
+
+    def record(self, scenarios: Collection[str] | None = None) -> None:
+        """Record every planned trial of these scenarios, by id; of all that are selected where None is given.
+
+        Raises:
+            Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
+        """
+        wanted = self.campaign.scenarios
+        if scenarios is not None:
+            wanted = {name: wanted[name] for name in scenarios}
+        self._record(plan(self.campaign.selection, wanted, self.campaign.catalogue))
+
+    def judge(self) -> Judgement:
+        """The answer to everything recorded so far, after the repeats that it asks for; each scenario repeats once."""
+        if self._judged is not None:
+            return self._judged
+        selection, scenarios = self.campaign.selection, self.campaign.scenarios
+        self.watcher.note("judging")
+        judged = self._judge()
+        added = range(selection.trials + 1, selection.trials + 1 + REPEATS)
+        names = [name for name in judge.needs_repeats(judged) if name not in self._repeated]
+        repeats = [trial for name in names for trial in subject_trials(selection, scenarios[name], added)]
+        if repeats:
+            self.watcher.note(f"a violation was not seen in every trial: repeating {len(repeats)} trials")
+            self._repeated |= set(names)
+            self._record(repeats)
+            judged = self._judge()
+        self._judged = msgspec.structs.replace(judged, run=self.finish())
+        return self._judged
+
+    def finish(self) -> RunRecord:
+        """Write that everything which was asked for so far has been recorded."""
+        self.run = msgspec.structs.replace(
+            self.run,
+            finished=True,
+            deviations=self._recording.deviations,
+            floor_seconds=round(self._recording.floor_seconds, 1),
+            seconds=round(time.monotonic() - self._started, 1),
+        )
+        records.save(self.run, self.campaign.folder / "run.json")
+        return self.run
+
+    def _record(self, trials: Sequence[Planned]) -> None:
+        self._judged = None
+        records.save(msgspec.structs.replace(self.run, finished=False), self.campaign.folder / "run.json")
+        self._recording.record(trials)
+
+    def _judge(self) -> Judgement:
+        self.finish()
+        return _judge(self.campaign.folder, self.campaign.catalogue, self.campaign.scenarios, self._starting)
+
+
+def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
+    """Record everything and judge; the folder then holds all that a report needs. Raises what `session` raises."""
+    with session(campaign, watcher) as running:
+        running.record()
+        return running.judge()
+
+
+def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
+    """The same run for these claims only, by id, with every scenario that was registered since it was prepared."""
+    kept = [claim for claim in campaign.selection.claims if claim.id in chosen]
+    options = campaign.options
+    if len(kept) < len(campaign.selection.claims):
+        required = tuple(claim.id for claim in kept if claim.id in campaign.selection.required)
+        options = dataclasses.replace(options, claims=tuple(claim.id for claim in kept), required=required)
+    selection = dataclasses.replace(campaign.selection, claims=kept)
+    scenarios = scenario.load(campaign.catalogue)
+    return dataclasses.replace(campaign, options=options, selection=selection, scenarios=scenarios)
+
+
+def merge(folder: pathlib.Path) -> bool:
+    """Make one run of those below `folder/workers`, whose scenarios are disjoint; False where there is none.
+
+    Their trials are moved, their brokers' logs stay where messages name them. A part that is not finished leaves a
+    whole that is not; of a scenario that was begun twice, because a worker died of it, the finished part counts.
+    """
+    found = {path.parent: records.read(path, RunRecord) for path in sorted(folder.glob(f"{PARTS}/*/run.json"))}
+    if not found:
+        return False
+    parts = sorted(found, key=lambda part: not found[part].finished)
+    (folder / "trials").mkdir(exist_ok=True)
+    for trial in [path for part in parts for path in sorted(part.glob("trials/*"))]:
+        if not (folder / "trials" / trial.name).exists():
+            trial.rename(folder / "trials" / trial.name)
+    runs = [found[part] for part in parts]
+    whole = msgspec.structs.replace(
+        runs[0],
+        started=min(run.started for run in runs),
+        deviations={name: text for run in runs for name, text in run.deviations.items()},
+        finished=all(run.finished for run in runs),
+        interrupted=any(run.interrupted for run in runs),
+        floor_seconds=max(run.floor_seconds for run in runs),
+        seconds=max(run.seconds for run in runs),
+    )
+    records.save(whole, folder / "run.json")
+    return True
 
 
 def _judge(
@@ -199,25 +302,15 @@ def command(campaign: Campaign) -> str:
     words += [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
     words += [word for claim in options.required for word in ("--require", claim)]
+    words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
     return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
-
-
-def _finished(campaign: Campaign, run: RunRecord, recording: Recording, started: float) -> RunRecord:
-    run = msgspec.structs.replace(
-        run,
-        finished=True,
-        deviations=recording.deviations,
-        floor_seconds=round(recording.floor_seconds, 1),
-        seconds=round(time.monotonic() - started, 1),
-    )
-    records.save(run, campaign.folder / "run.json")
-    return run
 
 
 def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
+    client = CLIENTS[selection.protocol]
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{random.getrandbits(24):06x}",
         started=now.isoformat(timespec="seconds"),
@@ -227,7 +320,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
         version=adapter.version,
         launcher=adapter.launcher,
         protocol=selection.protocol,
-        client=f"{CLIENT} {version_of(CLIENT)}",
+        client=f"{client} {version_of(client)}",
         title=adapter.file.title,
         profiles=tuple(adapter.file.profiles),
         capabilities=tuple(sorted(adapter.capabilities(selection.protocol))),
@@ -237,13 +330,14 @@ def _run_record(campaign: Campaign) -> RunRecord:
         deviations={},
         versions={
             "conformance": version_of("ack-conformance"),
-            CLIENT: version_of(CLIENT),
+            client: version_of(client),
             "pyspark": version_of("pyspark"),
             "python": platform.python_version(),
             "kernel": platform.release(),
         },
         selected=tuple(claim.id for claim in selection.claims),
         required=tuple(sorted(selection.required)),
+        judged_as=tuple(sorted(selection.judged_as)),
     )
 
 

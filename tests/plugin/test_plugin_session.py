@@ -1,0 +1,137 @@
+"""What a pytest session does before and around its tests: nothing unasked, one line for a wrong word, a clean end."""
+
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pyspark", "proton", "pyarrow", "pydantic", "pandas", "conformance.campaign")
+
+
+def test_entry_point():
+    """It is loaded wherever the package is installed."""
+    found = {entry.name: entry.value for entry in importlib.metadata.entry_points(group="pytest11")}
+
+    assert "conformance.plugin" == found["conformance"]
+
+
+def test_nothing_without_adapter(run_pytest, tmp_path):
+    """A project with a `--seed` of its own and a file of scenarios is left alone, and nothing heavy is loaded."""
+    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser): parser.addoption('--seed', type=int)\n")
+    (tmp_path / "mine.py").write_text("from conformance.scenario import scenario\n\n@scenario\nclass Broken: pass\n")
+    (tmp_path / "test_mine.py").write_text(
+        f"import sys\n\ndef test(pytestconfig):\n    assert 5 == pytestconfig.getoption('--seed')\n"
+        f"    assert not set({HEAVY!r}) & set(sys.modules)\n"
+    )
+    done = run_pytest(".", "--seed", "5", "--strict", cwd=tmp_path)
+
+    assert (0, True) == (done.returncode, "1 passed" in done.stdout), done.stdout + done.stderr
+
+
+def test_option_of_somebody_else(run_pytest, tmp_path):
+    """Beside `--adapter` their `--seed` cannot be told from ours: said in one line."""
+    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser): parser.addoption('--seed', type=int)\n")
+    done = run_pytest(".", "--adapter=reference", cwd=tmp_path)
+
+    assert 4 == done.returncode
+    assert "--seed: another plugin or a conftest.py has an option of that name" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--adapter=artmis"], "unknown adapter 'artmis': did you mean 'artemis'?"),
+        (["--protocol=amqq"], "unknown protocol 'amqq': did you mean 'amqp'?"),
+        (["--claims=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
+        (["--require=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
+        (["--judge-as=solac"], "unknown vendor 'solac': did you mean 'solace'?"),
+        (["--set=sync_transactionl=false"], "did you mean 'sync_transactional'?"),
+        (["--trials=0"], "--trials 0: at least 1"),
+        (["-n2", "--dist=load"], "--dist load: the tests of a scenario share its trials"),
+        (["-n2", "--dist=loadgroup"], "--dist loadgroup: the tests of a scenario share its trials"),
+    ],
+)
+def test_wrong_words(run_pytest, suites, words, said):
+    """One line that names the closest, and exit code 4, before anything is started."""
+    done = run_pytest(suites, "--adapter=reference", *words)
+
+    assert 4 == done.returncode, done.stdout + done.stderr
+    assert said in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines())
+
+
+def collected(done):
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (["-k", "SOLCD-ACK-02 and WhilePublishing"], 1),
+        (["-m", "permission", "-k", "OneByOne"], 2),
+        (["--claims", "AMQP-DUR-01"], 1),
+        (["--claims", "AMQP-DUR-01", "--require", "EMS-CLIENT-03"], 2),
+    ],
+)
+def test_selection(run_pytest, suites, words, count):
+    """By keyword, by the kind of claim, and by our own word; under pytest's strict mode."""
+    done = run_pytest(suites / "publishing" / "broker_killed.py", suites / "consuming", "--adapter=reference", "-q", *words,
+                      "--collect-only", "--strict")  # fmt: skip
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert count == len(collected(done))
+
+
+def test_one_test_by_its_id(run_pytest, suites):
+    """As pytest prints it, from the folder that holds `suites`."""
+    name = "suites/publishing/broker_killed.py::BrokerKilledWhilePublishing::SOLCD-ACK-01"
+    done = run_pytest(name, "--adapter=reference", "--collect-only", "-q", cwd=suites.parent)
+
+    assert [name] == collected(done)
+
+
+def test_timing_is_not_measured_beside_others(run_pytest, tmp_path):
+    """A scenario that measures time refuses a second worker, and records nothing."""
+    (tmp_path / "mine.py").write_text(
+        "from conformance.scenario import SETTLE, Check, Publish, scenario\n\n\n@scenario\nclass MineIsTimed:\n"
+        '    """Timed."""\n\n    mode = "client"\n    timing = True\n    steps = (Publish(10, window=1), *SETTLE)\n'
+        '    decides = {"EMS-CLIENT-03": Check("many_unacknowledged", exposure="delivered_unacknowledged")}\n'
+    )
+    done = run_pytest("mine.py", "--adapter=reference", "-n2", "--out=out", cwd=tmp_path)
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert "MineIsTimed measures time, which neighbours would spoil: run it without -n" in done.stdout
+    assert not (tmp_path / "out" / "trials").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("number", "workers"), [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGINT, ["-n", "2"])]
+)
+def test_interrupted(suites, tmp_path, marked, number, workers):
+    """Ctrl-C: exit code 2, brokers and clients are gone, what was recorded is kept and marked, no report."""
+    words = ["--adapter=reference", "--claims=SOLCD-ACK-01", "-v", "-p", "no:cacheprovider", "--out", tmp_path / "out"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", suites, *words, *workers],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    pattern = "workers/*/trials/*/trial.json" if workers else "trials/*/trial.json"
+    while not list((tmp_path / "out").glob(pattern)):
+        assert process.poll() is None, process.stdout.read()
+    os.kill(process.pid, number)
+    printed, _ = process.communicate(timeout=60)
+    runs = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("**/run.json")]
+
+    assert 2 == process.returncode, printed
+    assert [] == [pid for run in runs for pid in marked(run["run"])]
+    assert {(True, False)} == {(run["interrupted"], run["finished"]) for run in runs}
+    assert "no report" in printed
+    assert not (tmp_path / "out" / "report.json").exists()
