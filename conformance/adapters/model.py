@@ -49,7 +49,8 @@ class Protocol(Table):
 
     `ack_confirm` is how a client gets an answer to an acknowledgement: the broker's own `disposition`, or the answer
     to a `transaction` that holds only it. Over STOMP: how a queue is addressed, and headers for SEND and SUBSCRIBE,
-    which may hold `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message).
+    which may hold `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message); one with a prefetch is
+    left out where deliveries need no acknowledgement.
     """
 
     port: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cproton import pn_data_clear, pn_disposition_data
 from proton import Delivery, Described, Endpoint, Message, Terminus, symbol, ulong
 
 from conformance.clients.session import Answer
@@ -72,6 +73,7 @@ class Coordinator:
 
     def enlist(self, delivery: Any, name: str, outcome: int | None = None) -> None:
         """Make a transfer, or an outcome, part of a transaction (sections 4.4.1 and 4.4.2)."""
+        pn_data_clear(pn_disposition_data(delivery.local._impl))  # proton appends to what an earlier one has put there
         state = [] if outcome is None else [Described(ulong(outcome), [])]
         delivery.local.data = [self.identity(name), *state]
         delivery.update(TRANSACTIONAL)

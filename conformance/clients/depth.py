@@ -64,6 +64,7 @@ class _Management:
         self._probe = probe
         self._replies: deque[Any] = deque()
         self._requests = 0
+        self._closing = False
         self._wire = Wire(probe.host, probe.port, name, dispatch=self._dispatch, before_write=_nothing)
         try:
             session = self._wire.connection.session()
@@ -77,7 +78,7 @@ class _Management:
             self._sender.target.capabilities.put_object(symbol("queue"))
             self._open(self._sender)
         except BaseException:
-            self._wire.close()
+            self.close()
             raise
 
     def ask(self) -> int:
@@ -95,6 +96,7 @@ class _Management:
 
     def close(self) -> None:
         """Close in order as far as the peer still listens."""
+        self._closing = True
         self._wire.close()
 
     def _open(self, link: Any) -> None:
@@ -103,6 +105,8 @@ class _Management:
             raise ClientError(f"the broker did not answer the attach of {link.name} within {_ANSWER_S:.0f} s")
 
     def _dispatch(self, event: Any) -> None:
+        if self._closing:
+            return  # an event that raised comes again, and was told
         if event.type == Event.DELIVERY:
             self._on_delivery(event.link, event.delivery)
         elif event.type in (Event.LINK_REMOTE_CLOSE, Event.SESSION_REMOTE_CLOSE, Event.CONNECTION_REMOTE_CLOSE):

@@ -109,7 +109,10 @@ class StompDialogue:
             "id": _SUBSCRIPTION,
             "ack": subscription.value,
         }
+        limited = subscription is not Subscription.SETTLED  # nothing is unacknowledged there, so nothing reopens a limit
         for name, value in self._words.subscribe.items():
+            if "{prefetch" in value and not limited:
+                continue
             for place, filled in places.items():
                 value = value.replace(place, filled)  # noqa: PLW2901 - one place after another
             headers[name] = value

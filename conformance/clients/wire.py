@@ -174,7 +174,10 @@ class Wire:
             raise ClientError(f"the peer broke the protocol: {error}") from error
 
     def _drain_events(self) -> None:
+        """Each event once, also where its dispatch raises: what was refused is not refused again by a close."""
         collector = self._collector
         while event := collector.peek():
-            self._dispatch(event)
-            collector.pop()
+            try:
+                self._dispatch(event)
+            finally:
+                collector.pop()

@@ -204,8 +204,7 @@ def test_individual_acknowledgements_are_a_frame_each(dial):
     session = subscribed(dial, lambda peer: (peer.read(2), peer.write(b"\n"), peer.go.set()))
 
     session.acknowledge([session.incoming[0], session.incoming[2]], transaction="t")
-    session.pump(0)
-    session.peer.go.wait(10)
+    pump(session, session.peer.go.is_set)
 
     assert [("ACK", {"id": f"a{n}", "transaction": "t"}) for n in (0, 2)] == [f[:2] for f in session.peer.frames[2:]]
 

@@ -130,7 +130,9 @@ def test_the_plan_is_linear(session, tmp_path, used, sorts):
     frame = relations.summary(session.spark, [str(packed.parquet)], 1, used)
     plan = frame._jdf.queryExecution().executedPlan().toString()
 
-    assert (1, sorts, 0, 0, 0) == tuple(plan.count(word) for word in ("FileScan", "Sort [", "Join", "Union", "Exchange"))
+    assert (1, sorts, 0, 0, 0) == tuple(
+        plan.count(word) for word in ("FileScan", "Sort [", "Join", "Union", "Exchange")
+    )
 
 
 def test_bench_measures(session, monkeypatch):
