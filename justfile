@@ -10,6 +10,11 @@ reference *ARGS:
 artemis *ARGS:
     conformance run --adapter artemis {{ARGS}}
 
+# The scenarios through pytest: --adapter=NAME, and whatever pytest knows.
+[no-exit-message]
+suites *ARGS:
+    python -m pytest suites {{ARGS}}
+
 # The project's own tests.
 test *ARGS:
     python -m pytest {{ARGS}}

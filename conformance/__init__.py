@@ -2,18 +2,25 @@
 
 Read in this order, which is also the order in which a run goes; a stage imports only stages before it:
 
-`errors`    the life of a run, and the one error of each step
-`claims`    what vendors and standards promise: one sentence a claim, with its source
-`history`   what happened: events, the files that hold them, what a complete one is
-`ledger`    what a run has started, so that the next one can end what a killed run left
-`scenario`  what is done to a broker, and which claims that decides
-`adapters`  what a broker is: data, and a launcher
-`clients`   who talks to it: sessions over AMQP 1.0, each in a process of its own
-`faults`    what is done to it, and the proof that it took effect
-`run`       one plan, one recorder
-`judge`     one decider: PySpark from histories to verdicts
-`report`    what people read
-`cli`       what people type
+`errors`        the life of a run, and the one error of each step
+`paths`         where the files of this project are, in a checkout and in the wheel
+`claims`        what vendors and standards promise: one sentence a claim, with its source
+`history`       what happened: events, the files that hold them, what a complete one is
+`records`       what a run writes beside its histories: what was asked, and what each trial was
+`ledger`        what a run has started, so that the next one can end what a killed run left
+`scenario`      what is done to a broker, and which claims that decides
+`adapters`      what a broker is: data, and a launcher
+`clients`       who talks to it: sessions over AMQP 1.0 and STOMP 1.2, each in a process of its own
+`faults`        what is done to it, and the proof that it took effect
+`run`           one plan, one recorder
+`judge`         one decider: PySpark from histories to verdicts
+`report`        what people read
+`expectations`  what a user expects beside the verdicts: known failures, a baseline, what must be tried
+`campaign`      one run from what was asked for to a judged folder: the engine of both fronts
+`progress`      what a terminal shows while it goes
+`bench`         what the suite itself costs
+`cli`           what people type
+`plugin`        the other front: pytest
 
 `reference` is a second story: the bundled broker, which imports nothing of the others but `errors`.
 """

@@ -58,7 +58,7 @@ def _expecting(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--seed", type=int, help="Repeats a run: the same trigger points.  [default: random, printed]")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
-@click.option("--quick", is_flag=True, help="A first look: fewer trials, which leave more undecided.")
+@click.option("--quick", is_flag=True, help="The ten strongest claims, within a minute.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
 def run_command(
@@ -81,6 +81,8 @@ def run_command(
 
     \b
     conformance run --adapter reference
+    conformance run --adapter reference --protocol stomp
+    conformance run --adapter artemis --quick
     conformance run --adapter artemis --out runs/artemis
     conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
     conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01
@@ -218,7 +220,7 @@ def suites_command() -> int:
 
     \b
     conformance suites
-    pytest $(conformance suites)
+    pytest $(conformance suites) --adapter=reference -k SOLCD
     """
     from conformance import paths
 

@@ -68,3 +68,22 @@ def test_patterns_select():
 def test_conditions(when, values, absent, expected):
     """A condition is met by the effective settings, or the reason says why not."""
     assert expected == claims.unmet(when, values, absent)
+
+
+@pytest.mark.parametrize(
+    ("claim", "protocol", "bundled", "expected"),
+    [
+        ("AMQP-DUR-01", "amqp", True, True),
+        ("AMQP-DUR-01", "stomp", True, False),
+        ("STOMP-RCPT-01", "amqp", True, False),
+        ("STOMP-RCPT-01", "stomp", False, True),
+        ("SOLCD-ACK-01", "stomp", False, True),
+        ("EMS-STEP-06", "amqp", True, True),
+        ("EMS-STEP-06", "stomp", True, True),
+        ("EMS-STEP-06", "amqp", False, False),
+        ("ARTEMIS-SEND-01", "amqp", True, False),
+    ],
+)
+def test_spoken(claim, protocol, bundled, expected):
+    """A claim is tried over the protocols that it names; a product's own client is any client of the bundled broker."""
+    assert expected == claims.spoken(claims.load().claim(claim), protocol, bundled=bundled)

@@ -1,34 +1,106 @@
 """The README is executed: its commands parse, its words are known, its figures are computed."""
 
+import itertools
 import re
+import runpy
 import shlex
+import subprocess
+import sys
 
 import pytest
 
-from conformance import adapters, claims, paths
+import conformance
+from conformance import adapters, claims, expectations, paths, scenario
 from conformance.cli import cli
+from conformance.expectations import Expect
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
+from conformance.plugin import OPTIONS
+from conformance.reference.liars import LIARS
 
 README = (paths.root() / "README.md").read_text()
-COMMANDS = [
-    shlex.split(line.split("  #")[0].strip().removeprefix("- "))
+LINES = [
+    shlex.split(line.split("  #")[0].strip().removeprefix("- ").replace("$(conformance suites)", "suites"))
     for block in re.findall(r"```(?:sh|yaml)\n(.*?)```", README, re.DOTALL)
     for line in block.splitlines()
-    if "conformance " in line and "install" not in line
+    if line.strip().removeprefix("- ").startswith(("conformance ", "pytest "))
 ]
+COMMANDS = [words for words in LINES if words[0] == "conformance"]
+PYTEST = [words for words in LINES if words[0] == "pytest"]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_parse(words):
     """Every command line of the README is one of ours, with options, adapters and claims that exist."""
     name, *rest = words[1:]
-    parsed = cli.commands[name].make_context(name, rest)
+    parsed = cli.commands[name].make_context(name, rest).params
     if name == "run":
-        adapter = adapters.find(parsed.params["adapter"])
-        adapters.parse_assignments(parsed.params["settings"], adapter.file)
-        claims.select(parsed.params["claims"].split(","), claims.load())
-        claims.select(parsed.params["require"], claims.load())
+        adapter = adapters.find(parsed["adapter"])
+        adapter.capabilities(parsed["protocol"])
+        adapters.parse_assignments(parsed["settings"], adapter.file)
+        for pattern in (parsed["claims"], *parsed["require"], *parsed["require_tried"]):
+            claims.select(pattern.split(","), claims.load())
+        assert set(parsed["judge_as"]) <= {vendor for claim in claims.load().claims.values() for vendor in claim.binds}
+
+
+@pytest.fixture(scope="module")
+def pytest_options():
+    """Every option of pytest with our plugin and those of the extra `pytest`, from its own help."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True)
+    return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout))
+
+
+@pytest.mark.parametrize("words", PYTEST, ids=" ".join)
+def test_lines_of_pytest_parse(words, pytest_options):
+    """Options that pytest has beside our plugin, a broker that is known, and words that select claims."""
+    options = {word.partition("=")[0]: word.partition("=")[2] for word in words if word.startswith("-")}
+    chosen = dict(itertools.pairwise(words)).get("-k", "")
+
+    assert set() == set(options) - pytest_options
+    assert options["--adapter"] in adapters.names()
+    assert [] != [claim for claim in claims.load().claims if chosen in claim]
+    assert (paths.root() / words[1]) == paths.suites()
+
+
+def test_every_option_that_is_named_exists(pytest_options):
+    """In the text as well: of a command, or of pytest."""
+    ours = {name for command in cli.commands.values() for param in command.params for name in param.opts}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", README))
+
+    assert ({"--judge-as", "--quick", "--strict-verdicts", "--alluredir"}, set()) == (
+        {"--judge-as", "--quick", "--strict-verdicts", "--alluredir"} & named,
+        named - ours - pytest_options,
+    )
+    assert {name for name, _ in OPTIONS} <= pytest_options
+
+
+def test_the_known_failures_are_read(tmp_path):
+    """The example is a file that `--known-failures` takes, and its comments say what the keys do."""
+    (example,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    path = tmp_path / "known.toml"
+    path.write_text(example)
+    (known,) = expectations.read_known(path, claims.load())
+
+    assert (True, Expect.ALWAYS) == (known.adapter in adapters.names(), known.expect)
+    assert expectations.in_range(adapters.find(known.adapter).version, known.versions)
+    assert [word for word in Expect if f'"{word}"' not in example] == []
+
+
+def test_counts():
+    """Scenarios, claims that they decide, claims in all, liars."""
+    catalogue = claims.load()
+    scenarios = scenario.load(catalogue)
+    decided = {claim for item in scenarios.values() for claim in item.decides}
+
+    assert f"{len(scenarios)} scenarios decide {len(decided)} of the {len(catalogue.claims)} claims" in README
+    assert f"its {len(LIARS)} liars" in README
+
+
+def test_reading_order():
+    """The package names every stage, in the order that the imports obey."""
+    stages = runpy.run_path(str(paths.root() / "tests" / "test_tidy.py"))["STAGES"]
+
+    assert stages == re.findall(r"^`(\w+)`  ", conformance.__doc__ or "", re.MULTILINE)
 
 
 def test_dev_recipes_exist():

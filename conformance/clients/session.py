@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from conformance.clients.modes import Subscription
@@ -59,6 +60,17 @@ class Received:
     redelivered: bool | None
     delivery: str
     handle: Any
+
+
+def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_s: float) -> bool:
+    """Pump until `done()`; False where `timeout_s` went by first."""
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        pump(left)
+    return True
 
 
 class Session(Protocol):

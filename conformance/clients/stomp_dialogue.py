@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.clients.job import StompWords
 from conformance.clients.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused
+from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, pump_until
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -109,7 +109,9 @@ class StompDialogue:
             "id": _SUBSCRIPTION,
             "ack": subscription.value,
         }
-        limited = subscription is not Subscription.SETTLED  # nothing is unacknowledged there, so nothing reopens a limit
+        limited = (
+            subscription is not Subscription.SETTLED
+        )  # nothing is unacknowledged there, so nothing reopens a limit
         for name, value in self._words.subscribe.items():
             if "{prefetch" in value and not limited:
                 continue
@@ -307,13 +309,7 @@ class StompDialogue:
             self._write()
 
     def _pump_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        while not done():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            self.pump(left)
-        return True
+        return pump_until(self.pump, done, timeout_s)
 
     def _handle(self) -> None:
         while self._arrived:

@@ -12,13 +12,12 @@ import contextlib
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable
 from typing import Any
 
 from proton import Collector, Connection, Transport, TransportException
 
-from conformance.clients.session import Disconnected
+from conformance.clients.session import Disconnected, pump_until
 from conformance.errors import ClientError
 
 _READ = 1 << 18
@@ -92,13 +91,7 @@ class Wire:
 
     def pump_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Pump until `done()`; False where `timeout_s` went by first."""
-        deadline = time.monotonic() + timeout_s
-        while not done():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            self.pump(left)
-        return True
+        return pump_until(self.pump, done, timeout_s)
 
     def close(self) -> None:
         """Close in order as far as the peer still listens, and release the socket."""

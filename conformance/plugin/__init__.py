@@ -4,7 +4,7 @@
 
 pytest loads this module in every project that shares our environment. Without `--adapter` it claims that one word and
 does nothing else: our other options are added only beside it, so that a project may have a `--seed` of its own.
-`front` holds what happens then, `collect` the classes and tests, `tell` what they say.
+`front` holds what happens then, `collect` the classes and tests, `expect` what the user expects, `tell` what they say.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
     (
         "--judge-as",
         {"metavar": "VENDOR", "action": "append", "default": [], "help": "Apply the sentences of that vendor too."},
+    ),
+    ("--known-failures", {"metavar": "FILE", "help": "Violations that do not fail a test (TOML)."}),
+    ("--baseline", {"metavar": "REPORT", "help": "Fail only on what an earlier report has not."}),
+    (
+        "--require-tried",
+        {"metavar": "PATTERNS", "action": "append", "default": [], "help": "Fail where a claim was not tried."},
     ),
     ("--quick", {"action": "store_true", "help": "Few claims, soon."}),
     ("--offline", {"action": "store_true", "help": "Download nothing."}),

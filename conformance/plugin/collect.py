@@ -19,6 +19,7 @@ from conformance import paths, scenario
 from conformance.claims import Claim
 from conformance.errors import CatalogueError
 from conformance.plugin import tell
+from conformance.plugin.expect import Answer
 from conformance.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class ClaimItem(pytest.Item):
 
     parent: ScenarioClass
     front: Front
+    answer: Answer
 
     @classmethod
     def make(cls, parent: ScenarioClass, claim: Claim, front: Front) -> ClaimItem:
@@ -128,7 +130,7 @@ class ClaimItem(pytest.Item):
         self.answer = self.front.answer(self)
 
     def runtest(self) -> None:
-        """Pass, skip or fail as the verdict says."""
+        """Pass, skip, fail, or fail as expected: as the verdict says, and what the user expects of it."""
         tell.raise_for(self.answer, strict=self.front.strict)
 
     def reportinfo(self) -> tuple[pathlib.Path, int, str]:

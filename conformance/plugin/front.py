@@ -22,11 +22,15 @@ from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Running, Watcher
 from conformance.claims import Kind, Scope
 from conformance.errors import ConformanceError, Interrupted, UsageError
+from conformance.expectations import Outcome
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
-from conformance.plugin import tell
+from conformance.plugin import expect, tell
 from conformance.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
+from conformance.plugin.expect import Answer
+from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
+from conformance.run.plan import wanted
 from conformance.run.record import Progress
 
 _WHOLE = ("loadscope", "loadfile")
@@ -42,12 +46,14 @@ class Front:
         self.strict = config.getoption("conformance_strict_verdicts")
         try:
             self.campaign = campaign.prepare(self._options())
+            self.expected = expect.read(config, self.campaign)
         except ConformanceError as error:
             raise pytest.UsageError(str(error)) from error
         self.controller = not self.sent and bool(config.getoption("tx", None))
         if self.controller:
             _keep_scenarios_whole(config, chosen)
         self.judgement: Judgement | None = None
+        self.outcome: Outcome | None = None
         self.written: Mapping[str, pathlib.Path] = {}
         self.error: BaseException | None = None
         self._running: Running | None = None
@@ -56,6 +62,7 @@ class Front:
         self._logs: dict[str, list[pathlib.Path]] = {}
         self._module: pathlib.Path | None = None
         self._files: list[str] = []
+        self._untried: set[str] = set()
         self._workers: dict[str, int] = {}
         for word in ("conformance", *Kind, *Scope):
             config.addinivalue_line("markers", f"{word}: a claim of the conformance suite")
@@ -70,9 +77,9 @@ class Front:
             adapter=word("adapter"),
             protocol=word("protocol"),
             settings=tuple(word("set")),
-            claims=tuple(word("claims").replace(",", " ").split()),
-            required=tuple(name for given in word("require") for name in given.replace(",", " ").split()),
-            judge_as=tuple(name for given in word("judge_as") for name in given.replace(",", " ").split()),
+            claims=expect.words([word("claims")]),
+            required=expect.words(word("require")),
+            judge_as=expect.words(word("judge_as")),
             quick=word("quick"),
             trials=word("trials"),
             seed=self.sent.get("conformance_seed", word("seed")),
@@ -111,11 +118,14 @@ class Front:
         items = [item for item in session.items if isinstance(item, ClaimItem)]
         self._files = list(dict.fromkeys(str(item.path) for item in items))
         self.campaign = campaign.narrowed(self.campaign, {item.name for item in items})
+        selection = self.campaign.selection
+        tried = {item.name for item in items if item.name in wanted(item.group.scenario, selection)}
+        self._untried = set(self.expected.require_tried) - tried
 
     # tests
 
-    def answer(self, item: ClaimItem) -> VerdictRow:
-        """The row of that test; its scenario is recorded and judged when the first of its tests asks."""
+    def answer(self, item: ClaimItem) -> Answer:
+        """What that test goes by; its scenario is recorded and judged when the first of its tests asks."""
         chosen = item.group.scenario
         if item.group.timing and int(self.sent.get("workercount", 1)) > 1:
             raise tell.HarnessError(f"{item.group.name} measures time, which neighbours would spoil: run it without -n")
@@ -129,12 +139,13 @@ class Front:
         assert self._running is not None
         assert self.judgement is not None
         run = self._running.run
-        item.user_properties += tell.properties(row, run)
+        answer = Answer(row, self.expected.of(self.judgement), untried=item.name in self._untried)
+        item.user_properties += tell.properties(answer, run)
         if self.config.pluginmanager.hasplugin("allure_listener"):
             tell.tell_allure(row, run, chosen, self.campaign.folder, self._logs[chosen.id])
         if row.verdict is Verdict.HARNESS_ERROR:
             raise tell.HarnessError(tell.harness_error(row, self.judgement.trials))
-        return row
+        return answer
 
     def _row(self, scenario_id: str, claim_id: str) -> VerdictRow:
         if (scenario_id, claim_id) not in self._rows:
@@ -218,6 +229,8 @@ class Front:
             self.error = self.error or error
         if isinstance(self.error, ConformanceError) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        if self._lines_of_untried() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # a claim that nothing tried may have no test to fail
         if self.sent:
             self.config.workeroutput["conformance_files"] = self._files  # type: ignore[attr-defined]
 
@@ -227,13 +240,23 @@ class Front:
                 raise self.error
             self.judgement = running.judge()
 
+    def _lines_of_untried(self) -> list[str]:
+        if self.sent or self.error is not None or self.config.option.collectonly:
+            return []
+        if self.outcome is None:
+            return [f"{name}: this session has no test that tries anything." for name in self.expected.require_tried]
+        return [item.line for item in self.outcome.expectations.of(Standing.UNTRIED)]
+
     def _report(self, judgement: Judgement) -> None:
         catalogue = claims.load()
-        self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder)
+        self.outcome = self.expected.of(judgement)
+        told = self.expected.told(self.outcome)
+        self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder, told)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What came out, and where it is."""
-        if self.error is None and not self.written:
+        untried = self._lines_of_untried()
+        if self.error is None and not self.written and not untried:
             return
         terminalreporter.section("conformance")
         if self.error is not None:
@@ -243,6 +266,8 @@ class Front:
             words = [row.verdict for row in (*self.judgement.rows, *self.judgement.self_checks)]
             terminalreporter.write_line(headline(self.judgement, self.campaign.catalogue))
             terminalreporter.write_line(", ".join(f"{words.count(word)} {word}" for word in MEANINGS if word in words))
+        for line in self.outcome.lines if self.outcome else untried:
+            terminalreporter.write_line(line)
         for kind, path in self.written.items():
             terminalreporter.write_line(f"{kind}: {path}")
 

@@ -12,6 +12,7 @@ import pytest
 
 from conformance.claims import Claim, Kind
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
+from conformance.plugin.expect import Answer
 from conformance.records import RunRecord
 from conformance.report.html import timeline
 from conformance.report.words import control_words, exposure_words, steps_in_words, visible
@@ -31,8 +32,11 @@ class HarnessError(Exception):
 
 
 def without_traceback(error: BaseException) -> Any:
-    """The text of the error as pytest shows it: the traceback would only show this front."""
-    text = str(error)
+    """The text of the error as pytest shows it: the traceback would only show this front.
+
+    Of an expected failure it is what it would have said unexpected; `--xfail-tb` shows it.
+    """
+    text = str(error.__cause__ if isinstance(error, pytest.xfail.Exception) else error)
     failed = pytest.fail.Exception(text, pytrace=False).with_traceback(error.__traceback__)
     shown = pytest.ExceptionInfo.from_exception(failed)
     made = shown.getrepr(style="value")
@@ -41,14 +45,24 @@ def without_traceback(error: BaseException) -> Any:
     return made
 
 
-def raise_for(row: VerdictRow, *, strict: bool) -> None:
-    """What a verdict does to its test: nothing, a skip with the reason, or a failure with the counterexample."""
+def raise_for(answer: Answer, *, strict: bool) -> None:
+    """What a verdict does to its test: nothing, a skip with the reason, or a failure with the counterexample.
+
+    A violation that is spared fails as expected (`xfailed`): the failure that it would be is the cause of that, and
+    `--runxfail` shows it. A known failure that holds fails, and so does what had to be tried and was not.
+    """
+    row, outcome, lines = answer.row, answer.outcome, [visible(line) for line in answer.lines]
+    undecided = row.verdict is Verdict.INCONCLUSIVE and strict and not outcome.spared(row)
     if row.verdict is Verdict.VIOLATED:
-        pytest.fail(violation(row), pytrace=False)
-    if row.verdict is Verdict.INCONCLUSIVE and strict:
-        pytest.fail(visible(f"{row.verdict} {row.claim}: {row.reason}\nagain: {row.replay}"), pytrace=False)
+        failed = pytest.fail.Exception("\n".join([violation(row), *lines]), pytrace=False)
+        if outcome.spared(row):
+            raise pytest.xfail.Exception("; ".join(lines)) from failed
+        raise failed
+    if undecided or answer.missing or outcome.mended(row):
+        text = visible(f"{row.verdict} {row.claim}: {row.reason}\nagain: {row.replay}")
+        pytest.fail("\n".join([*lines, text]), pytrace=False)
     if row.verdict in _SKIPPED:
-        pytest.skip(f"{row.verdict}: {row.reason}")
+        pytest.skip("; ".join([f"{row.verdict}: {row.reason}", *lines]))
 
 
 def violation(row: VerdictRow) -> str:
@@ -78,8 +92,9 @@ def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:
     return visible("\n".join([f"{row.verdict} {row.claim}: {row.reason}", *tail]))
 
 
-def properties(row: VerdictRow, run: RunRecord) -> list[tuple[str, object]]:
+def properties(answer: Answer, run: RunRecord) -> list[tuple[str, object]]:
     """What goes into junit.xml beside the test."""
+    row = answer.row
     words = {
         "claim": row.claim,
         "kind": row.kind,
@@ -96,6 +111,8 @@ def properties(row: VerdictRow, run: RunRecord) -> list[tuple[str, object]]:
         "exposure": exposure_words(row.exposure),
         "control": control_words(row.control),
     }
+    if answer.lines:
+        words["expected"] = "; ".join(answer.lines)
     return [(name, visible(str(value))) for name, value in words.items()]
 
 

@@ -1,10 +1,9 @@
 """The broker dies while somebody is publishing."""
 
-import dataclasses
-
 from conformance.scenario import (
     SETTLE,
     SYNC_OFF,
+    SYNC_OFF_SLOWLY,
     Between,
     Check,
     Kill,
@@ -14,10 +13,6 @@ from conformance.scenario import (
     Weakened,
     scenario,
 )
-
-SYNC_OFF_SLOWLY = dataclasses.replace(SYNC_OFF, trials=5)
-"""One message at a time is slow: now and then (1 kill in 22, Artemis 2.56.0) the half-second flush falls between the
-last confirm and the kill, and nothing is lost. Five trials bear one such miss: q stays below 0.05 at 4 of 5."""
 
 
 def decided(control: Weakened) -> dict[str, Check]:

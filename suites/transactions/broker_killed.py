@@ -2,7 +2,7 @@
 
 from conformance.scenario import (
     SETTLE,
-    SYNC_OFF,
+    SYNC_OFF_SLOWLY,
     Between,
     Check,
     Kill,
@@ -65,8 +65,8 @@ class BrokerKilledAfterCommit:
         *SETTLE,
     )
     decides = {
-        "SOLCD-TX-02": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
-        "ARTEMIS-TX-03": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
+        "SOLCD-TX-02": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF_SLOWLY),
+        "ARTEMIS-TX-03": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF_SLOWLY),
         "ARTEMIS-TX-06": Check("committed_missing", exposure="committed_in_window"),
         "ARTEMIS-TX-09": Check("half_applied", exposure="commits_asked", control=Liar("recovers-half-a-transaction")),
     }

@@ -202,6 +202,37 @@ def test_a_wrapped_broker_is_stopped_itself_and_not_its_wrapper(broker: Broker) 
     assert "wrapper saw 143" in broker.log.read_text()
 
 
+def _pids(descriptors: list[int]) -> list[int]:
+    texts = [pathlib.Path(f"/proc/self/fdinfo/{descriptor}").read_text() for descriptor in descriptors]
+    return [int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("Pid:")]
+
+
+def test_a_kill_is_for_the_whole_tree_and_a_stop_for_its_main_process(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    with _made(tmp_path, ledger, limit=3) as broker:
+        broker.start()
+        with broker.pidfds() as everything, broker.pidfds(main_only=True) as main:
+            assert sorted(_pids(everything)) == sorted(broker.processes())
+            assert _pids(main) == broker.processes()[:1]
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            signal.pidfd_send_signal(main[0], 0)
+
+
+def test_the_main_process_of_a_wrapped_broker_is_the_broker(broker: Broker) -> None:
+    broker.start(wrap=["/bin/sh", "-c", '"$@"; :', "sh"])
+    leader, child = broker.processes()
+    with broker.pidfds(main_only=True) as main:
+        assert _pids(main) == [child]
+        signal.pidfd_send_signal(main[0], signal.SIGTERM)
+
+    assert broker.wait_gone(5)
+    assert not is_alive(leader)
+
+
+def test_a_broker_that_was_not_started_has_no_pidfds(broker: Broker) -> None:
+    with broker.pidfds(main_only=True) as main, broker.pidfds() as everything:
+        assert (main, everything) == ([], [])
+
+
 def test_starting_twice_is_refused(broker: Broker) -> None:
     broker.start()
 

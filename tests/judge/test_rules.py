@@ -10,8 +10,8 @@ from conformance import claims, scenario
 from conformance.errors import ExitCode
 from conformance.judge import applicable, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.facts import Failing, TrialFacts
 from conformance.judge.exposures import EXPOSURES
+from conformance.judge.facts import Failing, TrialFacts
 from conformance.judge.relations import per_trial
 from conformance.judge.rows import Judgement, Verdict
 
@@ -261,6 +261,58 @@ def test_judged_as_leaves_the_settings_alone():
     why = applicable.why_not(claim, run)
 
     assert why.startswith(applicable.NOT_PROMISED), why
+
+
+SESSION = next(c for c in CATALOGUE.claims.values() if c.subject == "session" and c.when and c.binds == ("solace",))
+
+
+@pytest.mark.parametrize("settings", [{}, {"publish_window": 0}])
+def test_a_session_of_ours_has_its_settings_from_its_script(settings):
+    """No product's configuration gives up what the suite says of itself, and no vendor is meant by it."""
+    run = msgspec.structs.replace(RUN, settings=settings, profiles=(), capabilities=SESSION.capabilities)
+
+    assert ("publish_window", "", "") == (
+        next(iter(SESSION.when)),
+        applicable.not_promised(SESSION, run),
+        applicable.why_not(SESSION, run),
+    )
+
+
+def test_a_brokers_claim_is_given_up_by_what_its_product_does_not_have():
+    """The same conditions, said of a broker."""
+    claim = msgspec.structs.replace(SESSION, subject=claims.Subject.BROKER)
+    run = msgspec.structs.replace(RUN, settings={}, profiles=("solace",), capabilities=SESSION.capabilities)
+
+    assert applicable.NOT_PROMISED + "the product has no setting publish_window." == applicable.why_not(claim, run)
+
+
+@pytest.mark.parametrize(
+    ("claim", "adapter", "protocol", "why"),
+    [
+        ("AMQP-DUR-01", "reference", "amqp", ""),
+        ("AMQP-DUR-01", "reference", "stomp", "It is about amqp; this run spoke stomp."),
+        ("STOMP-RCPT-01", "reference", "amqp", "It is about stomp; this run spoke amqp."),
+        ("EMS-STEP-06", "reference", "stomp", ""),
+        ("EMS-STEP-06", "artemis", "stomp", "It is about jms; this run spoke stomp."),
+        ("EMS-CLIENT-01", "reference", "amqp", "It is about the vendor's own client (jms); this run spoke amqp."),
+    ],
+)
+def test_what_the_protocol_does_not_say(claim, adapter, protocol, why):
+    """A claim is about what is spoken; on the bundled broker a product's own client may be any."""
+    about = CATALOGUE.claim(claim)
+    run = msgspec.structs.replace(
+        RUN, adapter=adapter, protocol=protocol, profiles=("ems",), capabilities=about.capabilities
+    )
+
+    assert why == applicable.why_not(about, run)
+
+
+def test_a_capability_that_is_missing_over_this_protocol():
+    """The first one is named."""
+    claim = CATALOGUE.claim("STOMP-TX-02")
+    run = msgspec.structs.replace(RUN, protocol="stomp", capabilities=("queues", "transactions"))
+
+    assert "The broker does not have it over stomp: transactional_acks." == applicable.why_not(claim, run)
 
 
 def test_the_permission_needs_both_halves():

@@ -1,7 +1,6 @@
 """What comes out of a pytest session: the rows of the command, and a folder that can be judged again."""
 
 import json
-import shutil
 import xml.etree.ElementTree as ElementTree
 
 import msgspec
@@ -10,57 +9,6 @@ import pytest
 from conformance.report import model
 
 pytestmark = pytest.mark.spark
-WORDS = ["--adapter=reference", "--claims", "AMQP-DUR-01,EMS-CLIENT-03", "--trials", "1", "--seed", "7"]
-WEAK = [
-    word
-    for setting in ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
-    for word in ("--set", setting)
-]
-
-
-MINE = '''
-"""Mine."""
-
-from conformance.scenario import SETTLE, Check, Consume, ConsumerCrash, Nth, Publish, scenario
-
-
-@scenario
-class MineHoldsMany:
-    """A consumer of mine takes many messages and dies."""
-
-    mode = "client"
-    steps = (
-        Publish(1_300, window=100),
-        Consume("client", prefetch=1_250, acknowledge=5_000, until=ConsumerCrash(Nth("process", 1_200))),
-        *SETTLE,
-    )
-    decides = {"EMS-CLIENT-03": Check("many_unacknowledged", exposure="delivered_unacknowledged")}
-'''
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder for the three runs that are compared, with a scenario of a user's own."""
-    folder = tmp_path_factory.mktemp("fronts")
-    (folder / "mine.py").write_text(MINE)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def by_pytest(place, run_pytest, suites):
-    """One process, from a folder that is nobody's checkout."""
-    return run_pytest(
-        suites,
-        "mine.py",
-        *WORDS,
-        "--out",
-        place / "one",
-        "--alluredir",
-        place / "allure-one",
-        "--junitxml",
-        place / "one.xml",
-        cwd=place,
-    )
 
 
 def verdicts(folder):
@@ -83,51 +31,51 @@ def trials(folder):
     return {record["trial"]: (record["seed"], record["k"], record["control"], record["void"]) for record in records}
 
 
-def test_equal_to_the_command(by_pytest, conformance, place):
+def test_equal_to_the_command(one, command, place):
     """The same seed gives the same trials, and the same answers."""
-    conformance("run", *WORDS, "--out", place / "command", cwd=place)
-
+    assert 2 == len({name.split(".")[0] for name in trials(place / "command")}), command.stdout + command.stderr
     assert trials(place / "command") == {
         name: trial for name, trial in trials(place / "one").items() if "mine" not in name
     }
     assert essences(place / "command") == {k: row for k, row in essences(place / "one").items() if "mine" not in k[1]}
 
 
-def test_judging_the_folder_again_gives_the_same_rows(by_pytest, conformance, place):
-    """Figures included: a test has read nothing that the folder does not hold."""
-    shutil.copytree(place / "one", place / "again")
-    conformance("judge", place / "again", cwd=place)
-    before, after = (model.read_json(place / name / "report.json") for name in ("one", "again"))
-
-    assert [row for row in before.verdicts if row.scenario != "mine-holds-many"] == list(after.verdicts)
-    assert (True, False) == (before.run.finished, before.run.interrupted)
-
-
-def test_two_workers(by_pytest, run_pytest, suites, place):
+def test_two_workers(one, two, place):
     """One report with the same answers; Allure takes each test for the one that ran in one process."""
-    done = run_pytest(
-        suites,
-        place / "mine.py",
-        *WORDS,
-        "-n",
-        "2",
-        "--out",
-        place / "two",
-        "--alluredir",
-        place / "allure-two",
-        cwd=suites,
-    )
-
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert 0 == two.returncode, two.stdout + two.stderr
     assert trials(place / "two") == trials(place / "one")
     assert essences(place / "two") == essences(place / "one")
     assert 2 == len(allure_ids(place / "allure-one"))
     assert allure_ids(place / "allure-two") == allure_ids(place / "allure-one")
-    assert str(place / "two" / "report.html") in done.stdout
+    assert str(place / "two" / "report.html") in two.stdout
+
+
+def test_judging_the_folder_again_gives_the_same_rows(two, place):
+    """Figures included: what a test of a worker read is what the controller finds in the joined folder."""
+    found = [attached(place / "allure-two", result) for result in results(place / "allure-two")]
+    again = {json.dumps(json.loads(msgspec.json.encode(row))) for row in verdicts(place / "two").values()}
+
+    assert (3, set()) == (len(found), {json.dumps(row) for row in found} - again)
+
+
+def test_a_baseline(two, place):
+    """What was not decided before is skipped, and not a failure of `--strict-verdicts`; it is said in the end."""
+    expected = model.read_json(place / "two" / "report.json").expectations
+
+    assert "2 passed, 1 skipped" in two.stdout
+    assert "answer open as before: INCONCLUSIVE in the baseline, INCONCLUSIVE now" in two.stdout
+    assert "still undecided: AMQP-DUR-01 in broker-killed-while-publishing: INCONCLUSIVE" in two.stdout
+    assert [("still-undecided", "AMQP-DUR-01")] == [(str(item.standing), item.claim) for item in expected.items]
 
 
 def results(folder):
     return [json.loads(path.read_text()) for path in folder.glob("*-result.json")]
+
+
+def attached(folder, result):
+    """The row that Allure was given as the verdict."""
+    source = next(each["source"] for each in result["attachments"] if each["name"] == "verdict")
+    return json.loads((folder / source).read_text())
 
 
 def allure_ids(folder):
@@ -136,7 +84,7 @@ def allure_ids(folder):
     return {(result["fullName"], result["historyId"], result["testCaseId"]) for result in found}
 
 
-def test_allure(by_pytest, place):
+def test_allure(one, place):
     """What a reader of an Allure report gets, and that a new seed or folder is no new test."""
     result = next(each for each in results(place / "allure-one") if "HoldsManyUn" in each["fullName"])
     labels = {(label["name"], label["value"]) for label in result["labels"]}
@@ -149,59 +97,106 @@ def test_allure(by_pytest, place):
     assert any(attachment["name"].endswith(".log") for attachment in result["attachments"])
 
 
-def test_words_of_a_session(by_pytest, place):
+def properties(case):
+    return {each.get("name"): each.get("value") for each in case.iter("property")}
+
+
+def test_words_of_a_session(one, place):
     """Witnessed passes, undecided is skipped with the reason, and the properties are in junit.xml."""
     cases = {case.get("name"): case for case in ElementTree.parse(place / "one.xml").iter("testcase")}
-    found = {each.get("name"): each.get("value") for each in cases["EMS-CLIENT-03"].iter("property")}
+    found = properties(cases["EMS-CLIENT-03"])
 
-    assert 0 == by_pytest.returncode, by_pytest.stdout + by_pytest.stderr
-    assert "2 passed, 1 skipped" in by_pytest.stdout
-    assert "INCONCLUSIVE: Too few trials" in by_pytest.stdout
+    assert 0 == one.returncode, one.stdout + one.stderr
+    assert "2 passed, 1 skipped" in one.stdout
+    assert "INCONCLUSIVE: Too few trials" in one.stdout
     assert ("7", "WITNESSED", "permission", "reference") == tuple(
         found[name] for name in ("seed", "verdict", "kind", "adapter")
     )
-    assert "1 INCONCLUSIVE, 2 WITNESSED" in by_pytest.stdout
+    assert "1 INCONCLUSIVE, 2 WITNESSED" in one.stdout
 
 
-def test_violation(run_pytest, suites, tmp_path):
-    """It fails with the message and its timeline, after repeats; what was deselected is not tried; `--lf` finds it."""
-    words = ["--adapter=reference", "--require", "SOLCD-ACK-01", *WEAK, "-k", "ACK and OneByOne", "--deselect"]
-    one = "suites/publishing/broker_killed.py::BrokerKilledWhileSendingOneByOne::SOLCD-ACK"
-    done = run_pytest(
-        suites, *words, f"{one}-02", "--trials", "1", "--out", tmp_path / "out", "-o", f"cache_dir={tmp_path}"
-    )
-    row = verdicts(tmp_path / "out")["SOLCD-ACK-01", "broker-killed-while-sending-one-by-one"]
-    failed = run_pytest(suites, "--adapter=reference", "--lf", "--collect-only", "-q", "-o", f"cache_dir={tmp_path}")
+def test_a_user_who_expects_nothing(one, place):
+    """Neither the report nor a test speaks of expectations."""
+    cases = ElementTree.parse(place / "one.xml").iter("testcase")
 
-    assert 1 == done.returncode, done.stdout + done.stderr
-    assert "VIOLATED SOLCD-ACK-01" in done.stdout
-    assert "publisher-1" in done.stdout
-    assert "Traceback" not in done.stdout
+    assert model.read_json(place / "one" / "report.json").expectations is None
+    assert not [case for case in cases if "expected" in properties(case)]
+
+
+def test_violation(weakened, place):
+    """It fails with the message and its timeline, after repeats; the entry of its neighbour does not excuse it."""
+    row = verdicts(place / "weakened")["SOLCD-ACK-01", "broker-killed-while-sending-one-by-one"]
+
+    assert 1 == weakened.returncode, weakened.stdout + weakened.stderr
+    assert "VIOLATED SOLCD-ACK-01" in weakened.stdout
+    assert "publisher-1" in weakened.stdout
+    assert "Traceback" not in weakened.stdout
     assert (3, 3, True) == (row.offended, row.trials, row.required)
-    assert {"VIOLATED", "NOT_TRIED", "NOT_APPLICABLE"} == {str(r.verdict) for r in verdicts(tmp_path / "out").values()}
-    assert [f"{one}-01"] == [line for line in failed.stdout.splitlines() if "::" in line]
 
 
-def test_broker_that_does_not_start(run_pytest, suites, tmp_path):
+def test_known_failure(weakened, place):
+    """It fails as expected, with reason and link; the report says so too."""
+    line = "syncs are off (https://example.org/1; until 9999-12-31)"
+    row = verdicts(place / "weakened")["SOLCD-ACK-01", "broker-killed-while-publishing"]
+    expected = model.read_json(place / "weakened" / "report.json").expectations
+
+    assert "VIOLATED" == row.verdict
+    assert "1 failed" in weakened.stdout
+    assert "1 xfailed" in weakened.stdout
+    assert f"::SOLCD-ACK-01 - known failure: {line}" in weakened.stdout
+    assert f"known failures: SOLCD-ACK-01 in broker-killed-while-publishing: {line}" in weakened.stdout
+    assert [("known", line)] == [(str(item.standing), item.text) for item in expected.items]
+
+
+def test_the_first_failure_ends_it(weakened, place):
+    """An expected one does not count for `-x`; what came after is not tried, nor is what was deselected."""
+    found = verdicts(place / "weakened")
+
+    assert "stopping after 1 failures" in weakened.stdout
+    assert "NOT_TRIED" == found["SOLCD-ACK-01", "broker-stopped-while-publishing"].verdict
+    assert "broker-stopped" not in str(list((place / "weakened" / "trials").iterdir()))
+    assert {"VIOLATED", "NOT_TRIED", "NOT_APPLICABLE"} <= {str(row.verdict) for row in found.values()}
+
+
+def test_last_failed(weakened, run_pytest, suites, place):
+    """`--lf` finds what failed, and not what failed as expected."""
+    failed = run_pytest(
+        suites, "--adapter=reference", "--lf", "--collect-only", "-q", "-o", f"cache_dir={place / 'cache'}"
+    )
+
+    assert ["suites/publishing/broker_killed.py::BrokerKilledWhileSendingOneByOne::SOLCD-ACK-01"] == [
+        line for line in failed.stdout.splitlines() if "::" in line
+    ]
+
+
+def test_stomp(stomp, place):
+    """Over the other protocol it holds as well."""
+    row = verdicts(place / "stomp")["STOMP-RCPT-02", "receipts-on-the-wire"]
+
+    assert ("HOLDS", "stomp", 1) == (row.verdict, row.protocol, row.trials), stomp.stdout + stomp.stderr
+    assert "1 passed" in stomp.stdout
+
+
+def test_what_had_to_be_tried(stomp):
+    """A claim without a test in the session fails it, and is named; one that was tried is not."""
+    said = [line for line in stomp.stdout.splitlines() if line.startswith("required to be tried: ")]
+
+    assert 1 == stomp.returncode
+    assert ["STOMP-RCPT-03"] == [line.split(": ")[1] for line in said]
+
+
+def test_broker_that_does_not_start(burning, place):
     """An error of the set-up with the end of its log, and nothing against the broker."""
-    text = (suites.parent / "fixtures" / "brokers" / "reference" / "broker.toml").read_text()
-    before, rest = text.split("command = [", 1)
-    command = json.dumps(["/bin/sh", "-c", "echo the disk is on fire; exit 7"])
-    (tmp_path / "odd.toml").write_text(f"{before}command = {command}{rest.split(']', 1)[1]}")
-    words = ["--claims", "EMS-CLIENT-03", "--trials", "1", "--out", tmp_path / "out"]
-    done = run_pytest(suites, f"--adapter={tmp_path / 'odd.toml'}", *words)
-
-    assert 1 == done.returncode, done.stdout + done.stderr
-    assert "1 error" in done.stdout
-    assert "  | the disk is on fire" in done.stdout
-    assert "Traceback" not in done.stdout
-    assert "HARNESS_ERROR" in {str(row.verdict) for row in verdicts(tmp_path / "out").values()}
+    assert 1 == burning.returncode, burning.stdout + burning.stderr
+    assert "1 error" in burning.stdout
+    assert "  | the disk is on fire" in burning.stdout
+    assert "Traceback" not in burning.stdout
+    assert "HARNESS_ERROR" in {str(row.verdict) for row in verdicts(place / "burning").values()}
 
 
-def test_scenario_of_a_user(by_pytest, place):
+def test_scenario_of_a_user(one, place):
     """A file of theirs, by its name, with the same tests; what Allure was given as the verdict is the row."""
     result = next(each for each in results(place / "allure-one") if "MineHoldsMany" in each["fullName"])
-    source = next(each["source"] for each in result["attachments"] if each["name"] == "verdict")
-    attached = json.loads((place / "allure-one" / source).read_text())
+    row = verdicts(place / "one")["EMS-CLIENT-03", "mine-holds-many"]
 
-    assert attached == json.loads(msgspec.json.encode(verdicts(place / "one")["EMS-CLIENT-03", "mine-holds-many"]))
+    assert attached(place / "allure-one", result) == json.loads(msgspec.json.encode(row))

@@ -51,6 +51,9 @@ def test_option_of_somebody_else(run_pytest, tmp_path):
         (["--judge-as=solac"], "unknown vendor 'solac': did you mean 'solace'?"),
         (["--set=sync_transactionl=false"], "did you mean 'sync_transactional'?"),
         (["--trials=0"], "--trials 0: at least 1"),
+        (["--require-tried=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
+        (["--known-failures=nowhere.toml"], "--known-failures nowhere.toml: No such file or directory"),
+        (["--baseline=nowhere.json"], "--baseline nowhere.json: No such file or directory"),
         (["-n2", "--dist=load"], "--dist load: the tests of a scenario share its trials"),
         (["-n2", "--dist=loadgroup"], "--dist loadgroup: the tests of a scenario share its trials"),
     ],
@@ -109,11 +112,9 @@ def test_timing_is_not_measured_beside_others(run_pytest, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("number", "workers"), [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGINT, ["-n", "2"])]
-)
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, []), (signal.SIGINT, ["-n", "2"])])
 def test_interrupted(suites, tmp_path, marked, number, workers):
-    """Ctrl-C: exit code 2, brokers and clients are gone, what was recorded is kept and marked, no report."""
+    """SIGTERM, and Ctrl-C with workers: exit code 2, brokers and clients are gone, what was recorded is kept and marked, no report."""
     words = ["--adapter=reference", "--claims=SOLCD-ACK-01", "-v", "-p", "no:cacheprovider", "--out", tmp_path / "out"]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", suites, *words, *workers],

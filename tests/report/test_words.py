@@ -7,7 +7,19 @@ import doctest
 import pytest
 
 from conformance.report import html, words
-from conformance.scenario import Between, Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart, Scenario
+from conformance.scenario import (
+    Between,
+    Consume,
+    ConsumerCrash,
+    Drain,
+    Kill,
+    Nth,
+    Pause,
+    Publish,
+    Restart,
+    Scenario,
+    Stop,
+)
 
 STEPS = [
     (Publish(300, window=100), "Publish 300 persistent messages of 256 bytes, at most 100 unanswered."),
@@ -48,6 +60,75 @@ STEPS = [
         "Consume in INDIVIDUAL mode with a prefetch of 100, acknowledging every 2nd message.",
     ),
     (Consume("individual"), "Consume in INDIVIDUAL mode with a prefetch of 100, acknowledging each message."),
+    (
+        Publish(60, window=50, batch=10, rollback_every=3, peek=True),
+        (
+            "Publish 60 persistent messages of 256 bytes, at most 50 unanswered; in transactions of 10; commit each and "
+            "roll back every 3rd; a receiver waits on the queue and takes what becomes available."
+        ),
+    ),
+    (
+        Publish(20, window=5, unasked_every=2),
+        ("Publish 20 persistent messages of 256 bytes, at most 5 unanswered; every 2nd asks for no answer."),
+    ),
+    (
+        Publish(20_000, window=50, batch=5, until=Kill(Nth("committed", 61))),
+        (
+            "Publish up to 20,000 persistent messages of 256 bytes, at most 50 unanswered; in transactions of 5; commit "
+            "each. SIGKILL to every process of the broker at the 61st answered commit."
+        ),
+    ),
+    (
+        Publish(50_000, window=100, until=Stop(Nth("confirm", 200))),
+        (
+            "Publish up to 50,000 persistent messages of 256 bytes, at most 100 unanswered. SIGTERM to the broker at the "
+            "200th confirm."
+        ),
+    ),
+    (
+        Publish(400, window=20, until=Pause(Nth("confirm", 61), hold_s=1.5)),
+        (
+            "Publish up to 400 persistent messages of 256 bytes, at most 20 unanswered. SIGSTOP to every process of the "
+            "broker at the 61st confirm, and SIGCONT 1.5 s later."
+        ),
+    ),
+    (
+        Publish(200, window=50, batch=10, until=ConsumerCrash(Nth("before_commit", 4))),
+        (
+            "Publish up to 200 persistent messages of 256 bytes, at most 50 unanswered; in transactions of 10; commit "
+            "each. SIGKILL to the client process itself at the 4th transaction that is complete but for its commit."
+        ),
+    ),
+    (
+        Consume("transacted", prefetch=120, acknowledge=10, rollback_every=4, until=Pause(Nth("commit_written", 5))),
+        (
+            "Consume in TRANSACTED mode with a prefetch of 120, acknowledging in transactions of 10; roll back every "
+            "4th. SIGSTOP to every process of the broker at the 5th request to commit, and SIGCONT 1 s later."
+        ),
+    ),
+    (
+        Consume("individual", prefetch=50, refuse=("released", "failed"), refuse_every=3, until_silent=True),
+        (
+            "Consume in INDIVIDUAL mode with a prefetch of 50, acknowledging each message; give every 3rd new message "
+            "back, in turn as released, failed; stop when nothing more comes."
+        ),
+    ),
+    (
+        Consume("client", prefetch=20, acknowledge=20, hold=True, confirm=True, stop=80),
+        (
+            "Consume in CLIENT mode with a prefetch of 20, acknowledging everything so far at every 20th message, and "
+            "reading the answer; with the prefetch used up, wait whether more comes before acknowledging; stop after "
+            "the 80th delivery."
+        ),
+    ),
+    (Consume("pre"), "Consume in PRE mode with a prefetch of 100, acknowledging each message before its processing."),
+    (
+        Consume("no_ack", until=Kill(Nth("ack", 3))),
+        (
+            "Consume in NO_ACK mode with a prefetch of 100, acknowledging nothing. SIGKILL to every process of the broker "
+            "at the 3rd confirmed acknowledgement."
+        ),
+    ),
     (Restart(), "Start the broker again on the same data."),
     (Restart(clean=True), "Stop the broker in order and start it again on the same data."),
     (Drain(), "Receive and acknowledge everything until silence, then ask the broker for its own depth."),
@@ -66,6 +147,14 @@ def test_a_drawn_script_names_the_number_of_its_trial(scenarios):
     script = scenarios["broker-killed-while-publishing"].drawn(7)
 
     assert f"at the {words._ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script)[0]
+
+
+def test_every_script_has_its_words(scenarios):
+    """One sentence or two for each step of the suite, and no event or fault without a word."""
+    told = [words.steps_in_words(script) for script in scenarios.values()]
+
+    assert [len(script.steps) for script in scenarios.values()] == [len(sentences) for sentences in told]
+    assert all(sentence.endswith(".") for sentences in told for sentence in sentences)
 
 
 @pytest.mark.parametrize(("number", "text"), [(1, "1st"), (11, "11th"), (112, "112th"), (1003, "1,003rd")])

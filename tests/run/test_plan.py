@@ -1,28 +1,42 @@
 """The plan: the same seed gives the same trials, and every check has its control."""
 
 import dataclasses
+import doctest
 
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.run.plan import Selection, instances, plan
+from conformance.run import plan as plans
+from conformance.run.plan import Selection, arm_label, instances, plan, wanted
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
 
 
-def selection(*patterns, adapter="reference", overrides=None, required=(), seed=1, trials=3):
+def selection(
+    *patterns,
+    adapter="reference",
+    protocol="amqp",
+    overrides=None,
+    required=(),
+    judged_as=(),
+    only=(),
+    seed=1,
+    trials=3,
+):
     found = adapters.find(adapter)
     overrides = overrides or {}
     return Selection(
         adapter=found,
-        protocol="amqp",
+        protocol=protocol,
         settings=found.effective(overrides),
         overrides=overrides,
         claims=claims.select(patterns or ["*"], CATALOGUE),
         required=frozenset(required),
         seed=seed,
         trials=trials,
+        judged_as=frozenset(judged_as),
+        only=frozenset(only),
     )
 
 
@@ -72,6 +86,76 @@ def test_liars_are_bundled_brokers():
 
     assert {"reference"} == {trial.adapter.name for trial in trials}
     assert {"never-answers-one-send", "skips-every-hundredth-delivery"} == {t.liar for t in trials if t.patient}
+
+
+@pytest.mark.parametrize(
+    ("claim", "options", "expected"),
+    [
+        ("STOMP-RCPT-01", {"protocol": "stomp"}, True),
+        ("STOMP-RCPT-01", {"protocol": "amqp"}, False),
+        ("AMQP-DUR-01", {"protocol": "stomp"}, False),
+        ("EMS-STEP-06", {"protocol": "stomp"}, True),  # of a product's own client: over any, on the bundled broker
+        ("STOMP-TX-02", {"protocol": "stomp"}, True),
+        ("STOMP-TX-02", {"protocol": "stomp", "adapter": "artemis"}, False),  # it has no transactional_acks there
+        ("QPID-PERS-02", {}, True),
+        ("QPID-PERS-02", {"adapter": "artemis"}, False),
+        ("QPID-PERS-02", {"adapter": "artemis", "judged_as": ["qpid"]}, True),
+        ("QPID-PERS-02", {"adapter": "artemis", "judged_as": ["ems"]}, False),
+        ("QPID-PERS-02", {"adapter": "artemis", "required": ["QPID-PERS-02"]}, True),
+        ("STOMP-RCPT-01", {"required": ["STOMP-RCPT-01"]}, True),
+        ("SOLPUB-WIN-01", {"adapter": "artemis"}, True),  # a check of ourselves binds no vendor
+        ("SOLCD-ACK-01", {"overrides": {"sync_non_transactional": False}}, True),  # the permission beside it is seen
+    ],
+)
+def test_what_could_be_decided_here(claim, options, expected):
+    """By protocol, capability and vendor; the user's own words outrank them."""
+    assert expected == selection(**options).applies(CATALOGUE.claim(claim))
+
+
+@pytest.mark.parametrize(("adapter", "protocol"), [(a, p) for a in adapters.names() for p in ("amqp", "stomp")])
+def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
+    """Every scenario of a plan decides a claim that applies, and every scenario with such a claim is there."""
+    chosen = selection(adapter=adapter, protocol=protocol)
+    applicable = {claim.id for claim in CATALOGUE.claims.values() if chosen.applies(claim)}
+    expected = {name for name, script in SCENARIOS.items() if applicable & set(script.decides)}
+
+    assert expected == {trial.script.id for trial in plan(chosen, SCENARIOS, CATALOGUE)}
+    assert expected != set(SCENARIOS)
+
+
+def test_only_some_scenarios():
+    """A scenario that is not named decides nothing."""
+    chosen = selection("SOLCD-ACK-01", only=["broker-stopped-while-publishing"])
+
+    assert {} == wanted(SCENARIOS["broker-killed-while-publishing"], chosen)
+    assert ["SOLCD-ACK-01"] == list(wanted(SCENARIOS["broker-stopped-while-publishing"], chosen))
+
+
+def test_lanes():
+    """The broker on trial and its weakened self in one, liars beside it, and each patient trial by itself."""
+    trials = planned("AMQP-DUR-01", "AMQP-HDR-01", "EMS-STEP-02")
+    lanes = {trial.arm_label: trial.lane for trial in trials if not trial.patient}
+    patient = [trial for trial in trials if trial.patient]
+
+    assert {"subject": "", "weakened": "", "liar counts-from-one": "liars"} == lanes
+    assert len(patient) > 1
+    assert [trial.id for trial in patient] == [trial.lane for trial in patient]
+    assert len(patient) == len({trial.instance for trial in patient})
+
+
+@pytest.mark.parametrize(
+    ("arm", "control", "expected"),
+    [
+        ("subject", "", "subject"),
+        ("control", "persistence=false", "weakened"),
+        ("control", "liar counts-from-one", "liar counts-from-one"),
+        ("control", "session liar ignores-its-window", "session liar ignores-its-window"),
+    ],
+)
+def test_arms_in_a_word(arm, control, expected):
+    """Weakened settings have a line of their own in the report; a liar is known by its name."""
+    assert expected == arm_label(arm, control)
+    assert 0 == doctest.testmod(plans).failed
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

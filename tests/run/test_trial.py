@@ -17,20 +17,23 @@ from conformance.scenario import (
     ConsumerCrash,
     Kill,
     Nth,
+    Pause,
     Publish,
     Restart,
     Scenario,
+    Stop,
 )
 
 ADAPTER = adapters.find("reference")
+BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 
 
 @pytest.fixture
 def play(tmp_path):
     """Record one trial of these steps; returns its record and the folder of its histories."""
 
-    def run(*steps, **changes):
-        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
+    def run(*steps, client="library", **changes):
+        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client)
         planned = Planned(
             id="odd.subject.1",
             script=script,
@@ -51,6 +54,33 @@ def play(tmp_path):
         return record, tmp_path / "trials" / "odd.subject.1"
 
     return run
+
+
+def events_of(folder, name):
+    return history.read(folder / f"{name}.jsonl").events
+
+
+def phases(events, op):
+    return [event.phase for event in events if event.op is op]
+
+
+def messages(events, op, phase, **fields):
+    """Which messages, of the events whose fields are these."""
+    return {
+        event.message
+        for event in events
+        if (event.op, event.phase) == (op, phase) and fields.items() <= {n: getattr(event, n) for n in fields}.items()
+    } - {None}
+
+
+def drained(folder, number=1):
+    """The messages that the n-th drain found."""
+    return messages(events_of(folder, f"drain-{number}"), Op.DRAIN, Phase.OK)
+
+
+def of_transaction(folder, name):
+    """The messages that were sent in it."""
+    return messages(events_of(folder, "publisher-1"), Op.SEND, Phase.INVOKE, transaction=name)
 
 
 def test_a_kill_that_does_not_fire_voids_its_trial(play):
@@ -107,3 +137,170 @@ def test_the_floor_is_a_part_of_the_time(play):
     record, _ = play(Publish(20, window=10), *SETTLE)
 
     assert 0 < record.floor_seconds < record.seconds
+
+
+@BOTH
+def test_a_stop_under_load(play, protocol):
+    """SIGTERM with a window in flight: the broker ends, starts again, and has what it confirmed."""
+    stop = Stop(Nth("confirm", 60))
+    record, folder = play(Publish(5_000, window=20, until=stop), Restart(), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+    harness = [(e.op, e.phase, e.fault or e.detail) for e in events_of(folder, "orchestrator")]
+
+    assert "" == record.void
+    assert [Phase.ARMED, Phase.FIRED] == phases(events, Op.FAULT)
+    assert [(Op.FAULT, Phase.EFFECTIVE, "stop"), (Op.BROKER, Phase.OK, "stop")] == harness[:2]
+    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+
+
+def test_a_stop_that_does_not_fire_voids_its_trial(play):
+    """It is named as what it was."""
+    record, _ = play(Publish(50, window=10, until=Stop(Nth("confirm", 5_000))), Restart(), *SETTLE)
+
+    assert "the stop did not fire: 50 events of the 5000 that its trigger waits for" == record.void
+
+
+@BOTH
+def test_a_pause_ends_nothing(play, protocol):
+    """Armed, fired, effective and healed in that order; what was in flight is answered after it."""
+    pause = Pause(Nth("confirm", 50), hold_s=0.4)
+    record, folder = play(Publish(200, window=20, until=pause), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+    armed, fired, effective, healed = (event.at_ns for event in events if event.op is Op.FAULT)
+    asked, answered = (
+        {e.message: e.at_ns for e in events if (e.op, e.phase) == (Op.SEND, phase)} for phase in (Phase.INVOKE, Phase.OK)
+    )
+    in_flight = [message for message in asked if asked[message] < effective and answered[message] > healed]
+
+    assert "" == record.void
+    assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED] == phases(events, Op.FAULT)
+    assert armed < fired < effective < healed
+    assert healed - effective >= 0.4e9
+    assert (200, 200) == (len(answered), len(drained(folder)))
+    assert 0 < len(in_flight) <= 20
+    assert [] == [message for message in asked if effective < asked[message] and answered[message] < healed]
+    assert record.floor_seconds > 0.4
+
+
+def test_a_pause_that_does_not_fire_voids_its_trial(play):
+    """Nothing was halted."""
+    record, _ = play(Publish(50, window=10, until=Pause(Nth("confirm", 5_000))), *SETTLE)
+
+    assert "the pause did not fire: 50 events of the 5000 that its trigger waits for" == record.void
+
+
+@BOTH
+def test_a_pause_with_a_commit_outstanding(play, protocol):
+    """The request leaves while the broker is halted, and its answer comes when it goes on."""
+    consume = Consume("transacted", acknowledge=5, stop=20, until=Pause(Nth("before_commit", 2), hold_s=0.3))
+    record, folder = play(Publish(20, window=10), consume, *SETTLE, protocol=protocol)
+    events = events_of(folder, "consumer-1")
+    effective, healed = (e.at_ns for e in events if e.phase in (Phase.EFFECTIVE, Phase.HEALED))
+    asked, answered = (e.at_ns for e in events if (e.op, e.transaction) == (Op.COMMIT, "t2"))
+
+    assert ("", set()) == (record.void, drained(folder))
+    assert effective < asked < healed < answered
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("event", "ends"),
+    [
+        ("before_commit", []),
+        ("commit_written", [Phase.INVOKE, None]),
+        ("committed", [Phase.INVOKE, Phase.OK]),
+    ],
+)
+def test_a_kill_around_a_commit(play, protocol, event, ends):
+    """Before its request, after its request, after its answer: what was asked and answered, and what is there later."""
+    kill = Kill(Nth(event, 3))
+    record, folder = play(Publish(100, window=10, batch=4, until=kill), Restart(), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+    asked = [e.phase for e in events if (e.op, e.transaction) == (Op.COMMIT, "t3")]
+    found = drained(folder)
+    kept = found & of_transaction(folder, "t3")
+
+    assert ("", 4) == (record.void, len(of_transaction(folder, "t3")))
+    assert [phase or asked[-1] for phase in ends] == asked
+    assert of_transaction(folder, "t1") | of_transaction(folder, "t2") == found - kept
+    assert len(kept) in {"before_commit": (0,), "commit_written": (0, 4), "committed": (4,)}[event]
+    assert asked[-1:] != [Phase.FAIL]
+    assert set() == of_transaction(folder, "t4")
+
+
+@BOTH
+def test_a_rollback_leaves_nothing(play, protocol):
+    """And a peek between takes only what was committed, never what is still open."""
+    publish = Publish(40, window=10, batch=10, rollback_every=2, peek=True)
+    record, folder = play(publish, *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+    committed = of_transaction(folder, "t1") | of_transaction(folder, "t3")
+    commits = {e.transaction: e.at_ns for e in events if (e.op, e.phase) == (Op.COMMIT, Phase.INVOKE)}
+    delivered = [e for e in events if (e.op, e.phase) == (Op.DELIVER, Phase.OK)]
+    sent_in = {message: name for name in ("t1", "t2", "t3", "t4") for message in of_transaction(folder, name)}
+
+    assert ("", set()) == (record.void, drained(folder))
+    assert {"t1", "t3"} == set(commits)
+    assert [Phase.INVOKE, Phase.OK] * 2 == phases(events, Op.ROLLBACK)
+    assert committed == {event.message for event in delivered}
+    assert all(event.at_ns > commits[sent_in[event.message]] for event in delivered)
+
+
+@BOTH
+def test_a_client_that_dies_before_its_commit(play, protocol):
+    """Publisher: what it had not committed is not there. Its broker lives, and nobody restarts it."""
+    crash = ConsumerCrash(Nth("before_commit", 3))
+    record, folder = play(Publish(100, window=10, batch=4, until=crash), *SETTLE, protocol=protocol)
+    publisher = history.read(folder / "publisher-1.jsonl")
+
+    assert ("", Ended.KILLED_BY_FAULT) == (record.void, publisher.footer.ended)
+    assert Phase.FIRED == publisher.events[-1].phase
+    assert of_transaction(folder, "t1") | of_transaction(folder, "t2") == drained(folder)
+    assert 4 == len(of_transaction(folder, "t3"))
+
+
+@BOTH
+def test_a_consumer_that_dies_before_its_commit(play, protocol):
+    """What it had acknowledged and not committed comes again, and nothing else does."""
+    crash = ConsumerCrash(Nth("before_commit", 2))
+    steps = Publish(30, window=10), Consume("transacted", acknowledge=5, until=crash), *SETTLE
+    record, folder = play(*steps, protocol=protocol)
+    events = events_of(folder, "consumer-1")
+    first, second = (messages(events, Op.ACK, Phase.INVOKE, transaction=name) for name in ("t1", "t2"))
+
+    assert ("", 5, 5) == (record.void, len(first), len(second))
+    assert (set(), second) == (first & drained(folder), second & drained(folder))
+
+
+@BOTH
+def test_deliveries_given_back(play, protocol):
+    """Every second new one, in turn; each is asked for and answered, and each message is acknowledged in the end."""
+    outcomes = ("released", "failed")
+    consume = Consume("individual", refuse=outcomes, refuse_every=2, until_silent=True)
+    record, folder = play(Publish(20, window=10), consume, *SETTLE, protocol=protocol)
+    events = events_of(folder, "consumer-1")
+    refused = [e for e in events if (e.op, e.phase) == (Op.NACK, Phase.INVOKE)]
+    taken = messages(events, Op.ACK, Phase.OK)
+
+    assert ("", 10, set(outcomes)) == (record.void, len(refused), {event.detail for event in refused})
+    assert 10 == len({event.message for event in refused})
+    assert taken >= messages(events, Op.DELIVER, Phase.OK) - {event.message for event in refused}
+    if protocol == "amqp":
+        assert (20, set()) == (len(taken), drained(folder))
+
+
+def test_the_raw_client_asks_for_no_answer(play):
+    """Every second send asks for a receipt, and only those have one."""
+    record, folder = play(Publish(20, window=5, unasked_every=2), *SETTLE, client="raw", protocol="stomp")
+    events = events_of(folder, "publisher-1")
+
+    assert ("", 10) == (record.void, len(messages(events, Op.SEND, Phase.OK)))
+    assert 10 == len(messages(events, Op.SEND, Phase.INVOKE, detail="no answer asked for"))
+    assert 20 == len(drained(folder))
+
+
+def test_what_only_the_raw_client_can_do_voids_a_trial_of_a_library(play):
+    """A library would ask all the same."""
+    record, _ = play(Publish(20, window=5, unasked_every=2), *SETTLE, protocol="stomp")
+
+    assert record.void.endswith("a send without an answer needs the raw client")

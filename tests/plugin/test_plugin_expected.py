@@ -1,0 +1,143 @@
+"""What a test does with its row, beside what the user expected of it."""
+
+import datetime
+
+import msgspec
+import pytest
+
+from conformance.claims import Kind
+from conformance.expectations import Expect, Known
+from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
+from conformance.plugin import tell
+from conformance.plugin.expect import Answer, Expected
+from conformance.report import model
+
+TODAY = datetime.date(2026, 11, 21)
+RUN = RunRecord(
+    run="r", started="2026-11-21T10:00:00+00:00", command="conformance run", seed=7, adapter="artemis",
+    version="2.56.0", launcher="native", protocol="amqp", client="c", title="t", profiles=(), capabilities=(),
+    settings={}, absent=(), changed={}, deviations={}, versions={}, selected=(), required=(), finished=True,
+)  # fmt: skip
+ROW = VerdictRow(
+    claim="AMQP-DUR-01", kind=Kind.SAFETY, scope="common", subject="broker", says="It is kept.", document="000",
+    section="3", adapter="artemis", version="2.56.0", launcher="native", settings={}, protocol="amqp", client="c",
+    scenario="killed", mode="async_ack", fault="kill", failure_model="process death", verdict=Verdict.HOLDS,
+    exposure=None, trials=3, offended=0, void=0, control=None, bound=None, q=None, reason="Why.", replay="again",
+)  # fmt: skip
+KNOWN = Known(
+    claim="AMQP-DUR-01", adapter="artemis", reason="a \x1b[31mtorn tail", link="https://example.org/1",
+    expires=datetime.date(2027, 1, 31),
+)  # fmt: skip
+
+
+def row(verdict):
+    return msgspec.structs.replace(ROW, verdict=Verdict(verdict))
+
+
+def judgement(verdict):
+    return Judgement(run=RUN, rows=(row(verdict),), self_checks=(), trials=())
+
+
+def answer(now, then=None, *known, untried=False):
+    baseline = model.report(judgement(then)) if then else None
+    found = Expected(known=known, baseline=baseline, today=TODAY).of(judgement(now))
+    return Answer(row(now), found, untried=untried)
+
+
+def told(answer, strict=False):
+    """What pytest makes of it, and the text."""
+    try:
+        tell.raise_for(answer, strict=strict)
+    except pytest.skip.Exception as skipped:
+        return "skipped", str(skipped)
+    except pytest.xfail.Exception as expected:
+        return "xfailed", str(expected)
+    except pytest.fail.Exception as failed:
+        return "failed", str(failed)
+    return "passed", ""
+
+
+@pytest.mark.parametrize(
+    ("now", "plain", "strict"),
+    [
+        ("HOLDS", "passed", "passed"),
+        ("WITNESSED", "passed", "passed"),
+        ("NOT_WITNESSED", "passed", "passed"),
+        ("OBSERVED", "passed", "passed"),
+        ("VIOLATED", "failed", "failed"),
+        ("INCONCLUSIVE", "skipped", "failed"),
+        ("NOT_TRIED", "skipped", "skipped"),
+        ("NOT_APPLICABLE", "skipped", "skipped"),
+    ],
+)
+def test_nothing_expected(now, plain, strict):
+    """The verdict alone decides."""
+    assert (plain, strict) == (told(answer(now))[0], told(answer(now), strict=True)[0])
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "outcome", "said"),
+    [
+        ("VIOLATED", "VIOLATED", "xfailed", "old violation: VIOLATED in the baseline, VIOLATED now"),
+        ("VIOLATED", "HOLDS", "failed", "regression: HOLDS in the baseline, VIOLATED now"),
+        ("INCONCLUSIVE", "INCONCLUSIVE", "skipped", "answer open as before: INCONCLUSIVE in the baseline"),
+        ("INCONCLUSIVE", "HOLDS", "failed", "answer lost since the baseline: HOLDS in the baseline, INCONCLUSIVE now"),
+        ("NOT_TRIED", "HOLDS", "skipped", "answer lost since the baseline: HOLDS in the baseline, NOT_TRIED now"),
+        ("HOLDS", "VIOLATED", "passed", ""),
+    ],
+)
+def test_baseline(now, then, outcome, said):
+    """Under `--strict-verdicts` too, only what is worse than before fails."""
+    found, text = told(answer(now, then), strict=True)
+
+    assert (outcome, True) == (found, said in text)
+
+
+def test_a_known_failure_fails_as_expected():
+    """Its reason is one line without control characters; the failure that it excuses is kept for `--runxfail`."""
+    with pytest.raises(pytest.xfail.Exception) as caught:
+        tell.raise_for(answer("VIOLATED", None, KNOWN), strict=False)
+
+    assert r"known failure: a \x1b[31mtorn tail (https://example.org/1; until 2027-01-31)" == str(caught.value)
+    assert "VIOLATED AMQP-DUR-01: It is kept." in tell.without_traceback(caught.value).reprcrash.message
+
+
+@pytest.mark.parametrize(("expect", "outcome"), [(Expect.ALWAYS, "failed"), (Expect.SOMETIMES, "passed")])
+def test_a_known_failure_that_holds(expect, outcome):
+    """One that should fail always must go, and the test says so first."""
+    found, text = told(answer("HOLDS", None, msgspec.structs.replace(KNOWN, expect=expect)))
+
+    assert (outcome, outcome == "failed") == (found, text.startswith("known failure that holds: expected to fail"))
+
+
+def test_an_expired_entry_excuses_nothing():
+    """The day after its last."""
+    old = msgspec.structs.replace(KNOWN, expires=datetime.date(2026, 11, 20))
+
+    assert "failed" == told(answer("VIOLATED", None, old))[0]
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"), [("NOT_TRIED", "failed"), ("NOT_APPLICABLE", "skipped"), ("HOLDS", "passed")]
+)
+def test_what_had_to_be_tried(now, outcome):
+    """The test of a claim that nothing tries fails, with the reason."""
+    found, text = told(answer(now, untried=True))
+
+    assert outcome == found
+    assert outcome != "failed" or "claim missing that had to be tried\nNOT_TRIED AMQP-DUR-01: Why." in text
+
+
+def test_properties():
+    """What was expected stands in junit.xml, where anything was."""
+    plain, known = (dict(tell.properties(answer("VIOLATED", None, *of), RUN)) for of in ([], [KNOWN]))
+
+    assert (False, True) == ("expected" in plain, known["expected"].startswith("known failure: a"))
+
+
+def test_told_to_the_report():
+    """A user who expects nothing reads nothing of expectations."""
+    nothing, something = Expected(), Expected(require_tried=("AMQP-DUR-01",))
+
+    assert nothing.told(nothing.of(judgement("HOLDS"))) is None
+    assert 0 == something.told(something.of(judgement("HOLDS"))).exit_code

@@ -1,0 +1,264 @@
+"""The only loop: lanes beside each other, one broker after the other in each, and what a trial may cost the next."""
+
+import dataclasses
+import threading
+import types
+
+import msgspec
+import pytest
+
+from conformance import adapters, history, records
+from conformance.errors import HistoryError, Interrupted, LaunchError
+from conformance.history import bare_header
+from conformance.ledger import Ledger
+from conformance.records import TrialRecord
+from conformance.run import record as recording
+from conformance.run.plan import Planned
+from conformance.run.record import Recording
+from conformance.run.trial import describe
+from conformance.scenario import SETTLE, Publish, Scenario
+
+ADAPTER = adapters.find("reference")
+SCRIPT = Scenario("tiny", "", "async_ack", (Publish(5, window=5), *SETTLE), {})
+BESIDE_S = 20.0
+
+
+class FakeAdapter:
+    """Its brokers start in a second, where they start at all; it remembers each."""
+
+    name, version, spec = "fake", "1", "fake@1"
+
+    def __init__(self):
+        self.made = []
+        self.broken = None
+
+    def prepare(self, folder, settings, queues, ledger, liar, *, offline):
+        broker = types.SimpleNamespace(name=folder.name, queues=queues, start_seconds=[1.0], closed=False)
+        broker.deviations = {"of": liar or "the subject"}
+
+        def start():
+            if liar and liar == self.broken:
+                raise LaunchError("it does not start", log_tail=["out of luck"])
+
+        broker.start, broker.close = start, lambda: setattr(broker, "closed", True)
+        self.made.append(broker)
+        return broker
+
+
+@pytest.fixture
+def fake():
+    """An adapter whose brokers are names."""
+    return FakeAdapter()
+
+
+@pytest.fixture
+def trial(fake):
+    """A planned trial of the fake broker."""
+
+    def make(identity, **changes):
+        about = {"arm": "control" if "liar" in changes else "subject", **changes}
+        return Planned(
+            id=identity,
+            script=SCRIPT,
+            control="",
+            index=1,
+            seed=1,
+            adapter=fake,
+            settings=ADAPTER.effective(),
+            protocol="stomp",
+            **about,
+        )
+
+    return make
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Record these trials with a player that only does `during`; returns what was found, and the recording."""
+    monkeypatch.setattr(recording, "Nursery", lambda ledger: types.SimpleNamespace())
+
+    def run(*trials, during=lambda planned: None, floors=None, void=(), again=()):
+        headers = {}
+
+        class Player:
+            def __init__(self, planned, broker, nursery, folder, header, abort):
+                self.planned = planned
+                headers[planned.id] = header
+
+            def play(self):
+                during(self.planned)
+                return msgspec.structs.replace(
+                    describe(self.planned),
+                    floor_seconds=(floors or {}).get(self.planned.id, 0.0),
+                    void="it went wrong" if self.planned.id in void else "",
+                )
+
+        monkeypatch.setattr(recording, "TrialPlayer", Player)
+        with Ledger(tmp_path, "r") as ledger:
+            made = Recording(tmp_path, bare_header(""), ledger, seen.append)
+            found = [*made.record(trials), *(made.record(again) if again else ())]
+        return types.SimpleNamespace(voids={each.trial: each.void for each in found}, made=made, headers=headers)
+
+    seen = []
+    run.seen = seen
+    return run
+
+
+def test_lanes_run_beside_each_other(play, trial):
+    """Three trials meet, each in its lane; one after the other they would wait for each other in vain."""
+    meeting = threading.Barrier(3)
+    trials = trial("a"), trial("b", liar="x"), trial("c", liar="y", patient=True)
+    found = play(*trials, during=lambda _: meeting.wait(BESIDE_S))
+
+    assert {"a": "", "b": "", "c": ""} == found.voids
+
+
+def test_in_a_lane_trials_follow_each_other(play, trial):
+    """Never two of the broker on trial at a time, and never two of the liars that answer."""
+    lanes = {"": threading.Lock(), "liars": threading.Lock()}
+
+    def alone(planned):
+        assert lanes[planned.lane].acquire(blocking=False)
+        order.append(planned.id)
+        lanes[planned.lane].release()
+
+    order = []
+    play(trial("a"), trial("b"), trial("c"), trial("d", liar="x"), trial("e", liar="y"), during=alone)
+
+    assert ["a", "b", "c"] == [name for name in order if name in "abc"]
+    assert ["d", "e"] == [name for name in order if name in "de"]
+
+
+def test_one_broker_for_trials_of_one_instance(play, trial, fake):
+    """With a queue for each, and a folder that says what it is; each is closed."""
+    play(trial("a.1"), trial("a.2"), trial("l.1", liar="x"))
+    brokers = {broker.queues[0]: broker for broker in fake.made}
+
+    assert {"a-1": ["a-1", "a-2"], "l-1": ["l-1"]} == {name: broker.queues for name, broker in brokers.items()}
+    assert ("fake", "fake-x") == (brokers["a-1"].name[3:], brokers["l-1"].name[3:])
+    assert all(broker.closed for broker in fake.made)
+
+
+def test_the_floor_is_that_of_the_longest_lane(play, trial):
+    """Starts and waits of the others went by beside it: here those of two liars, each with its start of a second."""
+    floors = {"a": 2.0, "b": 2.0, "c": 4.0, "d": 3.0, "e": 7.5}
+    liars = trial("c", liar="x"), trial("d", liar="y")
+    found = play(trial("a"), trial("b"), *liars, trial("e", liar="z", patient=True), floors=floors)
+
+    assert (1.0 + 4.0) + (1.0 + 3.0) == found.made.floor_seconds
+
+
+def test_the_floor_grows_with_what_is_added(play, trial):
+    """Trials that repeat a violation are recorded afterwards, not beside."""
+    found = play(trial("a"), floors={"a": 2.0, "b": 3.0}, again=[trial("b")])
+
+    assert 3.0 + 4.0 == found.made.floor_seconds
+
+
+def test_a_void_trial_costs_its_broker(play, trial, fake):
+    """The next one gets another, with the queues of what is left."""
+    found = play(trial("a"), trial("b"), trial("c"), void=["b"])
+
+    assert {"a": "", "b": "it went wrong", "c": ""} == found.voids
+    assert [["a", "b", "c"], ["c"]] == [broker.queues for broker in fake.made]
+    assert [True, True] == [broker.closed for broker in fake.made]
+
+
+def test_a_broker_that_does_not_start_voids_its_own_trials_only(play, trial, fake, tmp_path):
+    """Each has its record with the end of the log; the other lanes and the next broker of its own go on."""
+    fake.broken = "x"
+    found = play(trial("a"), trial("b", liar="x"), trial("c", liar="x"), trial("d", liar="y"))
+    written = records.read(tmp_path / "trials" / "c" / "trial.json", TrialRecord)
+
+    assert {"a": "", "b": "it does not start", "c": "it does not start", "d": ""} == found.voids
+    assert ("it does not start", ("out of luck",)) == (written.void, written.void_log)
+    assert all(broker.closed for broker in fake.made)
+    assert (4, 4) == (max(at.done for at in play.seen), len([at for at in play.seen if at.record]))
+
+
+def test_what_a_trial_is_stands_in_its_header(play, trial):
+    """Not what the run is."""
+    header = play(trial("a"), trial("b", liar="x")).headers["b"]
+
+    assert ("tiny", "b", "control", "fake", "stomp") == (
+        header.scenario,
+        header.trial,
+        header.arm,
+        header.adapter,
+        header.protocol,
+    )
+    assert ADAPTER.effective().values == header.settings
+
+
+def test_deviations_are_those_of_the_broker_on_trial(play, trial):
+    """A liar is never stock."""
+    assert {"of": "the subject"} == play(trial("a"), trial("b", liar="x")).made.deviations
+
+
+def test_an_error_of_ours_ends_the_other_lanes(play, trial, fake):
+    """It is raised, what was next is not played, and every broker is closed."""
+    aborted = threading.Event()
+    played = []
+
+    def during(planned):
+        played.append(planned.id)
+        if planned.id == "a":
+            raise HistoryError("the disk is gone")
+        assert aborted.wait(BESIDE_S)
+
+    def abort(self):
+        now(self)
+        aborted.set()
+
+    now = recording.Abort.now
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording.Abort, "now", abort)
+        with pytest.raises(HistoryError, match="the disk is gone"):
+            play(trial("a"), trial("b", liar="x"), trial("c", liar="x"), during=during)
+
+    assert "c" not in played
+    assert all(broker.closed for broker in fake.made)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted("elsewhere")])
+def test_a_user_who_stops_it(play, trial, fake, error):
+    """One error for all ways of stopping, and every broker is closed."""
+
+    def during(planned):
+        raise error
+
+    with pytest.raises(Interrupted, match="stopped by the user"):
+        play(trial("a"), trial("b"), during=during)
+    assert [True] == [broker.closed for broker in fake.made]
+
+
+def test_liars_beside_the_bundled_broker(tmp_path):
+    """Real ones: an honest broker, one that counts from one, and both of their histories are there."""
+    honest = Planned(
+        id="tiny.subject.1",
+        script=SCRIPT,
+        arm="subject",
+        control="",
+        index=1,
+        seed=1,
+        adapter=ADAPTER,
+        settings=ADAPTER.effective(),
+        protocol="amqp",
+    )
+    liar = dataclasses.replace(honest, id="tiny.liar.1", arm="control", liar="counts-from-one")
+    with Ledger(tmp_path, "r") as ledger:
+        made = Recording(tmp_path, bare_header(""), ledger)
+        try:
+            found = {each.trial: each for each in made.record([honest, liar])}
+        finally:
+            made.close()
+    counted = {
+        name: [
+            event.count for event in history.read(tmp_path / "trials" / name / "drain-1.jsonl").events if event.message
+        ]
+        for name in found
+    }
+
+    assert ["", ""] == [each.void for each in found.values()]
+    assert {"tiny.subject.1": [0] * 5, "tiny.liar.1": [1] * 5} == counted
+    assert max(each.floor_seconds for each in found.values()) < made.floor_seconds

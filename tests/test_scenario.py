@@ -1,0 +1,198 @@
+"""Scripts: drawn by a seed, registered once, and refused where they contradict the catalogue."""
+
+import dataclasses
+import doctest
+
+import pytest
+
+from conformance import claims, scenario
+from conformance.errors import CatalogueError, UsageError
+from conformance.scenario import (
+    SETTLE,
+    SYNC_OFF,
+    Between,
+    Check,
+    Consume,
+    ConsumerCrash,
+    Drain,
+    Kill,
+    Liar,
+    Nth,
+    Pause,
+    Publish,
+    Restart,
+    Scenario,
+    SessionLiar,
+    Stop,
+)
+
+CATALOGUE = claims.load()
+SCENARIOS = scenario.load(CATALOGUE)
+LOST = Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)
+KILLED = (Publish(100, window=10, until=Kill(Nth("confirm", 5))), Restart(), *SETTLE)
+
+
+def script(steps=KILLED, **decides):
+    return Scenario("odd", "Says.", "async_ack", steps, {name.replace("_", "-"): c for name, c in decides.items()})
+
+
+def refused(item):
+    with pytest.raises(CatalogueError) as caught:
+        scenario._validate(item, CATALOGUE)
+    return str(caught.value)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """A registry of its own."""
+    monkeypatch.setattr(scenario, "_REGISTRY", {})
+    return scenario._REGISTRY
+
+
+def test_transactions_on_both_sides_are_refused():
+    """Two kinds of transactions would share their names in one history."""
+    both = (Publish(10, window=5, batch=5), Consume("transacted", acknowledge=5), *SETTLE)
+    liar = Liar("delivers-before-commit")
+    decides = {"AMQP_TX_01": Check("available_early", exposure="in_transactions", control=liar)}
+
+    assert "scenario odd has transactions of sends and of acknowledgements: use two scenarios" == refused(
+        script(both, **decides)
+    )
+    for alone in (both[:1], (Publish(10, window=5), both[1])):
+        scenario._validate(script((*alone, *SETTLE), **decides), CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("claim", "check", "why"),
+    [
+        ("SOLCD-ACK-99", LOST, "decides SOLCD-ACK-99, which is not in the catalogue"),
+        ("SOLCD-ACK-01", dataclasses.replace(LOST, control=None), "needs a control exactly where it can be violated"),
+        ("SOLCD-ACK-02", LOST, "needs a control exactly where it can be violated"),
+        ("SOLCD-ACK-01", dataclasses.replace(LOST, control=SessionLiar("x")), "session claims have session liars"),
+        ("SOLPUB-WIN-01", dataclasses.replace(LOST, control=Liar("x")), "session claims have session liars"),
+    ],
+)
+def test_contradictions_are_refused(claim, check, why):
+    """A claim that is not there, a control that is missing or too much, and one of the wrong kind."""
+    step = Publish(100, window=10, until=(Pause if claim.startswith("SOLPUB") else Kill)(Nth("confirm", 5)))
+
+    assert why in refused(script((step, *SETTLE), **{claim.replace("-", "_"): check}))
+
+
+def test_a_claim_is_tried_under_a_fault_that_it_names():
+    """SOLCD-ACK-01 is about what survives the end of a broker, and nothing of a script without one is."""
+    assert "SOLCD-ACK-01 is tried under" in refused(script((Publish(10, window=5), *SETTLE), SOLCD_ACK_01=LOST))
+    scenario._validate(script(SOLCD_ACK_01=LOST), CATALOGUE)
+
+
+def test_a_scenario_of_the_suite_is_checked_when_it_is_loaded(registered, tmp_path):
+    """The folder's own modules, and whatever was registered before."""
+
+    @scenario.scenario
+    class Odd:
+        """Says."""
+
+        mode, steps, decides = "async_ack", KILLED, {"SOLCD-ACK-99": LOST}
+
+    with pytest.raises(CatalogueError, match="SOLCD-ACK-99"):
+        scenario.load(CATALOGUE, tmp_path)
+
+
+def test_the_client_of_a_scenario(registered):
+    """A library, unless the class says raw; the docstring is its text on one line."""
+
+    @scenario.scenario
+    class WithALibrary:
+        """Says
+        this.
+        """
+
+        mode, steps, decides = "async_ack", KILLED, {}
+
+    @scenario.scenario
+    class OnTheWire(WithALibrary):
+        """Says that."""
+
+        client = "raw"
+
+    found = {name: (item.client, item.says) for name, item in registered.items()}
+    assert {"with-a-library": ("library", "Says this."), "on-the-wire": ("raw", "Says that.")} == found
+    assert {"raw", "library"} == {item.client for item in SCENARIOS.values()}
+
+
+def test_a_class_without_text_or_with_a_name_twice(registered):
+    """Either stops the import."""
+    body = {"mode": "auto", "steps": (), "decides": {}}
+    once = type("Once", (), {**body, "__doc__": "Says."})
+    scenario.scenario(once)
+    with pytest.raises(CatalogueError, match="scenario once is defined twice"):
+        scenario.scenario(once)
+    with pytest.raises(CatalogueError, match="scenario mute has no docstring"):
+        scenario.scenario(type("Mute", (), body))
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        Kill(Nth("confirm", Between(3, 90))),
+        Stop(Nth("confirm", Between(3, 90))),
+        Pause(Nth("confirm", Between(3, 90)), hold_s=0.5),
+        ConsumerCrash(Nth("process", Between(3, 90))),
+    ],
+)
+def test_a_seed_draws_the_trigger_and_nothing_else(until):
+    """The same for the same seed; kind, event and length of the fault stay."""
+    step = Consume("auto", until=until)
+    item = script((Publish(10, window=5), step, Drain()))
+    drawn = {item.drawn(seed).fault for seed in range(20)}
+
+    assert item.drawn(7) == item.drawn(7)
+    assert len(drawn) > 1
+    assert all(3 <= fault.at.k <= 90 for fault in drawn)
+    assert {until} == {dataclasses.replace(fault, at=until.at) for fault in drawn}
+
+
+def test_the_fault_of_a_script():
+    """Of whichever step has one; without it a claim is tried under none."""
+    quiet = script((Publish(10, window=5), *SETTLE))
+    claim = CATALOGUE.claim("AMQP-TX-03")
+    crash = ConsumerCrash(Nth("before_commit", 4))
+    crashed = script((Publish(200, window=50, batch=10, until=crash), *SETTLE))
+
+    assert (None, "none") == (quiet.fault, quiet.fault_for(claim))
+    assert (crash, "consumer_crash") == (crashed.fault, crashed.fault_for(claim))
+    assert "none" == crashed.fault_for(CATALOGUE.claim("SOLCD-ACK-01"))
+
+
+def test_labels_of_controls():
+    """What the report calls them."""
+    labels = [control.label for control in (scenario.weakened(b=5, a=False), Liar("x"), SessionLiar("y"))]
+
+    assert ["a=false, b=5", "liar x", "session liar y"] == labels
+
+
+def test_the_examples_of_the_docstrings():
+    """Examples that nobody runs are wrong after a while."""
+    assert 0 == doctest.testmod(scenario).failed
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("untried: [{reason: r, since: s, claims: [SOLCD-ACK-99]}]", "SOLCD-ACK-99"),
+        ("untried: [{reason: r, since: s, claims: [SOLCD-ACK-01, 'SOLCD-ACK-*']}]", ""),
+        (
+            "untried: [{reason: r, since: s, claims: [SOLCD-ACK-01]}, {reason: q, since: s, claims: [SOLCD-ACK-01]}]",
+            "SOLCD-ACK-01 has two reasons",
+        ),
+    ],
+)
+def test_reasons_for_what_is_not_tried(tmp_path, text, why):
+    """Each claim has one, with its date; a claim that is not there is refused."""
+    path = tmp_path / "untried.yaml"
+    path.write_text(text)
+    if not why:
+        assert "r (since s)" == scenario.untried(CATALOGUE, path)["SOLCD-ACK-01"]
+        return
+    with pytest.raises((CatalogueError, UsageError), match=why):
+        scenario.untried(CATALOGUE, path)
