@@ -114,6 +114,7 @@ MESSAGE: Mapping[str, str] = {
     # The delivery before a refusal and the one after it, where the same consumer got both.
     "first_handed_count": "min_by(`count`, at_ns) FILTER (WHERE hands)",
     "next_count": "max_by(`count`, at_ns) FILTER (WHERE hands)",
+    "next_marked": "max_by(redelivered, at_ns) FILTER (WHERE hands)",
     "handed_on_one_link": "min(link) FILTER (WHERE hands) = max(link) FILTER (WHERE hands)",
     "send_txn": "max(txn) FILTER (WHERE sent)",
     "ack_txn": "max(txn) FILTER (WHERE acks)",

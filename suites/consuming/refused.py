@@ -25,6 +25,7 @@ class DeliveriesRefused:
     decides = {
         "AMQP-REL-01": Check("released_gone", exposure="released", control=Liar("drops-released")),
         "AMQP-REL-02": Check("release_counted", exposure="released", control=Liar("counts-releases")),
+        "EMS-DUPS-05": Check("failure_unmarked", exposure="failed", control=Liar("never-marks-redelivered")),
         "AMQP-MOD-01": Check("failure_uncounted", exposure="failed", control=Liar("never-counts-failures")),
         "AMQP-MOD-02": Check(
             "undeliverable_again", exposure="undeliverable", control=Liar("ignores-undeliverable-here")

@@ -67,6 +67,23 @@ REFUSALS = {
         0,
         0,
     ),
+    "a failure that comes again unmarked": (
+        "failure_unmarked",
+        handed(1)
+        + given_back(1, "failed")
+        + handed(1, redelivered=False)
+        + handed(2, redelivered=False)
+        + given_back(2, "failed")
+        + handed(2, redelivered=True),
+        2,
+        1,
+    ),
+    "a mark that nobody could see": (
+        "failure_unmarked",
+        handed(1) + given_back(1, "failed") + handed(1, redelivered=None),
+        1,
+        0,
+    ),
     "a release need not count": ("failure_uncounted", handed(1) + given_back(1) + handed(1), 0, 0),
     # what becomes of them
     "undeliverable here and here again": (

@@ -33,6 +33,15 @@ REFUSALS = (
         happens="does not count a failure",
     ),
     Anomaly(
+        "failure_unmarked",
+        "A message given back as failed whose next delivery, to the same consumer, is not marked as redelivered.",
+        applies="refused_as = 'failed' AND handed = 2 AND handed_on_one_link",
+        offends="NOT coalesce(next_marked, true)",
+        of="failed messages that came again",
+        happened="without the redelivered mark",
+        happens="delivers one again without its mark",
+    ),
+    Anomaly(
         "undeliverable_again",
         "A message given back as undeliverable here that came again on the same link.",
         applies="refused_as = 'undeliverable'",
