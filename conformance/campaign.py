@@ -303,6 +303,7 @@ def command(campaign: Campaign) -> str:
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
+    words += ["--quick"] if options.quick else []
     return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
 
 

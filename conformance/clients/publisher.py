@@ -252,4 +252,4 @@ class _Transacted(_Publisher):
 def check_raw(job: Job, session: Session) -> None:
     """Raise `ClientError` where a job needs the raw client and has another."""
     if job.unasked_every and not hasattr(session, "send_unanswered"):
-        raise ClientError(f"{job.header.process}: a send without an answer needs the raw client")
+        raise ClientError("a send without an answer needs the raw client")

@@ -238,7 +238,9 @@ _EVENTS = {
 def _trigger(at: Nth) -> str:
     event = _EVENTS[at.event]
     if isinstance(at.k, Between):
-        return f"a {event} between the {_ordinal(at.k.low)} and the {_ordinal(at.k.high)}, drawn from the trial's seed"
+        article = "an" if event[0] in "aeiou" else "a"
+        between = f"between the {_ordinal(at.k.low)} and the {_ordinal(at.k.high)}"
+        return f"{article} {event} {between}, drawn from the trial's seed"
     return f"the {_ordinal(at.k)} {event}"
 
 

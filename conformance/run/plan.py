@@ -75,14 +75,14 @@ class Planned:
     @property
     def instance(self) -> tuple[object, ...]:
         """Trials with equal instances share one broker; a patient one has its own, since it idles beside the rest."""
-        return (self.adapter.spec, self.settings, self.liar, self.id if self.patient else "")
+        return (self.adapter.spec, self.settings, self.liar, self.lane)
 
     @property
     def lane(self) -> str:
         """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone."""
         if self.patient:
             return self.id
-        return "liars" if self.liar else ""
+        return "liars" if self.liar or self.session_liar else ""
 
     @property
     def arm_label(self) -> str:

@@ -12,6 +12,7 @@ import dataclasses
 import pathlib
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -62,6 +63,7 @@ class Recording:
         self.floor_seconds = 0.0
         self.deviations: dict[str, str] = {}
         self._abort = Abort()
+        self._error: BaseException | None = None
         self._nursery = Nursery(ledger)
         self._brokers = 0
         self._lock = threading.Lock()
@@ -82,9 +84,13 @@ class Recording:
         pool = concurrent.futures.ThreadPoolExecutor(_LANES)
         try:
             beside = [pool.submit(self._lane, lane) for name, lane in lanes.items() if name]
+            for future in beside:
+                future.add_done_callback(self._stop_all_on_error)
             played = [self._lane(lanes[""]), *(future.result() for future in beside)]
         except (KeyboardInterrupt, Interrupted):
             self._abort.now()
+            if self._error is not None:
+                raise self._error from None
             raise Interrupted("stopped by the user") from None
         except BaseException:
             self._abort.now()  # the other lane idles for half a minute: nobody should wait for it after an error
@@ -98,6 +104,13 @@ class Recording:
     def close(self) -> None:
         """End the client nursery."""
         self._nursery.close()
+
+    def _stop_all_on_error(self, lane: concurrent.futures.Future[Any]) -> None:
+        """An error of ours beside the main lane ends that too, instead of waiting for its last trial."""
+        error = None if lane.cancelled() else lane.exception()
+        if error is not None and not isinstance(error, Interrupted):
+            self._error = self._error or error
+            self._abort.now()
 
     def _lane(self, groups: Sequence[Sequence[Planned]]) -> tuple[list[TrialRecord], float]:
         """One broker after the other; the records, and the seconds that no harness could save."""

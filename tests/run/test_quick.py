@@ -8,7 +8,7 @@ from conformance import adapters, claims, scenario
 from conformance.run import quick as quicks
 from conformance.run.plan import Selection, plan, wanted
 from conformance.run.quick import BUDGET_S, CLAIMS, quick
-from conformance.scenario import SETTLE, Check, Drain, Liar, Publish, Scenario, Weakened
+from conformance.scenario import SETTLE, Check, Drain, Kill, Liar, Nth, Publish, Scenario, Weakened
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
@@ -78,17 +78,7 @@ def test_the_trials_fit_into_the_budget(adapter, protocol):
     assert {trial.script.id for trial in plan(found, SCENARIOS, CATALOGUE)} <= found.only
 
 
-@pytest.mark.parametrize(
-    ("adapter", "protocol"),
-    [
-        ("reference", "amqp"),
-        ("reference", "stomp"),
-        *[
-            pytest.param("artemis", protocol, marks=pytest.mark.xfail(strict=True, reason="a JVM's start is dear"))
-            for protocol in ("amqp", "stomp")
-        ],
-    ],
-)
+@EVERYWHERE
 def test_a_strong_claim_is_among_them(adapter, protocol):
     """One whose control is the same product, weakened."""
     found = quick(everything(adapter, protocol), SCENARIOS, CATALOGUE)
@@ -120,11 +110,22 @@ def test_the_strong_ones_of_many():
 
 def test_a_strong_scenario_before_one_of_a_liar():
     """At the same price, where there is time for one only."""
-    steps = (Publish(10, window=5), *[Drain()] * 10)
+    steps = (Publish(10, window=5), *[Drain()] * 11)
     strong, weak = script("strong", {"AMQP-DUR-01": WEAK}, steps), script("by-liar", {"AMQP-HDR-01": LIAR}, steps)
     found = chosen(weak, strong)
 
     assert (["AMQP-DUR-01"], ["strong"]) == found
+
+
+def test_a_kill_before_what_ends_in_order():
+    """At the same price, where there is time for one only."""
+    killed = Publish(10, window=5, until=Kill(Nth("confirm", 5)))
+    plain, kill = (
+        script(name, {claim: WEAK}, (step, *[Drain()] * 13))
+        for name, claim, step in (("plain", "SOLCD-ACK-01", SHORT[0]), ("killed", "AMQP-DUR-01", killed))
+    )
+
+    assert (["AMQP-DUR-01"], ["killed"]) == chosen(plain, kill)
 
 
 @pytest.mark.parametrize(
