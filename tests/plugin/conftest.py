@@ -92,9 +92,9 @@ def place(tmp_path_factory, suites):
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def recording(request, run_python, run_pytest, suites, place):
-    """What the selected tests ask for, by the name of its fixture; two at a time, since each waits for a JVM first."""
+    """What the selected tests ask for, by the name of its fixture; two at a time, beside the tests that do not wait."""
     mine = [suites, place / "mine.py", *WORDS]
     one = ["--strict", "--alluredir", place / "allure-one", "--junitxml", place / "one.xml"]
     two = ["-n2", "--strict-verdicts", "--baseline", place / "one" / "report.json", "--alluredir", place / "allure-two"]
@@ -112,9 +112,9 @@ def recording(request, run_python, run_pytest, suites, place):
     words = {
         "one": [*mine, *one],
         "command": ["run", *WORDS],
+        "stomp": [suites, "--adapter=reference", *stomp],
         "two": [*mine, *two],
         "weakened": [suites, "--adapter=reference", *weak, *some, *cache],
-        "stomp": [suites, "--adapter=reference", *stomp],
         "burning": [suites, f"--adapter={place / 'odd.toml'}", "--claims", "EMS-CLIENT-03", "--trials", "1"],
     }
 

@@ -54,7 +54,6 @@ def test_option_of_somebody_else(run_pytest, tmp_path):
         (["--require-tried=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
         (["--known-failures=nowhere.toml"], "--known-failures nowhere.toml: No such file or directory"),
         (["--baseline=nowhere.json"], "--baseline nowhere.json: No such file or directory"),
-        (["-n2", "--dist=load"], "--dist load: the tests of a scenario share its trials"),
         (["-n2", "--dist=loadgroup"], "--dist loadgroup: the tests of a scenario share its trials"),
     ],
 )
@@ -65,6 +64,17 @@ def test_wrong_words(run_pytest, suites, words, said):
     assert 4 == done.returncode, done.stdout + done.stderr
     assert said in done.stderr
     assert 1 == len(done.stderr.strip().splitlines())
+
+
+def test_required_where_nothing_is_tried(run_pytest, tmp_path):
+    """A session without a scenario passes nothing that had to be tried; to collect is no failure."""
+    (tmp_path / "test_other.py").write_text("def test(): pass\n")
+    words = [".", "--adapter=reference", "--require-tried=AMQP-DUR-01"]
+    done, listed = (run_pytest(*words, *more, cwd=tmp_path) for more in ([], ["--collect-only"]))
+
+    assert (1, 0) == (done.returncode, listed.returncode), done.stdout + done.stderr
+    assert "AMQP-DUR-01: this session has no test that tries anything." in done.stdout
+    assert "conformance ===" not in listed.stdout
 
 
 def collected(done):
