@@ -55,6 +55,8 @@ class AmqpSession:
         self._wire, self._ack_confirm = wire, ack_confirm
         self._session = wire.connection.session()
         self._session.open()
+        self._answered: list[Outcome] = []
+        self._order: dict[str, int] = {}
         self._sender: Any = None
         self._receiver: Any = None
         self._unconfirmed: dict[Any, str] = {}  # by proton's delivery: tags may be any bytes
@@ -86,6 +88,7 @@ class AmqpSession:
     def send(self, message: str, body: bytes, *, durable: bool, transaction: str | None = None) -> None:
         """Encode and put on the link; nothing leaves before `pump`."""
         delivery = self._sender.delivery(message)
+        self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
         self._sender.stream(Message(body=body, id=message, durable=durable).encode())
@@ -160,6 +163,12 @@ class AmqpSession:
             if kind == Event.CONNECTION_REMOTE_CLOSE and endpoint.state & Endpoint.LOCAL_ACTIVE:
                 raise Disconnected("closed by the broker")
 
+    def frame_ended(self) -> None:
+        """Answers of one frame, in the order of their sends: a range has no other, and the engine gives it any."""
+        self._answered.sort(key=lambda outcome: self._order.get(outcome.message, 0))
+        self.outcomes.extend(self._answered)
+        self._answered.clear()
+
     def _on_delivery(self, link: Any, delivery: Any) -> None:
         if link == self._sender:
             self._on_outcome(delivery)
@@ -179,10 +188,10 @@ class AmqpSession:
             state = self._coordinator.outcome(delivery) or Delivery.ACCEPTED
         if state in _OUTCOMES:
             phase, detail = _OUTCOMES[state]
-            self.outcomes.append(Outcome(delivery.tag, phase, detail))
+            self._answered.append(Outcome(delivery.tag, phase, detail))
         if delivery.settled:
             if state not in _OUTCOMES:
-                self.outcomes.append(Outcome(delivery.tag, Phase.FAIL, "settled without an outcome"))
+                self._answered.append(Outcome(delivery.tag, Phase.FAIL, "settled without an outcome"))
             delivery.settle()
 
     def _on_message(self, link: Any, delivery: Any) -> None:

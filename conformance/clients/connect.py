@@ -29,6 +29,7 @@ def _amqp(job: Job, before_write: Callable[[], None]) -> Session:
         f"{job.header.trial}-{job.header.process}",
         dispatch=lambda event: held[0].dispatch(event) if held else None,
         before_write=before_write,
+        after_frame=lambda: held[0].frame_ended() if held else None,
         connect_s=job.connect_s,
     )
     held.append(AmqpSession(wire, job.ack_confirm))

@@ -32,6 +32,7 @@ class Wire:
         container: AMQP container id of this client.
         dispatch: Called with each engine event, in order, after each frame.
         before_write: Called right before bytes may leave.
+        after_frame: Called when all events of one frame were dispatched.
         connect_s: Seconds within which the TCP connection must stand.
 
     Raises:
@@ -46,6 +47,7 @@ class Wire:
         *,
         dispatch: Callable[[Any], None],
         before_write: Callable[[], None],
+        after_frame: Callable[[], None] = lambda: None,
         connect_s: float = 20.0,
     ) -> None:
         try:
@@ -54,7 +56,7 @@ class Wire:
             raise ClientError(f"no connection to {host}:{port}: {error}") from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
-        self._dispatch, self._before_write = dispatch, before_write
+        self._dispatch, self._before_write, self._after_frame = dispatch, before_write, after_frame
         self._collector = Collector()
         self._transport = Transport()
         self._transport.sasl().allowed_mechs("ANONYMOUS")
@@ -152,6 +154,7 @@ class Wire:
             self._push(bytes(data[offset : offset + size]))
             offset += size
             self._drain_events()
+            self._after_frame()
         del data[:offset]
 
     def _push(self, frame: bytes) -> None:
