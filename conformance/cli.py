@@ -6,7 +6,6 @@ Exit codes: 0 nothing violated and nothing tried left undecided, 1 violated, 2 i
 
 from __future__ import annotations
 
-import datetime
 import pathlib
 import signal
 import sys
@@ -113,7 +112,7 @@ def run_command(
     )
     prepared = campaign.prepare(options)
     expected = _expected(**expecting)
-    expectations.check_baseline(expected["baseline"], adapter=prepared.adapter.name, protocol=protocol)
+    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=protocol)
     signal.signal(signal.SIGTERM, _terminated)
     with Show(prepared, quiet=quiet, verbose=verbose) as show:
         judgement = campaign.execute(prepared, show.watcher)
@@ -262,26 +261,21 @@ def _words(values: Iterable[str]) -> tuple[str, ...]:
 
 def _expected(
     known_failures: pathlib.Path | None, baseline: pathlib.Path | None, require_tried: tuple[str, ...]
-) -> dict[str, Any]:
-    """What `expectations.outcome` is told, read and checked before anything starts."""
+) -> Any:
+    """What the user expects of the verdicts, read and checked before anything starts."""
     from conformance import claims, expectations
 
-    catalogue = claims.load()
-    return {
-        "known": expectations.read_known(known_failures, catalogue) if known_failures else (),
-        "baseline": expectations.read_baseline(baseline) if baseline else None,
-        "require_tried": [claim.id for claim in claims.select(_words(require_tried), catalogue)],
-    }
+    return expectations.Expected.read(claims.load(), known_failures, baseline, _words(require_tried))
 
 
-def _report(judgement: Any, folder: pathlib.Path, expected: Mapping[str, Any]) -> int:
+def _report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:
     from rich.console import Console
 
-    from conformance import claims, expectations, report, scenario
+    from conformance import claims, report, scenario
 
     catalogue = claims.load()
-    found = expectations.outcome(judgement, **expected, today=datetime.datetime.now().astimezone().date())
-    told = found.expectations if any(expected.values()) else None
+    found = expected.of(judgement)
+    told = expected.told(found)
     scenarios = scenario.load(catalogue)
     written: Mapping[str, pathlib.Path] = report.write_all(judgement, catalogue, scenarios, folder, told)
     if sys.stdout.isatty():

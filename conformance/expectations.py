@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from conformance import claims
 from conformance.claims import Catalogue
 from conformance.errors import ExitCode, UsageError
 from conformance.judge.exits import exit_code
@@ -266,6 +267,41 @@ def outcome(
     code = exit_code(judgement, spared=plain.spared, also=asked)
     means = _means(code, exit_code(judgement), exit_code(judgement, spared=plain.spared), baseline is not None)
     return dataclasses.replace(plain, expectations=Expectations(exit_code=int(code), means=means, items=tuple(found)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What the user expects, as it was read; `require_tried` are ids of claims."""
+
+    known: tuple[Known, ...] = ()
+    baseline: Report | None = None
+    require_tried: tuple[str, ...] = ()
+    today: datetime.date = dataclasses.field(default_factory=lambda: datetime.datetime.now().astimezone().date())
+
+    @classmethod
+    def read(
+        cls,
+        catalogue: Catalogue,
+        known_failures: pathlib.Path | None,
+        baseline: pathlib.Path | None,
+        require_tried: Iterable[str],
+    ) -> Expected:
+        """Read and check every file and word; raises `UsageError`, one line."""
+        return cls(
+            known=read_known(known_failures, catalogue) if known_failures else (),
+            baseline=read_baseline(baseline) if baseline else None,
+            require_tried=tuple(claim.id for claim in claims.select(require_tried, catalogue)),
+        )
+
+    def of(self, judgement: Judgement) -> Outcome:
+        """What follows from everything that is judged so far."""
+        return outcome(
+            judgement, known=self.known, baseline=self.baseline, require_tried=self.require_tried, today=self.today
+        )
+
+    def told(self, found: Outcome) -> Expectations | None:
+        """What the report says of it; None where the user expected nothing."""
+        return found.expectations if self.known or self.baseline or self.require_tried else None
 
 
 def _line(error: Exception) -> str:

@@ -31,7 +31,7 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
     ("--seed", {"metavar": "N", "type": int, "help": "Repeats a run: the same trigger points."}),
     (
         "--judge-as",
-        {"metavar": "VENDOR", "action": "append", "default": [], "help": "Apply the sentences of that vendor too."},
+        {"metavar": "VENDOR", "action": "append", "default": [], "help": "Judge by this vendor's sentences too."},
     ),
     ("--known-failures", {"metavar": "FILE", "help": "Violations that do not fail a test (TOML)."}),
     ("--baseline", {"metavar": "REPORT", "help": "Fail only on what an earlier report has not."}),
@@ -39,7 +39,7 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
         "--require-tried",
         {"metavar": "PATTERNS", "action": "append", "default": [], "help": "Fail where a claim was not tried."},
     ),
-    ("--quick", {"action": "store_true", "help": "Few claims, soon."}),
+    ("--quick", {"action": "store_true", "help": "The ten strongest claims, within a minute."}),
     ("--offline", {"action": "store_true", "help": "Download nothing."}),
     ("--out", {"metavar": "DIR", "help": "Folder of the run (default: runs/<date>-<adapter>)."}),
     ("--strict-verdicts", {"action": "store_true", "help": "Fail what could not be decided, instead of skipping it."}),

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from conformance.claims import Kind
-from conformance.expectations import Expect, Known
+from conformance.expectations import Expect, Expected, Known
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
 from conformance.plugin import tell
-from conformance.plugin.expect import Answer, Expected
+from conformance.plugin.expect import Answer
 from conformance.report import model
 
 TODAY = datetime.date(2026, 11, 21)
