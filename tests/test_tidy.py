@@ -10,10 +10,12 @@ import subprocess
 
 import pytest
 
-from conformance import claims, paths, scenario
+from conformance import adapters, claims, paths, scenario
+from conformance.claims import Subject, unmet
 from conformance.judge import anomalies, exposures
 from conformance.reference import liars
-from conformance.scenario import Liar, SessionLiar
+from conformance.run.plan import Selection
+from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
@@ -91,6 +93,30 @@ def test_every_claim_has_a_scenario_or_a_dated_reason():
     assert set(catalogue.claims) == decided | set(reasons)
     assert decided & set(reasons) == set()
     assert all(re.search(r"\(since 20\d\d-\d\d-\d\d\)$", reason) for reason in reasons.values())
+
+
+def test_every_decided_claim_can_be_decided_somewhere():
+    """On a broker that comes with the package, over a protocol, as stock or as some control weakens it.
+
+    A claim whose condition no broker meets would stand in a scenario and never get a verdict.
+    """
+    catalogue = claims.load()
+    scripts = scenario.load(catalogue).values()
+    decided = {claim for item in scripts for claim in item.decides}
+    controls = [check.control for item in scripts for check in item.decides.values()]
+    settings = {(), *(control.settings for control in controls if isinstance(control, Weakened))}
+    for adapter, protocol in [(adapters.find(name), word) for name in adapters.names() for word in ("amqp", "stomp")]:
+        for changed in settings:
+            effective = adapter.effective(dict(changed))
+            here = Selection(adapter, protocol, effective, dict(changed), [], frozenset(), 1)
+            decided -= {
+                claim.id
+                for claim in catalogue.claims.values()
+                if here.applies(claim)
+                and (claim.subject is Subject.SESSION or not unmet(claim.when, effective.values, effective.absent))
+            }
+
+    assert set() == decided
 
 
 def test_every_check_names_what_exists():

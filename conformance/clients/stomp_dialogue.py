@@ -109,9 +109,7 @@ class StompDialogue:
             "id": _SUBSCRIPTION,
             "ack": subscription.value,
         }
-        limited = (
-            subscription is not Subscription.SETTLED
-        )  # nothing is unacknowledged there, so nothing reopens a limit
+        limited = subscription is not Subscription.SETTLED  # where nothing is acknowledged, nothing reopens a limit
         for name, value in self._words.subscribe.items():
             if "{prefetch" in value and not limited:
                 continue
