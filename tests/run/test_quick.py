@@ -110,7 +110,7 @@ def test_the_strong_ones_of_many():
 
 def test_a_strong_scenario_before_one_of_a_liar():
     """At the same price, where there is time for one only."""
-    steps = (Publish(10, window=5), *[Drain()] * 11)
+    steps = (Publish(10, window=5), *[Drain()] * 18)
     strong, weak = script("strong", {"AMQP-DUR-01": WEAK}, steps), script("by-liar", {"AMQP-HDR-01": LIAR}, steps)
     found = chosen(weak, strong)
 
