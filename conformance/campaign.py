@@ -12,7 +12,6 @@ import dataclasses
 import datetime
 import pathlib
 import platform
-import random
 import secrets
 import shlex
 import time
@@ -313,7 +312,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
     now = datetime.datetime.now(datetime.UTC)
     client = CLIENTS[selection.protocol]
     return RunRecord(
-        run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{random.getrandbits(24):06x}",
+        run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="seconds"),
         command=command(campaign),
         seed=selection.seed,
