@@ -109,7 +109,13 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        """After an error or Ctrl-C whatever is left goes as well.
+
+        Its own owner may never have heard of it: an interrupt can come between the start of a process and its record.
+        """
+        if kind is not None:
+            _release({"run": self.run_id, "resources": str(self.path)})
         self.close()
 
     @property

@@ -222,3 +222,35 @@ def test_a_mount_that_was_left_is_unmounted(tmp_path: pathlib.Path) -> None:
 
     assert release_leftovers() == [f"run run-8: unmounted {target}"]
     assert not target.is_mount()
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_interrupt_leaves_nothing(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *, recorded: bool
+) -> None:
+    """Also where it comes between the start of a process and its record."""
+    started: list[int] = []
+
+    def interrupted(ticket: str, *, pid: int) -> None:
+        started.append(pid)
+        raise KeyboardInterrupt
+
+    book = Ledger(tmp_path / "run", "run-9")
+    if not recorded:
+        monkeypatch.setattr(book, "made", interrupted)
+    with pytest.raises(KeyboardInterrupt), book:
+        process, _ = book.spawn("sleeper", ["sleep", "600"])
+        started.append(process.pid)
+        raise KeyboardInterrupt
+
+    assert (1, None) == (len(started), next((found for found in map(identify, started) if found), None))
+
+
+def test_an_orderly_end_kills_nobody(tmp_path: pathlib.Path) -> None:
+    """Who is left then has an owner that ends it."""
+    with Ledger(tmp_path / "run", "run-10") as book:
+        process, _ = book.spawn("sleeper", ["sleep", "600"])
+
+    assert process.poll() is None
+    process.kill()
+    process.wait()
