@@ -18,16 +18,19 @@ SAID = {
     "artemis_stomp_auto_window.py": ["auto with a window: stops before the end", "auto with no window: all"],
 }
 
+BY_CHANCE = ["artemis_stomp_message_stays_behind.py"]
+"""Scripts that need many rounds and minutes: nobody can wait for them here."""
+
 
 def test_every_script_has_its_words():
     """And its line in the README beside it."""
     folder = paths.fixtures() / "findings"
 
-    assert sorted(SAID) == sorted(path.name for path in folder.glob("*.py"))
-    assert [name for name in SAID if name not in (folder / "README.md").read_text()] == []
+    assert sorted([*SAID, *BY_CHANCE]) == sorted(path.name for path in folder.glob("*.py"))
+    assert [name for name in [*SAID, *BY_CHANCE] if name not in (folder / "README.md").read_text()] == []
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", [*SAID, *BY_CHANCE])
 def test_nothing_of_the_suite_is_used(name):
     """A broker's maintainer needs only proton, or a socket."""
     assert "conformance" not in (paths.fixtures() / "findings" / name).read_text()
