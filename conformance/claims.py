@@ -225,6 +225,15 @@ def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:
     return bundled and "reference" in claim.surfaces and not set(_WIRE) & set(claim.surfaces)
 
 
+def words(given: Iterable[str]) -> tuple[str, ...]:
+    """The words of an option that may be repeated, and may hold several between commas or blanks.
+
+    >>> words(["AMQP-*,STOMP-*", "EMS-*"])
+    ('AMQP-*', 'STOMP-*', 'EMS-*')
+    """
+    return tuple(word for one in given for word in one.replace(",", " ").split())
+
+
 def select(patterns: Iterable[str], catalogue: Catalogue) -> list[Claim]:
     """The claims that match shell patterns such as `ARTEMIS-*`; an unknown word is a `UsageError`."""
     found: dict[str, Claim] = {}

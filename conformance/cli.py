@@ -9,7 +9,7 @@ from __future__ import annotations
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -95,15 +95,16 @@ def run_command(
     exits with 1 for a new violation and with 2 for an answer that was lost.
     """
     from conformance import campaign, expectations
+    from conformance.claims import words
     from conformance.progress import Show
 
     options = campaign.Options(
         adapter=adapter,
         protocol=protocol,
         settings=settings,
-        claims=_words([claims]),
-        required=_words(require),
-        judge_as=_words(judge_as),
+        claims=words([claims]),
+        required=words(require),
+        judge_as=words(judge_as),
         quick=quick,
         trials=trials,
         seed=seed,
@@ -255,17 +256,13 @@ def bench_command(what: str) -> int:
     return 0
 
 
-def _words(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for value in values for word in value.replace(",", " ").split())
-
-
 def _expected(
     known_failures: pathlib.Path | None, baseline: pathlib.Path | None, require_tried: tuple[str, ...]
 ) -> Any:
     """What the user expects of the verdicts, read and checked before anything starts."""
     from conformance import claims, expectations
 
-    return expectations.Expected.read(claims.load(), known_failures, baseline, _words(require_tried))
+    return expectations.Expected.read(claims.load(), known_failures, baseline, claims.words(require_tried))
 
 
 def _report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:

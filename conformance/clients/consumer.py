@@ -9,7 +9,7 @@ from conformance.clients.armed import Armed
 from conformance.clients.job import Job, Result
 from conformance.clients.modes import MODES, Covers, Subscription, When
 from conformance.clients.session import Disconnected, Received, Refused, Session
-from conformance.clients.told import Operations, pump, seen
+from conformance.clients.told import Operations, next_answer, pump, seen
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder
 
@@ -63,9 +63,7 @@ class _Consumer:
     def disconnected(self) -> None:
         """What was asked and not answered is unknown."""
         self.operations.disconnected()
-        for received in self.waiting:
-            self._record(Op.ACK, Phase.INFO, received, detail="disconnected")
-        self.waiting = []
+        self._unconfirmed("disconnected")
 
     def _patience_s(self) -> float:
         return _SILENCES * self.job.silence_s if self.job.until_silent else self.job.liveness_s
@@ -169,19 +167,16 @@ class _Consumer:
         invoked = time.monotonic_ns()
         self.waiting = list(covered)
         deadline = time.monotonic() + self.job.liveness_s
-        while self.waiting:
-            while self.session.answers:
-                answer = self.session.answers.popleft()
-                self.armed.check_answer(invoked)
-                self._confirmed(answer.subject, answer.phase, answer.detail)
-            left = deadline - time.monotonic()
-            if left <= 0 and not self.armed.paused:
-                for received in self.waiting:
-                    self._record(Op.ACK, Phase.INFO, received, detail="unanswered")
-                self.waiting = []
-            elif self.waiting:
-                pump(self.session, self.armed, max(left, 0.01))
+        while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
+            self.armed.check_answer(invoked)
+            self._confirmed(answer.subject, answer.phase, answer.detail)
+        self._unconfirmed("unanswered")
         self.armed.fire_if_due()
+
+    def _unconfirmed(self, detail: str) -> None:
+        for received in self.waiting:
+            self._record(Op.ACK, Phase.INFO, received, detail=detail)
+        self.waiting = []
 
     def _confirmed(self, message: str, phase: Phase, detail: str | None) -> None:
         for received in self.waiting:
@@ -238,11 +233,8 @@ class _Consumer:
         self.open.remove(received)
         self.session.replenish(1)
         if self.session.answers_refusals:
-            deadline = time.monotonic() + self.job.liveness_s
-            while not self.session.answers and (left := deadline - time.monotonic()) > 0:
-                pump(self.session, self.armed, left)
-            phase = self.session.answers.popleft().phase if self.session.answers else Phase.INFO
-            self._record(Op.NACK, phase, received, detail=outcome)
+            answer = next_answer(self.session, self.armed, time.monotonic() + self.job.liveness_s)
+            self._record(Op.NACK, answer.phase if answer else Phase.INFO, received, detail=outcome)
 
     def _record(
         self,

@@ -6,7 +6,7 @@ import time
 
 from conformance.clients.armed import Armed
 from conformance.clients.job import Job
-from conformance.clients.session import Received, Session
+from conformance.clients.session import Answer, Received, Session
 from conformance.history import Op, Phase, Recorder, is_intact
 
 
@@ -15,6 +15,16 @@ def pump(session: Session, armed: Armed, timeout_s: float) -> None:
     armed.heal_if_due()
     session.pump(armed.left_s(timeout_s))
     armed.heal_if_due()
+
+
+def next_answer(session: Session, armed: Armed, deadline: float) -> Answer | None:
+    """The next answer to what is no send; None where `deadline` (monotonic) went by first. A pause is no wait."""
+    while not session.answers:
+        left = deadline - time.monotonic()
+        if left <= 0 and not armed.paused:
+            return None
+        pump(session, armed, max(left, 0.01))
+    return session.answers.popleft()
 
 
 class Operations:
@@ -37,14 +47,10 @@ class Operations:
             if self._armed.due and not self._armed.fired:
                 self._session.pump(0)
                 self._armed.fire_if_due()
-        deadline = time.monotonic() + self._job.liveness_s
-        while not self._session.answers:
-            left = deadline - time.monotonic()
-            if left <= 0 and not self._armed.paused:
-                self._give_up("unanswered")
-                return False
-            pump(self._session, self._armed, max(left, 0.01))
-        answer = self._session.answers.popleft()
+        answer = next_answer(self._session, self._armed, time.monotonic() + self._job.liveness_s)
+        if answer is None:
+            self._give_up("unanswered")
+            return False
         self._armed.check_answer(invoked)
         self._record(op, answer.phase, name, answer.detail)
         self._open = None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any
 
 import pytest
 
+from conformance import claims
 from conformance.campaign import Campaign
 from conformance.expectations import Expected, Outcome, check_baseline
 from conformance.judge.rows import Verdict, VerdictRow
@@ -21,15 +21,10 @@ def read(config: pytest.Config, campaign: Campaign) -> Expected:
         word = config.getoption(f"conformance_{name}")
         return pathlib.Path(word) if word else None
 
-    required = words(config.getoption("conformance_require_tried"))
+    required = claims.words(config.getoption("conformance_require_tried"))
     found = Expected.read(campaign.catalogue, file("known_failures"), file("baseline"), required)
     check_baseline(found.baseline, adapter=campaign.adapter.name, protocol=campaign.selection.protocol)
     return found
-
-
-def words(given: Any) -> tuple[str, ...]:
-    """The words of an option that may be repeated, and may hold several between commas."""
-    return tuple(word for one in given for word in one.replace(",", " ").split())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,7 +80,6 @@ class Recording:
         lanes: dict[str, list[list[Planned]]] = {"": []}
         for group in groups:
             lanes.setdefault(group[0].lane, []).append(group)
-        found: list[TrialRecord] = []
         pool = concurrent.futures.ThreadPoolExecutor(_LANES)
         try:
             beside = [pool.submit(self._lane, lane) for name, lane in lanes.items() if name]
@@ -97,9 +96,8 @@ class Recording:
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        found += [record for records, _ in played for record in records]
         self.floor_seconds += max(floor for _, floor in played)
-        return found
+        return [record for records, _ in played for record in records]
 
     def close(self) -> None:
         """End the client nursery."""

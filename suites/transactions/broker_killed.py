@@ -13,6 +13,8 @@ from conformance.scenario import (
     scenario,
 )
 
+HALF = Check("half_applied", exposure="commits_asked", control=Liar("recovers-half-a-transaction"))
+
 
 @scenario
 class BrokerKilledBeforeCommit:
@@ -47,7 +49,7 @@ class BrokerKilledDuringCommit:
         *SETTLE,
     )
     decides = {
-        "ARTEMIS-TX-09": Check("half_applied", exposure="commits_asked", control=Liar("recovers-half-a-transaction")),
+        "ARTEMIS-TX-09": HALF,
     }
 
 
@@ -68,5 +70,5 @@ class BrokerKilledAfterCommit:
         "SOLCD-TX-02": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF_SLOWLY),
         "ARTEMIS-TX-03": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF_SLOWLY),
         "ARTEMIS-TX-06": Check("committed_missing", exposure="committed_in_window"),
-        "ARTEMIS-TX-09": Check("half_applied", exposure="commits_asked", control=Liar("recovers-half-a-transaction")),
+        "ARTEMIS-TX-09": HALF,
     }
