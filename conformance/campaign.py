@@ -24,8 +24,10 @@ from conformance import adapters, claims, judge, records, scenario
 from conformance.adapters import Adapter, EffectiveSettings
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
+from conformance.faults import able
 from conformance.history import Header
 from conformance.judge.rows import Judgement
+from conformance.judge.session import Session
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run.plan import Planned, Selection, plan, subject_trials
@@ -70,7 +72,10 @@ class Watcher:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """A run that is about to happen: every word was known, nothing has been started."""
+    """A run that is about to happen: every word was known, nothing has been started.
+
+    `chosen` are exactly the trials of a replay, which adds none, and `again` is the command line that repeats it.
+    """
 
     options: Options
     adapter: Adapter
@@ -78,10 +83,14 @@ class Campaign:
     scenarios: Mapping[str, Scenario]
     selection: Selection
     folder: pathlib.Path
+    chosen: tuple[Planned, ...] = ()
+    again: str = ""
 
     @property
     def trials(self) -> list[Planned]:
         """The plan."""
+        if self.chosen:
+            return list(self.chosen)
         return plan(self.selection, self.scenarios, self.catalogue)
 
 
@@ -115,13 +124,15 @@ def prepare(options: Options) -> Campaign:
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
+        unable=able.unable(fault.name for item in scenarios.values() for fault in item.faults),
     )
     if options.quick:
         selection = quick(selection, scenarios, catalogue)
-    return Campaign(options, adapter, catalogue, scenarios, selection, _folder(options, adapter))
+    return Campaign(options, adapter, catalogue, scenarios, selection, folder_for(options, adapter))
 
 
-def _folder(options: Options, adapter: Adapter) -> pathlib.Path:
+def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
+    """The folder that was asked for, or one named by date and broker; `UsageError` where it is not empty."""
     if options.out is None:
         stamp = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
         return pathlib.Path("runs") / f"{stamp}-{adapter.name}"
@@ -148,7 +159,12 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
         starting = judge.start_in_background()
         try:
             recording = Recording(
-                campaign.folder, _header(run), ledger, watcher.progress, offline=campaign.options.offline
+                campaign.folder,
+                _header(run),
+                ledger,
+                watcher.progress,
+                offline=campaign.options.offline,
+                expected=campaign.trials,
             )
             running = Running(campaign, run, recording, starting, watcher)
             try:
@@ -184,9 +200,10 @@ class Running:
         Raises:
             Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
         """
-        wanted = self.campaign.scenarios
-        if scenarios is not None:
-            wanted = {name: wanted[name] for name in scenarios}
+        if scenarios is None:
+            self._record(self.campaign.trials)
+            return
+        wanted = {name: self.campaign.scenarios[name] for name in scenarios}
         self._record(plan(self.campaign.selection, wanted, self.campaign.catalogue))
 
     def judge(self) -> Judgement:
@@ -197,7 +214,8 @@ class Running:
         self.watcher.note("judging")
         judged = self._judge()
         added = range(selection.trials + 1, selection.trials + 1 + REPEATS)
-        names = [name for name in judge.needs_repeats(judged) if name not in self._repeated]
+        needed = [] if self.campaign.chosen else judge.needs_repeats(judged)
+        names = [name for name in needed if name not in self._repeated]
         repeats = [trial for name in names for trial in subject_trials(selection, scenarios[name], added)]
         if repeats:
             self.watcher.note(f"a violation was not seen in every trial: repeating {len(repeats)} trials")
@@ -206,6 +224,11 @@ class Running:
             judged = self._judge()
         self._judged = msgspec.structs.replace(judged, run=self.finish())
         return self._judged
+
+    @property
+    def spark(self) -> Session:
+        """The session that judges, when it is ready."""
+        return self._starting.result()
 
     def finish(self) -> RunRecord:
         """Write that everything which was asked for so far has been recorded."""
@@ -296,6 +319,8 @@ def judge_folder(folder: pathlib.Path) -> Judgement:
 
 def command(campaign: Campaign) -> str:
     """The command line that repeats the run: every choice that matters, and none that belongs to one machine."""
+    if campaign.again:
+        return campaign.again
     options, selection = campaign.options, campaign.selection
     words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
     words += [word for setting in options.settings for word in ("--set", setting)]
@@ -338,6 +363,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
         selected=tuple(claim.id for claim in selection.claims),
         required=tuple(sorted(selection.required)),
         judged_as=tuple(sorted(selection.judged_as)),
+        unable=dict(selection.unable),
     )
 
 

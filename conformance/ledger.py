@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -126,7 +127,7 @@ class Ledger:
     def intend(self, kind: str, **fields: Any) -> str:
         """Say what is about to be made; returns the ticket that `made` and `released` take.
 
-        `kind` is `process` (what=), `mount` (target=), `loop` (device=, backing=) or `container` (engine=, name=).
+        `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=) or `container` (engine=, name=).
         What is only known afterwards (a pid, a loop device) belongs to `made`.
         """
         ticket = uuid.uuid4().hex[:16]  # not a count: a run that is resumed appends to the same file
@@ -275,18 +276,59 @@ def _environ(pid: int) -> list[bytes]:
 
 def _release_mount(record: Mapping[str, Any]) -> str:
     target = record.get("target", "")
-    mounted = any(line.split()[4] == target for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines())
-    return f"unmounted {target}" if mounted and _did("umount", "--lazy", target) else ""
+    return f"unmounted {target}" if unmount(target, record.get("device", "")) else ""
+
+
+def mounts(pid: int | str, number: str) -> dict[str, str]:
+    """The mounts of a block device (`major:minor`) as a process sees them: target by mount id."""
+    fields = (line.split() for line in _mountinfo(pid))
+    return {field[0]: _plain(field[4]) for field in fields if field[2] == number}
+
+
+def mounted_at(target: str) -> list[str]:
+    """The sources of what is mounted at exactly this place; the last hides the others."""
+    halves = (line.split(" - ", 1) for line in _mountinfo("self"))
+    return [_plain(right.split()[1]) for left, right in halves if _plain(left.split()[4]) == target]
+
+
+def _mountinfo(pid: int | str) -> list[str]:
+    return pathlib.Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines()
+
+
+def _plain(word: str) -> str:
+    """The kernel writes a space in a path as `\\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+
+
+def unmount(target: str, device: str = "") -> bool:
+    """Unmount what is mounted at `target`, from `device` where that is known; False where nothing of it is.
+
+    Lazily where somebody still uses it: it is then out of the way, and goes with its last user.
+    """
+    sources = mounted_at(target)
+    if not sources or (device and sources[-1] != device):
+        return False
+    return _did("umount", target) or _did("umount", "--lazy", target)
 
 
 def _release_loop(record: Mapping[str, Any]) -> str:
-    device, backing = record.get("device", ""), record.get("backing")
-    holds = pathlib.Path("/sys/block", pathlib.Path(device).name, "loop/backing_file")
-    try:
-        ours = bool(device) and holds.read_text().strip() == backing
-    except OSError:
-        ours = False
-    return f"detached {device}" if ours and _did("losetup", "--detach", device) else ""
+    devices = detach(record.get("backing", ""))
+    return f"detached {' and '.join(devices)}" if devices else ""
+
+
+def detach(backing: str) -> list[str]:
+    """Detach every loop device whose backing file is exactly this one, also one that was never recorded.
+
+    A device that is still used goes with its last user.
+    """
+    found = []
+    for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # detached meanwhile
+            holds = path.read_text(errors="surrogateescape").rstrip("\n").removesuffix(" (deleted)")
+            device = f"/dev/{path.parts[3]}"
+            if backing and holds == backing and _did("losetup", "--detach", device):
+                found.append(device)
+    return found
 
 
 def _release_container(record: Mapping[str, Any]) -> str:
@@ -303,9 +345,15 @@ _RELEASERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
+def tool(name: str) -> str | None:
+    """The path of a command, also of one for root where a plain user's PATH is in force; None where it is missing."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
+
+
 def _did(*command: str) -> bool:
     try:
-        return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode == 0
+        program = [tool(command[0]) or command[0], *command[1:]]
+        return subprocess.run(program, capture_output=True, timeout=30, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

@@ -22,7 +22,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `settings` are the effective settings of the subject, `absent` those whose key is nowhere in its configuration,
     `changed` what differs from stock, `deviations` what the harness itself changed so that the broker runs headless.
     `selected` are the ids of the claims asked for, `required` those judged although their conditions are not met;
-    `judged_as` names vendors whose sentences the user wants applied although they bind other products.
+    `judged_as` names vendors whose sentences the user wants applied although they bind other products. `unable` says
+    which faults this machine cannot take, and why.
     """
 
     run: str
@@ -45,6 +46,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     selected: tuple[str, ...]
     required: tuple[str, ...]
     judged_as: tuple[str, ...] = ()
+    unable: dict[str, str] = {}
     finished: bool = False
     interrupted: bool = False
     floor_seconds: float = 0.0
@@ -57,7 +59,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     `arm` is `subject` or `control`; `control` is the label of the control that it ran (`Control.label`). `k` is the
     number that the seed drew for the trigger. `void` says why nothing may be concluded from it: a fault that did not
     take effect, a process that died by itself, a broker that did not start. `floor_seconds` is what the restarts and
-    waits of this trial took by themselves.
+    waits of this trial took by themselves. `script` has the drawn steps, in words that a replay must find again.
     """
 
     trial: str
@@ -69,6 +71,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     k: int | None
     adapter: str
     settings: dict[str, bool | int | str]
+    script: tuple[str, ...] = ()
     void: str = ""
     void_log: tuple[str, ...] = ()
     floor_seconds: float = 0.0

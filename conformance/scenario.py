@@ -29,145 +29,83 @@ import yaml
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject, select
 from conformance.errors import CatalogueError
+from conformance.script import (
+    After,
+    All,
+    Between,
+    Consume,
+    ConsumerCrash,
+    Cut,
+    Delay,
+    DiskFault,
+    DiskFull,
+    Drain,
+    FailedSync,
+    Fault,
+    Frame,
+    HeldSync,
+    HoldLink,
+    Kill,
+    Nth,
+    Pause,
+    PowerLoss,
+    Publish,
+    Recovery,
+    Restart,
+    Step,
+    Stop,
+    Throttle,
+    Watched,
+    drawn,
+)
+
+__all__ = [
+    "SETTLE",
+    "SYNC_OFF",
+    "SYNC_OFF_SLOWLY",
+    "TRIALS",
+    "After",
+    "All",
+    "Between",
+    "Check",
+    "Consume",
+    "ConsumerCrash",
+    "Control",
+    "Cut",
+    "Delay",
+    "DiskFault",
+    "DiskFull",
+    "Drain",
+    "FailedSync",
+    "Fault",
+    "Frame",
+    "HeldSync",
+    "HoldLink",
+    "Kill",
+    "Liar",
+    "Nth",
+    "Pause",
+    "PowerLoss",
+    "Publish",
+    "Recovery",
+    "Restart",
+    "Scenario",
+    "SessionLiar",
+    "Step",
+    "Stop",
+    "Throttle",
+    "Watched",
+    "Weakened",
+    "load",
+    "scenario",
+    "slug",
+    "untried",
+    "weakened",
+]
 
 TRIALS = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Between:
-    """A number drawn from the trial's seed, both ends included."""
-
-    low: int
-    high: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Nth:
-    """A trigger: the k-th event of one client process.
-
-    `event` is one of `confirm` (a send was answered), `process` (a processing has begun), `ack` (an acknowledgement was
-    answered), `before_commit` (everything of a transaction but the request has left), `commit_written` (the request has
-    left as well) and `committed` (it was answered).
-    """
-
-    event: str
-    k: int | Between
-
-    def drawn(self, rng: random.Random) -> Nth:
-        """The trigger with its number fixed for one trial."""
-        if isinstance(self.k, Between):
-            return Nth(self.event, rng.randint(self.k.low, self.k.high))
-        return self
-
-
-@dataclasses.dataclass(frozen=True)
-class Kill:
-    """SIGKILL to every process of the broker, at a trigger of the client that owns the event."""
-
-    at: Nth
-    name = "kill"
-    failure_model = "process death"
-
-
-@dataclasses.dataclass(frozen=True)
-class Stop:
-    """SIGTERM to the broker at a trigger, with everything in flight: an orderly end under load."""
-
-    at: Nth
-    name = "stop"
-    failure_model = "orderly stop"
-
-
-@dataclasses.dataclass(frozen=True)
-class Pause:
-    """SIGSTOP to every process of the broker at a trigger, and SIGCONT `hold_s` seconds after it took effect.
-
-    It took effect when every thread is stopped; what the client asks for after that cannot be answered before the end
-    of the pause.
-    """
-
-    at: Nth
-    hold_s: float = 1.0
-    name = "pause"
-    failure_model = "process halted for a time"
-
-
-@dataclasses.dataclass(frozen=True)
-class ConsumerCrash:
-    """SIGKILL of the client itself, at its own trigger: in a processing, or with a transaction open."""
-
-    at: Nth
-    name = "consumer_crash"
-    failure_model = "death of the client process"
-
-
-Fault = Kill | Stop | Pause | ConsumerCrash
-
-
-@dataclasses.dataclass(frozen=True)
-class Publish:
-    """Send `count` messages of `size` bytes with at most `window` unanswered; 1 is one at a time.
-
-    Without `until` the step ends when every send has its answer, or none came within the liveness bound. With a fault
-    that ends the broker, that ends the step, and sends without an answer are `info`; a pause ends nothing.
-
-    `batch` sends go into one transaction, which is committed, or rolled back if it is a `rollback_every`-th. `peek`: a
-    receiver of the same connection waits all the while, and takes what becomes available, which must not be before the
-    commit. `unasked_every`: each such send asks for no answer (raw client only).
-    """
-
-    count: int
-    window: int
-    size: int = 256
-    durable: bool = True
-    until: Fault | None = None
-    batch: int = 0
-    rollback_every: int = 0
-    peek: bool = False
-    unasked_every: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Consume:
-    """Receive in one acknowledgement mode; `prefetch` is the link credit that is given back on acknowledgement.
-
-    `acknowledge` says which deliveries the application acknowledges: every n-th (`individual`), or all so far when so
-    many are open (`client`, `transacted`). `auto` acknowledges each after its processing, `pre` before it. `confirm`
-    asks for the broker's answer where the mode does not by itself. `stop` ends the step after so many deliveries,
-    `until_silent` when nothing more comes.
-
-    `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
-    time. `hold`: with `prefetch` deliveries open, wait whether the broker sends more, before they are acknowledged.
-    `rollback_every`: each such transaction is rolled back, and its deliveries are released.
-    """
-
-    mode: str
-    prefetch: int = 100
-    acknowledge: int = 1
-    confirm: bool = False
-    stop: int | None = None
-    until_silent: bool = False
-    until: Fault | None = None
-    refuse: tuple[str, ...] = ()
-    refuse_every: int = 0
-    hold: bool = False
-    rollback_every: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Restart:
-    """Start the broker again on the same data; `clean` stops it in order before."""
-
-    clean: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Drain:
-    """Receive and acknowledge everything until silence, then ask the broker for its own depth."""
-
-
-Step = Publish | Consume | Restart | Drain
-SETTLE = (Drain(), Restart(clean=True), Drain())
+SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
+"""Before an absence is concluded: the queue is empty, and still is after one more restart."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,29 +197,37 @@ class Scenario:
     client: str = "library"
 
     @property
-    def fault(self) -> Fault | None:
-        """The fault of the script; a script of this version has at most one."""
+    def faults(self) -> tuple[Fault | DiskFault, ...]:
+        """The faults of the script, in the order of its steps."""
+        found = []
         for step in self.steps:
-            if isinstance(step, Publish | Consume) and step.until is not None:
-                return step.until
-        return None
+            under = step.under if isinstance(step, Restart) else None
+            until = None if isinstance(step, Drain) else step.until
+            found += [fault for fault in (under, until) if fault is not None]
+        return tuple(found)
+
+    @property
+    def fault(self) -> Fault | DiskFault | None:
+        """The last of them, after which the queue is looked at; None where there is none."""
+        return self.faults[-1] if self.faults else None
 
     def fault_for(self, claim: Claim) -> str:
-        """The fault under which this scenario tries the claim: its own, or `none` for what happens before it."""
-        if self.fault is not None and self.fault.name in claim.faults:
-            return self.fault.name
-        return "none"
+        """The fault under which this scenario tries the claim: the last of its own that the claim is about, or `none`.
+
+        What a claim says of a broker without a fault is tried before one, or under one that the claim does not name.
+        """
+        names = [name for fault in self.faults for name in names_of(fault)]
+        return next((name for name in reversed(names) if name in claim.faults), "none")
 
     def drawn(self, seed: int) -> Scenario:
         """The script of one trial: every number that is drawn from a seed is fixed."""
         rng = random.Random(f"{self.id}:{seed}")
-        return dataclasses.replace(self, steps=tuple(_draw(step, rng) for step in self.steps))
+        return dataclasses.replace(self, steps=drawn(self.steps, rng))
 
 
-def _draw(step: Step, rng: random.Random) -> Step:
-    if isinstance(step, Publish | Consume) and step.until is not None:
-        return dataclasses.replace(step, until=dataclasses.replace(step.until, at=step.until.at.drawn(rng)))
-    return step
+def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
+    """The names of a fault in the catalogue: a pause that ends in a kill is both."""
+    return ("pause", "kill") if isinstance(fault, Pause) and fault.then_kill else (fault.name,)
 
 
 _REGISTRY: dict[str, Scenario] = {}

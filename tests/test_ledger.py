@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from conformance import ledger, paths
 from conformance.errors import UsageError
-from conformance.ledger import Identity, Ledger, identify, release_leftovers
+from conformance.ledger import Identity, Ledger, identify, mounted_at, release_leftovers
 
 _HARNESS = """
 import pathlib, signal, sys
@@ -222,6 +224,144 @@ def test_a_mount_that_was_left_is_unmounted(tmp_path: pathlib.Path) -> None:
 
     assert release_leftovers() == [f"run run-8: unmounted {target}"]
     assert not target.is_mount()
+
+
+_needs_mounts = pytest.mark.skipif(
+    os.geteuid() != 0
+    or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0,
+    reason="mounts and loop devices need root (CAP_SYS_ADMIN)",
+)
+
+
+@contextlib.contextmanager
+def _mounted(target: pathlib.Path, source: str) -> Iterator[None]:
+    """A mount that the test itself takes away, where nobody else has."""
+    target.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", source, target], check=True)
+    try:
+        yield
+    finally:
+        if source in mounted_at(str(target)):
+            subprocess.run(["umount", target], check=True)
+
+
+def _attached(image: pathlib.Path) -> str:
+    image.write_bytes(bytes(1 << 20))
+    made = subprocess.run(["losetup", "--find", "--show", image], check=True, capture_output=True, text=True)
+    return made.stdout.strip()
+
+
+def _is_attached(device: str, image: pathlib.Path) -> bool:
+    try:
+        return str(image) in pathlib.Path("/sys/block", device[5:], "loop/backing_file").read_text()
+    except OSError:
+        return False
+
+
+def _dead(book: Ledger) -> None:
+    """Its harness is another process now."""
+    entry = paths.state() / "live" / f"{book.run_id}.json"
+    entry.write_text(json.dumps({**json.loads(entry.read_text()), "start": 1}))
+
+
+@_needs_mounts
+def test_a_mount_is_found_whatever_its_path(tmp_path: pathlib.Path) -> None:
+    """The kernel writes a space, a tab and a backslash in octal."""
+    target = tmp_path / "a b\tc\\d"
+    book = Ledger(tmp_path / "run", "run-11")
+    with _mounted(target, "ours"):
+        book.made(book.intend("mount", target=str(target), device="ours"))
+        _dead(book)
+
+        assert release_leftovers() == [f"run run-11: unmounted {target}"]
+        assert not target.is_mount()
+
+
+@_needs_mounts
+def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Path) -> None:
+    """Instead of ours, and on top of ours."""
+    target = tmp_path / "mounted"
+    book = Ledger(tmp_path / "run", "run-12")
+    book.made(book.intend("mount", target=str(target), device="ours"))
+    with _mounted(target, "another"):
+        _dead(book)
+        assert release_leftovers() == []
+        assert mounted_at(str(target)) == ["another"]
+
+    book = Ledger(tmp_path / "run", "run-12")
+    with _mounted(target, "ours"), _mounted(target, "another"):
+        _dead(book)
+        assert release_leftovers() == []
+        assert mounted_at(str(target)) == ["ours", "another"]
+
+
+@_needs_mounts
+def test_a_mount_that_is_in_use_is_out_of_the_way(tmp_path: pathlib.Path) -> None:
+    """Its user is nobody of ours, and keeps what it has open."""
+    target = tmp_path / "mounted"
+    book = Ledger(tmp_path / "run", "run-13")
+    with _mounted(target, "ours"), (target / "file").open("w+") as held:
+        book.made(book.intend("mount", target=str(target), device="ours"))
+        _dead(book)
+
+        assert release_leftovers() == [f"run run-13: unmounted {target}"]
+        assert mounted_at(str(target)) == []
+        assert held.write("still here") == 10
+
+
+@_needs_mounts
+@pytest.mark.parametrize("deleted", [True, False])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_loop_device_is_found_by_its_file(tmp_path: pathlib.Path, *, recorded: bool, deleted: bool) -> None:
+    """Also one that the harness never heard of, and one whose file is gone; that of another file stays."""
+    device, other = _attached(tmp_path / "ours"), _attached(tmp_path / "ours-too")
+    book = Ledger(tmp_path / "run", "run-14")
+    ticket = book.intend("loop", backing=str(tmp_path / "ours"))
+    if recorded:
+        book.made(ticket, device=device)
+    if deleted:
+        (tmp_path / "ours").unlink()
+    _dead(book)
+
+    try:
+        assert release_leftovers() == [f"run run-14: detached {device}"]
+        assert not _is_attached(device, tmp_path / "ours")
+        assert _is_attached(other, tmp_path / "ours-too")
+    finally:
+        subprocess.run(["losetup", "--detach", other], check=True)
+
+
+@_needs_mounts
+def test_a_loop_device_that_was_given_to_another_is_left_alone(tmp_path: pathlib.Path) -> None:
+    """Its number is in our record, its file is not."""
+    device = _attached(tmp_path / "theirs")
+    book = Ledger(tmp_path / "run", "run-15")
+    book.made(book.intend("loop", backing=str(tmp_path / "ours")), device=device)
+    _dead(book)
+
+    try:
+        assert release_leftovers() == []
+        assert _is_attached(device, tmp_path / "theirs")
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@_needs_mounts
+def test_the_mount_goes_before_its_loop_device(tmp_path: pathlib.Path) -> None:
+    """Whatever their order in the record; with the mount still there the device would stay."""
+    device = _attached(tmp_path / "image")
+    target = tmp_path / "mounted"
+    target.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    subprocess.run(["mount", device, target], check=True)
+    book = Ledger(tmp_path / "run", "run-16")
+    book.made(book.intend("loop", backing=str(tmp_path / "image")), device=device)
+    book.made(book.intend("mount", target=str(target), device=device))
+    _dead(book)
+
+    assert release_leftovers() == [f"run run-16: unmounted {target}", f"run run-16: detached {device}"]
+    assert mounted_at(str(target)) == []
+    assert not _is_attached(device, tmp_path / "image")
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -187,6 +187,15 @@ class Folder(Table):
     path: str
 
 
+class JournalFolder(Folder):
+    """The folder of the journal, and the names of its files, which faults at the disk are confined to.
+
+    `{n}` in a name is a number that counts up from 1 (with a format: `{n:08d}`).
+    """
+
+    files: tuple[str, ...] = ()
+
+
 class Logs(Table):
     """Log files that the broker writes besides its standard output."""
 
@@ -212,7 +221,7 @@ class BrokerFile(Table):
     xml: Xml | None = None
     start: Start
     depth: Depth
-    journal: Folder
+    journal: JournalFolder
     data: Folder
     logs: Logs = Logs()
     deviations: dict[str, str] = {}

@@ -127,7 +127,7 @@ class Broker:
     """One broker: started, stopped, killed by others, started again on the same ports and data.
 
     `epoch` counts the starts, `start_seconds` has the time of each from spawn to ready. `settings`, `deviations` and
-    `java` are for the report. `data` and `journal` are folders that faults look at.
+    `java` are for the report. `data` and `journal` are folders that faults look at, `journal_files` the names in it.
     """
 
     def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger) -> None:
@@ -138,6 +138,7 @@ class Broker:
         self.folder = plan.folder
         self.data = pathlib.Path(fill(plan.source.file.data.path, plan.words))
         self.journal = pathlib.Path(fill(plan.source.file.journal.path, plan.words))
+        self.journal_files = plan.source.file.journal.files
         self.epoch = 0
         self.start_seconds: list[float] = []
         self._ports = reserved
@@ -181,19 +182,29 @@ class Broker:
         `wrap` is put before its command (a tracer). Raises `LaunchError` with the last 40 lines of its log and the
         log's path where it ends, or is not ready in time; nothing of it is left then.
         """
-        if self._tree is not None and not self.gone():
-            raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
-        self._reaped()
-        self.epoch += 1
-        self._wrapped = bool(wrap)
         began = time.monotonic()
         try:
-            self._spawn(wrap)
+            self.launch(wrap)
             self._wait_ready(began)
         except BaseException:
             self._kill()
             raise
         self.start_seconds.append(time.monotonic() - began)
+
+    def launch(self, wrap: Sequence[str] = ()) -> None:
+        """Start it and do not wait: for who wants to hurt it before it is ready. Raises `LaunchError`."""
+        if self._tree is not None and not self.gone():
+            raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
+        self._reaped()
+        self.epoch += 1
+        self._wrapped = bool(wrap)
+        self._spawn(wrap)
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the log of the newest start says that it was ready."""
+        ready = self.plan.source.file.start.ready_log.encode()
+        return self.log.is_file() and re.search(ready, self.log.read_bytes(), re.MULTILINE) is not None
 
     def stop(self) -> None:
         """Stop it cleanly and wait for its end; `LaunchError` where it does not end in time (it is killed then)."""
@@ -292,7 +303,6 @@ class Broker:
         """
         assert self._tree is not None  # the caller has spawned it
         start = self.plan.source.file.start
-        pattern = re.compile(start.ready_log.encode(), re.MULTILINE)
         try:
             descriptor = os.pidfd_open(self._tree.leader.pid)
         except ProcessLookupError:
@@ -301,7 +311,7 @@ class Broker:
             while time.monotonic() - began < start.ready_s:
                 if wait_ended_now(descriptor, _TICK_MS):
                     raise self._error(f"ended with status {self._tree.leader.wait()} before it was ready")
-                if pattern.search(self.log.read_bytes()) and _answers(self._ports[start.ready_port]):
+                if self.was_ready and _answers(self._ports[start.ready_port]):
                     return
         finally:
             os.close(descriptor)

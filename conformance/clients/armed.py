@@ -1,4 +1,4 @@
-"""A trigger in the process that owns its event: it counts, and at the k-th event it fires the fault itself.
+"""A trigger in the process that owns its events: it counts, and when all have come to pass it fires the fault itself.
 
 Signals go through pidfds that the harness opened and passed along: a pid could have been reused, a pidfd cannot.
 """
@@ -12,32 +12,63 @@ import signal
 import time
 from collections.abc import Sequence
 
-from conformance.clients.job import Trigger
+from conformance.clients.job import Part, Trigger
 from conformance.errors import ClientError
+from conformance.faults import power
 from conformance.history import Op, Phase, Recorder
 
-ENDS_BROKER = ("kill", "stop")
-_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGTERM, "pause": signal.SIGSTOP}
+ENDS_BROKER = ("kill", "stop", "power_loss")
+_SIGNALS = {
+    "kill": signal.SIGKILL,
+    "stop": signal.SIGTERM,
+    "pause": signal.SIGSTOP,
+    "power_loss": signal.SIGKILL,
+}
 _STOPPED_S = 5.0
 
 
 class Armed:
-    """Counts the events of this process; at the k-th the fault is due, and this process fires it, once."""
+    """Counts the events of this process; when its trigger is due, this process fires the fault, once."""
 
-    def __init__(self, trigger: Trigger | None, recorder: Recorder, pidfds: Sequence[int], epoch: int) -> None:
-        self._trigger, self._recorder, self._pidfds, self._epoch = trigger, recorder, pidfds, epoch
-        self._count = 0
+    def __init__(self, trigger: Trigger | None, recorder: Recorder, descriptors: Sequence[int], epoch: int) -> None:
+        self._trigger, self._recorder, self._epoch = trigger, recorder, epoch
+        with_disk = trigger is not None and trigger.fault == "power_loss"
+        self._disk = descriptors[0] if with_disk else -1
+        self._pidfds = descriptors[1:] if with_disk else descriptors
+        self._counts: dict[str, int] = {}
+        self._began = time.monotonic()
+        self._timed = trigger is not None and any(part.event == "time" for part in trigger.parts)
+        self._event_ns = self._ready_ns = 0
         self._effective_ns = 0
         self._heal_at = 0.0
-        self.due = False
+        self._killed = False
         self.fired = False
         if trigger is not None:
             recorder.record(Op.FAULT, Phase.ARMED, fault=trigger.fault, epoch=epoch, count=trigger.k)
 
     @property
+    def due(self) -> bool:
+        """Whether every part of the trigger has come to pass."""
+        return self._trigger is not None and all(self._reached(part) for part in self._trigger.parts)
+
+    @property
     def broker_is_ending(self) -> bool:
         """Whether the fault that was fired takes the broker away."""
-        return self.fired and self._trigger is not None and self._trigger.fault in ENDS_BROKER
+        ends = self._trigger is not None and self._trigger.fault in ENDS_BROKER
+        return self._killed or (self.fired and ends)
+
+    @property
+    def done(self) -> bool:
+        """Whether everything of the fault was fired."""
+        ends_in_kill = self._trigger is not None and self._trigger.then_kill
+        return self._killed if ends_in_kill else self.fired
+
+    @property
+    def seen(self) -> int:
+        """How many events were counted of the part of the trigger that is the furthest from done."""
+        parts = self._trigger.parts if self._trigger is not None else ()
+        behind = min(parts, key=lambda part: self._seen(part) / max(part.k, 1), default=None)
+        return self._seen(behind) if behind else 0
 
     @property
     def paused(self) -> bool:
@@ -46,41 +77,80 @@ class Armed:
 
     def count(self, event: str) -> None:
         """One more `event`."""
-        if self._trigger is not None and self._trigger.event == event:
-            self._count += 1
-            self.due = self._count >= self._trigger.k
+        self._counts[event] = self._counts.get(event, 0) + 1
+        if self._trigger is not None and any(part.event == event for part in self._trigger.parts):
+            self._event_ns = time.monotonic_ns()
+
+    def waits_for(self, event: str) -> bool:
+        """Whether an `event` has just made the trigger due."""
+        trigger = self._trigger
+        return self.due and not self.fired and trigger is not None and any(p.event == event for p in trigger.parts)
+
+    def ready(self) -> None:
+        """What the fault is to meet is in place; from here to the signal it must not take long."""
+        self._ready_ns = time.monotonic_ns()
 
     def fire_if_due(self) -> None:
         """Fire, once. A crash does not return; a pause returns when every thread is stopped."""
         trigger = self._trigger
-        if trigger is None or not self.due or self.fired:
+        if trigger is None or self.fired or not self.due:
             return
         self.fired = True
+        started = time.monotonic_ns()
         if trigger.fault == "consumer_crash":
-            self._note(Phase.FIRED)
+            self._note(Phase.FIRED, self._took(started).rstrip(", "))
             self._recorder.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-        started = time.monotonic_ns()
-        for descriptor in self._pidfds:
-            signal.pidfd_send_signal(descriptor, _SIGNALS[trigger.fault])
-        self._note(Phase.FIRED, f"{(time.monotonic_ns() - started) // 1000} us for the signals")
+        if trigger.fault == "power_loss":
+            self._lose_power(trigger)
+        self._signal(_SIGNALS[trigger.fault])
+        if trigger.fault != "power_loss":
+            self._note(
+                Phase.FIRED, f"{self._took(started)}{(time.monotonic_ns() - started) // 1000} us for the signals"
+            )
         if trigger.fault == "pause":
             self._wait_stopped()
-            self._effective_ns = self._note(Phase.EFFECTIVE, f"{(time.monotonic_ns() - started) // 1000} us")
+            took = (time.monotonic_ns() - started) // 1000
+            self._effective_ns = self._note(Phase.EFFECTIVE, f"every thread stopped after {took} us")
             self._heal_at = time.monotonic() + trigger.hold_s
 
+    def told(self, phase: Phase) -> Phase:
+        """What an answer is worth that is read now: after a loss of power nothing is known any more.
+
+        The machine died with the command. That its processes live on for a moment, and answer, is an accident of how
+        the loss was made.
+        """
+        lost = self.fired and self._disk >= 0
+        return Phase.INFO if lost and phase is not Phase.INVOKE else phase
+
     def left_s(self, timeout_s: float) -> float:
-        """How long a client may wait before the pause has to end: `timeout_s` where none is under way."""
-        return min(timeout_s, max(self._heal_at - time.monotonic(), 0.0)) if self.paused else timeout_s
+        """How long a client may wait before it has to end a pause, or to fire at a time."""
+        if self.paused:
+            return min(timeout_s, max(self._heal_at - time.monotonic(), 0.0))
+        if self._timed and not self.fired:
+            return min(timeout_s, max(self._due_at() - time.monotonic(), 0.0) or timeout_s)
+        return timeout_s
+
+    def tick(self) -> None:
+        """Fire what is due by the clock, and end a pause whose time is over."""
+        if self._timed:
+            self.fire_if_due()
+        self.heal_if_due()
 
     def heal_if_due(self, *, now: bool = False) -> None:
         """End the pause when its time is over, or `now`."""
-        if self.paused and (now or time.monotonic() >= self._heal_at):
-            for descriptor in self._pidfds:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(descriptor, signal.SIGCONT)
-            self._effective_ns = 0
-            self._note(Phase.HEALED)
+        if not self.paused or not (now or time.monotonic() >= self._heal_at):
+            return
+        self._effective_ns = 0
+        assert self._trigger is not None
+        if self._trigger.then_kill and not now:
+            self._killed = True
+            self._recorder.record(Op.FAULT, Phase.FIRED, fault="kill", epoch=self._epoch)
+            self._recorder.flush()
+            self._signal(signal.SIGKILL)
+            return
+        self._signal(signal.SIGCONT)
+        self._note(Phase.HEALED)
 
     def check_answer(self, invoked_ns: int) -> None:
         """Raise `ClientError` where a halted broker answered what was asked of it after it halted.
@@ -89,6 +159,38 @@ class Armed:
         """
         if self.paused and invoked_ns > self._effective_ns:
             raise ClientError("the pause did not take effect: what was asked after it was answered before its end")
+
+    def _reached(self, part: Part) -> bool:
+        return self._seen(part) >= part.k
+
+    def _seen(self, part: Part) -> int:
+        if part.event == "time":
+            return int((time.monotonic() - self._began) * 1000)
+        return self._counts.get(part.event, 0)
+
+    def _due_at(self) -> float:
+        assert self._trigger is not None  # the caller knows that it waits for a time
+        return self._began + max(part.k for part in self._trigger.parts if part.event == "time") / 1000
+
+    def _signal(self, number: signal.Signals) -> None:
+        for descriptor in self._pidfds:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+
+    def _lose_power(self, trigger: Trigger) -> None:
+        """The history knows of the loss before it happens: an answer that is read later counts for nothing."""
+        self._note(Phase.FIRED, self._took(time.monotonic_ns()).rstrip(", "))
+        self._recorder.flush()
+        self._note(Phase.INFO, str(power.lose(self._disk, torn=trigger.torn)))
+
+    def _took(self, now_ns: int) -> str:
+        """How long after its event, and after what it is to meet was in place, the fault is fired."""
+        said = ""
+        if self._event_ns:
+            said = f"{(now_ns - self._event_ns) // 1000} us after its event, "
+        if self._ready_ns:
+            said += f"{(now_ns - self._ready_ns) // 1000} us after its window was full, "
+        return said
 
     def _wait_stopped(self) -> None:
         """A stop is not instantaneous: only when every thread is in state T does nothing move any more."""

@@ -31,7 +31,7 @@ def consume(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
         if isinstance(error, Refused) and not armed.broker_is_ending:
             raise
         consumer.disconnected()
-        return Result(ended="disconnected", count=consumer.delivered, fired=armed.fired)
+        return Result(ended="disconnected", count=consumer.delivered, fired=armed.done, seen=armed.seen)
     finally:
         armed.heal_if_due(now=True)
 
@@ -85,7 +85,9 @@ class _Consumer:
         return self._result("stuck")
 
     def _result(self, ended: str) -> Result:
-        return Result(ended=ended, count=self.delivered, fired=self.armed.fired, waited_s=self.waited_s)
+        return Result(
+            ended=ended, count=self.delivered, fired=self.armed.done, seen=self.armed.seen, waited_s=self.waited_s
+        )
 
     # one delivery
 
@@ -100,11 +102,18 @@ class _Consumer:
         self._record(Op.PROCESS, Phase.INVOKE, received)
         self.armed.count("process")
         self.armed.fire_if_due()
+        self._work()
         self._record(Op.PROCESS, Phase.OK, received)
         if self.job.hold and len(self.open) >= self.job.prefetch:
             self._see_whether_more_comes()
         if not early:
             self._after_processing(received)
+
+    def _work(self) -> None:
+        """A processing that takes its time; the connection is served all the while."""
+        done = time.monotonic() + self.job.work_ms / 1000
+        while (left := done - time.monotonic()) > 0:
+            pump(self.session, self.armed, left)
 
     def _hand(self, received: Received) -> None:
         self.delivered += 1
@@ -154,6 +163,10 @@ class _Consumer:
         for received in covered:
             self._record(Op.ACK, Phase.INVOKE, received)
         self.session.acknowledge(covered, confirmed=self.confirmed)
+        self.armed.count("ack_written")
+        if self.armed.waits_for("ack_written"):
+            pump(self.session, self.armed, 0)
+            self.armed.fire_if_due()
         if self.confirmed:
             self._wait_confirmed(covered)
         self._settled(covered)
@@ -182,7 +195,7 @@ class _Consumer:
         for received in self.waiting:
             if received.message == message:
                 self.waiting.remove(received)
-                self._record(Op.ACK, phase, received, detail=detail)
+                self._record(Op.ACK, self.armed.told(phase), received, detail=detail)
                 self.armed.count("ack")
                 return
         raise ClientError(f"the broker answered an acknowledgement of {message}, which was not waiting for one")

@@ -39,17 +39,36 @@ class StompWords(msgspec.Struct, frozen=True):
     subscribe: dict[str, str] = {}
 
 
-class Trigger(msgspec.Struct, frozen=True):
-    """After the k-th `event` of this process, do `fault`.
-
-    `kill`, `stop` and `pause` signal the broker by the pidfds that came with the job, `consumer_crash` ends this very
-    process. A pause lasts `hold_s` seconds.
-    """
+class Part(msgspec.Struct, frozen=True):
+    """Half a trigger: the k-th `event` of this process, or `time`, where `k` is milliseconds since it began."""
 
     event: str
     k: int
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """When every part has come to pass, do `fault`.
+
+    `kill`, `stop`, `pause` and `power_loss` reach the broker by the descriptors that came with the job: a pidfd for
+    each of its processes, and for a power loss first its disk. `consumer_crash` ends this very process. A pause lasts
+    `hold_s` seconds; with `then_kill` it ends in a kill. `torn` is the seed of what a power loss leaves half written.
+    """
+
     fault: str
+    parts: tuple[Part, ...]
     hold_s: float = 0.0
+    then_kill: bool = False
+    torn: int | None = None
+
+    @classmethod
+    def nth(cls, event: str, k: int, fault: str, *, hold_s: float = 0.0) -> Trigger:
+        """The trigger of one event."""
+        return cls(fault, (Part(event, k),), hold_s)
+
+    @property
+    def k(self) -> int:
+        """The largest of its numbers, for people."""
+        return max(part.k for part in self.parts)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +96,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 0
     peek: bool = False
     unasked_every: int = 0
+    every_ms: int = 0
     mode: str = ""
     prefetch: int = 100
     acknowledge: int = 1
@@ -86,6 +106,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     refuse: tuple[str, ...] = ()
     refuse_every: int = 0
     hold: bool = False
+    work_ms: int = 0
     rollback_every: int = 0
     trigger: Trigger | None = None
     ack_confirm: str = ""
@@ -101,7 +122,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The last word of a process that ended as it should.
 
     `ended` is `finished`, `disconnected` (the broker went away under it) or `stuck` (a drain that did not get what
-    the broker says that it has). `waited_s` is what it spent waiting for silence or for answers that never came.
+    the broker says that it has). `fired` says whether its fault was, and `seen` how many events of its trigger it had
+    counted by then. `waited_s` is what it spent waiting for silence or for answers that never came.
     `error` is set where the process could not do its part for a reason that is ours.
     """
 
@@ -110,4 +132,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     depth: int | None = None
     waited_s: float = 0.0
     fired: bool = False
+    seen: int = 0
     error: str = ""

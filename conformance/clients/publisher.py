@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 
 from conformance.clients.armed import Armed
@@ -43,6 +44,7 @@ class _Publisher:
         self.sent = 0
         self.slowest_ns = 0
         self.last = ""
+        self.began_ns = time.monotonic_ns()
         self.transaction: str | None = None
 
     def run(self) -> Result:
@@ -80,6 +82,7 @@ class _Publisher:
         """
         self._send_what_fits()
         self.session.pump(0)
+        self.armed.ready()
         self.armed.fire_if_due()
         self._take_outcomes()
 
@@ -91,15 +94,33 @@ class _Publisher:
             self._take_outcomes()
 
     def _pump(self, timeout_s: float) -> None:
-        pump(self.session, self.armed, timeout_s)
+        paced = self.job.every_ms and not self.job.batch
+        pump(self.session, self.armed, min(timeout_s, self._until_due_s(self.sent)) if paced else timeout_s)
+
+    def _due_ns(self, number: int) -> int:
+        """When the send, or transaction, after so many others is due."""
+        return self.began_ns + number * self.job.every_ms * 1_000_000
+
+    def _until_due_s(self, number: int) -> float:
+        if self.sent >= self.job.count:
+            return math.inf
+        return max(self._due_ns(number) - time.monotonic_ns(), 0) / 1e9
 
     def _send_what_fits(self) -> None:
         room = min(self.window - len(self.pending), self.session.sendable(), self.job.count - self.sent)
         for _ in range(room):
+            if self.job.every_ms and not self.job.batch and self._until_due_s(self.sent) > 0:
+                return
             self._send()
+            self.armed.count("sent")
+            if self.armed.waits_for("sent"):
+                self.session.pump(0)  # the send has to be written, and not yet answered
+                self.armed.fire_if_due()
+                return
 
     def _send(self) -> None:
         job = self.job
+        due_ns = self._due_ns(self.sent) if job.every_ms and not job.batch else None
         self.sent += 1
         message = message_id(job.producer, self.sent)
         asked = not job.unasked_every or self.sent % job.unasked_every != 0
@@ -111,6 +132,7 @@ class _Publisher:
             durable=job.durable,
             epoch=job.epoch,
             transaction=self.transaction,
+            due_ns=due_ns,
             detail=None if asked else "no answer asked for",
         )
         body = make_body(message, job.size)
@@ -125,9 +147,10 @@ class _Publisher:
         outcomes, job = self.session.outcomes, self.job
         while outcomes:
             outcome = outcomes.popleft()
+            phase = self.armed.told(outcome.phase)
             at_ns = self.recorder.record(
                 Op.SEND,
-                outcome.phase,
+                phase,
                 queue=job.queue,
                 message=outcome.message,
                 epoch=job.epoch,
@@ -140,7 +163,7 @@ class _Publisher:
                 self.answered += 1
                 self.slowest_ns = max(self.slowest_ns, at_ns - invoked)
                 self.armed.check_answer(invoked)
-            if outcome.phase is Phase.OK:
+            if phase is Phase.OK:
                 self.armed.count("confirm")
         self._take_untrue_receipts()
 
@@ -176,7 +199,7 @@ class _Publisher:
             )
 
     def _result(self, ended: str, waited_s: float = 0.0) -> Result:
-        return Result(ended=ended, count=self.answered, fired=self.armed.fired, waited_s=waited_s)
+        return Result(ended=ended, count=self.answered, fired=self.armed.done, seen=self.armed.seen, waited_s=waited_s)
 
 
 class _Transacted(_Publisher):
@@ -194,6 +217,8 @@ class _Transacted(_Publisher):
         for number in itertools.count(1):
             if self.sent >= job.count or self.armed.broker_is_ending:
                 break
+            while self.job.every_ms and (left := self._until_due_s(number - 1)) > 0 and not self.armed.broker_is_ending:
+                pump(self.session, self.armed, left)
             name = f"t{number}"
             back = job.rollback_every > 0 and number % job.rollback_every == 0
             if not (self._filled(name) and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):

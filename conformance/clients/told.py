@@ -12,9 +12,9 @@ from conformance.history import Op, Phase, Recorder, is_intact
 
 def pump(session: Session, armed: Armed, timeout_s: float) -> None:
     """One round of I/O that is not longer than a pause has left to last."""
-    armed.heal_if_due()
+    armed.tick()
     session.pump(armed.left_s(timeout_s))
-    armed.heal_if_due()
+    armed.tick()
 
 
 def next_answer(session: Session, armed: Armed, deadline: float) -> Answer | None:
@@ -52,7 +52,7 @@ class Operations:
             self._give_up("unanswered")
             return False
         self._armed.check_answer(invoked)
-        self._record(op, answer.phase, name, answer.detail)
+        self._record(op, self._armed.told(answer.phase), name, answer.detail)
         self._open = None
         if op is Op.COMMIT:
             self._armed.count("committed")
@@ -63,7 +63,7 @@ class Operations:
         """The connection is gone: what was asked and not answered is unknown."""
         if self._open is not None and self._session.answers:
             answer = self._session.answers.popleft()
-            self._record(self._open[0], answer.phase, self._open[1], answer.detail)
+            self._record(self._open[0], self._armed.told(answer.phase), self._open[1], answer.detail)
         elif self._open is not None:
             self._give_up("disconnected")
         self._open = None

@@ -7,9 +7,14 @@ written in; a plan takes only those that its checks need (`relations`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from conformance.history import Op, Phase
-from conformance.judge.compact import OP_CODE, PHASE_CODE
+from conformance.judge.compact import OP_CODE, PHASE_CODE, ROLES
+from conformance.script import DiskFault, Fault
+
+FAULTS: tuple[str, ...] = tuple(kind.name for kind in (*get_args(Fault), *get_args(DiskFault)))
+"""The name of each fault; its place is its bit in the mask of those that took effect."""
 
 
 def _on(op: Op, phase: Phase) -> str:
@@ -47,6 +52,14 @@ EVENT: Mapping[str, str] = {
     "untrue": _on(Op.CONFIRM, Phase.FAIL),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
+    # A sync that names a transaction is about the record of its discharge, any other about that of a send.
+    "writes": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NULL",
+    "syncs": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NULL",
+    "fails_sync": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NULL",
+    "writes_discharge": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NOT NULL",
+    "syncs_discharge": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NOT NULL",
+    "fails_discharge": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NOT NULL",
+    "hides": f"{_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} AND txn IS NULL",
     "fires": _on(Op.FAULT, Phase.FIRED),
     "bites": _on(Op.FAULT, Phase.EFFECTIVE),
 }
@@ -59,7 +72,10 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "unanswered_now": f"sum(CASE WHEN asks THEN 1 WHEN answers THEN -1 ELSE 0 END) {_SO_FAR}",
     "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
     "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
+    # Of two faults the first is what a loss window ends at (what was halted and then killed did nothing in between),
+    # and after the last the queue is looked at.
     "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
+    "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
 }
 
@@ -68,6 +84,8 @@ _EARLY = f"{_RECEIVED} AND epoch = first_epoch"
 _CLAIM = f"{_EARLY} AND first_acquirer"
 _FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
 _REFUSED_AS = "refuses AND detail = "
+_HELD = "fault = 'held_sync'"
+_FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
 
 MESSAGE: Mapping[str, str] = {
     "attempted": "bool_or(sent)",
@@ -124,6 +142,7 @@ MESSAGE: Mapping[str, str] = {
     "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
     "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",
     "rollback_refused": "bool_or(keeps_on)",
+    "discharges": "count_if(commit_asked OR rollback_asked)",
     "received_at": f"min(at_ns) FILTER (WHERE {_RECEIVED})",
     "received_last_at": f"max(at_ns) FILTER (WHERE {_RECEIVED})",
     "receipt_untrue": "bool_or(untrue)",
@@ -133,14 +152,27 @@ MESSAGE: Mapping[str, str] = {
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
     "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
+    "confirm_epoch": "min(epoch) FILTER (WHERE accepts)",
+    "written_at": "min(at_ns) FILTER (WHERE writes)",
+    "synced_at": "min(at_ns) FILTER (WHERE syncs)",
+    "sync_held": f"coalesce(bool_or(syncs AND {_HELD}), false)",
+    "sync_failed_at": "min(at_ns) FILTER (WHERE fails_sync)",
+    "written_last_at": "max(at_ns) FILTER (WHERE writes)",
+    "discharge_written_at": "min(at_ns) FILTER (WHERE writes_discharge)",
+    "discharge_synced_at": "min(at_ns) FILTER (WHERE syncs_discharge)",
+    "discharge_sync_held": f"coalesce(bool_or(syncs_discharge AND {_HELD}), false)",
+    "discharge_failed_at": "min(at_ns) FILTER (WHERE fails_discharge)",
+    "discharge_written_last_at": "max(at_ns) FILTER (WHERE writes_discharge)",
     "first_epoch": "max(first_epoch)",
     "fired_at": "max(fired_at)",
     # What belongs to the trial; it stands in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
     "events": "count(1)",
     "started_at": "min(at_ns)",
-    "row_bites": "bool_or(bites)",
-    "row_silent": "bit_or(CASE WHEN silent AND (fired_at IS NULL OR at_ns > fired_at)"
+    "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
+    "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
+    "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
+    "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
     " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
     "row_stuck_at": "min(at_ns) FILTER (WHERE stuck)",
     "row_drain": "max(CAST(number AS INT)) FILTER (WHERE role = 2)",
@@ -150,12 +182,15 @@ MESSAGE: Mapping[str, str] = {
 
 _IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
 TRIAL_WINDOWS: Mapping[str, str] = {
-    "effective": f"max(row_bites) {_IN_TRIAL}",
+    "effective": f"bit_or(row_bites) {_IN_TRIAL}",
+    "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
+    "hidden": f"min(row_hidden) {_IN_TRIAL}",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
     "txn_received": "coalesce(max(received > 0) OVER (PARTITION BY scenario, trial, producer, send_txn), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
+    "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",
     "any_late": f"max(late) {_IN_TRIAL}",
@@ -173,6 +208,10 @@ DERIVED: Mapping[str, str] = {
     # A provisional answer that was read when the connection had gone names no transaction; its send does.
     "confirmed": "accepted AND NOT refused AND send_txn IS NULL",
     "silent_drains": "bit_count(silent_mask)",
+    # Nothing that the broker does at its disk goes unseen; and this answer came from a run of it that was watched.
+    "seen": "hidden IS NULL",
+    "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
+    "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
     "drained": _DRAINED,
     # Smallest counter-example to `drained` alone: the second drain brings one more of three missing messages; the
     # other two may come in a third.

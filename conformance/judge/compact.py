@@ -29,8 +29,8 @@ FORMAT = "2"
 FILE = "events.parquet"
 OP_CODE = {op: code for code, op in enumerate(Op)}
 PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
-ROLES = ("publisher", "consumer", "drain", "orchestrator")
-"""The code of a role is its place; the role of a process is its name without the number."""
+ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link")
+"""The code of a role is its place: append only. The role of a process is its name without the number."""
 
 FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trial", pa.string(), "string"),
@@ -63,7 +63,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
 SCHEMA = pa.schema([(name, kind) for name, kind, _ in FIELDS], metadata={"conformance": FORMAT})
 SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, _, kind in FIELDS)
 
-_PROCESS = re.compile(r"(publisher|consumer|drain|orchestrator)(?:-(\d{1,4}))?")
+_PROCESS = re.compile(rf"({'|'.join(ROLES)})(?:-(\d{{1,4}}))?")
 # The digits are bounded so that every id that matches fits its column; any other is somebody else's.
 _TRANSACTION = re.compile(r"t(\d{1,9})")
 _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
@@ -71,6 +71,10 @@ _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
 _JOINS, _DISCHARGES = (Op.SEND, Op.ACK), (Op.COMMIT, Op.ROLLBACK)
 _CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
+
+Discharged = dict[tuple[int, str | None, str], dict[str, tuple[str, ...]]]
+"""The messages of a transaction that was asked to commit or to roll back: by its run of the broker, queue and name, and
+by the process that named it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +144,10 @@ def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
 
 def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
     links: dict[tuple[str, str | None], int] = {}
-    parts = [_columns(history, links) for history in histories if history.events]
+    discharged: Discharged = {}
+    # What was seen at the disk is told of the members of transactions, and so comes after the processes that name them.
+    ordered = sorted(histories, key=lambda history: history.header.process.startswith("disk"))
+    parts = [_columns(history, links, discharged) for history in ordered if history.events]
     if not parts:
         raise HistoryError("no process recorded anything")
     columns: dict[str, Any] = {
@@ -161,13 +168,15 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
-def _columns(history: History, links: dict[tuple[str, str | None], int]) -> dict[str, Sequence[Any]]:
+def _columns(
+    history: History, links: dict[tuple[str, str | None], int], discharged: Discharged
+) -> dict[str, Sequence[Any]]:
     """The events of one process, column by column."""
     process = history.header.process
     match = _PROCESS.fullmatch(process)
     if match is None:
         raise HistoryError(f"{process}: not the name of a process that this judge knows")
-    events = _expanded(history.events)
+    events = _expanded(process, history.events, discharged)
     fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
     rows = len(events)
     taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
@@ -191,8 +200,8 @@ def _number(transaction: str | None) -> int | None:
     return int(match[1])
 
 
-def _expanded(events: Sequence[Event]) -> Sequence[Event]:
-    """The events with each commit and rollback once more for every message that it covers.
+def _expanded(process: str, events: Sequence[Event], discharged: Discharged) -> Sequence[Event]:
+    """The events with each commit, rollback and sync of its record once more for every message that it covers.
 
     The judge groups by message: what a transaction did is then in the rows of its members. The members are those whose
     send or acknowledgement was invoked in it by the same process.
@@ -204,11 +213,29 @@ def _expanded(events: Sequence[Event]) -> Sequence[Event]:
         if event.transaction is None:
             continue
         if event.op in _DISCHARGES:
-            covered = members.get(event.transaction, {})
+            covered = tuple(members.get(event.transaction, ()))
             found += [msgspec.structs.replace(event, message=message) for message in covered]
+            discharged.setdefault((event.epoch, event.queue, event.transaction), {})[process] = covered
+        elif event.op is Op.SYNC:
+            found += [msgspec.structs.replace(event, message=message) for message in _synced(event, discharged)]
         elif event.op in _JOINS and event.phase is Phase.INVOKE and event.message is not None:
             members.setdefault(event.transaction, {})[event.message] = None
     return found
+
+
+def _synced(event: Event, discharged: Discharged) -> tuple[str, ...]:
+    """The members of the transaction whose record a sync is about.
+
+    Raises `HistoryError` where it names a message as well, or where two processes have a transaction of that name: each
+    counts its own from 1, and the disk does not say whose it was.
+    """
+    assert event.transaction is not None
+    if event.message is not None:
+        raise HistoryError(f"a sync names both {event.message} and transaction {event.transaction}")
+    owners = discharged.get((event.epoch, event.queue, event.transaction), {})
+    if len(owners) > 1:
+        raise HistoryError(f"transaction {event.transaction} is of {' and '.join(owners)}: whose was synced is unknown")
+    return next(iter(owners.values()), ())
 
 
 def _ids(messages: pa.Array) -> dict[str, pa.Array]:

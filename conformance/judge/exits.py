@@ -30,12 +30,14 @@ def exit_code(
     """The exit code of a judged run, by `errors.PRECEDENCE` (design, "Verdicts" 6).
 
     A run that ended before its last trial is a harness error, an interrupted one says so. What was not tried changes
-    nothing, unless nothing was tried at all. A row that is `spared` was tried and asks for nothing more; `also` are
-    codes that something beside the rows asks for. An error of the suite is never spared.
+    nothing, unless nothing was tried at all, and so does what another row decided (`VerdictRow.decided_by`). A row that
+    is `spared` was tried and asks for nothing more; `also` are codes that something beside the rows asks for. An error
+    of the suite is never spared.
     """
 
     def code_of(row: VerdictRow, asked: ExitCode) -> ExitCode:
-        return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and spared(row) else asked
+        settled = row.verdict is Verdict.INCONCLUSIVE and row.decided_by
+        return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and (settled or spared(row)) else asked
 
     codes = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
     codes |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}

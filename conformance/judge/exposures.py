@@ -107,6 +107,37 @@ EXPOSURES: Mapping[str, Exposure] = {
             "messages claimed as first acquired by one link and given to another as well",
             "claims > 0 AND links_differ",
         ),
+        Exposure(
+            "sync_held",
+            "confirmed persistent messages whose covering sync was held back by the fault",
+            "confirmed AND durable AND sync_held",
+        ),
+        Exposure(
+            "commit_sync_held",
+            "persistent messages of answered commits whose covering sync was held back by the fault",
+            "committed_at IS NOT NULL AND durable AND NOT refused AND discharge_sync_held",
+        ),
+        Exposure(
+            "rollback_sync_held",
+            "persistent messages of answered rollbacks whose covering sync was held back by the fault",
+            "rolled_back_at IS NOT NULL AND durable AND NOT refused AND discharge_sync_held",
+        ),
+        Exposure(
+            "sync_failed",
+            "persistent messages whose record could not be written or synced",
+            "attempted AND send_txn IS NULL AND durable AND sync_failed_at IS NOT NULL",
+        ),
+        Exposure(
+            "commit_sync_failed",
+            "persistent messages of commits whose record could not be written or synced",
+            "commit_asked_at IS NOT NULL AND durable AND discharge_failed_at IS NOT NULL",
+        ),
+        Exposure("sends_refused", "sends that were refused and never accepted", "refused AND NOT accepted"),
+        Exposure(
+            "processed_unconfirmed",
+            "processed messages whose acknowledgement was not confirmed",
+            "processed_at IS NOT NULL AND acked_at IS NULL",
+        ),
     )
 }
 """Every exposure by its name; `Check.exposure` of a scenario is one of these."""

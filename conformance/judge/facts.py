@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.columns import FAULTS
 from conformance.judge.exposures import EXPOSURES
 from conformance.judge.relations import unpacked, window_column
 
@@ -52,10 +53,19 @@ class TrialFacts:
         entry = EXPOSURES[exposure]
         return int(self.counts[window_column(entry)]) if entry.window else None
 
+    def missed(self, anomaly: str) -> int:
+        """On how many of them what decides was not seen."""
+        return int(self.counts.get(f"missed_{anomaly}", 0))
+
+    def effective(self, fault: str) -> bool:
+        """Whether the fault of that name was shown to have bitten."""
+        return bool(int(self.counts["faults_effective"]) & effective_mask(fault))
+
     @property
-    def fault_effective(self) -> bool:
-        """Whether a fault was shown to have bitten."""
-        return bool(self.counts["fault_effective"])
+    def hidden(self) -> str | None:
+        """What the broker does at its disk that the tracer could not see; None where it saw everything."""
+        found: str | None = self.counts.get("hidden_at_disk")
+        return found
 
     @property
     def drained(self) -> bool:
@@ -90,6 +100,11 @@ class TrialFacts:
         return "prefix" if found.last < kept_first else "middle"
 
 
+def effective_mask(*faults: str) -> int:
+    """The bits of these faults in `faults_effective`."""
+    return sum(1 << (FAULTS.index(fault) + 1) for fault in dict.fromkeys(faults))
+
+
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
     """Facts by trial, from the rows of `relations.summary` (one per trial, queue, anomaly and hash class)."""
     grouped: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
@@ -109,7 +124,7 @@ def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows if row[name] is not None]
-        if name.startswith(("applies_", "exposed_", "all_")):
+        if name.startswith(("applies_", "exposed_", "missed_", "all_")):
             found[name] = sum(values)
         elif name.startswith("kept_first_") or name == "trial_started_at":
             found[name] = min(values, default=None)

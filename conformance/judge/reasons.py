@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from conformance.claims import Kind, Value
 from conformance.judge import confidence
 from conformance.judge.tally import NONE, Tally
-from conformance.scenario import Liar, Weakened
+from conformance.scenario import Liar, Pause, Weakened, names_of
 
 _FAULTS = {
     "kill": ("kill", "kills"),
     "stop": ("stop", "stops"),
     "pause": ("pause", "pauses"),
     "consumer_crash": ("crash of the client", "crashes of the client"),
+    "power_loss": ("power loss", "power losses"),
+    # A disk is faulty for a whole run of the broker: what is counted is that, not each of its syncs.
+    "held_sync": ("trial with held syncs", "trials with held syncs"),
+    "failed_sync": ("trial with failed syncs", "trials with failed syncs"),
+    "disk_full": ("full disk", "full disks"),
+    "cut": ("cut", "cuts"),
+    "hold_link": ("held link", "held links"),
+    "delay": ("slow link", "slow links"),
+    "throttle": ("narrow link", "narrow links"),
 }
 _PARTS = {
     "all": "everything that was {}",
@@ -62,7 +74,8 @@ def control(tally: Tally) -> str:
         return ""
     if isinstance(chosen, Weakened):
         q = confidence.miss_probability(result.failed, result.trials, tally.trials)
-        return f"The control {tally.anomaly.control} in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
+        which = f"The opposite setting ({chosen.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
+        return f"{which} {tally.anomaly.control} in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
     kind = "liar" if isinstance(chosen, Liar) else "session liar"
     return (
         f"The check was seen to fail on the {kind} {chosen.name} ({result.failed} of {result.trials}), which proves "
@@ -71,9 +84,11 @@ def control(tally: Tally) -> str:
 
 
 def failure_model(tally: Tally) -> str:
-    """What died; `no fault` for what happens before."""
-    fault = tally.scenario.fault
-    return fault.failure_model if fault is not None and tally.fault != NONE else "no fault"
+    """What died, or what was wrong with the disk or the link; `no fault` for what happens before."""
+    fault = next((fault for fault in reversed(tally.scenario.faults) if tally.fault in names_of(fault)), None)
+    if fault is None or tally.fault == NONE:
+        return "no fault"
+    return "process halted, then killed" if isinstance(fault, Pause) and fault.then_kill else fault.failure_model
 
 
 def violated(tally: Tally) -> str:
@@ -106,12 +121,34 @@ def permission(tally: Tally, beside: int | None) -> str:
     """What was seen of a permission; `beside` counts the other half where one witness needs two."""
     other = f", {beside:,} others absent" if beside is not None else ""
     missing = "" if tally.applies else " Nothing came to pass that could have shown it."
-    return f"{counted(tally)}{other}, in {units(tally, tally.trials)}.{missing}"
+    return f"{counted(tally)}{other}, in {units(tally, tally.trials)}.{missing}{_also(hidden(tally))}"
 
 
 def observed(tally: Tally) -> str:
     """What the trials show of a claim that judges nobody here."""
-    return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}."
+    return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}.{_also(hidden(tally))}"
+
+
+def hidden(tally: Tally) -> str:
+    """What the tracer could not see, where the check is about the disk; empty where it saw everything."""
+    found = [facts.hidden for facts in tally.subject.facts if tally.anomaly.at_disk and facts.hidden is not None]
+    if not found:
+        return ""
+    how = f": {found[0].rstrip('.')}" if found[0] else ""
+    return f"The tracer could not see how the broker writes in {len(found)} of {units(tally, tally.trials)}{how}."
+
+
+def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value]) -> str:
+    """What a verdict about a default rests on: keys that are not there, and what else differs from stock."""
+    keys = [name for name, wanted in tally.claim.when.items() if wanted == "absent" and name in absent]
+    if tally.claim.kind is not Kind.DEFAULT or not keys:
+        return ""
+    others = ", ".join(f"{name}={str(value).lower()}" for name, value in changed.items()) or "nothing"
+    return f"Absent from the effective configuration: {', '.join(keys)}. Changed from stock: {others}."
+
+
+def _also(sentence: str) -> str:
+    return f" {sentence}" if sentence else ""
 
 
 def _plural(number: int, words: tuple[str, str]) -> str:

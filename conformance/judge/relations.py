@@ -67,7 +67,7 @@ def _windows(exposures: Sequence[Exposure]) -> dict[str, str]:
     for exposure in exposures:
         if exposure.window:
             shown = ANOMALIES[exposure.window]
-            at_risk = f"strong AND effective AND is_message AND ({shown.applies}) AND ({shown.offends})"
+            at_risk = f"strong AND effective <> 0 AND is_message AND ({shown.applies}) AND ({shown.offends})"
             longest = f"max(CASE WHEN {at_risk} THEN fired_at - {exposure.since} END) OVER (PARTITION BY scenario)"
             found[window_column(exposure)] = f"greatest(0L, coalesce({longest}, {NO_CONTROL_NS}L))"
     return found
@@ -84,7 +84,11 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
     found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
     found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in exposures}
     found |= {window_column(e): f"max({window_column(e)})" for e in exposures if e.window}
+    if any(a.at_disk for a in anomalies):
+        found["hidden_at_disk"] = "max(hidden)"
     for anomaly in anomalies:
+        if anomaly.missed:
+            found[f"missed_{anomaly.name}"] = f"count_if(is_message AND ({anomaly.missed}))"
         if anomaly.order:
             kept = f"FILTER (WHERE is_message AND ({anomaly.applies}) AND NOT ({anomaly.offends}))"
             found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
@@ -95,7 +99,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
         "all_late": "count_if(is_message AND late)",
         "all_foreign": "sum(foreign_ids)",
         "trial_started_at": "min(started_at)",
-        "fault_effective": "max(effective)",
+        "faults_effective": "max(effective)",
         "was_drained": "max(drained)",
         "was_settled": "max(settled)",
         "was_stuck": "max(stuck_at IS NOT NULL)",

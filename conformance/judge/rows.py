@@ -82,7 +82,9 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     `trials` counts valid trials of the subject, `offended` those with at least one counterexample, `void` those that
     were void. `bound` is the upper bound (95 %) of the chance per fault, `q` the miss probability of a strong control;
     None where they do not apply. `reason` is one or two sentences for people. `required`: judged only because the
-    user asked, and never counted against the vendor. `replay` is the full command line with its seed.
+    user asked, and never counted against the vendor. `replay` is a command line: of a violation the one that records
+    its first trial again, typed in the folder of the run; else that of the run, with its seed. `decided_by` is the
+    scenario that decided the claim at the disk, where nothing else stood against a pass here.
     """
 
     claim: str
@@ -114,6 +116,7 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     replay: str
     required: bool = False
     offences: int = 0
+    decided_by: str = ""
     witnesses: tuple[Witness, ...] = ()
 
 

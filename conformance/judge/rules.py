@@ -6,19 +6,25 @@ Pure functions of counted trials (design, "Verdicts"): nothing here knows Spark.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.claims import Catalogue, Claim, Kind, Subject
-from conformance.judge import applicable, confidence, reasons, tally
+from conformance.judge import again, applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.tally import NONE, Evidence, Tally
-from conformance.scenario import Scenario
+from conformance.records import RunRecord
+from conformance.scenario import Scenario, names_of
 
 LIVENESS_REPEATS = 3
 """What never came must have failed to come so often before it is a violation."""
 
 _AT_THE_DISK = ("held_sync", "power_loss")
+_SHORT_OF_IT = dict.fromkeys(
+    ("failed_sync", "disk_full"),
+    "A failing disk only: whether answers wait for one that works shows where a sync is held, or after a power loss.",
+)
+_DEATH_ONLY = "Process death only: the claim speaks of the disk, and the page cache survives the death of a process."
 _DEFAULT_UNTRIED = "No scenario of this version tries it."
 _LEFT_OUT = "Left out by the selection."
 _INCOMPLETE = "The run is incomplete."
@@ -26,11 +32,17 @@ _INCOMPLETE = "The run is incomplete."
 
 @dataclasses.dataclass(frozen=True)
 class Ruling:
-    """A verdict with its reason; `required` where only the user asked for it."""
+    """A verdict with its reason; `required` where only the user asked for it.
+
+    `short`: nothing stands against HOLDS but that the fault does not reach the disk. `decided_by`: the scenario whose
+    fault did.
+    """
 
     verdict: Verdict
     reason: str
     required: bool = False
+    short: bool = False
+    decided_by: str = ""
 
 
 def rows(
@@ -44,10 +56,24 @@ def rows(
             for scenario in scenarios.values()
             if claim.id in scenario.decides
         ]
-        found += [_row(claim, evidence, rule(one, evidence, untried), one) for one in counted]
+        ruled = _decided([(one, rule(one, evidence, untried)) for one in counted])
+        found += [_row(claim, evidence, ruling, one) for one, ruling in ruled]
         if not counted:
             found.append(_row(claim, evidence, _unscripted(claim, evidence, untried), None))
     return found
+
+
+def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Ruling]]:
+    """The rulings on one claim: where it holds at the disk and nothing else of it is open, the short ones say so."""
+    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in _AT_THE_DISK), "")
+    if any(ruling.verdict is Verdict.INCONCLUSIVE and not ruling.short for _, ruling in ruled):
+        by = ""
+    for one, ruling in ruled:
+        if by and ruling.short:
+            reason = f"{ruling.reason} Decided at the disk by {by}."
+            yield one, dataclasses.replace(ruling, reason=reason, decided_by=by)
+        else:
+            yield one, ruling
 
 
 def _unscripted(claim: Claim, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
@@ -63,7 +89,7 @@ def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     asked = applicable.judged_as(one.claim, evidence.run)
     if not asked or ruling.verdict in (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE):
         return ruling
-    return Ruling(ruling.verdict, f"{asked} {ruling.reason}", required=True)
+    return dataclasses.replace(ruling, reason=f"{asked} {ruling.reason}", required=True)
 
 
 def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
@@ -75,6 +101,9 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     if run.selected and claim.id not in run.selected:
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
     if not one.subject.recorded:
+        unable = next((f"This machine cannot do {name}: {run.unable[name]}" for name in _faults(one, run)), "")
+        if unable:
+            return Ruling(Verdict.NOT_TRIED, f"{unable.rstrip('.')}.")
         if not run.finished:
             return Ruling(Verdict.INCONCLUSIVE, _INCOMPLETE, required)
         return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
@@ -86,12 +115,17 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     return ruling
 
 
+def _faults(one: Tally, run: RunRecord) -> list[str]:
+    """The faults of the script that this machine cannot take."""
+    return [name for fault in one.scenario.faults for name in names_of(fault) if name in run.unable]
+
+
 def _required(ruling: Ruling, why: str) -> Ruling:
     reason = ruling.reason
     if ruling.verdict is Verdict.VIOLATED:
         given_up = why.removeprefix(applicable.NOT_PROMISED)
         reason = f"{reason} Your requirement, given up by this setting: {given_up}"
-    return Ruling(ruling.verdict, reason, required=True)
+    return dataclasses.replace(ruling, reason=reason, required=True)
 
 
 def _permission(one: Tally) -> Ruling:
@@ -104,6 +138,12 @@ def _permission(one: Tally) -> Ruling:
 
 
 def _judged(one: Tally, evidence: Evidence) -> Ruling:
+    ruling = _against_control(one, evidence)
+    rests_on = reasons.of_default(one, evidence.run.absent, evidence.run.changed)
+    return dataclasses.replace(ruling, reason=f"{ruling.reason} {rests_on}") if rests_on else ruling
+
+
+def _against_control(one: Tally, evidence: Evidence) -> Ruling:
     due = LIVENESS_REPEATS if one.claim.kind is Kind.LIVENESS else 1
     if one.offended >= due:
         return Ruling(Verdict.VIOLATED, reasons.violated(one))
@@ -111,9 +151,10 @@ def _judged(one: Tally, evidence: Evidence) -> Ruling:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} A violation needs {due} trials that show it.")
     if one.control.recorded and not one.control.valid:
         return Ruling(Verdict.HARNESS_ERROR, f"Every trial of its control was void: {one.control.void[0][1]}")
-    against = next(obstacles(one, evidence), "")
+    against = list(obstacles(one, evidence))
     if against:
-        return Ruling(Verdict.INCONCLUSIVE, f"{against} Seen: {reasons.counted(one)}.")
+        short = against == [short_of_disk(one)]
+        return Ruling(Verdict.INCONCLUSIVE, f"{against[0]} Seen: {reasons.counted(one)}.", short=short)
     return Ruling(Verdict.HOLDS, reasons.holds(one))
 
 
@@ -125,18 +166,29 @@ def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
     strange = sum(each.strange for each in facts)
     if strange:
         yield f"{strange:,} messages arrived that nobody sent, or altered: the counts cannot be trusted."
+    if hidden := reasons.hidden(one):
+        yield hidden
     open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
     if open_:
         yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one)}."
     empty = sum(not each.applies(one.anomaly.name) for each in facts)
     if empty:
         yield f"The check applied to nothing in {empty} of {trials}."
+    if missed := sum(each.missed(one.anomaly.name) for each in facts):
+        yield f"The record of {missed:,} more, which were answered, was never seen being written."
     bare = sum(not each.exposed(one.check.exposure) for each in facts)
     if bare:
         yield f"Nothing was at risk in {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
-    if one.claim.needs == "disk" and one.fault not in _AT_THE_DISK:
-        yield "Process death only: the claim speaks of the disk, and the page cache survives the death of a process."
+    if short := short_of_disk(one):
+        yield short
     yield from _doubts_of_control(one)
+
+
+def short_of_disk(one: Tally) -> str:
+    """That the claim speaks of the disk and the fault does not reach it; empty where it does."""
+    if one.claim.needs != "disk" or one.fault in _AT_THE_DISK:
+        return ""
+    return _SHORT_OF_IT.get(one.fault, _DEATH_ONLY)
 
 
 def _why_open(one: Tally) -> str:
@@ -201,9 +253,10 @@ def _row(claim: Claim, evidence: Evidence, ruling: Ruling, one: Tally | None) ->
         if tried and control and control.strong and not tried.offended
         else None,
         reason=ruling.reason,
-        replay=run.command if "--seed" in run.command else f"{run.command} --seed {run.seed}",
+        replay=again.line(run, ruling.verdict, one),
         required=ruling.required,
         offences=tried.offences if tried else 0,
+        decided_by=ruling.decided_by,
         witnesses=tried.witnesses if tried else (),
     )
 

@@ -142,19 +142,22 @@ def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) ->
         scenario=scenario,
         check=check,
         fault=fault,
-        subject=_arm(evidence.of(scenario.id, "subject"), evidence, fault),
-        control=_arm(control, evidence, fault),
+        subject=_arm(evidence.of(scenario.id, "subject"), evidence, fault, ANOMALIES[check.anomaly]),
+        control=_arm(control, evidence, fault, ANOMALIES[check.anomaly]),
     )
 
 
-def _arm(records: Sequence[TrialRecord], evidence: Evidence, fault: str) -> Arm:
-    """A trial whose fault did not bite is void for the claims that are about the fault, and for no others."""
+def _arm(records: Sequence[TrialRecord], evidence: Evidence, fault: str, anomaly: Anomaly) -> Arm:
+    """A trial whose fault did not bite is void for the claims that are about the fault, and for no others.
+
+    What was seen at the disk is true without it: a broker that confirms and never syncs has no sync that could be held.
+    """
     valid, void = [], []
     for record in records:
         facts = evidence.facts.get(record.trial)
         if record.void or facts is None:
             void.append((record, record.void or "nothing was recorded"))
-        elif fault != NONE and not facts.fault_effective:
+        elif not (fault == NONE or facts.effective(fault) or (anomaly.at_disk and facts.offences(anomaly.name))):
             void.append((record, NOT_EFFECTIVE))
         else:
             valid.append((record, facts))

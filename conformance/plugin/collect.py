@@ -131,7 +131,7 @@ class ClaimItem(pytest.Item):
 
     def runtest(self) -> None:
         """Pass, skip, fail, or fail as expected: as the verdict says, and what the user expects of it."""
-        tell.raise_for(self.answer, strict=self.front.strict)
+        tell.raise_for(self.answer, self.front.campaign.folder, strict=self.front.strict)
 
     def reportinfo(self) -> tuple[pathlib.Path, int, str]:
         """The scenario's place in its file."""

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.campaign import PARTS
 from conformance.claims import Claim, Kind
+from conformance.judge import again
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
 from conformance.plugin.expect import Answer
 from conformance.records import RunRecord
@@ -22,6 +24,7 @@ EVENTS = 40
 """Lines of a timeline in the text of a failure; the report has all of them."""
 
 LOG_LINES = 40
+_HERE = pathlib.Path(again.HERE)
 
 _SEVERITY = {Kind.SAFETY: "critical", Kind.LIVENESS: "critical", Kind.PERMISSION: "minor", Kind.OBSERVATION: "trivial"}
 _SKIPPED = {Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE}
@@ -45,16 +48,17 @@ def without_traceback(error: BaseException) -> Any:
     return made
 
 
-def raise_for(answer: Answer, *, strict: bool) -> None:
+def raise_for(answer: Answer, folder: pathlib.Path = _HERE, *, strict: bool) -> None:
     """What a verdict does to its test: nothing, a skip with the reason, or a failure with the counterexample.
 
     A violation that is spared fails as expected (`xfailed`): the failure that it would be is the cause of that, and
-    `--runxfail` shows it. A known failure that holds fails, and so does what had to be tried and was not.
+    `--runxfail` shows it. A known failure that holds fails, and so does what had to be tried and was not. `folder` is
+    that of the run.
     """
     row, outcome, lines = answer.row, answer.outcome, [visible(line) for line in answer.lines]
     undecided = row.verdict is Verdict.INCONCLUSIVE and strict and not outcome.spared(row)
     if row.verdict is Verdict.VIOLATED:
-        failed = pytest.fail.Exception("\n".join([violation(row), *lines]), pytrace=False)
+        failed = pytest.fail.Exception("\n".join([violation(row, folder), *lines]), pytrace=False)
         if outcome.spared(row):
             raise pytest.xfail.Exception("; ".join(lines)) from failed
         raise failed
@@ -65,13 +69,18 @@ def raise_for(answer: Answer, *, strict: bool) -> None:
         pytest.skip("; ".join([f"{row.verdict}: {row.reason}", *lines]))
 
 
-def violation(row: VerdictRow) -> str:
+def violation(row: VerdictRow, folder: pathlib.Path) -> str:
     """The reason, the counterexample with its timeline, and the command that repeats it."""
     lines = [f"VIOLATED {row.claim}: {row.says}", row.reason]
     shown = next((witness for witness in row.witnesses if witness.timeline), None)
     if shown is not None:
         lines += [f"message {shown.message} in {shown.queue}, trial {shown.trial}:", *_events(timeline(shown))]
-    return visible("\n".join([*lines, f"again: {row.replay}"]))
+    return visible("\n".join([*lines, f"again: {again.seen_from_outside(row.replay, whole(folder))}"]))
+
+
+def whole(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of the run that a worker's part will be joined to."""
+    return folder.parents[1] if folder.parent.name == PARTS else folder
 
 
 def _events(events: Sequence[Mapping[str, str]]) -> list[str]:
@@ -147,7 +156,7 @@ def tell_allure(
     verdict = msgspec.json.format(msgspec.json.encode(row), indent=2).decode()
     allure.attach(verdict, "verdict", allure.attachment_type.JSON)
     if any(witness.timeline for witness in row.witnesses):
-        allure.attach(violation(row), "timeline of the counterexample", allure.attachment_type.TEXT)
+        allure.attach(violation(row, folder), "timeline of the counterexample", allure.attachment_type.TEXT)
     for log in logs:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
         allure.attach(visible(tail), f"end of {log.parent.name}/{log.name}", allure.attachment_type.TEXT)

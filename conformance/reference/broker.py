@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from conformance.reference.commit import Done, GroupCommit, nobody
+from conformance.reference.honest import Answered, Asked, Honest
 from conformance.reference.journal import Recovered
-from conformance.reference.liars import Honest
 from conformance.reference.message import Parsed, encode
 from conformance.reference.queues import Message, Queue, Subscription
 from conformance.reference.records import Change, Committed, Counted, Moved, QueueDeclared, Record, Removed, Stored
@@ -36,6 +36,11 @@ class Broker:
         self.behaviour = behaviour
         self._settings = settings
         self._commit = commit
+        self._adders: dict[Answered, Callable[[Record | None, Done], None]] = {
+            Answered.STORED: commit.add,
+            Answered.WRITTEN: commit.add_unsynced,
+            Answered.AT_ONCE: commit.add_late,
+        }
         self._queues: dict[str, Queue] = {}
         self._undispatched: dict[Queue, None] = {}
         self._next_id = recovered.next_id
@@ -81,7 +86,8 @@ class Broker:
             transaction.sends.append(Send(queue, parsed))
             done()
         else:
-            self._perform([self._arrival(queue, parsed)], done, sync=self._settings.sync_non_transactional)
+            sync = self._settings.sync_non_transactional
+            self._perform([self._arrival(queue, parsed)], done, sync=sync, asked=Asked.SEND)
 
     def commit(self, transaction: Transaction, done: Done) -> None:
         """Applies all that the transaction holds, or after a crash nothing: it is one record of the journal.
@@ -97,7 +103,7 @@ class Broker:
             transaction.over(committed=True)
             done()
 
-        self._perform(effects, committed, sync=self._settings.sync_transactional)
+        self._perform(effects, committed, sync=self._settings.sync_transactional, asked=Asked.COMMIT)
 
     def rollback(self, transaction: Transaction, done: Done) -> None:
         """Forgets what was sent in it; deliveries stay with their links, as if no outcome had been given (4.4.2)."""
@@ -165,7 +171,8 @@ class Broker:
             done()
             return
         effects = self._outcome_effects(subscription, tag, outcome, here=here, at_once=True)
-        self._perform(effects, done, sync=self._synced_acknowledgements)
+        asked = Asked.ACKNOWLEDGEMENT if outcome is Event.ACCEPTED else None
+        self._perform(effects, done, sync=self._synced_acknowledgements, asked=asked)
 
     def _sends_effects(self, sends: list[Send]) -> list[Effect]:
         """The effects of a transaction's sends; which of them are stored is for a liar to say."""
@@ -253,8 +260,8 @@ class Broker:
     def _effect(self, message: Message, record: Change | None, apply: Done) -> Effect:
         return Effect(record if message.durable and self._settings.persistence else None, apply)
 
-    def _perform(self, effects: list[Effect], done: Done, *, sync: bool) -> None:
-        """Stores the effects as one, then applies them in their order, and then calls `done`."""
+    def _perform(self, effects: list[Effect], done: Done, *, sync: bool, asked: Asked | None = None) -> None:
+        """Stores the effects as one, then applies them in their order, and then calls `done`; `asked` for an answer."""
         records = tuple(effect.record for effect in effects if effect.record is not None)
 
         def stored() -> None:
@@ -262,7 +269,8 @@ class Broker:
                 effect.apply()
             done()
 
-        add: Callable[[Record | None, Done], None] = self._commit.add if sync else self._commit.add_early
+        answered = self.behaviour.answered(asked, self._sends) if asked is not None else Answered.STORED
+        add = self._adders[answered] if sync else self._commit.add_early
         add(Committed(records) if len(records) > 1 else next(iter(records), None), stored)
 
     def _send(self, subscription: Subscription, message: Message) -> None:

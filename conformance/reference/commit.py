@@ -28,13 +28,29 @@ class Batch(NamedTuple):
     sequence: int
 
 
+class _Waiting(NamedTuple):
+    """An operation in its turn. `sync`: it is answered after a sync; without a record it only asks for one."""
+
+    record: Record | None
+    done: Done
+    sync: bool
+
+
+class _Early(NamedTuple):
+    """A record whose operation was answered. `late`: it has a time of its own at which it is stored."""
+
+    record: Record
+    late: bool
+
+
 class GroupCommit:
     """Queues operations and hands them out in batches; one batch is out at a time."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._waiting: list[tuple[Record | None, Done]] = []
-        self._early: list[Record] = []
+        self._waiting: list[_Waiting] = []
+        self._early: list[_Early] = []
+        self._postponed: list[Done] = []
         self._out: Batch | None = None
 
     def add(self, record: Record | None, done: Done) -> None:
@@ -45,18 +61,46 @@ class GroupCommit:
         if record is None and not self._waiting and self._out is None:
             done()
         else:
-            self._waiting.append((record, done))
+            self._waiting.append(_Waiting(record, done, sync=record is not None))
 
     def add_early(self, record: Record | None, done: Done) -> None:
         """Calls `done` at once; the record sits in this process's memory until `take(early=True)`."""
         if record is not None:
-            self._early.append(record)
+            self._early.append(_Early(record, late=False))
         done()
+
+    def add_late(self, record: Record | None, done: Done) -> None:
+        """Calls `done` in its turn, as for what is not durable; the record is `postponed` (a liar's doing)."""
+
+        def answered() -> None:
+            if record is not None:
+                self._early.append(_Early(record, late=True))
+                self._postponed.append(lambda: self._store_late(record))
+            done()
+
+        self.add(None, answered)
+
+    def add_unsynced(self, record: Record | None, done: Done) -> None:
+        """Calls `done` once the record is written; its sync is `postponed` (a liar's doing)."""
+
+        def written() -> None:
+            self._postponed.append(lambda: self._waiting.append(_Waiting(None, nobody, sync=True)))
+            done()
+
+        if record is None:
+            self.add(None, done)
+        else:
+            self._waiting.append(_Waiting(record, written, sync=False))
+
+    def postponed(self) -> list[Done]:
+        """What has to be called `LATE_S` from now, each once; then there may be something to take."""
+        postponed, self._postponed = self._postponed, []
+        return postponed
 
     @property
     def has_early(self) -> bool:
-        """Whether records were confirmed that are in this process's memory only."""
-        return bool(self._early)
+        """Whether records were confirmed that are in this process's memory only, and have no time of their own."""
+        return any(not each.late for each in self._early)
 
     @property
     def has_waiting(self) -> bool:
@@ -76,13 +120,12 @@ class GroupCommit:
         """
         if self._out is not None:
             raise RuntimeError("a batch is out already")
-        waiting, self._waiting = self._waiting, []
-        records = [record for record, _ in waiting if record is not None]
-        sync = bool(records)
+        waiting = self._leading()
+        records = [each.record for each in waiting if each.record is not None]
         if early or (self._early and self._touches_early(records)):
-            records[:0] = self._early
+            records[:0] = [each.record for each in self._early]
             self._early = []
-        return self._take(records, sync, [done for _, done in waiting])
+        return self._take(records, any(each.sync for each in waiting), [each.done for each in waiting])
 
     def take_last(self) -> Batch:
         """The batch of a clean stop: all that is left, and the mark that it was all on disk."""
@@ -99,6 +142,26 @@ class GroupCommit:
             self._journal.synced(batch.sequence)
         for done in batch.done:
             done()
+
+    def _leading(self) -> list[_Waiting]:
+        """What waits, up to where one asks for a sync and the other does not: neither is stored as the other is."""
+        way: bool | None = None
+        for place, each in enumerate(self._waiting):
+            if each.record is None and not each.sync:
+                continue
+            if way is not None and each.sync is not way:
+                leading, self._waiting = self._waiting[:place], self._waiting[place:]
+                return leading
+            way = each.sync
+        leading, self._waiting = self._waiting, []
+        return leading
+
+    def _store_late(self, record: Record) -> None:
+        """The record, and all that was answered too early before it, goes ahead of what waits, which may rest on it."""
+        place = next((place for place, each in enumerate(self._early) if each.record is record), None)
+        if place is not None:
+            due, self._early = self._early[: place + 1], self._early[place + 1 :]
+            self._waiting[:0] = [_Waiting(each.record, nobody, sync=True) for each in due]
 
     def _touches_early(self, records: list[Record]) -> bool:
         """Whether a record changes a message whose storing has not been handed out."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from conformance.errors import LaunchError
 from conformance.reference.commit import Batch
+from conformance.reference.honest import Honest
 from conformance.reference.journal import Recovered, Write
 
 _SUFFIX = ".journal"
@@ -20,7 +23,8 @@ class SegmentFiles:
     Raises `LaunchError` if the directory cannot be made, read or locked.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, behaviour: Honest | None = None) -> None:
+        self._behaviour = behaviour or Honest()
         self._folder = folder
         self._current = -1
         self._file = -1
@@ -56,9 +60,9 @@ class SegmentFiles:
                 self._create(write)
                 continue
             self._select(write.segment)
-            _write_all(self._file, write.data, write.offset)
-        if batch.sync and batch.writes:
-            _sync(self._file)
+            self._write(write.data, write.offset)
+        if batch.sync:
+            self._sync(self._file)
         self._delete(batch.unneeded)
 
     def close(self) -> None:
@@ -84,24 +88,38 @@ class SegmentFiles:
         The segment before it is synced first, so that no journal on disk has a hole at a segment's end.
         """
         if self._file >= 0:
-            _sync(self._file)
+            self._sync(self._file)
             os.close(self._file)
         self._file = os.open(self._path(write.segment), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         self._current = write.segment
         for start in range(0, write.create, len(_ZEROS)):
-            _write_all(self._file, _ZEROS[: write.create - start], start)
-        _write_all(self._file, write.data, 0)
-        os.fsync(self._file)
-        os.fsync(self._directory)
+            self._write(_ZEROS[: write.create - start], start)
+        self._write(write.data, 0)
+        self._sync(self._file, os.fsync)
+        self._sync(self._directory, os.fsync)
 
     def _delete(self, segments: list[int]) -> None:
         for segment in segments:
             self._path(segment).unlink()
         if segments:
-            os.fsync(self._directory)
+            self._sync(self._directory, os.fsync)
+
+    def _write(self, data: bytes, offset: int) -> None:
+        try:
+            _write_all(self._file, data, offset)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self._behaviour.ignores_full_disk:
+                raise
+
+    def _sync(self, descriptor: int, sync: Callable[[int], None] | None = None) -> None:
+        try:
+            (sync or _fdatasync)(descriptor)
+        except OSError:
+            if not self._behaviour.ignores_failed_syncs:
+                raise
 
 
-_sync = getattr(os, "fdatasync", os.fsync)
+_fdatasync = getattr(os, "fdatasync", os.fsync)
 """macOS has no fdatasync; its fsync stops at the drive's cache, so that only process death is covered there."""
 
 

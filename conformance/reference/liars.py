@@ -1,7 +1,8 @@
 """Brokers that are wrong on purpose, each in exactly one way.
 
 `Honest` names the points at which a broker could lie; a liar overrides exactly one of them, and its docstring is its
-description. The honest path asks these questions and never learns who answers.
+description. The honest path asks these questions and never learns who answers. What lies about the disk is in
+`liars_early`.
 
 Periods: scenarios publish some 300 messages and consume some 150 before a fault, so a lie comes within the first 100
 operations and again every 100.
@@ -12,91 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conformance.errors import UsageError
+from conformance.reference.honest import Honest
+from conformance.reference.liars_early import EARLY
 from conformance.reference.settlement import Event
 
 PERIOD = 100
-
-
-class Honest:
-    """Every answer is the true one."""
-
-    removes_when_sending = False
-    """Whether a message is removed, durably, when it is sent and not when it is acknowledged."""
-
-    keeps_settled = False
-    """Whether a message that was sent settled is kept, and offered again when its link ends."""
-
-    bars_refusers = True
-    """Whether a message is kept from a link that said undeliverable-here."""
-
-    marks_redelivered = True
-    """Whether the wire tells of earlier deliveries: delivery-count, and STOMP's redelivered."""
-
-    holds_sends = True
-    """Whether what is sent in a transaction waits for its commit."""
-
-    holds_outcomes = True
-    """Whether an outcome that is given in a transaction waits for its commit."""
-
-    commits_abandoned = False
-    """Whether a transaction that was never discharged is committed when its link or connection ends."""
-
-    refuses_rollbacks = False
-    """Whether a request to roll back is answered with an error, and nothing is rolled back."""
-
-    refills = True
-    """Whether an acknowledgement makes room in a STOMP subscription's prefetch."""
-
-    def answers(self, send: int) -> bool:
-        """Whether the `send`-th unsettled send since the start (from 1) is ever answered."""
-        return True
-
-    def retracts(self, send: int) -> bool:
-        """Whether the `send`-th unsettled send since the start (from 1) is accepted, and afterwards rejected."""
-        return False
-
-    def hides(self, number: int) -> bool:
-        """Whether the `number`-th message of a queue (from 1) is counted and never delivered."""
-        return False
-
-    def forgets(self, number: int, failures: int) -> bool:
-        """Whether the acknowledgement of a queue's `number`-th message (from 1) is answered and not acted upon.
-
-        `failures` counts the deliveries of it that failed before.
-        """
-        return False
-
-    def acknowledged_with(self, held: Iterable[int], tag: int) -> Iterable[int]:
-        """Which of a link's `held` deliveries, in the order they were sent, one acknowledgement of `tag` removes."""
-        return (tag,)
-
-    def delivery_count(self, failures: int) -> int:
-        """The delivery-count put on the wire for a message with so many failed deliveries."""
-        return failures
-
-    def first_acquirer(self, first: bool) -> bool:
-        """The first-acquirer flag put on the wire."""
-        return first
-
-    def applied(self, outcome: Event) -> Event:
-        """The event that an `outcome` of a consumer is for the broker."""
-        return outcome
-
-    def stored_sends(self, count: int) -> int:
-        """How many of a transaction's `count` durable sends, from the first, its commit puts on disk."""
-        return count
-
-    def covers_earlier(self, cumulative: bool) -> bool:
-        """Whether an ACK covers the earlier deliveries of its STOMP subscription; `cumulative` if that asked for it."""
-        return cumulative
-
-    def receipts(self, frame: int) -> int:
-        """How many RECEIPT frames answer the `frame`-th STOMP frame since the start (from 1) that asked for one."""
-        return 1
-
-    def prefetch_limit(self, asked: int) -> int:
-        """How many messages a STOMP subscription that `asked` for a limit may hold without an acknowledgement."""
-        return asked
 
 
 class _NeverAnswersOneSend(Honest):
@@ -283,6 +204,7 @@ LIARS: dict[str, type[Honest]] = {
     "answers-every-hundredth-frame-twice": _AnswersEveryHundredthFrameTwice,
     "ignores-prefetch": _IgnoresPrefetch,
     "never-refills-prefetch": _NeverRefillsPrefetch,
+    **EARLY,
 }
 """The liars by the name that selects them; the docstring of each is its description."""
 

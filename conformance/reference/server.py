@@ -16,11 +16,11 @@ from typing import Protocol
 from conformance.errors import LaunchError
 from conformance.reference import amqp, stomp
 from conformance.reference.broker import Broker
-from conformance.reference.commit import Batch, GroupCommit
+from conformance.reference.commit import Batch, Done, GroupCommit
 from conformance.reference.depth import Asked
 from conformance.reference.files import SegmentFiles
+from conformance.reference.honest import LATE_S, Honest
 from conformance.reference.journal import CorruptJournal, Journal, recover
-from conformance.reference.liars import Honest
 from conformance.reference.settings import Settings
 
 HOST = "127.0.0.1"
@@ -46,7 +46,7 @@ class Wanted:
 
 async def serve(wanted: Wanted) -> None:
     """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it."""
-    files = SegmentFiles(wanted.data)
+    files = SegmentFiles(wanted.data, wanted.behaviour)
     try:
         recovered = recover(files.read())
         files.repair(recovered)
@@ -120,6 +120,8 @@ class Server:
             protocol.flush()
 
     def _start_disk(self) -> None:
+        for call in self._commit.postponed():
+            self.loop.call_later(LATE_S, self._is_due, call)
         if self._commit.has_early and self._early_timer is None and not self._early_due:
             self._early_timer = self.loop.call_later(self._buffer_seconds, self._early_is_due)
         if self._commit.busy or not (self._commit.has_waiting or self._early_due):
@@ -129,7 +131,7 @@ class Server:
         self._submit(self._commit.take(early=early))
 
     def _submit(self, batch: Batch) -> None:
-        if not (batch.writes or batch.unneeded):
+        if not (batch.writes or batch.unneeded or batch.sync):
             self._stored()
             return
         future = self._disk.submit(self._files.store, batch)
@@ -142,6 +144,10 @@ class Server:
             os._exit(DISK_ERROR)
         self._commit.finished()
         self._idle.set()
+        self.schedule()
+
+    def _is_due(self, postponed: Done) -> None:
+        postponed()
         self.schedule()
 
     def _early_is_due(self) -> None:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.claims import Catalogue
+from conformance.judge import again
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
 from conformance.report import model
@@ -49,7 +50,7 @@ def summary(
         parts += [_table(answers[:ROWS], judgement.run, catalogue)]
     if len(answers) > ROWS:
         parts += [_line(f"... and {len(answers) - ROWS} more in the report", "dim")]
-    parts += [*_first_violation(answers), *_doubts(judgement, catalogue), *_course(judgement.run)]
+    parts += [*_first_violation(answers, written), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [*_expected(expected), Text()]
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip()), _counts(judgement)]
     parts += [_whole(ending)]
@@ -105,7 +106,7 @@ def _worth(row: VerdictRow, asked: str) -> str:
     return " ".join(part for part in (missed, bound) if part)
 
 
-def _first_violation(answers: Sequence[VerdictRow]) -> list[RenderableType]:
+def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] | None) -> list[RenderableType]:
     violated = [row for row in answers if row.verdict is Verdict.VIOLATED]
     if not violated:
         return []
@@ -114,7 +115,10 @@ def _first_violation(answers: Sequence[VerdictRow]) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(), _whole(f"VIOLATED {row.claim}: {row.says}", "bold red"), _whole(row.reason)]
     if shown is not None:
         parts += [_line(f"message {shown.message} in {shown.queue}, trial {shown.trial}:"), _events(shown)]
-    return [*parts, _whole(f"again: {row.replay}")] if row.replay else parts
+    if not row.replay:
+        return parts
+    folder = next(iter(written.values())).parent if written else again.HERE
+    return [*parts, _whole(f"again: {again.seen_from_outside(row.replay, folder)}")]
 
 
 def _events(witness: Witness) -> Table:

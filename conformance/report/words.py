@@ -6,21 +6,8 @@ import dataclasses
 
 from conformance.errors import ExitCode
 from conformance.judge.rows import ControlResult, Exposure, Verdict, VerdictRow
-from conformance.scenario import (
-    Between,
-    Consume,
-    ConsumerCrash,
-    Drain,
-    Fault,
-    Kill,
-    Nth,
-    Pause,
-    Publish,
-    Restart,
-    Scenario,
-    Step,
-    Stop,
-)
+from conformance.report.faults import fault_sentence, ordinal, restart_sentence
+from conformance.scenario import Consume, Drain, Publish, Restart, Scenario, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,13 +147,11 @@ def _sentence(step: Step) -> str:
             what = _publishing(step)
         case Consume():
             what = _consuming(step)
-        case Restart(clean=True):
-            return "Stop the broker in order and start it again on the same data."
         case Restart():
-            return "Start the broker again on the same data."
+            return restart_sentence(step)
         case Drain():
             return "Receive and acknowledge everything until silence, then ask the broker for its own depth."
-    return f"{what}. {_fault_sentence(step.until)}" if step.until else f"{what}."
+    return f"{what}. {fault_sentence(step.until)}" if step.until else f"{what}."
 
 
 def _publishing(step: Publish) -> str:
@@ -175,33 +160,37 @@ def _publishing(step: Publish) -> str:
     bound = "up to " if step.until else ""
     parts = [f"Publish {bound}{plural(step.count, kind + ' message')} of {step.size:,} bytes, {pace}"]
     if step.batch:
-        back = f" and roll back every {_ordinal(step.rollback_every)}" if step.rollback_every else ""
+        back = f" and roll back every {ordinal(step.rollback_every)}" if step.rollback_every else ""
         parts.append(f"in transactions of {step.batch}; commit each{back}")
+    if step.every_ms:
+        parts.append(f"{'a transaction' if step.batch else 'a send'} is due every {step.every_ms} ms")
     if step.peek:
         parts.append("a receiver waits on the queue and takes what becomes available")
     if step.unasked_every:
-        parts.append(f"every {_ordinal(step.unasked_every)} asks for no answer")
+        parts.append(f"every {ordinal(step.unasked_every)} asks for no answer")
     return "; ".join(parts)
 
 
 def _consuming(step: Consume) -> str:
     parts = [f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"]
     if step.rollback_every:
-        parts.append(f"roll back every {_ordinal(step.rollback_every)}")
+        parts.append(f"roll back every {ordinal(step.rollback_every)}")
     if step.refuse:
-        parts.append(f"give every {_ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
+        parts.append(f"give every {ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
     if step.hold:
         parts.append("with the prefetch used up, wait whether more comes before acknowledging")
+    if step.work_ms:
+        parts.append(f"each processing takes {step.work_ms} ms")
     if step.stop:
-        parts.append(f"stop after the {_ordinal(step.stop)} delivery")
+        parts.append(f"stop after the {ordinal(step.stop)} delivery")
     if step.until_silent:
         parts.append("stop when nothing more comes")
     return "; ".join(parts)
 
 
 def _acknowledging(step: Consume) -> str:
-    each = "each message" if step.acknowledge == 1 else f"at every {_ordinal(step.acknowledge)} message"
-    some = each if step.acknowledge == 1 else f"every {_ordinal(step.acknowledge)} message"
+    each = "each message" if step.acknowledge == 1 else f"at every {ordinal(step.acknowledge)} message"
+    some = each if step.acknowledge == 1 else f"every {ordinal(step.acknowledge)} message"
     answer = ", and reading the answer" if step.confirm else ""
     return {
         "auto": "acknowledging each message after its processing",
@@ -210,40 +199,3 @@ def _acknowledging(step: Consume) -> str:
         "client": f"acknowledging everything so far {'at ' if step.acknowledge == 1 else ''}{each}",
         "transacted": f"acknowledging in transactions of {step.acknowledge}",
     }.get(step.mode, f"acknowledging {some}") + answer
-
-
-def _fault_sentence(fault: Fault) -> str:
-    at = _trigger(fault.at)
-    match fault:
-        case Kill():
-            return f"SIGKILL to every process of the broker at {at}."
-        case Stop():
-            return f"SIGTERM to the broker at {at}."
-        case Pause():
-            return f"SIGSTOP to every process of the broker at {at}, and SIGCONT {fault.hold_s:g} s later."
-        case ConsumerCrash():
-            return f"SIGKILL to the client process itself at {at}."
-
-
-_EVENTS = {
-    "confirm": "confirm",
-    "process": "processing",
-    "ack": "confirmed acknowledgement",
-    "before_commit": "transaction that is complete but for its commit",
-    "commit_written": "request to commit",
-    "committed": "answered commit",
-}
-
-
-def _trigger(at: Nth) -> str:
-    event = _EVENTS[at.event]
-    if isinstance(at.k, Between):
-        article = "an" if event[0] in "aeiou" else "a"
-        between = f"between the {_ordinal(at.k.low)} and the {_ordinal(at.k.high)}"
-        return f"{article} {event} {between}, drawn from the trial's seed"
-    return f"the {_ordinal(at.k)} {event}"
-
-
-def _ordinal(number: int) -> str:
-    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{suffix}"

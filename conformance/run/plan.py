@@ -13,14 +13,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings
 from conformance.claims import Catalogue, Claim, Subject, spoken, unmet
-from conformance.scenario import TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+from conformance.scenario import (
+    TRIALS,
+    After,
+    All,
+    Check,
+    Control,
+    Liar,
+    PowerLoss,
+    Scenario,
+    SessionLiar,
+    Weakened,
+    slug,
+)
 
 REFERENCE = "reference"
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios."""
+    """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
+
+    `unable`: the faults that this machine cannot take, by name, and why.
+    """
 
     adapter: Adapter
     protocol: str
@@ -32,6 +47,7 @@ class Selection:
     trials: int = TRIALS
     judged_as: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
+    unable: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def applies(self, claim: Claim) -> bool:
         """Whether a trial could say anything about the claim here, or the user requires it all the same.
@@ -74,8 +90,16 @@ class Planned:
 
     @property
     def instance(self) -> tuple[object, ...]:
-        """Trials with equal instances share one broker; a patient one has its own, since it idles beside the rest."""
-        return (self.adapter.spec, self.settings, self.liar, self.lane)
+        """Trials with equal instances share one broker; a patient one has its own, since it idles beside the rest.
+
+        So has one whose power is lost: it needs a disk of its own.
+        """
+        return (self.adapter.spec, self.settings, self.liar, self.lane, self.own_disk)
+
+    @property
+    def own_disk(self) -> bool:
+        """Whether the broker must store on a disk that can be taken from it."""
+        return any(isinstance(fault, PowerLoss) for fault in self.script.faults)
 
     @property
     def lane(self) -> str:
@@ -92,13 +116,22 @@ class Planned:
     @property
     def k(self) -> int | None:
         """The number that the seed drew for the trigger."""
-        fault = self.script.fault
-        return fault.at.k if fault is not None and isinstance(fault.at.k, int) else None
+        return drawn_number(self.script.fault)
+
+
+def drawn_number(fault: object) -> int | None:
+    """The number of a fault's trigger, for people; None where it has none, or where it was not drawn yet."""
+    at = getattr(fault, "at", fault)
+    first = at.parts[0] if isinstance(at, All) else at
+    number = first.ms if isinstance(first, After) else getattr(first, "k", None)
+    return number if isinstance(number, int) else None
 
 
 def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """The checks of the scenario whose claims are selected, and could be decided here."""
     if selection.only and scenario.id not in selection.only:
+        return {}
+    if any(fault.name in selection.unable for fault in scenario.faults):
         return {}
     ids = {claim.id for claim in selection.claims if selection.applies(claim)}
     return {claim: check for claim, check in scenario.decides.items() if claim in ids}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from conformance.claims import Catalogue
 from conformance.run.plan import Selection, wanted
-from conformance.scenario import Check, Consume, Drain, Kill, Liar, Publish, Restart, Scenario, Weakened
+from conformance.scenario import Check, Consume, Drain, Kill, Liar, PowerLoss, Publish, Restart, Scenario, Weakened
 
 CLAIMS = 10
 BUDGET_S = 40.0
@@ -59,7 +59,7 @@ def _value(item: Scenario, claim: str, check: Check, catalogue: Catalogue) -> in
     if catalogue.claims[claim].needs:
         return 0
     if isinstance(check.control, Weakened):
-        return _KILLED if isinstance(item.fault, Kill) else _STRONG
+        return _KILLED if isinstance(item.fault, Kill | PowerLoss) else _STRONG
     return _LIAR if isinstance(check.control, Liar) and not check.control.patient else 0
 
 

@@ -16,14 +16,15 @@ from typing import Any
 
 import msgspec
 
-from conformance.adapters import Broker
 from conformance.clients.worker import Nursery
 from conformance.errors import Interrupted, LaunchError
 from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
+from conformance.run.crew import Abort
 from conformance.run.plan import Planned, instances
-from conformance.run.trial import Abort, TrialPlayer, unstarted
+from conformance.run.stand import Stand, Stands
+from conformance.run.trial import TrialPlayer, unstarted
 
 _LANES = 8
 
@@ -41,7 +42,8 @@ class Progress:
 class Recording:
     """Records trials into `folder`; reusable, so that trials can be added when a violation must be repeated.
 
-    `floor_seconds` is the time that the starts, restarts and waits took by themselves: no harness can be faster.
+    `expected` are the trials that may be asked for in later calls: their brokers are kept till then. `floor_seconds` is
+    the time that the starts, restarts and waits took by themselves: no harness can be faster.
     """
 
     def __init__(
@@ -52,20 +54,15 @@ class Recording:
         on_progress: Callable[[Progress], None] = lambda _: None,
         *,
         offline: bool = False,
+        expected: Sequence[Planned] = (),
     ) -> None:
-        self.folder, self.header, self.ledger, self.on_progress, self.offline = (
-            folder,
-            header,
-            ledger,
-            on_progress,
-            offline,
-        )
+        self.folder, self.header, self.on_progress = folder, header, on_progress
         self.floor_seconds = 0.0
         self.deviations: dict[str, str] = {}
         self._abort = Abort()
         self._error: BaseException | None = None
         self._nursery = Nursery(ledger)
-        self._brokers = 0
+        self._stands = Stands(folder / "brokers", ledger, expected, offline=offline)
         self._lock = threading.Lock()
         self._done = self._total = 0
 
@@ -100,8 +97,11 @@ class Recording:
         return [record for records, _ in played for record in records]
 
     def close(self) -> None:
-        """End the client nursery."""
-        self._nursery.close()
+        """End the brokers that were kept, and the client nursery."""
+        try:
+            self._stands.close()
+        finally:
+            self._nursery.close()
 
     def _stop_all_on_error(self, lane: concurrent.futures.Future[Any]) -> None:
         """An error of ours beside the main lane ends that too, instead of waiting for its last trial."""
@@ -119,56 +119,39 @@ class Recording:
         """The trials of one broker instance; a void trial costs the instance, and the next trial gets a new one."""
         found: list[TrialRecord] = []
         floor = 0.0
-        broker: Broker | None = None
+        stand: Stand | None = None
         try:
             for number, planned in enumerate(group):
                 self.on_progress(Progress(planned, None, self._done, self._total))
-                if broker is None:
+                if stand is None:
                     try:
-                        broker = self._broker(group[number:])
+                        stand, took = self._stands.take(group[number:])
                     except LaunchError as error:
                         found += [self._unstarted(each, error) for each in group[number:]]
                         break
-                    floor += broker.start_seconds[-1]
-                record = self._play(planned, broker)
+                    floor += took
+                    if planned.arm == "subject":
+                        self.deviations = dict(stand.broker.deviations)
+                record = self._play(planned, stand)
                 floor += record.floor_seconds
                 found.append(record)
                 if record.void:
-                    broker.close()
-                    broker = None
-        finally:
-            if broker is not None:
-                broker.close()
+                    stand.close()
+                    stand = None
+        except BaseException:
+            if stand is not None:
+                stand.close()
+            raise
+        if stand is not None:
+            self._stands.give(group[0].instance, stand)
         return found, floor
 
-    def _broker(self, group: Sequence[Planned]) -> Broker:
-        first = group[0]
-        with self._lock:
-            self._brokers += 1
-            name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
-        broker = first.adapter.prepare(
-            self.folder / "brokers" / name,
-            first.settings,
-            [planned.queue for planned in group],
-            self.ledger,
-            first.liar,
-            offline=self.offline,
-        )
-        try:
-            broker.start()
-        except BaseException:
-            broker.close()
-            raise
-        if first.arm == "subject":
-            self.deviations = dict(broker.deviations)
-        return broker
-
-    def _play(self, planned: Planned, broker: Broker) -> TrialRecord:
+    def _play(self, planned: Planned, stand: Stand) -> TrialRecord:
         if self._abort.requested:
             raise Interrupted("stopped by the user")
         header = _header(self.header, planned)
         record = TrialPlayer(
-            planned, broker, self._nursery, self.folder / "trials" / planned.id, header, self._abort
+            planned, stand, self._nursery, self.folder / "trials" / planned.id, header, self._abort
         ).play()
         with self._lock:
             self._done += 1

@@ -5,64 +5,60 @@ Whatever goes wrong on our side voids the trial and says why; it is never held a
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import pathlib
 import time
-from collections.abc import Iterator
 
 import msgspec
 
 from conformance import records
-from conformance.adapters import Broker
-from conformance.clients import job as jobs
-from conformance.clients.job import Job, Result, Trigger
-from conformance.clients.worker import Child, Nursery
-from conformance.errors import ClientError, ConformanceError, FaultError, Interrupted, LaunchError
+from conformance.clients.job import Job, Part, Result, Trigger
+from conformance.clients.worker import Nursery
+from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
 from conformance.faults import process
+from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
+from conformance.run.crew import Abort, Crew
+from conformance.run.evidence import script_words
+from conformance.run.linked import over_link
 from conformance.run.plan import Planned
-from conformance.scenario import Consume, ConsumerCrash, Drain, Fault, Kill, Pause, Publish, Restart, Step, Stop
+from conformance.run.stand import Stand
+from conformance.run.traced import Traced
+from conformance.scenario import (
+    After,
+    All,
+    Consume,
+    ConsumerCrash,
+    Drain,
+    Kill,
+    Nth,
+    Pause,
+    PowerLoss,
+    Publish,
+    Recovery,
+    Restart,
+    Step,
+    Stop,
+)
+from conformance.script import LINK_FAULTS, Fault, LinkFault
 
-_PATIENCE_S = 600.0
 _DRAIN_CREDIT = 1000
-_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain"}
-
-
-@dataclasses.dataclass
-class Abort:
-    """Set when the user stopped the run: running clients are told to end, and no step begins."""
-
-    requested: bool = False
-    children: set[Child] = dataclasses.field(default_factory=set)
-
-    def now(self) -> None:
-        """End every client at once."""
-        self.requested = True
-        for child in list(self.children):
-            child.end()
 
 
 class TrialPlayer:
     """Plays one planned trial; `play` returns its record and has written `trial.json`."""
 
     def __init__(
-        self,
-        planned: Planned,
-        broker: Broker,
-        nursery: Nursery,
-        folder: pathlib.Path,
-        header: Header,
-        abort: Abort,
+        self, planned: Planned, stand: Stand, nursery: Nursery, folder: pathlib.Path, header: Header, abort: Abort
     ) -> None:
-        self.planned, self.broker, self.nursery, self.folder, self.abort = planned, broker, nursery, folder, abort
-        self.header = header
+        self.planned, self.stand, self.folder, self.abort = planned, stand, folder, abort
+        self.broker = stand.broker
+        self.crew = Crew(planned, stand.broker, nursery, folder, header, abort)
         self.floor_s = 0.0
         self.seen_stuck = False
-        self.counts: dict[str, int] = {}
+        self.traced: Traced | None = None
         folder.mkdir(parents=True)
-        self.recorder = Recorder(folder / "orchestrator.jsonl", self._header("orchestrator"))
+        self.recorder = Recorder(folder / "orchestrator.jsonl", self.crew.header("orchestrator"))
 
     def play(self) -> TrialRecord:
         """Every step in order; an error of ours becomes `TrialRecord.void`.
@@ -74,6 +70,7 @@ class TrialPlayer:
         log: tuple[str, ...] = ()
         try:
             for step in self.planned.script.steps:
+                self.abort.check()
                 self._step(step)
                 if self.seen_stuck and self.planned.arm == "control":
                     break  # seen to fail: only the subject's restart could still free what is stuck
@@ -91,7 +88,7 @@ class TrialPlayer:
                 describe(self.planned),
                 void=void,
                 void_log=log,
-                floor_seconds=round(self.floor_s, 3),
+                floor_seconds=round(self.floor_s + self.crew.waited_s, 3),
                 seconds=round(time.monotonic() - started, 3),
             )
             records.save(record, self.folder / "trial.json")
@@ -100,11 +97,10 @@ class TrialPlayer:
     # steps
 
     def _step(self, step: Step) -> None:
-        self._go_on()
         if isinstance(step, Restart):
             self._restart(step)
         elif isinstance(step, Drain):
-            result = self._client("drain", self._job("drain", prefetch=_DRAIN_CREDIT))
+            result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT))
             self._alive(result)
             self.seen_stuck = result.ended == "stuck"
         else:
@@ -113,131 +109,109 @@ class TrialPlayer:
     def _drive(self, step: Publish | Consume) -> None:
         fields = {name: value for name, value in vars(step).items() if name != "until"}
         role = "publish" if isinstance(step, Publish) else "consume"
-        if isinstance(step, Publish):
-            fields["producer"] = self.counts.get(role, 0) + 1
-        job = self._job(role, trigger=_trigger(step.until), liar=self.planned.session_liar, **fields)
+        job = self.crew.job(role, liar=self.planned.session_liar, trigger=self._trigger(step.until), **fields)
         match step.until:
             case ConsumerCrash():
-                self._crash(job)
+                self.crew.crash(job)
+                self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
+                self.broker.alive_check()
             case Kill() | Stop():
                 self._end_broker(job, step.until)
             case Pause():
-                self._pause(job)
+                self._pause(job, step.until)
+            case PowerLoss():
+                self._lose_power(job)
             case None:
-                self._alive(self._client(job.role, job))
+                self._alive(self.crew.play(job))
+            case _:
+                self._over_link(job, step.until)
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
         with self.broker.pidfds(main_only=isinstance(fault, Stop)) as pidfds:
-            result = self._client(job.role, job, pidfds)
+            result = self.crew.play(job, pidfds)
+        self._prove_ended(job, result, fault.name)
+
+    def _pause(self, job: Job, fault: Pause) -> None:
+        """The client that owns the trigger halts the broker, shows that every thread is stopped, and lets it go on.
+
+        Or it kills what it halted.
+        """
+        with self.broker.pidfds() as pidfds:
+            result = self.crew.play(job, pidfds)
+        assert job.trigger is not None
+        self.floor_s += job.trigger.hold_s
+        if fault.then_kill:
+            self._prove_ended(job, result, "kill")
+            return
+        self._alive(result)
+        process.prove_paused(fired=result.fired, seen=result.seen, wanted=job.trigger.k)
+
+    def _lose_power(self, job: Job) -> None:
+        """The client takes the disk away and kills the broker; here it is shown that both are gone.
+
+        Then the disk is mounted again.
+        """
+        with self.stand.power() as disk, self.broker.pidfds() as pidfds:
+            result = self.crew.play(job, [disk, *pidfds])
+        self._prove_ended(job, result, "power_loss", prove_disk=True)
+
+    def _prove_ended(self, job: Job, result: Result, fault: str, *, prove_disk: bool = False) -> None:
         if not result.fired:
             self.broker.alive_check()
         assert job.trigger is not None
-        process.prove_ended(self.broker, fault.name, fired=result.fired, seen=result.count, wanted=job.trigger.k)
-        self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
-        self._note(Op.BROKER, Phase.OK, detail=fault.name)
+        process.prove_ended(self.broker, fault, fired=result.fired, seen=result.seen, wanted=job.trigger.k)
+        if prove_disk:
+            self.stand.after_loss()
+        self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault)
+        self._note(Op.BROKER, Phase.OK, detail=fault)
 
-    def _pause(self, job: Job) -> None:
-        """The client that owns the trigger halts the broker, shows that every thread is stopped, and lets it go on."""
-        with self.broker.pidfds() as pidfds:
-            result = self._client(job.role, job, pidfds)
-        self._alive(result)
-        assert job.trigger is not None
-        process.prove_paused(fired=result.fired, seen=result.count, wanted=job.trigger.k)
-        self.floor_s += job.trigger.hold_s
-
-    def _crash(self, job: Job) -> None:
-        child, job = self._spawn(job.role, job, ())
-        result = self._wait(child)
-        path = pathlib.Path(job.history)
-        if result is not None:
-            close_history(path, Ended.FINISHED)
-            raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
-        lines = path.read_bytes().splitlines()
-        fired = bool(lines) and b'"phase":"fired"' in lines[-1]
-        close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
-        process.prove_crashed(last_event_fired=fired, seen=len(lines) - 1)
-        self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
+    def _over_link(self, job: Job, fault: LinkFault) -> None:
+        result = over_link(self.stand.ledger, self.crew, job, fault)
+        self.floor_s += getattr(fault, "hold_s", 0.0)
         self.broker.alive_check()
+        if result.ended == "disconnected" and fault.name != "cut":
+            raise ClientError(f"the broker closed the connection of a client under {fault.name}")
 
     def _restart(self, step: Restart) -> None:
         started = time.monotonic()
+        self._untrace()
         detail = "restart" if step.clean else "start"
         self._note(Op.BROKER, Phase.INVOKE, detail=detail)
         if step.clean:
             self.broker.stop()
-        self.broker.start()
+        if step.until is not None:
+            self._kill_in_recovery(step.until)
+        if step.under is not None:
+            self.traced = Traced(self.crew, step.under)
+            self.traced.start()
+        else:
+            self.broker.start()
         self._note(Op.BROKER, Phase.OK, detail=detail)
         self.floor_s += time.monotonic() - started
 
+    def _kill_in_recovery(self, fault: Kill) -> None:
+        assert isinstance(fault.at, Recovery)
+        assert isinstance(fault.at.k, int)
+        self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
+        fired = kill_in_recovery(self.broker, fault.at.k)
+        self._note(Op.FAULT, Phase.FIRED, fault=fault.name, detail=fired)
+        self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
+
+    def _untrace(self) -> None:
+        """The end of a traced run of the broker: it is stopped, and what was seen of its disk becomes a history."""
+        if self.traced is not None:
+            traced, self.traced = self.traced, None
+            traced.finish()
+
     def _alive(self, result: Result) -> None:
-        if result.ended == "disconnected":
+        if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
             self.broker.alive_check()
             raise ClientError("the broker closed the connection of a client although no fault was at work")
 
-    # clients
-
-    def _job(self, role: str, **fields: object) -> Job:
-        broker, planned = self.broker, self.planned
-        host, port = broker.endpoint(planned.protocol)
-        spoken = planned.adapter.file.protocols[planned.protocol]
-        return Job(
-            role=role,
-            header=self.header,
-            history="",
-            host=host,
-            port=port,
-            protocol=planned.protocol,
-            queue=planned.queue,
-            epoch=broker.epoch,
-            client=planned.script.client,
-            ack_confirm=spoken.ack_confirm or "",
-            depth=_probe(broker, planned.queue),
-            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
-            **fields,  # type: ignore[arg-type]
-        )
-
-    def _client(self, role: str, job: Job, pidfds: list[int] | tuple[int, ...] = ()) -> Result:
-        child, job = self._spawn(role, job, pidfds)
-        path = pathlib.Path(job.history)
-        result = self._wait(child)
-        if result is None or result.error:
-            close_history(path, Ended.DIED, result.error if result else "died without a result")
-            self.broker.alive_check()
-            raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
-        close_history(path, Ended.FINISHED)
-        self.floor_s += result.waited_s
-        return result
-
-    def _spawn(self, role: str, job: Job, pidfds: list[int] | tuple[int, ...]) -> tuple[Child, Job]:
-        number = self.counts[role] = self.counts.get(role, 0) + 1
-        name = f"{_PROCESS[role]}-{number}"
-        path = self.folder / f"{name}.jsonl"
-        job = msgspec.structs.replace(job, header=self._header(name), history=str(path))
-        return self.nursery.spawn(job, self.folder / f"{name}.log", pidfds), job
-
-    def _wait(self, child: Child) -> Result | None:
-        self.abort.children.add(child)
-        try:
-            result = child.wait(_PATIENCE_S)
-            self._go_on()
-        except (Interrupted, KeyboardInterrupt):
-            child.end()
-            close_history(pathlib.Path(child.job.history), Ended.INTERRUPTED)
-            raise
-        finally:
-            child.close()
-            self.abort.children.discard(child)
-            with contextlib.suppress(OSError):
-                if child.log.stat().st_size == 0:
-                    child.log.unlink()
-        return result
-
-    def _go_on(self) -> None:
-        if self.abort.requested:
-            raise Interrupted("stopped by the user")
-
-    def _header(self, name: str) -> Header:
-        return msgspec.structs.replace(self.header, process=name)
+    def _trigger(self, fault: Fault | None) -> Trigger | None:
+        if fault is None or isinstance(fault, LINK_FAULTS):
+            return None
+        return trigger_of(fault, self.planned.seed)
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
@@ -256,6 +230,7 @@ def describe(planned: Planned) -> TrialRecord:
         k=planned.k,
         adapter=planned.adapter.name,
         settings=dict(planned.settings.values),
+        script=script_words(planned.script),
     )
 
 
@@ -267,22 +242,20 @@ def unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> Tri
     return record
 
 
-def _trigger(fault: Fault | None) -> Trigger | None:
-    if fault is None:
-        return None
-    assert isinstance(fault.at.k, int)
-    return Trigger(fault.at.event, fault.at.k, fault.name, fault.hold_s if isinstance(fault, Pause) else 0.0)
+def trigger_of(fault: Kill | Stop | Pause | ConsumerCrash | PowerLoss, seed: int) -> Trigger:
+    """What the client that owns the trigger is told; every number of the fault is drawn already."""
+    at = fault.at
+    parts = at.parts if isinstance(at, All) else (at,)
+    return Trigger(
+        fault.name,
+        tuple(_part(part) for part in parts if isinstance(part, Nth | After)),
+        hold_s=fault.hold_s if isinstance(fault, Pause) else 0.0,
+        then_kill=isinstance(fault, Pause) and fault.then_kill,
+        torn=seed if isinstance(fault, PowerLoss) and fault.torn else None,
+    )
 
 
-def _probe(broker: Broker, queue: str) -> jobs.DepthProbe:
-    """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
-    probe = broker.depth_probe(queue)
-    host, port = broker.endpoint("amqp") if probe.method == "amqp-management" else ("", 0)
-    return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, dict(probe.properties), host, port)
-
-
-def _last_line(path: pathlib.Path) -> str:
-    lines: Iterator[str] = iter([])
-    with contextlib.suppress(OSError):
-        lines = reversed(path.read_text(errors="replace").splitlines())
-    return next(lines, "it left no word")
+def _part(part: Nth | After) -> Part:
+    k = part.ms if isinstance(part, After) else part.k
+    assert isinstance(k, int)
+    return Part("time" if isinstance(part, After) else part.event, k)

@@ -51,14 +51,20 @@ class ConsumerKilledUnderAuto:
 class ConsumerKilledUnderClient:
     """A CLIENT consumer acknowledges everything so far at each 400th message, and is killed in a later processing.
 
-    It builds up more than a thousand unacknowledged messages first; what was delivered after its last acknowledge
-    must come back.
+    It reads the answer to each acknowledge: one that died unread in a socket would leave nothing to be wrong about.
+    What was delivered after the last acknowledge must come back.
     """
 
     mode = "client"
     steps = (
         Publish(2_400, window=100),
-        Consume("client", prefetch=2_000, acknowledge=400, until=ConsumerCrash(Nth("process", Between(950, 1_050)))),
+        Consume(
+            "client",
+            prefetch=2_000,
+            acknowledge=400,
+            confirm=True,
+            until=ConsumerCrash(Nth("process", Between(950, 1_050))),
+        ),
         *SETTLE,
     )
     decides = {

@@ -58,7 +58,7 @@ def states(pid):
 
 def test_a_pause_stops_every_thread_and_ends(armed, victim):
     """Effective only when all are in state T; afterwards none is."""
-    trial, events = armed(Trigger("confirm", 2, "pause", hold_s=0.05))
+    trial, events = armed(Trigger.nth("confirm", 2, "pause", hold_s=0.05))
     trial.count("confirm")
     trial.fire_if_due()
     before = states(victim[0].pid)
@@ -80,7 +80,7 @@ def test_a_pause_stops_every_thread_and_ends(armed, victim):
 
 def test_an_answer_in_a_pause_voids_the_trial(armed):
     """What was asked after it cannot be answered before its end; what was asked before can."""
-    trial, _ = armed(Trigger("confirm", 1, "pause", hold_s=5))
+    trial, _ = armed(Trigger.nth("confirm", 1, "pause", hold_s=5))
     early = time.monotonic_ns()
     trial.count("confirm")
     trial.fire_if_due()
@@ -94,7 +94,7 @@ def test_an_answer_in_a_pause_voids_the_trial(armed):
 @pytest.mark.parametrize(("fault", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGTERM)])
 def test_the_signal_of_each_fault(armed, victim, fault, number):
     """Sent once, at the k-th event."""
-    trial, events = armed(Trigger("ack", 1, fault))
+    trial, events = armed(Trigger.nth("ack", 1, fault))
     trial.count("ack")
     trial.fire_if_due()
     trial.fire_if_due()
@@ -106,7 +106,7 @@ def test_the_signal_of_each_fault(armed, victim, fault, number):
 
 def test_other_events_do_not_count(armed, victim):
     """A trigger at the first commit is not fired by an acknowledgement."""
-    trial, _ = armed(Trigger("committed", 1, "kill"))
+    trial, _ = armed(Trigger.nth("committed", 1, "kill"))
     trial.count("ack")
     trial.fire_if_due()
 

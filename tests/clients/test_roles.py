@@ -132,7 +132,7 @@ def test_drain_is_stuck_while_the_broker_has_more(play):
 def test_trigger_fires_once_with_sends_in_flight(play, tmp_path):
     """A kill at the k-th confirm, after the window was filled again."""
     broker = Listed(dies_after=20)
-    result, events = play("publish", broker, count=1_000, window=10, trigger=Trigger("confirm", 25, "kill"))
+    result, events = play("publish", broker, count=1_000, window=10, trigger=Trigger.nth("confirm", 25, "kill"))
     fired = [at for at, event in enumerate(events) if event.phase is Phase.FIRED]
     confirmed = sum(event.phase is Phase.OK for event in events[: fired[0]] if event.op is Op.SEND)
 

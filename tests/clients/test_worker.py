@@ -99,7 +99,7 @@ def test_consumer_dies_in_the_middle_of_its_processing(client):
     """The last thing that its history holds is the fault; what it had not acknowledged comes back."""
     finish(client("publish", "publisher-1", count=20, window=20))
     result, events = finish(
-        client("consume", "consumer-1", mode="auto", trigger=Trigger("process", 7, "consumer_crash"))
+        client("consume", "consumer-1", mode="auto", trigger=Trigger.nth("process", 7, "consumer_crash"))
     )
     drained, _ = finish(client("drain", "drain-1"))
 
@@ -112,7 +112,7 @@ def test_broker_is_killed_by_the_client_that_owns_the_trigger(client, broker):
     """Sends in flight are unknown, answers already read are confirmed, and the tree is gone."""
     with broker.pidfds() as pidfds:
         started = client(
-            "publish", "publisher-1", pidfds, count=9_000, window=10, trigger=Trigger("confirm", 30, "kill")
+            "publish", "publisher-1", pidfds, count=9_000, window=10, trigger=Trigger.nth("confirm", 30, "kill")
         )
         result, events = finish(started)
 

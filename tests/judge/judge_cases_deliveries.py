@@ -8,6 +8,7 @@ from judge_histories import (
     came,
     committed,
     crashed,
+    fired,
     given_back,
     handed,
     kept,
@@ -110,6 +111,37 @@ DELIVERIES = {
     "delivered again as it was given back": (
         "came_back",
         kept(1) + handed(1) + given_back(1) + crashed() + settled(1),
+        0,
+        0,
+    ),
+    "processed before the cut, and delivered again": (
+        "processed_again",
+        kept(1, 2)
+        + handed(1)
+        + processed(1)
+        + ack_sent(1)
+        + handed(2)
+        + fired("cut")
+        + came(1, epoch=1)
+        + came(2, epoch=1),
+        1,
+        1,
+    ),
+    "processed before the cut, and not delivered again": (
+        "processed_again",
+        kept(1) + handed(1) + handed(1) + processed(1) + fired("cut") + settled(epoch=1),
+        1,
+        0,
+    ),
+    "its acknowledgement confirmed, and again after the cut": (
+        "processed_again",
+        kept(1) + took(1) + fired("cut") + settled(1, epoch=1),
+        0,
+        0,
+    ),
+    "processed only after the fault": (
+        "processed_again",
+        kept(1) + killed() + handed(1) + processed(1) + came(1),
         0,
         0,
     ),

@@ -4,7 +4,9 @@ from judge_histories import (
     ack_sent,
     acked_in,
     came,
+    commit_sync_failed,
     committed,
+    confirmed,
     crashed,
     given_back,
     handed,
@@ -17,8 +19,13 @@ from judge_histories import (
     rolled_back,
     sent,
     settled,
+    sync_failed,
+    synced,
+    synced_commit,
     took,
     unasked,
+    wrote,
+    wrote_commit,
 )
 
 from conformance.history import Phase
@@ -66,4 +73,47 @@ EXPOSED = {
     "non_persistent": (kept(1, durable=False) + kept(2) + sent(3, durable=False), 1),
     "first_deliveries": (handed(1) + crashed() + handed(2, consumer=2), 1),
     "claimed_first": (handed(1) + handed(2) + came(1, epoch=1) + handed(3, first_acquirer=False) + came(3, epoch=1), 1),
+    "sync_held": (
+        sent(1, 2, 3) + wrote(1, 2, 3) + synced(1, held=True) + synced(2) + synced(3, held=True) + confirmed(1, 2),
+        1,
+    ),
+    "commit_sync_held": (
+        put("t1", 1, 2)
+        + committed("t1")
+        + wrote_commit("t1")
+        + synced_commit("t1", held=True)
+        + put("t2", 3)
+        + committed("t2")
+        + wrote_commit("t2")
+        + synced_commit("t2")
+        + put("t3", 4)
+        + wrote(4)
+        + synced(4, held=True)
+        + committed("t3"),
+        2,
+    ),
+    "rollback_sync_held": (
+        put("t1", 1, 2)
+        + rolled_back("t1")
+        + wrote_commit("t1")
+        + synced_commit("t1", held=True)
+        + put("t2", 3)
+        + committed("t2")
+        + wrote_commit("t2")
+        + synced_commit("t2", held=True),
+        2,
+    ),
+    "sync_failed": (sent(1) + wrote(1) + sync_failed(1) + kept(2) + wrote(2) + synced(2), 1),
+    "commit_sync_failed": (
+        put("t1", 1, 2)
+        + committed("t1", Phase.INFO)
+        + wrote_commit("t1")
+        + commit_sync_failed("t1")
+        + put("t2", 3)
+        + sync_failed(3)
+        + committed("t2"),
+        2,
+    ),
+    "sends_refused": (sent(1) + refused(1) + kept(2) + refused(2) + sent(3) + no_answer(3), 1),
+    "processed_unconfirmed": (took(1) + handed(2) + processed(2) + ack_sent(2) + handed(3), 1),
 }

@@ -125,6 +125,62 @@ def rolled_back(tx, answer=Phase.OK, by="publisher-1"):
     return discharge(Op.ROLLBACK, tx, answer, by)
 
 
+def answered(op, tx, by="publisher-1"):
+    """The answer to a request to commit, or to roll back, that was recorded before."""
+    return of(by, op, Phase.OK, transaction=tx)
+
+
+def _stored(phase, about, *, fault=None, disk=1, epoch=1):
+    """What was seen of one record at the disk: of a message, or of the commit of a transaction."""
+    key = {"transaction": about} if str(about).startswith("t") else {"message": _id(about)}
+    return of(f"disk-{disk}", Op.SYNC, phase, epoch=epoch, fault=fault, detail="pwrite64 journal", **key)
+
+
+def wrote(*numbers, **where):
+    """The record was written."""
+    return [e for n in numbers for e in _stored(Phase.INVOKE, n, **where)]
+
+
+def synced(*numbers, held=False, **where):
+    """The first sync that covers it had returned; `held` by the fault before."""
+    fault = "held_sync" if held else None
+    return [e for n in numbers for e in _stored(Phase.OK, n, fault=fault, **where)]
+
+
+def sync_failed(n, fault="failed_sync", **where):
+    """The sync, or the write, of its record returned an error."""
+    return _stored(Phase.FAIL, n, fault=fault, **where)
+
+
+def wrote_commit(tx):
+    return wrote(tx)
+
+
+def synced_commit(tx, *, held=False):
+    return synced(tx, held=held)
+
+
+def commit_sync_failed(tx):
+    return sync_failed(tx)
+
+
+def hidden(how="io_uring"):
+    """The broker uses something that the tracer cannot see."""
+    return [("disk-1", {"op": Op.SYNC, "phase": Phase.INFO, "epoch": 1, "detail": how})]
+
+
+def fired(fault, process="link-1"):
+    """A fault that belongs to the link or the disk, fired and effective."""
+    return [*of(process, Op.FAULT, Phase.FIRED, fault=fault), *of(process, Op.FAULT, Phase.EFFECTIVE, fault=fault)]
+
+
+def framed(link="to_broker"):
+    """One frame that passed the link."""
+    return [
+        ("link-1", {"op": Op.FRAME, "phase": Phase.OK, "connection": 1, "link": link, "count": 300, "detail": "SEND"})
+    ]
+
+
 def limited(process, count):
     """Its publish window, or its prefetch limit."""
     return of(process, Op.CONNECT, Phase.OK, count=count)

@@ -3,9 +3,30 @@
 import pytest
 from judge_cases import CASES, PARTS
 from judge_cases_exposures import EXPOSED
-from judge_histories import came, committed, kept, killed, put, record, sent, settled, silent, write
+from judge_histories import (
+    came,
+    committed,
+    confirmed,
+    fired,
+    hidden,
+    kept,
+    killed,
+    of,
+    put,
+    record,
+    refused,
+    rolled_back,
+    sent,
+    settled,
+    silent,
+    sync_failed,
+    synced,
+    write,
+    wrote,
+)
 
 from conformance.errors import CatalogueError
+from conformance.history import Op, Phase
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.compact import compact
 from conformance.judge.exposures import EXPOSURES, check_names
@@ -159,6 +180,79 @@ def test_every_exposure_has_a_history():
 def test_exposure(exposed, name):
     """What was at risk, and nothing that is merely close to it."""
     assert EXPOSED[name][1] == exposed[name].exposed(name)
+
+
+def test_only_what_bit_is_effective(one):
+    """Several faults of one trial are told apart by their names; one that only fired has not bitten."""
+    history = fired("held_sync", "disk-1") + of("publisher-1", Op.FAULT, Phase.FIRED, fault="kill") + fired("cut")
+    facts = one((record("t"), kept(1) + history))["t"]
+
+    assert ["held_sync", "cut"] == [name for name in ("held_sync", "kill", "cut", "pause") if facts.effective(name)]
+
+
+def test_answered_and_never_seen_being_written(one):
+    """Only of a run of the broker that was watched: another one's writes nobody looked for."""
+    early = sent(1) + confirmed(1)
+    later = [(process, {**event, "epoch": 2}) for process, event in kept(2, 3, 4)]
+    seen = wrote(3, epoch=2) + synced(3, epoch=2)
+    found = one(
+        (record("watched"), early + later + seen),
+        (record("other"), early + later + wrote(1) + synced(1)),
+        (record("refused"), early + later + seen + sync_failed(2, epoch=2) + refused(4)),
+        (record("nobody"), early + later),
+    )
+
+    assert {"watched": 2, "other": 0, "refused": 0, "nobody": 0} == {
+        name: facts.missed("confirmed_before_sync") for name, facts in found.items()
+    }
+
+
+def test_commits_never_seen_being_written(one):
+    """As with sends; a rollback may well write nothing."""
+    facts = one((record("t"), put("t1", 1, 2) + committed("t1") + put("t2", 3) + rolled_back("t2") + wrote("p2:1")))[
+        "t"
+    ]
+
+    assert (2, 0) == (facts.missed("committed_before_sync"), facts.missed("rolled_back_before_sync"))
+
+
+def test_what_the_tracer_could_not_see_is_told(one):
+    """The first of several reasons; what it could not see of one message alone hides nothing of the others."""
+    alone = of("disk-1", Op.SYNC, Phase.INFO, "p1:1", detail="only its first 32 bytes were shown")
+    found = one(
+        (record("all"), kept(1) + hidden("mmap") + hidden("io_uring")),
+        (record("dumb"), kept(1) + hidden(None)),
+        (record("one"), kept(1) + alone),
+    )
+
+    assert {"all": "io_uring", "dumb": "", "one": None} == {name: facts.hidden for name, facts in found.items()}
+
+
+def test_two_faults_end_a_window_and_begin_a_silence(one):
+    """What is at risk lies before the first, as nothing is done between a halt and a kill; drains count after the last."""
+    halted, dead = fired("pause", "publisher-1"), killed()  # confirms at 2 and 4 ms, the halt at 5, the kill at 7
+    found = one(
+        (record("subject"), kept(1, 2) + halted + dead + settled(1, 2)),
+        (record("control", arm="control", control="sync=false"), kept(1, 2) + halted + dead + settled(1)),
+        (record("between"), kept(1) + halted + settled(1) + dead),
+    )
+
+    assert (1_000_000, 1) == (
+        found["subject"].window_ns("confirmed_in_window"),
+        found["subject"].exposed("confirmed_in_window"),
+    )
+    assert (True, False) == (found["subject"].settled, found["between"].settled)
+
+
+def test_nothing_before_the_last_writeback_was_at_risk(one):
+    """A control that lost everything since its start has a window as long as that: all of the subject is at risk."""
+    lost = kept(1, 2, 3) + fired("power_loss", "publisher-1")
+    found = one(
+        (record("subject"), lost + settled(1, 2, 3)),
+        (record("control", arm="control", control="sync=false"), lost + settled()),
+    )
+
+    assert 3 == found["subject"].exposed("confirmed_in_window")
 
 
 def test_foreign_ids_are_strange(one):

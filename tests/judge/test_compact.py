@@ -10,16 +10,21 @@ from judge_histories import (
     acked_in,
     committed,
     confirmed,
+    framed,
     handed,
     kept,
     killed,
+    of,
     put,
     record,
     rolled_back,
     sent,
     settled,
+    synced_commit,
     took,
     write,
+    wrote,
+    wrote_commit,
 )
 
 from conformance.errors import HistoryError
@@ -160,6 +165,67 @@ def test_members_of_a_transaction_have_its_events(packed):
 
     assert {**one, "producer": 1, "n": 1} == copy
     assert (7, None) == (copy["txn"], copy["foreign_id"])
+
+
+def syncs(packed, history):
+    """What the syncs of a history became: `(phase, n, txn)` each, and why the trial is void."""
+    phases = {code: phase for phase, code in PHASE_CODE.items()}
+    found = packed(history)
+    rows = pq.read_table(found.parquet).to_pylist() if found.parquet else []
+    return [(phases[r["phase"]], r["n"], r["txn"]) for r in rows if r["op"] == OP_CODE[Op.SYNC]], found.record.void
+
+
+def test_the_sync_of_a_commit_is_told_of_each_of_its_members(packed):
+    """As the commit itself is, although another process saw it; the sync of a send is told as it is."""
+    history = put("t1", 1, 2) + wrote(1) + committed("t1") + wrote_commit("t1") + synced_commit("t1")
+    found, _ = syncs(packed, history + put("t2", 3) + committed("t2"))
+
+    assert [
+        (Phase.INVOKE, 1, None),
+        *[(phase, n, 1) for phase in (Phase.INVOKE, Phase.OK) for n in (None, 1, 2)],
+    ] == found
+
+
+def test_the_disk_is_read_after_everybody_else(packed):
+    """The file of the disk comes before that of the publisher; the members are known all the same."""
+    found, _ = syncs(packed, wrote_commit("t1") + put("t1", 1) + committed("t1"))
+
+    assert [(Phase.INVOKE, None, 1), (Phase.INVOKE, 1, 1)] == found
+
+
+def test_transactions_of_two_runs_of_the_broker_are_two(packed):
+    """A second publisher counts from 1 again: its t1, in the next run of the broker, is another."""
+    second = [
+        *of("publisher-2", Op.SEND, Phase.INVOKE, "p2:9", transaction="t1", durable=True, epoch=2),
+        *of("publisher-2", Op.COMMIT, Phase.INVOKE, transaction="t1", epoch=2),
+    ]
+    found, _ = syncs(packed, put("t1", 1) + committed("t1") + second + wrote("t1", disk=2, epoch=2))
+
+    assert [(Phase.INVOKE, None, 1), (Phase.INVOKE, 9, 1)] == found
+
+
+def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
+    """Nobody can say whose commit was synced."""
+    history = put("t1", 1) + acked_in("t1", 2) + committed("t1") + committed("t1", by="consumer-1")
+    _, void = syncs(packed, history + wrote_commit("t1"))
+
+    assert "transaction t1 is of consumer-1 and publisher-1: whose was synced is unknown" == void
+
+
+def test_a_sync_of_a_message_and_a_transaction_voids_the_trial(packed):
+    """It would be counted twice."""
+    both = of("disk-1", Op.SYNC, Phase.OK, "p1:1", transaction="t1")
+
+    assert "a sync names both p1:1 and transaction t1" == syncs(packed, put("t1", 1) + committed("t1") + both)[1]
+
+
+def test_frames_are_carried(packed):
+    """With the role of the link, and of the columns that there are."""
+    rows = pq.read_table(packed(kept(1) + framed() + framed("to_client")).parquet).to_pylist()
+    frames = [row for row in rows if row["op"] == OP_CODE[Op.FRAME]]
+
+    assert [(5, 1, 300, "SEND")] * 2 == [(r["role"], r["number"], r["count"], r["detail"]) for r in frames]
+    assert 2 == len({row["link"] for row in frames})
 
 
 @pytest.mark.parametrize("name", ["", "t", "T1", "1", "t1x", "t-1", "t1\n", "t1234567890"])

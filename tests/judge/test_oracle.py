@@ -8,11 +8,13 @@ from judge_histories import (
     ack_sent,
     acked,
     acked_in,
+    answered,
     came,
     committed,
     confirmed,
     crashed,
     handed,
+    hidden,
     killed,
     no_answer,
     processed,
@@ -22,7 +24,12 @@ from judge_histories import (
     sent,
     silent,
     stuck,
+    sync_failed,
+    synced,
+    synced_commit,
     write,
+    wrote,
+    wrote_commit,
 )
 
 from conformance.history import Op, Phase
@@ -42,6 +49,9 @@ NAMES = (
     "half_applied",
     "undischarged_gone",
     "transacted_acknowledgement",
+    "confirmed_before_sync",
+    "committed_before_sync",
+    "confirmed_though_sync_failed",
 )
 
 # Sets and their differences, not one row a message with flags: the other way to think about it.
@@ -101,6 +111,29 @@ owed AS (SELECT r.trial, r.producer, r.n, max(b.at_ns) AS at_ns FROM retired r
 kept_back AS (SELECT trial, producer, n FROM owed EXCEPT SELECT * FROM taken
               EXCEPT SELECT o.trial, o.producer, o.n FROM owed o JOIN given g USING (trial, producer, n)
               WHERE g.at_ns > o.at_ns),
+hidden AS (SELECT DISTINCT trial FROM e WHERE op = $sync AND phase = $info AND n IS NULL AND txn IS NULL),
+stored AS (SELECT trial, producer, n, phase, at_ns FROM e WHERE op = $sync AND n IS NOT NULL AND txn IS NULL),
+answered AS (SELECT trial, producer, n, min(at_ns) AS at_ns FROM e
+             WHERE op = $send AND phase = $ok GROUP BY ALL),
+kept_well AS (SELECT DISTINCT c.trial, c.producer, c.n FROM answered c JOIN stored s USING (trial, producer, n)
+              WHERE s.phase = $ok AND s.at_ns <= c.at_ns),
+early AS (SELECT * FROM accepted INTERSECT SELECT * FROM durable
+          INTERSECT SELECT trial, producer, n FROM stored WHERE phase = $invoke
+          EXCEPT SELECT * FROM refused EXCEPT SELECT * FROM kept_well),
+rewritten AS (SELECT w.trial, w.producer, w.n FROM stored w JOIN stored f USING (trial, producer, n)
+              WHERE (w.phase, f.phase) = ($invoke, $fail) AND w.at_ns > f.at_ns),
+unspoilt AS (SELECT trial, producer, n FROM stored s WHERE phase = $ok AND NOT EXISTS (FROM stored f
+             WHERE (f.trial, f.producer, f.n, f.phase) = (s.trial, s.producer, s.n, $fail) AND f.at_ns <= s.at_ns)),
+in_vain AS (SELECT trial, producer, n FROM stored WHERE phase = $fail INTERSECT SELECT * FROM accepted
+            INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused
+            EXCEPT (SELECT * FROM kept_well INTERSECT (SELECT * FROM rewritten UNION SELECT * FROM unspoilt))),
+stored_commit AS (SELECT trial, txn, phase, at_ns FROM e WHERE op = $sync AND n IS NULL AND txn IS NOT NULL),
+early_commit AS (SELECT trial, process, txn FROM committed
+                 SEMI JOIN (FROM stored_commit WHERE phase = $invoke) USING (trial, txn)
+                 WHERE NOT EXISTS (FROM stored_commit s WHERE (s.trial, s.txn) = (committed.trial, committed.txn)
+                                   AND s.phase = $ok AND s.at_ns <= committed.at_ns)),
+early_committed AS (SELECT trial, producer, n FROM posted SEMI JOIN early_commit USING (trial, process, txn)
+                    INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused),
 misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
 SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'gone', trial, count(*) FROM gone SEMI JOIN settled USING (trial) GROUP BY ALL
@@ -108,6 +141,9 @@ UNION ALL SELECT 'delivered_after_acknowledgement', trial, count(*) FROM again G
 UNION ALL SELECT 'lost_committed', trial, count(*) FROM lost_committed SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'half_applied', trial, count(*) FROM half_applied SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'undischarged_gone', trial, count(*) FROM undischarged_gone SEMI JOIN settled USING (trial) GROUP BY ALL
+UNION ALL SELECT 'confirmed_before_sync', trial, count(*) FROM early ANTI JOIN hidden USING (trial) GROUP BY ALL
+UNION ALL SELECT 'confirmed_though_sync_failed', trial, count(*) FROM in_vain ANTI JOIN hidden USING (trial) GROUP BY ALL
+UNION ALL SELECT 'committed_before_sync', trial, count(*) FROM early_committed ANTI JOIN hidden USING (trial) GROUP BY ALL
 UNION ALL SELECT 'transacted_acknowledgement', trial, count(*) FROM misapplied SEMI JOIN settled USING (trial) GROUP BY ALL
 """
 CODES = {
@@ -118,9 +154,11 @@ CODES = {
     "commit": OP_CODE[Op.COMMIT],
     "rollback": OP_CODE[Op.ROLLBACK],
     "fault": OP_CODE[Op.FAULT],
+    "sync": OP_CODE[Op.SYNC],
     "invoke": PHASE_CODE[Phase.INVOKE],
     "ok": PHASE_CODE[Phase.OK],
     "fail": PHASE_CODE[Phase.FAIL],
+    "info": PHASE_CODE[Phase.INFO],
     "fired": PHASE_CODE[Phase.FIRED],
 }
 
@@ -198,11 +236,30 @@ def retiring(rng):
     return [*before, *(crashed() if crash else killed("consumer-1")), *ended(rng, first, second, epoch)]
 
 
+def storing(rng):
+    """Sends and commits whose records are written, synced and answered in any order, or not at all."""
+    events = []
+    for n in range(1, MESSAGES + 1):
+        tx = f"t{(n - 1) // 5 + 1}" if n <= 15 else None
+        way = [(0, sent(n, durable=rng.random() < 0.9, tx=tx)), (9 * (tx is None), confirmed(n, tx=tx))]
+        way += [
+            (rng.randint(1, 12), step(n)) for step in (wrote, synced, sync_failed, wrote, synced) if rng.random() < 0.5
+        ]
+        way += [(9, refused(n, tx=tx))] * (rng.random() < 0.05)
+        events += [(n + 3 * rank * rng.random(), what) for rank, what in way if rng.random() < 0.95]
+    for tx in ("t1", "t2", "t3"):
+        at = 20 + 5 * int(tx[1])
+        way = [(0, committed(tx, None)), (5, answered(Op.COMMIT, tx)), (1, wrote_commit(tx)), (6, synced_commit(tx))]
+        events += [(at + rank * rng.random(), what) for rank, what in way if not rank or rng.random() < 0.9]
+    unseen = hidden() if rng.random() < 0.1 else []
+    return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *unseen, *killed()]
+
+
 def test_duckdb_counts_the_same(session, tmp_path):
-    """Lost, gone, delivered again, and what transactions do, in random trials of three kinds."""
+    """Lost, gone, delivered again, what transactions do, and what is synced, in random trials of four kinds."""
     rng = random.Random(20261121)
     trials = []
-    for number, kind in enumerate([history, posting, retiring] * TRIALS):
+    for number, kind in enumerate([history, posting, retiring, storing] * TRIALS):
         folder = tmp_path / f"t{number}"
         trials.append(compact(folder, write(folder, kind(rng), record(f"t{number}", f"s{number % 7}"))))
     facts = collect_facts(session.spark, trials)

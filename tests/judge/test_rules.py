@@ -4,57 +4,20 @@ import dataclasses
 
 import msgspec
 import pytest
-from judge_histories import RUN, record
+from judge_evidence import CATALOGUE, SCENARIOS, facts, rule
+from judge_histories import RUN
 
-from conformance import claims, scenario
+from conformance import claims
 from conformance.errors import ExitCode
 from conformance.judge import applicable, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.exposures import EXPOSURES
-from conformance.judge.facts import Failing, TrialFacts
-from conformance.judge.relations import per_trial
 from conformance.judge.rows import Judgement, Verdict
 
-CATALOGUE = claims.load()
-SCENARIOS = scenario.load(CATALOGUE)
 KILL, ONE, AUTO = (
     "broker-killed-while-publishing",
     "broker-killed-while-sending-one-by-one",
     "consumer-killed-under-auto",
 )
-
-
-def facts(*, offends=None, applies=100, exposed=50, **counts):
-    """A clean, drained trial with an effective fault, in which these anomalies were seen so often."""
-    columns = per_trial(tuple(ANOMALIES.values()), tuple(EXPOSURES.values()))
-    found = dict.fromkeys(columns, 0)
-    found |= {name: applies for name in columns if name.startswith("applies_")}
-    found |= {name: exposed for name in columns if name.startswith("exposed_")}
-    found |= {name: None for name in columns if name.startswith("kept_")}
-    found |= {"fault_effective": True, "was_drained": True, "was_settled": True, "was_stuck": False, **counts}
-    ends = {name: (5, 6) if ANOMALIES[name].order else (None, None) for name in offends or {}}
-    failing = {name: Failing(n, (("q", 1, 7),), *ends[name]) for name, n in (offends or {}).items()}
-    return TrialFacts(found, failing)
-
-
-def evidence(name, subject, control=(), label=None, run=RUN, void=""):
-    """Trials of one scenario: facts, or None for a void one."""
-    trials, known = [], {}
-    label = label or scenario.SYNC_OFF.label
-    for arm, each in (("subject", subject), ("control", control)):
-        for index, one in enumerate(each, 1):
-            about = record(f"{arm}.{index}", name, arm, label if arm == "control" else "", index)
-            trials.append(about if one else msgspec.structs.replace(about, void=void or "the broker did not start"))
-            if one:
-                known[about.trial] = one
-    return tally.Evidence(run, trials, known)
-
-
-def rule(claim, name, *args, **kwargs):
-    """The row of one claim in one scenario."""
-    found = evidence(name, *args, **kwargs)
-    rows = rules.rows(CATALOGUE, SCENARIOS, found, {})
-    return next(row for row in rows if (row.claim, row.scenario) == (claim, name))
 
 
 LOST = {"lost": 3, "confirmed_missing": 3}
@@ -147,8 +110,8 @@ def test_a_void_trial_beside_valid_ones():
 
 def test_a_fault_that_did_not_bite_voids_only_what_is_about_it():
     """The crash never came: what needs no crash is judged all the same."""
-    tame = [facts(fault_effective=False)] * 3
-    held = rule("EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1}, fault_effective=False)] * 3,
+    tame = [facts(effective=())] * 3
+    held = rule("EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1}, effective=())] * 3,
                 "liar never-answers-one-send")  # fmt: skip
     row = rule("SOLCD-ACK-01", KILL, tame, BROKEN)
 

@@ -10,6 +10,7 @@ import pytest
 from proton import Delivery
 
 from conformance.reference.liars import LIARS
+from conformance.reference.liars_early import EARLY
 
 COUNT = 250
 
@@ -194,6 +195,8 @@ CASES = {
 RECOVERED = {"recovers-half-a-transaction"}
 """Seen after a restart only: see `test_half_a_transaction_is_recovered`."""
 
+# What lies about the disk (EARLY) has its cases in `test_reference_liars_early`.
+
 OVER_STOMP = {
     "client-ack-is-individual",
     "individual-ack-is-cumulative",
@@ -206,7 +209,7 @@ OVER_STOMP = {
 
 def test_every_liar_has_a_case():
     """No liar without a proof that it lies."""
-    assert {*CASES, *RECOVERED, *OVER_STOMP} == set(LIARS)
+    assert {*CASES, *RECOVERED, *OVER_STOMP, *EARLY} == set(LIARS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -251,7 +254,7 @@ LONG = (answers, drained, all_acknowledged, dispositions)
 """Scripts long enough to meet a lie that comes once in 100; all others together send fewer than 50."""
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *(name for name in EARLY if name.endswith("before-storing"))])
 def test_a_liar_is_honest_in_everything_else(start, peer, name):
     """Every other script gives the honest answer; short ones share a broker, and have a queue each."""
     shared = start(f"--liar={name}", data="shared")

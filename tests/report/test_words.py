@@ -7,21 +7,85 @@ import doctest
 import pytest
 
 from conformance.report import html, words
+from conformance.report.faults import ordinal
 from conformance.scenario import (
+    After,
+    All,
     Between,
     Consume,
     ConsumerCrash,
+    Cut,
+    Delay,
+    DiskFull,
     Drain,
+    FailedSync,
+    Frame,
+    HeldSync,
+    HoldLink,
     Kill,
     Nth,
     Pause,
+    PowerLoss,
     Publish,
+    Recovery,
     Restart,
     Scenario,
     Stop,
+    Throttle,
+    Watched,
 )
 
+UP_TO = "Publish up to 9 persistent messages of 256 bytes, one at a time, waiting for each answer. "
 STEPS = [
+    (
+        Publish(9, window=1, until=Pause(Nth("sent", 3), hold_s=0.5, then_kill=True)),
+        UP_TO + "SIGSTOP to every process of the broker at the 3rd send that was written, and SIGKILL 0.5 s later.",
+    ),
+    (
+        Publish(9, window=1, until=Kill(All((Nth("confirm", 3), After(Between(5, 11)))))),
+        UP_TO + "SIGKILL to every process of the broker at the 3rd confirm and a time between 5 and 11 ms, drawn from "
+        "the trial's seed, after the client began.",
+    ),
+    (
+        Publish(9, window=1, until=PowerLoss(Nth("confirm", 3), torn=True)),
+        UP_TO + "The disk of the broker goes at the 3rd confirm, after some of the pages that were not synced were "
+        "written, and others not, and what was not synced with it.",
+    ),
+    (
+        Publish(9, window=1, until=Cut(Frame("send", Between(2, 4), at="middle"))),
+        UP_TO + "Reset the connection in the middle of a send between the 2nd and the 4th, drawn from the trial's seed.",
+    ),
+    (
+        Publish(9, window=1, until=HoldLink(Frame("answer", 3, at="before"))),
+        UP_TO + "Before the 3rd answer of the broker, nothing passes from the broker to the client for 1 s.",
+    ),
+    (Publish(9, window=1, until=Delay(20)), UP_TO + "A round trip to the broker takes 20 ms more."),
+    (Publish(9, window=1, until=Throttle(9_000)), UP_TO + "The link carries at most 9,000 bytes a second each way."),
+    (
+        Restart(until=Kill(Recovery(3))),
+        "Start the broker again on the same data; at the 3rd access to its journal every process of it is killed, and it "
+        "is started once more.",
+    ),
+    (
+        Restart(clean=True, under=Watched()),
+        "Stop the broker in order and start it again on the same data; what it writes to its journal and syncs is "
+        "watched.",
+    ),
+    (
+        Restart(clean=True, under=HeldSync(0.4)),
+        "Stop the broker in order and start it again on the same data; every sync of its journal begins 0.4 s late, as "
+        "long as it runs.",
+    ),
+    (
+        Restart(under=FailedSync(7)),
+        "Start the broker again on the same data; of the syncs of its journal by one thread, from the 7th on each fails "
+        "with EIO.",
+    ),
+    (
+        Restart(under=DiskFull(Between(7, 9))),
+        "Start the broker again on the same data; of the writes to its journal by one thread, from one between the 7th and "
+        "the 9th, drawn from the trial's seed on each fails with ENOSPC.",
+    ),
     (Publish(300, window=100), "Publish 300 persistent messages of 256 bytes, at most 100 unanswered."),
     (
         Publish(1, window=1, size=1024, durable=False),
@@ -146,7 +210,7 @@ def test_a_drawn_script_names_the_number_of_its_trial(scenarios):
     """The report of one trial needs no seed arithmetic from its reader."""
     script = scenarios["broker-killed-while-publishing"].drawn(7)
 
-    assert f"at the {words._ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script)[0]
+    assert f"at the {ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script)[0]
 
 
 def test_every_script_has_its_words(scenarios):
@@ -161,7 +225,7 @@ def test_every_script_has_its_words(scenarios):
 def test_ordinals(number, text):
     """English has its own mind about eleven."""
 
-    assert text == words._ordinal(number)
+    assert text == ordinal(number)
 
 
 @pytest.mark.parametrize("module", [words, html])

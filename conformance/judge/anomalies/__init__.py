@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.judge.anomalies.deliveries import DELIVERIES
+from conformance.judge.anomalies.disk import DISK
 from conformance.judge.anomalies.model import Anomaly
 from conformance.judge.anomalies.refusals import REFUSALS
 from conformance.judge.anomalies.sends import SENDS
@@ -19,6 +20,6 @@ from conformance.judge.anomalies.transactions import TRANSACTIONS
 __all__ = ["ANOMALIES", "Anomaly"]
 
 ANOMALIES: Mapping[str, Anomaly] = {
-    anomaly.name: anomaly for anomaly in (*SENDS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *SESSIONS, *STRANGE)
+    anomaly.name: anomaly for anomaly in (*SENDS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *DISK, *SESSIONS, *STRANGE)
 }
 """Every anomaly by its name; `Check.anomaly` of a scenario is one of these."""

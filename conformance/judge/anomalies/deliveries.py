@@ -51,6 +51,17 @@ DELIVERIES = (
         happened="delivered again",
     ),
     Anomaly(
+        "processed_again",
+        """The witness of a permission to send duplicates: a message processed before the fault, and again after it.
+
+        A confirmed acknowledgement ends the permission: `delivered_after_acknowledgement`.
+        """,
+        applies="processed_at <= fired_at AND acked_at IS NULL",
+        offends="received_last_at > fired_at AND received > 1",
+        of="messages processed before the fault without a confirmed acknowledgement",
+        happened="delivered again after it",
+    ),
+    Anomaly(
         "delivered_after_acknowledgement",
         """A message that the same run of the broker delivered again after it had settled the acknowledgement.
 

@@ -13,6 +13,10 @@ class Anomaly:
     fault <happens>", "the control <control> in 3 of 3". `drained`: its absence counts only where the queue was drained
     to silence. `order` is the column whose order tells the prefix, the middle and the tail of a loss apart. `beside`
     names an anomaly that must be seen as well, in any trial, before this one is witnessed.
+
+    `at_disk`: it is about the order of answers, writes and syncs, decides nothing where something of that cannot be
+    seen, and needs no fault to be true: a broker that never syncs gives a held sync nothing to hold. `missed` counts
+    the messages that it should have been decided on and was not, because what decides was not seen.
     """
 
     name: str
@@ -26,3 +30,5 @@ class Anomaly:
     drained: bool = True
     order: str = ""
     beside: str = ""
+    at_disk: bool = False
+    missed: str = ""

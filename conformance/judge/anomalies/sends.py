@@ -91,6 +91,18 @@ SENDS = (
         drained=False,
     ),
     Anomaly(
+        "refused_delivered",
+        """A message that was received although its only send had been answered rejected, released or modified.
+
+        One that was accepted as well is another sentence's matter, and so is one sent in a transaction.
+        """,
+        applies="refused AND NOT accepted AND send_txn IS NULL",
+        offends="received > 0",
+        of="refused sends",
+        happened="received all the same",
+        happens="has a refused message delivered",
+    ),
+    Anomaly(
         "receipt_untrue",
         "A send whose receipt came twice, or beside which a receipt came that answers nothing.",
         applies="accepted OR receipt_untrue",

@@ -1,0 +1,22 @@
+"""Which faults this machine can take: found out by trying, once, and never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from conformance.faults import disk, powerloss
+
+_NEEDS: Mapping[str, Callable[[], str]] = {
+    "watched": disk.cannot,
+    "held_sync": disk.cannot,
+    "failed_sync": disk.cannot,
+    "disk_full": disk.cannot,
+    "power_loss": powerloss.cannot,
+}
+"""What has to be asked for a fault; what is not here needs nothing but a process."""
+
+
+def unable(faults: Iterable[str]) -> dict[str, str]:
+    """Why this machine cannot take each of these faults, by its name in the catalogue; those that it can are left out."""
+    asked = {fault: _NEEDS[fault]() for fault in dict.fromkeys(faults) if fault in _NEEDS}
+    return {fault: why for fault, why in asked.items() if why}

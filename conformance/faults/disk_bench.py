@@ -1,0 +1,97 @@
+"""What the tracer costs: messages a second to the bundled broker, alone and under it, in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+
+from conformance import adapters
+from conformance.adapters import Broker
+from conformance.faults import disk
+from conformance.history import make_body, message_id
+from conformance.ledger import Ledger
+from conformance.script import DiskFault, HeldSync, Watched
+
+ROUNDS = 6
+MESSAGES = {1: 500, 100: 10_000}
+"""How many for each window: each a confirmed, persistent SEND of 256 bytes."""
+
+_ARMS: dict[str, DiskFault | None] = {
+    "alone": None,
+    "watched": Watched(),
+    "narrowed": HeldSync(0.0),  # `-P` and an injection that does nothing: what a fault costs besides the fault
+}
+
+
+def bench() -> dict[str, float]:
+    """Medians by `ARM, window W` (messages a second) and `ARM, start` (seconds to ready); the arms take turns.
+
+    `alone`: no tracer. `watched`: every file. `narrowed`: the journal's files only, as under a fault.
+    """
+    taken: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name:
+        folder = pathlib.Path(name)
+        for turn in range(ROUNDS):
+            for arm, fault in _rotated(turn):
+                with _running(folder / f"{arm}-{turn}", fault) as broker:
+                    taken.setdefault(f"{arm}, start", []).append(broker.start_seconds[-1])
+                    for window, count in MESSAGES.items():
+                        taken.setdefault(f"{arm}, window {window}", []).append(publish(broker, count, window))
+    return {what: statistics.median(figures) for what, figures in taken.items()}
+
+
+def _rotated(turn: int) -> list[tuple[str, DiskFault | None]]:
+    """The arms, another one first in each round: whoever comes first finds a colder machine."""
+    arms = list(_ARMS.items())
+    return [*arms[turn % len(arms) :], *arms[: turn % len(arms)]]
+
+
+@contextlib.contextmanager
+def _running(folder: pathlib.Path, fault: DiskFault | None) -> Iterator[Broker]:
+    reference = adapters.find("reference")
+    with (
+        Ledger(folder, f"bench-disk-{folder.name}") as ledger,
+        reference.prepare(folder / "broker", reference.effective(), ["bench"], ledger) as broker,
+    ):
+        tracer = fault and disk.Tracer(folder / "trace", broker.journal, fault, files=broker.journal_files)
+        broker.start(wrap=tracer.wrap if tracer else ())
+        yield broker
+        broker.stop()
+
+
+def publish(broker: Broker, count: int, window: int) -> float:
+    """Messages a second over a bare STOMP connection with so many unanswered."""
+    frames = [_send(message_id(1, number)) for number in range(count)]
+    with socket.create_connection(broker.endpoint("stomp"), timeout=30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+        _answers(connection)
+        started = time.perf_counter()
+        sent = answered = 0
+        while answered < count:
+            batch = frames[sent : answered + window]
+            connection.sendall(b"".join(batch))
+            sent += len(batch)
+            answered += _answers(connection)
+        return count / (time.perf_counter() - started)
+
+
+def _answers(connection: socket.socket) -> int:
+    """Wait for frames, at least the end of one; how many ended."""
+    while data := connection.recv(65536):
+        if b"ERROR\n" in data:
+            raise RuntimeError(f"the bench broker refused: {data[:200]!r}")
+        if ended := data.count(b"\0"):
+            return ended
+    raise RuntimeError("the bench broker closed the connection")
+
+
+def _send(message: str) -> bytes:
+    receipt = message.replace(":", "-")  # a colon would have to be escaped
+    head = f"SEND\ndestination:bench\npersistent:true\nreceipt:{receipt}\n\n"
+    return head.encode() + make_body(message, 256) + b"\0"

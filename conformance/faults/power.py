@@ -1,0 +1,202 @@
+"""The act of a power loss: the file system goes, and with it whatever was not synced.
+
+FS_IOC_SHUTDOWN with NOLOGFLUSH (the method of xfstests) stops a mounted file system at once, without a last write of
+its log. From then on every write and sync gives EIO, and what is only in the page cache is never written. Who calls it
+needs CAP_SYS_ADMIN and a descriptor of a folder on that file system, nothing else.
+
+What a disk does besides is imitated: it may have written some pages that nobody had synced yet, and others not, in any
+order. With a seed, some of the dirty pages are written back before the loss. What that gives, and what it cannot:
+
+- ext4 as `powerloss` makes it: single pages. A later page survives an earlier one, and of one write of several pages
+  some survive. Only pages whose blocks are allocated and written (a segment filled with zeros and synced): where they
+  are not, the blocks and the size are in the log, which is not written, and the file ends before the page.
+- xfs: the same between folios; a folio (up to megabytes, where the file was written in large pieces) goes as a whole.
+- Neither tears within a page, and neither loses what the device was given and not told to flush: a write by O_DIRECT
+  survives although nobody synced it. A confirm that relies on such a write is not found to be early.
+- What sync_file_range and cachestat call dirty excludes pages that are being written at this moment: these survive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import errno
+import fcntl
+import os
+import random
+import stat
+import struct
+import time
+from collections.abc import Iterator
+
+from conformance.errors import FaultError
+
+_SHUTDOWN = 0x8004587D
+"""FS_IOC_SHUTDOWN, _IOR('X', 125, __u32)."""
+_NOLOGFLUSH = struct.pack("I", 2)
+_WRITE_AND_WAIT = 1 | 2 | 4
+"""SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER."""
+_CACHESTAT = 451
+_LOOP_MAJOR = 7
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_LONGEST_RUN = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenBack:
+    """Of the `dirty` pages `written` reached the disk before the loss.
+
+    `dirty` is None where the kernel cannot say which pages are (cachestat came with Linux 6.5): then `written` counts
+    the pages that were chosen among all, dirty or not.
+    """
+
+    dirty: int | None
+    written: int
+
+    def __str__(self) -> str:
+        if self.dirty is None:
+            return f"{self.written} pages chosen among all, and written back where they were dirty"
+        return f"{self.written} of {self.dirty} dirty pages written back"
+
+
+@dataclasses.dataclass(frozen=True)
+class Lost:
+    """What a power loss did; as text, the detail of its event.
+
+    `invoked_ns` (CLOCK_MONOTONIC) is the moment from which the machine counts as dead, `shutdown_us` how long the ioctl
+    took.
+    """
+
+    invoked_ns: int
+    shutdown_us: int
+    torn: WrittenBack | None = None
+
+    def __str__(self) -> str:
+        return f"{self.shutdown_us} us for the shutdown" + (f", {self.torn}" if self.torn else "")
+
+
+def lose(descriptor: int, *, torn: int | None = None, folder: str = ".") -> Lost:
+    """Lose the power of the file system that `descriptor`, an open folder, is on.
+
+    Args:
+        descriptor: Of a folder; files are looked for relative to it, so that it alone is enough after a fork.
+        torn: A seed: before the loss, runs of one to four dirty pages are drawn, and each is written back or not.
+        folder: Below the descriptor: where the files are whose pages are drawn.
+
+    Raises:
+        FaultError: Not a loop device's, not permitted, or the file system cannot be shut down.
+    """
+    _refuse_the_machines_own(descriptor)
+    invoked_ns = time.monotonic_ns()
+    written = None if torn is None else _write_some_back(descriptor, folder, random.Random(torn))
+    began = time.monotonic_ns()
+    try:
+        fcntl.ioctl(descriptor, _SHUTDOWN, _NOLOGFLUSH)
+    except OSError as error:
+        raise FaultError(f"the power cannot be lost: {_why(error)}") from error
+    return Lost(invoked_ns, (time.monotonic_ns() - began) // 1000, written)
+
+
+def _refuse_the_machines_own(descriptor: int) -> None:
+    """A descriptor of a folder whose disk is not mounted would shut down what lies below: the whole machine's disk."""
+    device = os.fstat(descriptor).st_dev
+    if os.major(device) != _LOOP_MAJOR or device == os.lstat("/").st_dev:
+        raise FaultError(f"the power cannot be lost: device {os.major(device)}:{os.minor(device)} is no disk of ours")
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.EPERM:
+        return "the shutdown of a file system needs CAP_SYS_ADMIN"
+    if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL):
+        return "this file system has no shutdown; ext4 and xfs have"
+    return f"the shutdown of the file system gave {error.strerror}"
+
+
+def _write_some_back(descriptor: int, folder: str, rng: random.Random) -> WrittenBack:
+    dirty: int | None = 0
+    written = 0
+    try:
+        for file, size in _files(descriptor, folder):
+            whole = -(-size // _PAGE)
+            pages = _dirty(file, 0, whole)
+            dirty = None if dirty is None or pages is None else dirty + len(pages)
+            for first, count in _drawn(range(whole) if pages is None else pages, rng):
+                _write_back(file, first, count)
+                written += count
+    except OSError as error:
+        raise FaultError(f"the files below {folder!r} cannot be torn: {error.strerror}") from error
+    return WrittenBack(dirty, written)
+
+
+def _files(descriptor: int, folder: str) -> Iterator[tuple[int, int]]:
+    """Each regular file, open, and its size; in the order of their names, for a seed to mean the same twice."""
+    for _, folders, names, here in os.fwalk(folder, onerror=_raise, dir_fd=descriptor):
+        folders.sort()
+        for name in sorted(names):
+            try:
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+                    continue  # the broker has deleted it, or it is a link or a socket
+                raise
+            try:
+                about = os.fstat(file)
+                if stat.S_ISREG(about.st_mode):
+                    yield file, about.st_size
+            finally:
+                os.close(file)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _drawn(pages: range | list[int], rng: random.Random) -> Iterator[tuple[int, int]]:
+    """The runs of consecutive pages that are written back: first page and count."""
+    at = 0
+    while at < len(pages):
+        most = rng.randint(1, _LONGEST_RUN)
+        count = 1
+        while count < most and at + count < len(pages) and pages[at + count] == pages[at] + count:
+            count += 1
+        if rng.random() < 0.5:
+            yield pages[at], count
+        at += count
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_uint64), ("length", ctypes.c_uint64))
+
+
+class _Pages(ctypes.Structure):
+    """struct cachestat (linux/mman.h), counts of pages."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "writing", "evicted", "recently"))
+
+
+_C = ctypes.CDLL(None, use_errno=True)
+_C.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_C.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.POINTER(_Range), ctypes.POINTER(_Pages), ctypes.c_uint)
+
+
+def _write_back(file: int, first: int, count: int) -> None:
+    if _C.sync_file_range(file, first * _PAGE, count * _PAGE, _WRITE_AND_WAIT) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _dirty(file: int, first: int, count: int) -> list[int] | None:
+    """The dirty pages of `count` from `first` on, by halving; None where the kernel does not say."""
+    if count == 0:
+        return []
+    found = _Pages()
+    if _C.syscall(_CACHESTAT, file, _Range(first * _PAGE, count * _PAGE), found, 0) != 0:
+        if ctypes.get_errno() in (errno.ENOSYS, errno.EPERM):
+            return None  # before Linux 6.5, or kept away by a container's filter
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if found.dirty == 0:
+        return []
+    if count == 1:
+        return [first]
+    half = count // 2
+    parts = [_dirty(file, first, half), _dirty(file, first + half, count - half)]
+    return [page for part in parts if part is not None for page in part]

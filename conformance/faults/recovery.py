@@ -1,0 +1,101 @@
+"""Death in recovery: a broker that is starting is killed while it reads its journal.
+
+The event is the kernel's: inotify tells of each access to a file of the journal as it happens (inotify(7)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import select
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from conformance.errors import FaultError
+from conformance.faults.process import GONE_S, Target
+
+_ACCESS, _MODIFY, _OPEN = 0x1, 0x2, 0x20
+_CLOEXEC = os.O_CLOEXEC
+_EVENT = struct.Struct("iIII")
+_PATIENCE_S = 60.0
+
+
+class Starting(Target, Protocol):
+    """What the fault needs of a broker that can be hurt before it is ready."""
+
+    journal: pathlib.Path
+
+    def launch(self) -> None:
+        """Start it and do not wait."""
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether its log says that it was ready."""
+
+
+def kill_in_recovery(broker: Starting, k: int) -> str:
+    """Start the broker, and kill every process of it at the k-th access (open, read or write) to its journal's files.
+
+    Returns how long after the event the signals were sent, in words. Raises `FaultError` where the recovery was over
+    before the k-th access, or the broker is not gone.
+    """
+    with _watch(broker.journal) as watch:
+        broker.launch()
+        with broker.pidfds() as descriptors:
+            seen = _wait(watch, descriptors[0], k) if descriptors else 0
+            event = time.monotonic_ns()
+            for descriptor in descriptors:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            took = (time.monotonic_ns() - event) // 1000
+    if not broker.wait_gone(GONE_S):
+        raise FaultError(f"the kill did not take effect: the broker was still there after {GONE_S:.0f} s")
+    if seen < k:
+        raise FaultError(f"the kill did not fire: {seen} accesses to the journal of the {k} that its trigger waits for")
+    if broker.was_ready:
+        raise FaultError(f"the recovery was over before the kill at access {k} to the journal")
+    return f"at access {seen} to the journal, {took} us for the signals"
+
+
+@contextlib.contextmanager
+def _watch(folder: pathlib.Path) -> Iterator[int]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.inotify_init1(_CLOEXEC)
+    if descriptor < 0:
+        raise FaultError(f"the journal cannot be watched: {os.strerror(ctypes.get_errno())}")
+    try:
+        if libc.inotify_add_watch(descriptor, os.fsencode(folder), _ACCESS | _MODIFY | _OPEN) < 0:
+            raise FaultError(f"{folder} cannot be watched: {os.strerror(ctypes.get_errno())}")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _wait(watch: int, pidfd: int, k: int) -> int:
+    """How many accesses were seen when there were enough, the broker was gone, or it took too long."""
+    poller = select.poll()
+    poller.register(watch, select.POLLIN)
+    poller.register(pidfd, select.POLLIN)
+    seen, deadline = 0, time.monotonic() + _PATIENCE_S
+    while seen < k and (left := deadline - time.monotonic()) > 0:
+        ready = {descriptor for descriptor, _ in poller.poll(left * 1000)}
+        if watch in ready:
+            seen += _count(os.read(watch, 1 << 16))
+        elif pidfd in ready:
+            break
+    return seen
+
+
+def _count(data: bytes) -> int:
+    """How many events of files; the folder itself, which has no name in its event, does not count."""
+    at = found = 0
+    while at < len(data):
+        *_, length = _EVENT.unpack_from(data, at)
+        at += _EVENT.size + length
+        found += length > 0
+    return found

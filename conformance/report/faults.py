@@ -1,0 +1,136 @@
+"""Faults and triggers as sentences."""
+
+from __future__ import annotations
+
+from conformance.script import (
+    After,
+    All,
+    Between,
+    ConsumerCrash,
+    Cut,
+    Delay,
+    DiskFault,
+    DiskFull,
+    FailedSync,
+    Fault,
+    Frame,
+    HeldSync,
+    HoldLink,
+    Kill,
+    Nth,
+    Pause,
+    PowerLoss,
+    Recovery,
+    Restart,
+    Stop,
+    Throttle,
+    Watched,
+)
+
+_EVENTS = {
+    "sent": "send that was written",
+    "confirm": "confirm",
+    "process": "processing",
+    "ack_written": "acknowledgement that was written",
+    "ack": "confirmed acknowledgement",
+    "before_commit": "transaction that is complete but for its commit",
+    "commit_written": "request to commit",
+    "committed": "answered commit",
+}
+_FRAMES = {
+    "send": "send",
+    "answer": "answer of the broker",
+    "deliver": "delivery",
+    "acknowledge": "acknowledgement",
+    "commit": "request to commit",
+    "commit_answer": "answer to a commit",
+}
+_PLACES = {"before": "before", "middle": "in the middle of", "after": "right after"}
+_CUTS = {"fin": "Close the connection in order", "rst": "Reset the connection", "half_open": "Silence the connection"}
+_DIRECTIONS = {"to_client": "from the broker to the client", "to_broker": "from the client to the broker"}
+
+
+def ordinal(number: int) -> str:
+    """A number in its place.
+
+    >>> ordinal(1), ordinal(12), ordinal(1003)
+    ('1st', '12th', '1,003rd')
+    """
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{suffix}"
+
+
+def restart_sentence(step: Restart) -> str:
+    """How the broker is started again."""
+    how = "Stop the broker in order and start it again" if step.clean else "Start the broker again"
+    text = f"{how} on the same data"
+    if step.until is not None:
+        text += f"; {_trigger(step.until.at)} every process of it is killed, and it is started once more"
+    return f"{text}; {_disk(step.under)}." if step.under is not None else f"{text}."
+
+
+def _disk(fault: DiskFault) -> str:
+    match fault:
+        case Watched():
+            return "what it writes to its journal and syncs is watched"
+        case HeldSync():
+            return f"every sync of its journal begins {fault.seconds:g} s late, as long as it runs"
+        case FailedSync():
+            return f"of the syncs of its journal by one thread, from {_number(fault.k)} on each fails with EIO"
+        case DiskFull():
+            return f"of the writes to its journal by one thread, from {_number(fault.k)} on each fails with ENOSPC"
+
+
+def fault_sentence(fault: Fault) -> str:
+    """What is done, and when."""
+    match fault:
+        case Kill():
+            return f"SIGKILL to every process of the broker at {_trigger(fault.at)}."
+        case Stop():
+            return f"SIGTERM to the broker at {_trigger(fault.at)}."
+        case Pause():
+            end = "SIGKILL" if fault.then_kill else "SIGCONT"
+            at = _trigger(fault.at)
+            return f"SIGSTOP to every process of the broker at {at}, and {end} {fault.hold_s:g} s later."
+        case ConsumerCrash():
+            return f"SIGKILL to the client process itself at {_trigger(fault.at)}."
+        case PowerLoss():
+            some = ", after some of the pages that were not synced were written, and others not" if fault.torn else ""
+            return f"The disk of the broker goes at {_trigger(fault.at)}{some}, and what was not synced with it."
+        case Cut():
+            return f"{_CUTS[fault.how]} {_trigger(fault.at)}."
+        case HoldLink():
+            way = _DIRECTIONS[fault.direction]
+            return f"{_trigger(fault.at).capitalize()}, nothing passes {way} for {fault.hold_s:g} s."
+        case Delay():
+            return f"A round trip to the broker takes {fault.rtt_ms:g} ms more."
+        case Throttle():
+            return f"The link carries at most {fault.bytes_per_s:,} bytes a second each way."
+
+
+def _trigger(at: Nth | After | All | Frame | Recovery) -> str:
+    match at:
+        case Nth():
+            return _number(at.k, _EVENTS[at.event])
+        case After():
+            return f"{_milliseconds(at.ms)} after the client began"
+        case All():
+            return " and ".join(_trigger(part) for part in at.parts)
+        case Frame():
+            return f"{_PLACES[at.at]} {_number(at.k, _FRAMES[at.kind])}"
+        case Recovery():
+            return f"at {_number(at.k, 'access')} to its journal"
+
+
+def _number(k: int | Between, what: str = "") -> str:
+    if isinstance(k, Between):
+        article = ("an " if what[0] in "aeiou" else "a ") if what else ""
+        between = f"{'' if what else 'one '}between the {ordinal(k.low)} and the {ordinal(k.high)}"
+        return f"{article}{what} {between}, drawn from the trial's seed".lstrip()
+    return f"the {ordinal(k)} {what}".rstrip()
+
+
+def _milliseconds(k: int | Between) -> str:
+    if isinstance(k, Between):
+        return f"a time between {k.low:,} and {k.high:,} ms, drawn from the trial's seed,"
+    return f"{k:,} ms"

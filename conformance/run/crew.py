@@ -1,0 +1,151 @@
+"""The client processes of one trial: what each is told, its folder of history, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from conformance.adapters import Broker
+from conformance.clients import job as jobs
+from conformance.clients.job import Job, Result
+from conformance.clients.worker import Child, Nursery
+from conformance.errors import ClientError, FaultError, Interrupted
+from conformance.faults import process
+from conformance.history import Ended, Header, close_history
+from conformance.run.plan import Planned
+
+_PATIENCE_S = 600.0
+_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain"}
+
+
+@dataclasses.dataclass
+class Abort:
+    """Set when the user stopped the run: running clients are told to end, and no step begins."""
+
+    requested: bool = False
+    children: set[Child] = dataclasses.field(default_factory=set)
+
+    def now(self) -> None:
+        """End every client at once."""
+        self.requested = True
+        for child in list(self.children):
+            child.end()
+
+    def check(self) -> None:
+        """Raise `Interrupted` where the user stopped the run."""
+        if self.requested:
+            raise Interrupted("stopped by the user")
+
+
+class Crew:
+    """Starts the clients of a trial one after another, and closes the history of each.
+
+    `waited_s` is what they spent waiting for silence, or for answers that never came.
+    """
+
+    def __init__(
+        self, planned: Planned, broker: Broker, nursery: Nursery, folder: pathlib.Path, header: Header, abort: Abort
+    ) -> None:
+        self.planned, self.broker, self.nursery, self.folder, self.abort = planned, broker, nursery, folder, abort
+        self._template = header
+        self.waited_s = 0.0
+        self.counts: dict[str, int] = {}
+
+    def header(self, name: str) -> Header:
+        """The header of the process of that name."""
+        return msgspec.structs.replace(self._template, process=name)
+
+    def job(self, role: str, **fields: object) -> Job:
+        """What a client of that role is told; it connects to the broker itself."""
+        broker, planned = self.broker, self.planned
+        host, port = broker.endpoint(planned.protocol)
+        spoken = planned.adapter.file.protocols[planned.protocol]
+        if role == "publish":
+            fields["producer"] = self.counts.get(role, 0) + 1
+        return Job(
+            role=role,
+            header=self._template,
+            history="",
+            host=host,
+            port=port,
+            protocol=planned.protocol,
+            queue=planned.queue,
+            epoch=broker.epoch,
+            client=planned.script.client,
+            ack_confirm=spoken.ack_confirm or "",
+            depth=_probe(broker, planned.queue),
+            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def play(self, job: Job, descriptors: Sequence[int] = ()) -> Result:
+        """Run one client to its end.
+
+        Raises:
+            ClientError: It could not do its part; `LaunchError` where that is because the broker died by itself.
+        """
+        child, job = self._spawn(job, descriptors)
+        path = pathlib.Path(job.history)
+        result = self._wait(child)
+        if result is None or result.error:
+            close_history(path, Ended.DIED, result.error if result else "died without a result")
+            self.broker.alive_check()
+            raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
+        close_history(path, Ended.FINISHED)
+        self.waited_s += result.waited_s
+        return result
+
+    def crash(self, job: Job) -> None:
+        """Run one client that kills itself; `FaultError` where it ends in any other way."""
+        child, job = self._spawn(job, ())
+        result = self._wait(child)
+        path = pathlib.Path(job.history)
+        if result is not None:
+            close_history(path, Ended.FINISHED)
+            raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
+        lines = path.read_bytes().splitlines()
+        fired = bool(lines) and b'"phase":"fired"' in lines[-1]
+        close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
+        process.prove_crashed(last_event_fired=fired, seen=len(lines) - 1)
+
+    def _spawn(self, job: Job, descriptors: Sequence[int]) -> tuple[Child, Job]:
+        number = self.counts[job.role] = self.counts.get(job.role, 0) + 1
+        name = f"{_PROCESS[job.role]}-{number}"
+        path = self.folder / f"{name}.jsonl"
+        job = msgspec.structs.replace(job, header=self.header(name), history=str(path))
+        return self.nursery.spawn(job, self.folder / f"{name}.log", descriptors), job
+
+    def _wait(self, child: Child) -> Result | None:
+        self.abort.children.add(child)
+        try:
+            result = child.wait(_PATIENCE_S)
+            self.abort.check()
+        except (Interrupted, KeyboardInterrupt):
+            child.end()
+            close_history(pathlib.Path(child.job.history), Ended.INTERRUPTED)
+            raise
+        finally:
+            child.close()
+            self.abort.children.discard(child)
+            with contextlib.suppress(OSError):
+                if child.log.stat().st_size == 0:
+                    child.log.unlink()
+        return result
+
+
+def _probe(broker: Broker, queue: str) -> jobs.DepthProbe:
+    """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
+    probe = broker.depth_probe(queue)
+    host, port = broker.endpoint("amqp") if probe.method == "amqp-management" else ("", 0)
+    return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, dict(probe.properties), host, port)
+
+
+def _last_line(path: pathlib.Path) -> str:
+    lines: Iterator[str] = iter([])
+    with contextlib.suppress(OSError):
+        lines = reversed(path.read_text(errors="replace").splitlines())
+    return next(lines, "it left no word")

@@ -1,0 +1,57 @@
+"""A run of the broker whose disk is faulty, or only watched: what the tracer saw becomes a history of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance import history
+from conformance.faults import disk
+from conformance.faults.trace import Operation
+from conformance.history import Op, Phase
+from conformance.run.crew import Crew
+from conformance.script import DiskFault, DiskFull, FailedSync
+
+
+class Traced:
+    """One run of the broker under the tracer, from `start` to `finish`."""
+
+    def __init__(self, crew: Crew, fault: DiskFault) -> None:
+        self.crew, self.fault = crew, fault
+        number = crew.counts["disk"] = crew.counts.get("disk", 0) + 1
+        self.name = f"disk-{number}"
+        broker = crew.broker
+        self.tracer = disk.Tracer(crew.folder / self.name, broker.journal, fault, files=broker.journal_files)
+
+    @property
+    def may_end_broker(self) -> bool:
+        """Whether a broker may end by itself under this fault: one whose disk fails should."""
+        return isinstance(self.fault, FailedSync | DiskFull)
+
+    def start(self) -> None:
+        """Start the broker as the tracer's child."""
+        self.crew.broker.start(wrap=self.tracer.wrap)
+        self.tracer.look()
+
+    def finish(self) -> None:
+        """End the broker, and write down when what the clients asked for was written and synced.
+
+        Raises:
+            FaultError: The tracer was lost, or the fault met nothing.
+        """
+        broker = self.crew.broker
+        self.tracer.look()
+        disk.end(broker)
+        self.tracer.finish(
+            self.crew.folder / f"{self.name}.jsonl", self.crew.header(self.name), broker.epoch, list(self._operations())
+        )
+
+    def _operations(self) -> Iterator[Operation]:
+        """What clients asked this run of the broker to store: sends outside transactions by their mark, and commits."""
+        for path in sorted(self.crew.folder.glob("publisher-*.jsonl")):
+            for event in history.read(path).events:
+                if event.phase is not Phase.INVOKE or event.epoch != self.crew.broker.epoch:
+                    continue
+                if event.op is Op.SEND and event.durable and event.transaction is None and event.message:
+                    yield Operation(event.message, event.at_ns, f"{event.message}.".encode(), transaction=False)
+                elif event.op is Op.COMMIT and event.transaction:
+                    yield Operation(event.transaction, event.at_ns, None, transaction=True)

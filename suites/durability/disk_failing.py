@@ -1,0 +1,44 @@
+"""The disk of the broker fails: its syncs return an error, or it has no space left."""
+
+from conformance.scenario import SETTLE, Between, Check, DiskFull, FailedSync, Liar, Publish, Restart, scenario
+
+
+@scenario
+class SyncFailsWhilePublishing:
+    """A publisher keeps ten persistent messages in flight; from some sync of the journal on, each fails with EIO.
+
+    What was written and could not be synced must not be confirmed. The broker may well end, and is started again on a
+    disk that works.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Restart(clean=True, under=FailedSync(Between(6, 20))),
+        Publish(400, window=10),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "ARTEMIS-SEND-09": Check(
+            "confirmed_though_sync_failed", exposure="sync_failed", control=Liar("confirms-after-failed-sync")
+        ),
+    }
+
+
+@scenario
+class DiskFullWhilePublishing:
+    """A publisher keeps ten persistent messages in flight; from some write to the journal on, there is no space left.
+
+    What was not written must not be confirmed, and what was confirmed must be there when there is space again.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Restart(clean=True, under=DiskFull(Between(6, 20))),
+        Publish(400, window=10),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "ARTEMIS-SEND-09": Check("lost", exposure="confirmed", control=Liar("confirms-although-disk-full")),
+    }

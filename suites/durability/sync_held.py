@@ -1,0 +1,57 @@
+"""The syncs of the journal are held back: whoever answers meanwhile did not wait for the disk. No crash is needed."""
+
+from conformance.scenario import Check, Drain, HeldSync, Publish, Restart, Watched, scenario, weakened
+
+HELD = HeldSync(0.4)
+NOT_SYNCED = weakened(sync_non_transactional=False)
+COMMITS_NOT_SYNCED = weakened(sync_transactional=False)
+EARLY = Check("confirmed_before_sync", exposure="sync_held", control=NOT_SYNCED)
+COMMITTED_EARLY = Check("committed_before_sync", exposure="commit_sync_held", control=COMMITS_NOT_SYNCED)
+
+
+@scenario
+class SyncHeldWhileSending:
+    """Marked persistent messages are sent one at a time: first with the disk only watched, then with every sync held.
+
+    Of each message it is seen when its mark was written to the journal, when the first sync that covers the write was
+    over, and when the confirm was read. A broker that promises the disk cannot confirm while the sync is held.
+    """
+
+    mode = "blocking"
+    steps = (
+        Restart(clean=True, under=Watched()),
+        Publish(2, window=1, every_ms=50),
+        Restart(clean=True, under=HELD),
+        Publish(4, window=1, every_ms=50),
+        Restart(clean=True),
+        Drain(),
+    )
+    decides = {
+        "ARTEMIS-SEND-09": EARLY,
+        "ARTEMIS-SEND-10": EARLY,
+        "ARTEMIS-SEND-11": Check("confirmed_before_sync", exposure="confirmed"),
+        "QPID-PERS-03": Check("confirmed_before_sync", exposure="sync_held"),
+    }
+
+
+@scenario
+class SyncHeldWhileCommitting:
+    """Transactions of five sends are committed and rolled back in turn, while every sync of the journal is held.
+
+    The next transaction begins long after the answer, so that what is written in between belongs to the one before.
+    """
+
+    mode = "transacted"
+    steps = (
+        Restart(clean=True, under=HELD),
+        Publish(40, window=10, batch=5, rollback_every=2, every_ms=150),
+        Restart(clean=True),
+        Drain(),
+    )
+    decides = {
+        "ARTEMIS-TX-03": COMMITTED_EARLY,
+        "ARTEMIS-TX-04": Check("rolled_back_before_sync", exposure="rollback_sync_held", control=COMMITS_NOT_SYNCED),
+        "ARTEMIS-TX-05": Check("committed_before_sync", exposure="commits_asked"),
+        "ARTEMIS-TX-07": COMMITTED_EARLY,
+        "ARTEMIS-TX-10": COMMITTED_EARLY,
+    }

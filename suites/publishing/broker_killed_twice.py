@@ -1,0 +1,58 @@
+"""The broker dies in what it does after a fault: while it recovers, or when it was halted."""
+
+from conformance.scenario import (
+    SETTLE,
+    SYNC_OFF,
+    Between,
+    Check,
+    Kill,
+    Nth,
+    Pause,
+    Publish,
+    Recovery,
+    Restart,
+    scenario,
+)
+
+LOST = Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)
+
+
+@scenario
+class BrokerKilledInRecovery:
+    """The broker is killed among publishers, and once more while it reads its journal at the start after that.
+
+    A recovery that is broken off must lose nothing either.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))),
+        Restart(until=Kill(Recovery(Between(1, 4)))),
+        *SETTLE,
+    )
+    decides = {"SOLCD-ACK-01": LOST, "AMQP-DUR-01": LOST}
+
+
+@scenario
+class BrokerHaltedThenKilled:
+    """The broker is halted among publishers, and killed half a second later: what it had begun, it never ends."""
+
+    mode = "async_ack"
+    steps = (
+        Publish(50_000, window=100, until=Pause(Nth("confirm", Between(150, 600)), hold_s=0.5, then_kill=True)),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {"SOLCD-ACK-01": LOST, "AMQP-DUR-01": LOST}
+
+
+@scenario
+class BrokerKilledBeforeConfirm:
+    """A publisher sends one message at a time; the broker is killed when one was written, and not yet answered."""
+
+    mode = "blocking"
+    steps = (Publish(50_000, window=1, until=Kill(Nth("sent", Between(60, 200)))), Restart(), *SETTLE)
+    decides = {
+        "SOLCD-ACK-02": Check("unanswered_either_way", exposure="unanswered"),
+        "EMS-STEP-01": Check("unanswered_absent", exposure="unanswered"),
+    }

@@ -1,0 +1,523 @@
+"""The tracer at work: on children of ten lines, on the bundled broker, and on a real Artemis."""
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import pathlib
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conformance import adapters, history
+from conformance.errors import FaultError
+from conformance.faults import disk, disk_bench, pairing, trace
+from conformance.faults.trace import Call, Clock, Operation, Trace
+from conformance.history import Op, Phase, bare_header, make_body
+from conformance.ledger import Ledger
+from conformance.script import Between, DiskFull, FailedSync, HeldSync, Watched
+
+traced = pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot())
+
+CHILD = """
+import ctypes, mmap, os, pathlib, signal, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+folder = sys.argv[1]
+def opened(name, flags=0):
+    return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT | flags, 0o644)
+def tried(call, *words):
+    started = time.monotonic()
+    try:
+        call(*words)
+        print("ok", round(time.monotonic() - started, 3), flush=True)
+    except OSError as error:
+        print(error.strerror, flush=True)
+a, b, log = opened("1.j"), opened("2.j"), opened("log")
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a child to its end under a fault: returns what it printed, the trace and the tracer."""
+
+    def start(fault, code, **how):
+        tracer = disk.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
+        command = [*tracer.wrap, sys.executable, "-c", CHILD + code, str(tmp_path)]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **how)
+        return said.stdout.splitlines(), tracer.read(), tracer
+
+    return start
+
+
+@contextlib.contextmanager
+def living(tmp_path, fault, code):
+    """A child that says `ready` and waits for its end: the tracer and its process."""
+    tracer = disk.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
+    command = [*tracer.wrap, sys.executable, "-c", CHILD + code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        try:
+            yield tracer, child
+        finally:
+            for pid in [int(path.suffix[1:]) for path in (tmp_path / "trace").iterdir()]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def tampered(found):
+    return [(call.name, pathlib.PurePath(call.file).name) for call in found.calls if call.tampered]
+
+
+# What the tracer does.
+
+
+@traced
+def test_the_syncs_of_the_journal_are_held_and_no_others(run):
+    said, found, _ = run(HeldSync(0.3), "[tried(os.fdatasync, file) for file in (a, b, log)]; tried(os.fsync, a)")
+    seconds = [float(line.split()[1]) for line in said]
+
+    assert [second >= 0.3 for second in seconds] == [True, True, False, True]
+    assert tampered(found) == [("fdatasync", "1.j"), ("fdatasync", "2.j"), ("fsync", "1.j")]
+    disk.prove(found, HeldSync(0.3))
+
+
+@traced
+def test_the_stamps_hold_the_delay(run):
+    """What the child measures around its call lies around what the tracer measured in it."""
+    said, found, _ = run(
+        HeldSync(0.3), "t = time.monotonic_ns(); os.fsync(a); u = time.monotonic_ns(); print(t); print(u)"
+    )
+    before, after = map(int, said)
+    call = next(call for call in found.calls if call.name == "fsync")
+
+    assert before <= call.started_ns <= call.ended_ns - 300_000_000
+    assert call.ended_ns <= after
+
+
+@traced
+def test_a_failed_sync_counts_for_each_thread_and_each_name(run):
+    """And not the syncs of other files in between."""
+    code = """
+def syncs():
+    for call in (os.fdatasync, os.fdatasync, os.fsync, os.fsync, os.fsync):
+        os.fdatasync(log)
+        tried(call, a)
+syncs()
+thread = threading.Thread(target=syncs); thread.start(); thread.join()
+"""
+    said, found, _ = run(FailedSync(3), code)
+
+    assert [line.split()[0] for line in said] == ["ok", "ok", "ok", "ok", "Input/output"] * 2
+    assert [(call.name, call.error) for call in found.calls if call.injected] == [("fsync", "EIO")] * 2
+
+
+@traced
+def test_a_full_disk_refuses_writes_and_space_and_nothing_else(run):
+    code = """
+for call, *words in [(os.write, a, b"x"), (os.pwrite, a, b"x", 0), (os.posix_fallocate, a, 0, 9), (os.write, log, b"x"),
+                     (os.fsync, a), (os.ftruncate, a, 0)]:
+    tried(call, *words)
+"""
+    said, found, _ = run(DiskFull(1), code)
+
+    assert [line.split()[0] for line in said] == ["No", "No", "No", "ok", "ok", "ok"]
+    assert (pathlib.PurePath(found.calls[0].file).name, {call.error for call in found.calls}) == ("1.j", {"", "ENOSPC"})
+
+
+@traced
+def test_what_was_written_and_synced_is_paired(run):
+    """`O_DSYNC` by its open; another thread's sync; a file that is nobody's journal."""
+    code = """
+d = opened("3.j", os.O_DSYNC)
+t = time.monotonic_ns()
+os.write(log, b"p1:1.")
+os.pwrite(a, b"\\0\\xffp1:1.\\n", 0)
+thread = threading.Thread(target=os.fdatasync, args=(a,)); thread.start(); thread.join()
+os.write(d, b"p1:2."); os.writev(b, [b"p1", b":3."])
+print(t); print(time.monotonic_ns())
+"""
+    said, found, _ = run(Watched(), code)
+    begin, end = map(int, said)
+    one, two, three = pairing.stored(found, [Operation(f"p1:{n}", begin, b"p1:%d." % n) for n in (1, 2, 3)])
+
+    assert one.write.sample == b"\0\xffp1:1.\n"
+    assert one.sync.thread != one.write.thread
+    assert (begin <= one.write.ended_ns, one.sync.ended_ns <= end) == (True, True)
+    assert two.sync is two.write
+    assert (three.write.sample, three.sync) == (b"p1:3.", None)
+
+
+@traced
+def test_a_journal_whose_path_is_a_link_is_the_same(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    tracer = disk.Tracer(tmp_path / "trace", tmp_path / "link", DiskFull(1), files=["{n}.j"])
+    code = CHILD + "tried(os.write, a, b'x')"
+    said = subprocess.run(
+        [*tracer.wrap, sys.executable, "-c", code, str(tmp_path / "link")], capture_output=True, check=True
+    )
+
+    assert (said.stdout, said.stderr) == (b"No space left on device\n", b"")
+    assert [("openat", ""), ("openat", ""), ("write", "ENOSPC")] == [(c.name, c.error) for c in tracer.read().calls]
+
+
+# Traps.
+
+
+@traced
+def test_a_signal_is_not_injected_under_seccomp_bpf(tmp_path):
+    """It does nothing and does not say so: kills are never made by the tracer."""
+    words = ["-f", "-o", str(tmp_path / "out"), "-e", "trace=fdatasync", "-e", "inject=fdatasync:signal=KILL"]
+    child = [sys.executable, "-c", CHILD + "os.fdatasync(a)", str(tmp_path)]
+
+    assert subprocess.run(["strace", *words, *child], check=False).returncode == -signal.SIGKILL
+    assert subprocess.run(["strace", "--seccomp-bpf", *words, *child], check=False).returncode == 0
+
+
+@traced
+def test_a_tracer_that_dies_first_leaves_a_broker_that_can_write_no_more(tmp_path):
+    """It goes on, and its calls do not exist: that is no fault of a disk, and the trial is void."""
+    code = "print('ready', flush=True)\nwhile not tried(os.pwrite, a, b'x', 0): time.sleep(0.01)"
+    with living(tmp_path, HeldSync(0.1), code) as (tracer, child):
+        child.kill()
+        child.wait()
+        said = next(line for line in child.stdout if not line.startswith("ok"))
+
+    assert said == "Function not implemented\n"
+    with pytest.raises(FaultError, match=r"the tracer was lost before the broker ended: 1 of its 1 files have no end"):
+        disk.prove(tracer.read(), HeldSync(0.1))
+
+
+@traced
+def test_a_narrowed_tracer_does_not_see_a_mapping_written_or_io_uring(tmp_path):
+    """So somebody has to look; and where nobody did, that is said."""
+    code = """
+ring = libc.syscall(425, 4, (ctypes.c_char * 120)())
+os.ftruncate(a, 4096); memory = mmap.mmap(a, 4096); memory[0:1] = b"x"; memory.flush()
+other = mmap.mmap(log, 0) if os.fstat(log).st_size else None
+print("ready", flush=True); signal.pause()
+"""
+    with living(tmp_path, HeldSync(0.1), code) as (tracer, _):
+        seen = {call.name for call in trace.read(tmp_path / "trace", Clock(0), tracer.files).calls}
+        before = reasons(tracer)
+        tracer.look()
+        after = reasons(tracer)
+
+    assert "io_uring_setup" not in seen
+    assert before == ["nobody looked whether the broker maps its journal, or uses libaio or io_uring"]
+    assert [text.split(":")[0] for text in after][:1] == ["1.j is mapped"]
+    assert pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text() != "0\n" or "io_uring" in after[1]
+
+
+@traced
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
+def test_libaio_is_found_in_the_memory_of_the_broker(tmp_path):
+    code = """
+context = ctypes.c_ulong(0)
+assert libc.syscall(206, 8, ctypes.byref(context)) == 0
+print("ready", flush=True); signal.pause()
+"""
+    with living(tmp_path, HeldSync(0.1), code) as (tracer, _):
+        tracer.look()
+        found = reasons(tracer)
+
+    assert [text.split(":")[0] for text in found] == ["the broker uses libaio"]
+
+
+def reasons(tracer):
+    """What the tracer would say of a run in which it saw nothing amiss."""
+    tracer.read()
+    found = sorted(tracer._reasons)
+    tracer._reasons.discard("nobody looked whether the broker maps its journal, or uses libaio or io_uring")
+    return found
+
+
+@traced
+def test_a_file_beyond_the_numbers_that_were_watched_is_told(tmp_path):
+    tracer = disk.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["{n:03d}.j", "index"])
+    for name in ("064.j", "065.j", "index", "x65.j"):
+        (tmp_path / name).touch()
+
+    assert reasons(tracer) == ["065.j was not watched: its number is above 64"]
+    assert f"{tmp_path}/007.j" in tracer.files
+
+
+# Proofs.
+
+HELD = Call(1, "fsync", "/j/1", 0, 300_000_000, 0, delayed=True)
+FAILED = Call(1, "fsync", "/j/1", 5, 6, -1, error="EIO", injected=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "fault", "says"),
+    [
+        (Trace((), 0), Watched(), "the tracer wrote nothing: it could not start the broker"),
+        (Trace((HELD,), 9, ("trace.3", "trace.4")), HeldSync(0.3), r"2 of its 9 files have no end \(trace.3\)"),
+        (Trace((), 1), HeldSync(0.3), "nothing was met by it; it saw no call on a file of the journal"),
+        (Trace((dataclasses.replace(HELD, delayed=False),), 1), HeldSync(0.3), "nothing was met by it; it saw fsync"),
+        (Trace((), 1), Watched(), "the watched fault did not take effect: nothing was met"),
+        (Trace((HELD,), 1), HeldSync(0.31), r"fsync 1 took 0\.300 s"),
+        (Trace((HELD,), 1), FailedSync(1), r"fsync 1 took 0\.300 s"),
+        (Trace((FAILED,), 1), DiskFull(1), "EIO"),
+    ],
+)
+def test_a_fault_that_did_not_take_effect_voids_its_trial(found, fault, says):
+    with pytest.raises(FaultError, match=says):
+        disk.prove(found, fault)
+
+
+def test_a_fault_that_took_effect_is_proved():
+    disk.prove(Trace((HELD,), 1), HeldSync(0.3))
+    disk.prove(Trace((FAILED,), 1), FailedSync(1))
+    disk.prove(Trace((dataclasses.replace(FAILED, error="ENOSPC"),), 1), DiskFull(1))
+    disk.prove(Trace((dataclasses.replace(HELD, delayed=False),), 1), Watched())
+
+
+@traced
+def test_a_number_that_was_not_drawn_is_refused(tmp_path):
+    with pytest.raises(FaultError, match="a number that was not drawn"):
+        _ = disk.Tracer(tmp_path / "trace", tmp_path, FailedSync(Between(1, 2)), files=["1.j"]).wrap
+
+
+@pytest.mark.parametrize(
+    ("strace", "says"),
+    [
+        (None, "not on PATH"),
+        ("echo 'strace -- version 5.5'", "version 5.5 is too old"),
+        ("echo nonsense", "unknown version is too old"),
+        (
+            '[ "$1" = -V ] && echo "strace -- version 6.1" || { echo "strace: PTRACE_TRACEME: no" >&2; exit 1; }',
+            "TRACEME: no",
+        ),
+        ('[ "$1" = -V ] && echo "strace -- version 6.10"', ""),
+    ],
+)
+def test_a_machine_that_cannot_trace_says_why(tmp_path, monkeypatch, strace, says):
+    if strace is not None:
+        (tmp_path / "strace").write_text(f"#!/bin/sh\n{strace}\n:\n" if says == "" else f"#!/bin/sh\n{strace}\n")
+        (tmp_path / "strace").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    disk.cannot.cache_clear()
+    try:
+        reason = disk.cannot()
+        if reason:
+            with pytest.raises(FaultError, match=r"the disk of the broker cannot be hurt: .*strace"):
+                disk.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["1.j"])
+    finally:
+        disk.cannot.cache_clear()
+
+    assert (says in reason, bool(reason)) == (True, bool(says))
+
+
+# The history.
+
+
+def test_the_history_says_what_was_seen_in_the_order_of_time(tmp_path):
+    write = Call(1, "pwrite64", "/j/1", 10, 20, 5)
+    sync = Call(2, "fdatasync", "/j/1", 30, 702_000_030, 0, delayed=True)
+    plain = Call(2, "fdatasync", "/j/1", 30, 40, 0)
+    failed = Call(1, "pwrite64", "/j/1", 50, 60, -1, error="ENOSPC", injected=True)
+    pairs = [
+        pairing.Stored(Operation("p1:1", 1), write, sync),
+        pairing.Stored(Operation("t1:1", 1, transaction=True), write, plain),
+        pairing.Stored(Operation("p1:2", 1), failed=failed),
+        pairing.Stored(Operation("p1:3", 1), write, unseen="too long"),
+        pairing.Stored(Operation("p1:4", 1), write),
+    ]
+    path = tmp_path / "disk.jsonl"
+    found = Trace((write, sync), 2)
+    disk.write_history(path, bare_header("disk"), 3, HeldSync(0.7), found, pairs, ["too long"], (5, 900_000_000))
+    events = history.read(path).events
+
+    assert [
+        (event.at_ns, event.op, event.phase, event.message or event.transaction, event.fault, event.detail)
+        for event in events
+    ] == [
+        (5, Op.FAULT, Phase.ARMED, None, "held_sync", None),
+        (20, Op.SYNC, Phase.INVOKE, "p1:1", None, "pwrite64 1"),
+        (20, Op.SYNC, Phase.INVOKE, "t1:1", None, "pwrite64 1"),
+        (20, Op.SYNC, Phase.INVOKE, "p1:4", None, "pwrite64 1"),
+        (30, Op.FAULT, Phase.FIRED, None, "held_sync", "fdatasync 1"),
+        (30, Op.FAULT, Phase.EFFECTIVE, None, "held_sync", "fdatasync 1"),
+        (40, Op.SYNC, Phase.OK, "t1:1", None, "fdatasync 1 0.000 s"),
+        (60, Op.SYNC, Phase.FAIL, "p1:2", "held_sync", "pwrite64 1 ENOSPC"),
+        (702_000_030, Op.SYNC, Phase.OK, "p1:1", "held_sync", "fdatasync 1 0.702 s"),
+        (900_000_000, Op.FAULT, Phase.HEALED, None, "held_sync", None),
+        (900_000_000, Op.SYNC, Phase.INFO, None, None, "too long"),
+    ]
+    assert {event.epoch for event in events} == {3}
+    assert [event.transaction for event in events if event.transaction] == ["t1:1", "t1:1"]
+
+
+# Brokers.
+
+
+class Stomp:
+    """One SEND after another, each with its receipt; when it was asked and when it was answered."""
+
+    def __init__(self, broker, headers=""):
+        self._headers = headers
+        self._socket = socket.create_connection(broker.endpoint("stomp"), timeout=30)
+        self._ask(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n")
+
+    def send(self, number):
+        """The operation, and when its answer was here; None where none came."""
+        message = history.message_id(1, number)
+        asked = time.monotonic_ns()
+        head = f"SEND\ndestination:orders\n{self._headers}persistent:true\nreceipt:{number}\n\n"
+        answered = self._ask(head.encode() + make_body(message, 256)).startswith(b"RECEIPT")
+        return Operation(message, asked, f"{message}.".encode()), time.monotonic_ns() if answered else None
+
+    def _ask(self, frame):
+        self._socket.sendall(frame + b"\0")
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while b"\0" not in answer and (more := self._socket.recv(4096)):
+                answer += more
+        return answer.lstrip()
+
+    def close(self):
+        self._socket.close()
+
+
+@pytest.fixture
+def started(tmp_path, request):
+    """A broker under a fault, with its tracer; both are gone at the end."""
+    with contextlib.ExitStack() as stack:
+        ledger = stack.enter_context(Ledger(tmp_path / "run", f"disk-{tmp_path.name}"))
+        runs = itertools.count()
+
+        def start(fault, name="reference", liar=None, **settings):
+            adapter = adapters.find(name)
+            prepared = adapter.prepare(
+                tmp_path / f"b{next(runs)}", adapter.effective(settings), ["orders"], ledger, liar
+            )
+            broker = stack.enter_context(prepared)
+            broker.start()  # the journal is made whole
+            broker.stop()
+            tracer = disk.Tracer(broker.folder / "trace", broker.journal, fault, files=broker.journal_files)
+            broker.start(wrap=tracer.wrap)
+            tracer.look()
+            return broker, tracer
+
+        yield start
+
+
+def sent(broker, count, headers=""):
+    client = Stomp(broker, headers)
+    answers = [client.send(number) for number in range(count)]
+    client.close()
+    return [operation for operation, _ in answers], [at for _, at in answers]
+
+
+def finished(tracer, broker, operations):
+    path = broker.folder / "disk.jsonl"
+    pairs = tracer.finish(path, bare_header("disk"), broker.epoch, operations)
+    return pairs, history.read(path).events
+
+
+@traced
+def test_the_bundled_broker_answers_when_the_message_is_on_the_disk(started):
+    """Write, sync, answer: in this order, with the sync held and without."""
+    broker, tracer = started(HeldSync(0.3))
+    operations, answered = sent(broker, 2)
+    broker.stop()
+    pairs, events = finished(tracer, broker, operations)
+
+    for operation, pair, at in zip(operations, pairs, answered, strict=True):
+        assert operation.invoked_ns < pair.write.ended_ns < pair.sync.ended_ns - 300_000_000 < at - 300_000_000
+        assert pair.held
+    assert [event.detail for event in events if event.phase is Phase.INFO] == []
+    assert [event.message for event in events if event.op is Op.SYNC and event.fault] == ["p1:0", "p1:1"]
+
+
+@traced
+def test_a_broker_that_does_not_sync_answers_before(started):
+    broker, tracer = started(HeldSync(0.3), sync_non_transactional=False)
+    operations, answered = sent(broker, 2)
+    broker.stop()
+    pairs, _ = finished(tracer, broker, operations)
+
+    assert [at < pair.sync.ended_ns for pair, at in zip(pairs, answered, strict=True)] == [True, True]
+
+
+@traced
+@pytest.mark.parametrize(("fault", "error"), [(FailedSync(3), "EIO"), (DiskFull(3), "ENOSPC")])
+def test_a_failing_disk_is_told_and_nothing_is_confirmed_on_it(started, fault, error):
+    broker, tracer = started(fault)
+    operations, answered = sent(broker, 3)
+    broker.wait_gone(20)
+    pairs, events = finished(tracer, broker, operations)
+
+    assert [at is not None for at in answered] == [True, True, False]
+    assert [pair.failed and pair.failed.error for pair in pairs] == [None, None, error]
+    fails = [(event.message, event.fault) for event in events if event.phase is Phase.FAIL]
+    assert fails == [("p1:2", fault.name)]
+
+
+@traced
+def test_a_killed_broker_leaves_a_whole_trace_and_no_process(started, marked, tmp_path):
+    """The child first: its tracer writes down its end, and goes with it. Even while a sync is held."""
+    broker, tracer = started(HeldSync(1.0))
+    operation = Operation("p1:0", time.monotonic_ns(), b"p1:0.")
+    waiting = socket.create_connection(broker.endpoint("stomp"))
+    waiting.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+    waiting.recv(4096)
+    waiting.sendall(b"SEND\ndestination:orders\npersistent:true\n\n" + make_body("p1:0", 256) + b"\0")
+    while b"p1:0." not in b"".join(path.read_bytes() for path in broker.journal.glob("*.journal")):
+        os.sched_yield()
+    while not any("fdatasync" in path.read_text() for path in (broker.folder / "trace").iterdir()):
+        os.sched_yield()
+    disk.end(broker)
+    waiting.close()
+    found = tracer.read()
+    pair = pairing.stored(found, [operation])[0]
+
+    assert (broker.gone(), marked(f"disk-{tmp_path.name}")) == (True, [])
+    assert (found.lost, pair.write is not None, pair.sync) == ((), True, None)
+
+
+@traced
+def test_the_harness_ends_broker_and_tracer_alike(started, marked, tmp_path):
+    """By a clean stop of the tracer's child, or by SIGKILL to the whole tree."""
+    broker, tracer = started(Watched())
+    main = broker._tree.main(wrapped=True)
+    names = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in broker.processes()]
+    broker.stop()
+    other, _ = started(HeldSync(0.1))
+    other.close()
+
+    assert (names[0], main != broker._tree.leader.pid, broker.exit_status) == ("strace", True, 0)
+    assert tracer.read().lost == ()
+    assert marked(f"disk-{tmp_path.name}") == []
+
+
+@pytest.mark.artemis
+@traced
+def test_artemis_answers_when_the_message_is_on_the_disk_and_does_not_when_told_so(started):
+    for settings, waits in [({}, True), ({"sync_non_transactional": False}, False)]:
+        broker, tracer = started(HeldSync(0.7), "artemis", **settings)
+        operations, answered = sent(broker, 2, "destination-type:ANYCAST\n")
+        broker.stop()
+        pairs, events = finished(tracer, broker, operations)
+
+        assert [pair.sync.ended_ns <= at for pair, at in zip(pairs, answered, strict=True)] == [waits, waits]
+        assert [pair.held for pair in pairs] == [True, True]
+        assert [event.detail for event in events if event.phase is Phase.INFO] == []
+
+
+@traced
+def test_the_bench_measures_each_arm(monkeypatch):
+    monkeypatch.setattr(disk_bench, "ROUNDS", 1)
+    monkeypatch.setattr(disk_bench, "MESSAGES", {1: 3, 10: 30})
+    figures = disk_bench.bench()
+
+    assert sorted(figures) == sorted(
+        f"{arm}, {what}" for arm in ("alone", "watched", "narrowed") for what in ("start", "window 1", "window 10")
+    )
+    assert all(figure > 0 for figure in figures.values())

@@ -1,0 +1,525 @@
+"""Where frames begin and what they are: real sessions in any pieces, and what real sessions do not do every day."""
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.faults import frames, frames_stomp
+from conformance.faults.frames import Frame
+
+# What passed between python-qpid-proton 0.40 and the bundled broker, and between stomp.py 9 and it: three sends, one
+# transaction committed and one rolled back, four deliveries, one confirmed acknowledgement, two others, one refusal.
+AMQP = (
+    ("to_broker", bytes.fromhex("414d515003010000")),
+    ("to_client", bytes.fromhex("414d5150030100000000001c02010000005340c00f01e00c01a309414e4f4e594d4f5553")),
+    ("to_broker", bytes.fromhex("0000002402010000005341c01702a309414e4f4e594d4f5553a009616e6f6e796d6f7573")),
+    ("to_client", bytes.fromhex("0000001002010000005344c003015000")),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "414d5150000100000000002502000000005310c01804a1022d63a1093132372e302e302e317000008000607fff0000001f02000000005311c012054043707fffffff707fffffff707fffffff0000004202000000005312c0350ba10873656e6465722d71434250025000005328c006054043404342005329c01007a101714340434240a305717565756540404344"
+        ),
+    ),
+    (
+        "to_client",
+        bytes.fromhex(
+            "414d5150000100000000002e02000000005310c02104a115636f6e666f726d616e63652d7265666572656e6365407000040000607fff0000002102000000005311c0140560000043707fffffff707fffffff707fffffff0000003a02000000005312c02d0ba10873656e6465722d71434150025000005328c006054043404342005329c00805a1017143404342404043440000002302000000005313c0160943707fffffff43707fffffff434370000003e84042"
+        ),
+    ),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000003502000000005314c008044343a0026d3043005370c0020141005373c00501a1026d30005377a00a787878787878787878780000003602000000005314c00904435201a0026d3143005370c0020141005373c00501a1026d31005377a00a787878787878787878780000003602000000005314c00904435202a0026d3243005370c0020141005373c00501a1026d32005377a00a78787878787878787878"
+        ),
+    ),
+    ("to_client", bytes.fromhex("0000001702000000005315c00a05414352024100532445")),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000005202000000005312c0450aa10e2d632d636f6f7264696e61746f7252014250025000005328c006054043404342005330c01a01a317616d71703a6c6f63616c2d7472616e73616374696f6e73404043"
+        ),
+    ),
+    (
+        "to_client",
+        bytes.fromhex(
+            "0000009402000000005312c0870aa10e2d632d636f6f7264696e61746f7252014150025000005328c006054043404342005330c05c01f00000005600000003b300000017616d71703a6c6f63616c2d7472616e73616374696f6e7300000017616d71703a6d756c74692d74786e732d7065722d73736e00000017616d71703a6d756c74692d73736e732d7065722d74786e4040430000002502000000005313c018095203707fffffff43707fffffff52014370000003e84042"
+        ),
+    ),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004302000000005314c00d0452015203a00574786e2d3143005370450053734500537700a311616d71703a6465636c6172653a6c697374d0000000050000000140"
+        ),
+    ),
+    ("to_client", bytes.fromhex("0000002902000000005315c01c054152034041005333d00000000e00000001a0080000000000000001")),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004802000000005314c02308435204a0036d743143404040005334d00000000e00000001a0080000000000000001005370c0020141005373c00601a1036d7431005377a00178"
+        ),
+    ),
+    (
+        "to_client",
+        bytes.fromhex("0000002d02000000005315c020054152044041005334d00000001200000002a008000000000000000100532445"),
+    ),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004f02000000005314c00d0452015205a00574786e2d3243005370450053734500537700a313616d71703a6469736368617267653a6c697374d00000000f00000002a008000000000000000142"
+        ),
+    ),
+    ("to_client", bytes.fromhex("0000001702000000005315c00a05415205404100532445")),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004302000000005314c00d0452015206a00574786e2d3343005370450053734500537700a311616d71703a6465636c6172653a6c697374d0000000050000000140"
+        ),
+    ),
+    ("to_client", bytes.fromhex("0000002902000000005315c01c054152064041005333d00000000e00000001a0080000000000000002")),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004802000000005314c02308435207a0036d743243404040005334d00000000e00000001a0080000000000000002005370c0020141005373c00601a1036d7432005377a00178"
+        ),
+    ),
+    (
+        "to_client",
+        bytes.fromhex("0000002d02000000005315c020054152074041005334d00000001200000002a008000000000000000200532445"),
+    ),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004f02000000005314c00d0452015208a00574786e2d3443005370450053734500537700a313616d71703a6469736368617267653a6c697374d00000000f00000002a008000000000000000241"
+        ),
+    ),
+    ("to_client", bytes.fromhex("0000001702000000005315c00a05415208404100532445")),
+    (
+        "to_broker",
+        bytes.fromhex(
+            "0000004302000000005312c0360ba1042d633a7152024150025000005328c0140ba10171434043424040404040a3057175657565005329c00605404340434240404344"
+        ),
+    ),
+    (
+        "to_client",
+        bytes.fromhex(
+            "0000003702000000005312c02a0ba1042d633a7152024250025000005328c00805a1017143404342005329c00605404340434240404344"
+        ),
+    ),
+    ("to_broker", bytes.fromhex("0000002202000000005313c0150943707fffffff5209707fffffff520243520a4042")),
+    (
+        "to_client",
+        bytes.fromhex(
+            "0000003902000000005314c00804520243a0013143005370c006054140404143005373c00501a1026d30005377a00a787878787878787878780000003a02000000005314c0090452025201a0013243005370c006054140404143005373c00501a1026d31005377a00a787878787878787878780000003a02000000005314c0090452025202a0013343005370c006054140404143005373c00501a1026d32005377a00a787878787878787878780000003202000000005314c0090452025203a0013443005370c006054140404143005373c00601a1036d7431005377a00178"
+        ),
+    ),
+    ("to_broker", bytes.fromhex("0000001602000000005315c009054143404000532445")),
+    ("to_client", bytes.fromhex("0000001602000000005315c009054243404100532445")),
+    (
+        "to_broker",
+        bytes.fromhex("0000001802000000005315c00b05415201520241005324450000001702000000005315c00a05415203404100532645"),
+    ),
+    (
+        "to_client",
+        bytes.fromhex(
+            "0000003202000000005314c0090452025204a0013543005370c006054140404243005373c00601a1036d7431005377a00178"
+        ),
+    ),
+    ("to_broker", bytes.fromhex("0000000c0200000000531845")),
+    ("to_client", bytes.fromhex("0000000c0200000000531845")),
+)
+STOMP = (
+    ("to_broker", b"CONNECT\naccept-version:1.2\nheart-beat:0,0\nhost:127.0.0.1\n\n\x00"),
+    (
+        "to_client",
+        b"CONNECTED\nversion:1.2\nserver:conformance-reference\nsession:6571221d57cc489faf6ce2f990538815\nheart-beat:100,100\n\n\x00",
+    ),
+    (
+        "to_broker",
+        b"SEND\nconformance-id:m0\ncontent-length:10\ndestination:q\npersistent:true\nreceipt:receipt-1\n\nxxxxxxxxxx\x00SEND\nconformance-id:m1\ncontent-length:10\ndestination:q\npersistent:true\nreceipt:receipt-2\n\nxxxxxxxxxx\x00SEND\nconformance-id:m2\ncontent-length:10\ndestination:q\npersistent:true\nreceipt:receipt-3\n\nxxxxxxxxxx\x00",
+    ),
+    (
+        "to_client",
+        b"RECEIPT\nreceipt-id:receipt-1\n\n\x00RECEIPT\nreceipt-id:receipt-2\n\n\x00RECEIPT\nreceipt-id:receipt-3\n\n\x00",
+    ),
+    ("to_broker", b"BEGIN\nreceipt:receipt-4\ntransaction:t1\n\n\x00"),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-4\n\n\x00"),
+    (
+        "to_broker",
+        b"SEND\nconformance-id:mt1\ncontent-length:1\ndestination:q\npersistent:true\nreceipt:receipt-5\ntransaction:t1\n\nx\x00",
+    ),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-5\n\n\x00"),
+    ("to_broker", b"COMMIT\nreceipt:receipt-6\ntransaction:t1\n\n\x00"),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-6\n\n\x00"),
+    ("to_broker", b"BEGIN\nreceipt:receipt-7\ntransaction:t2\n\n\x00"),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-7\n\n\x00"),
+    (
+        "to_broker",
+        b"SEND\nconformance-id:mt2\ncontent-length:1\ndestination:q\npersistent:true\nreceipt:receipt-8\ntransaction:t2\n\nx\x00",
+    ),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-8\n\n\x00"),
+    ("to_broker", b"ABORT\nreceipt:receipt-9\ntransaction:t2\n\n\x00"),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-9\n\n\x00"),
+    ("to_broker", b"SUBSCRIBE\nack:client-individual\ndestination:q\nid:1\nreceipt:receipt-10\n\n\x00"),
+    (
+        "to_client",
+        b"RECEIPT\nreceipt-id:receipt-10\n\n\x00MESSAGE\ndestination:q\nsubscription:1\nmessage-id:1\nack:1-1\nredelivered:false\ndelivery-count:0\ncontent-length:10\npersistent:true\nconformance-id:m0\n\nxxxxxxxxxx\x00MESSAGE\ndestination:q\nsubscription:1\nmessage-id:2\nack:1-2\nredelivered:false\ndelivery-count:0\ncontent-length:10\npersistent:true\nconformance-id:m1\n\nxxxxxxxxxx\x00MESSAGE\ndestination:q\nsubscription:1\nmessage-id:3\nack:1-3\nredelivered:false\ndelivery-count:0\ncontent-length:10\npersistent:true\nconformance-id:m2\n\nxxxxxxxxxx\x00MESSAGE\ndestination:q\nsubscription:1\nmessage-id:4\nack:1-4\nredelivered:false\ndelivery-count:0\ncontent-length:1\npersistent:true\nconformance-id:mt1\n\nx\x00",
+    ),
+    ("to_broker", b"ACK\nid:1-1\nreceipt:receipt-11\n\n\x00"),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-11\n\n\x00"),
+    ("to_broker", b"ACK\nid:1-2\n\n\x00ACK\nid:1-3\n\n\x00NACK\nid:1-4\nreceipt:receipt-12\n\n\x00"),
+    (
+        "to_client",
+        b"MESSAGE\ndestination:q\nsubscription:1\nmessage-id:4\nack:1-5\nredelivered:true\ndelivery-count:1\ncontent-length:1\npersistent:true\nconformance-id:mt1\n\nx\x00",
+    ),
+    ("to_broker", b"DISCONNECT\nreceipt:receipt-13\n\n\x00"),
+    ("to_client", b"RECEIPT\nreceipt-id:receipt-12\n\n\x00RECEIPT\nreceipt-id:receipt-13\n\n\x00"),
+)
+SESSIONS = {"amqp": AMQP, "stomp": STOMP}
+
+
+def split(protocol, parts):
+    """Every frame of a dialogue, in its order."""
+    splitters = dict(zip(("to_broker", "to_client"), frames.pair(protocol), strict=True))
+    return [frame for direction, data in parts for frame in splitters[direction].feed(data)]
+
+
+def kinds(protocol, parts):
+    return [frame.kind for frame in split(protocol, parts) if frame.kind != "other"]
+
+
+TRANSACTION = ["begin", "begin_answer", "send", "answer"]
+WHOLE = [
+    *["send"] * 3,
+    *["answer"] * 3,
+    *[*TRANSACTION, "commit", "commit_answer", *TRANSACTION, "rollback", "rollback_answer"],
+    *["deliver"] * 4,
+    *["acknowledge", "answer", "acknowledge", "acknowledge", "acknowledge", "deliver", "answer"],
+]
+
+
+def test_a_session_over_stomp():
+    """Every send, answer and acknowledgement, and which RECEIPT is the commit's."""
+    assert WHOLE == kinds("stomp", STOMP)
+
+
+def test_a_session_over_amqp():
+    """The same, but three answers and two acknowledgements are ranges of one frame, and a refusal has no answer."""
+    assert [*WHOLE[:4], *WHOLE[6:-3], "deliver"] == kinds("amqp", AMQP)
+
+
+def test_what_is_kept_of_frames():
+    """Delivery-ids, ranges, outcomes, transactions; receipts and ids."""
+    amqp = [frame[4:] for frame in split("amqp", AMQP) if frame.kind != "other"]
+    stomp = [frame[4:7] for frame in split("stomp", STOMP) if frame.kind != "other"]
+    first = "0000000000000001"
+
+    assert ("transfer handle=0", "2", None, None, None) == amqp[2]
+    assert ("disposition accepted settled", None, None, 0, 2) == amqp[3]
+    assert ("disposition declared settled of begin", None, first, 3, 3) == amqp[5]
+    assert ("transfer handle=0", "4", first, None, None) == amqp[6]
+    assert ("disposition transactional accepted settled", None, first, 4, 4) == amqp[7]
+    assert ("transfer handle=1 commit", "5", first, None, None) == amqp[8]
+    assert ("disposition accepted settled of commit", None, first, 5, 5) == amqp[9]
+    assert ("disposition released settled", None, None, 3, 3) == amqp[-2]
+    assert ("SEND receipt=receipt-1", "receipt-1", None) == stomp[0]
+    assert ("COMMIT receipt=receipt-6", None, "t1") == stomp[10]
+    assert ("RECEIPT receipt-id=receipt-6 of COMMIT", "receipt-6", "t1") == stomp[11]
+    assert ("MESSAGE message-id=1 ack=1-1", "1-1", None) == stomp[18]
+    assert ("NACK receipt=receipt-12 id=1-4", "1-4", None) == stomp[-3]
+
+
+@pytest.mark.parametrize("protocol", SESSIONS)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_pieces_give_the_same_frames(protocol, data):
+    """A frame is the same however it comes, and nothing may be passed on of one that is not reported."""
+    parts = SESSIONS[protocol]
+    splitters = dict(zip(("to_broker", "to_client"), frames.pair(protocol), strict=True))
+    found, ends = [], {"to_broker": 0, "to_client": 0}
+    for direction, whole in parts:
+        cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
+        for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+            splitter = splitters[direction]
+            before = splitter.passable
+            seen = splitter.feed(whole, start, end)
+            found += seen
+            ends[direction] = max([ends[direction], *(frame.end for frame in seen)])
+            assert all(frame.start >= before for frame in seen)
+            assert splitter.passable == min(splitter.offset, ends[direction])
+
+    assert split(protocol, parts) == found
+    assert all(splitter.passable == splitter.offset for splitter in splitters.values())
+
+
+@pytest.mark.parametrize("protocol", SESSIONS)
+def test_frames_lie_side_by_side(protocol):
+    """Starts and lengths cover the stream without a gap; byte by byte as well."""
+    for direction in ("to_broker", "to_client"):
+        whole = b"".join(data for name, data in SESSIONS[protocol] if name == direction)
+        splitter = frames.pair(protocol)[direction == "to_client"]
+        found = [frame for at in range(len(whole)) for frame in splitter.feed(whole, at, at + 1)]
+
+        assert [0, *(frame.end for frame in found)] == [*(frame.start for frame in found), len(whole)]
+
+
+# STOMP
+
+
+def stomp(data, direction="to_broker"):
+    return [(frame.name, frame.length) for frame in split("stomp", [(direction, data)])]
+
+
+def test_a_declared_body_may_hold_anything():
+    """NULs and whole frames in a body are a body; an EOL between frames is no part of either."""
+    body = b"\0SEND\n\n\0\n\n"
+    frame = b"SEND\ncontent-length:%d\n\n%s\0" % (len(body), body)
+
+    assert [("SEND", len(frame)), ("EOL", 1), ("EOL", 2), ("SEND", len(frame))] == stomp(frame + b"\n\r\n" + frame)
+
+
+def test_lines_may_end_with_cr_lf():
+    """And the first blank line ends the head, however the body looks."""
+    frame = b"SEND\r\ncontent-length:4\r\nreceipt:1\r\n\r\n\n\na\0\0"
+
+    assert [("SEND", len(frame))] == stomp(frame)
+    assert "1" == split("stomp", [("to_broker", frame)])[0].delivery
+
+
+def test_without_a_length_the_nul_tells():
+    """Until it has come, not a byte of the frame may pass."""
+    splitter = frames.pair("stomp")[1]
+    first = (splitter.feed(b"MESSAGE\nack:a\n\nbo"), splitter.passable)
+    second = (splitter.feed(b"dy" * 100), splitter.passable)
+    seen = splitter.feed(b"\0\nMESSAGE\nack:b\n")
+
+    assert ([], 0) == first == second
+    assert [("MESSAGE", 218), ("EOL", 1)] == [(frame.name, frame.length) for frame in seen]
+    assert 219 == splitter.passable
+    assert [("MESSAGE", 219, 16)] == [(f.name, f.start, f.length) for f in splitter.feed(b"\n\0")]
+
+
+def test_a_body_without_a_length_is_kept_back_up_to_a_bound(monkeypatch):
+    """What is longer is passed on unread."""
+    monkeypatch.setattr(frames_stomp, "MAX_UNDECLARED", 100)
+    splitter = frames.pair("stomp")[0]
+    seen = [splitter.feed(b"SEND\n\n" + b"x" * 94), splitter.feed(b"x")]
+
+    assert [0, 1] == [len(each) for each in seen]
+    assert ("unreadable", splitter.offset) == (seen[1][0].name, splitter.passable)
+
+
+def test_a_frame_is_known_before_its_body_comes():
+    """A fault can strike before its first byte."""
+    splitter = frames.pair("stomp")[0]
+    seen = splitter.feed(b"SEND\ncontent-length:1000\n\n")
+
+    assert [(0, 1027)] == [frame[:2] for frame in seen]
+    assert [] == splitter.feed(b"\0" * 1001)
+    assert [1027] == [frame.start for frame in splitter.feed(b"BEGIN\n\n\0")]
+
+
+def test_a_nul_ends_a_head_without_a_blank_line():
+    """Its declared length is void: nothing of it will come."""
+    assert [("DISCONNECT", 12), ("BEGIN", 8)] == stomp(b"DISCONNECT\n\0BEGIN\n\n\0")
+    assert [("SEND", 22), ("BEGIN", 8)] == stomp(b"SEND\ncontent-length:9\0BEGIN\n\n\0")
+
+
+def test_a_receipt_is_named_for_what_it_answers():
+    """Escapes or none; of a SUBSCRIBE it is no answer; one that nobody asked for is one, and says so."""
+    pairs = ((b"COMMIT", b"a\\c1"), (b"SUBSCRIBE", b"s"), (b"ACK", b"x"))
+    asked = b"".join(b"%s\nreceipt:%s\n\n\0" % pair for pair in pairs)
+    answers = b"".join(b"RECEIPT\nreceipt-id:%s\n\n\0" % name for name in (b"x", b"s", b"a:1", b"a:1"))
+    found = split("stomp", [("to_broker", asked), ("to_client", answers)])[3:]
+
+    assert ["answer", "other", "commit_answer", "answer"] == [frame.kind for frame in found]
+    assert found[-1].detail == "RECEIPT receipt-id=a:1 never asked for"
+
+
+def test_the_first_of_repeated_headers_counts():
+    """STOMP 1.2, Repeated Header Entries."""
+    assert [("SEND", 43)] == stomp(b"SEND\ncontent-length:2\ncontent-length:9\n\n\0\0\0")
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\rX", b"get / HTTP\n\n", b"S" * 33 + b"\n\n\0"])
+def test_what_is_no_stomp_is_passed_on_unread(data):
+    """Once, with the reason; then nothing is seen, and nothing withheld."""
+    splitter = frames.pair("stomp")[0]
+    found = splitter.feed(b"BEGIN\n\n\0" + data)
+
+    assert [("begin", 8), ("other", 0)] == [(frame.kind, frame.length) for frame in found]
+    assert found[1].detail.startswith("unreadable: ")
+    assert [] == splitter.feed(b"BEGIN\n\n\0")
+    assert splitter.passable == splitter.offset
+
+
+# AMQP
+
+
+def frame(performative, payload=b"", channel=0, kind=0):
+    return struct.pack(">IBBH", 8 + len(performative) + len(payload), 2, kind, channel) + performative + payload
+
+
+def described(code, *fields, symbol=None, wide=False):
+    """A list of encoded fields under a descriptor."""
+    name = b"\x00\x53" + bytes([code])
+    if wide:
+        name = b"\x00\x80" + code.to_bytes(8, "big")
+    if symbol:
+        name = b"\x00\xa3" + bytes([len(symbol)]) + symbol
+    body = b"".join(fields)
+    return name + b"\xd0" + struct.pack(">II", len(body) + 4, len(fields)) + body
+
+
+NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
+
+
+def uint(number):
+    return b"\x70" + struct.pack(">I", number)
+
+
+def transfer(delivery, *, handle=0, more=FALSE, payload=b"", channel=0, **how):
+    number = NULL if delivery is None else uint(delivery)
+    fields = (uint(handle), number, b"\xa0\x01t", b"\x43", FALSE, more)
+    return frame(described(0x14, *fields, **how), payload, channel)
+
+
+def disposition(first, last, *, role=TRUE, channel=0):
+    return frame(described(0x15, role, uint(first), uint(last), TRUE, described(0x24)), channel=channel)
+
+
+def attach(handle, *, coordinator=True, channel=0):
+    target = described(0x30) if coordinator else described(0x29, b"\xa1\x01q")
+    return frame(described(0x12, b"\xa1\x01n", uint(handle), FALSE, NULL, NULL, NULL, target), channel=channel)
+
+
+def discharge(delivery, *, handle=0, fail=FALSE, channel=0, symbol=None):
+    body = b"\x00\x53\x70\x45" + b"\x00\x53\x77" + described(0x32, b"\xa0\x02tx", fail, symbol=symbol)
+    return transfer(delivery, handle=handle, payload=body, channel=channel)
+
+
+def amqp(*parts):
+    return kinds("amqp", parts)
+
+
+@pytest.mark.parametrize("how", [{}, {"wide": True}, {"symbol": b"amqp:transfer:list"}])
+def test_a_descriptor_has_three_spellings(how):
+    """Small number, number, symbol (AMQP 1.0 section 1.3.4)."""
+    assert ["send", "send"] == amqp(("to_broker", transfer(0, **how) + transfer(1, **how)))
+
+
+def test_a_transfer_of_several_frames_counts_once():
+    """The first of them; those of another link in between are their own."""
+    parts = transfer(0, more=TRUE) + transfer(7, handle=1) + transfer(None, more=TRUE) + transfer(None) + transfer(1)
+
+    assert ["send"] * 3 == amqp(("to_broker", parts))
+    assert ["deliver"] * 3 == amqp(("to_client", parts))
+    assert ["0", "7", None, None, "1"] == [seen.delivery for seen in split("amqp", [("to_broker", parts)])]
+
+
+def test_a_link_that_was_cut_short_begins_anew():
+    """An aborted transfer, a detached link or an ended session leaves nothing half done."""
+    aborted = frame(described(0x14, uint(0), *[NULL] * 4, TRUE, *[NULL] * 3, TRUE))
+    ends = (aborted, frame(described(0x16, uint(0))), frame(described(0x17)))
+
+    assert [["send"] * 2] * 3 == [amqp(("to_broker", transfer(0, more=TRUE) + end + transfer(1))) for end in ends]
+
+
+def test_the_answer_to_a_commit_is_told_from_others():
+    """Also in the middle of a range, over the end of the numbers, and where both ends number channels otherwise."""
+    asks = attach(3, channel=2) + attach(0, coordinator=False, channel=2)
+    asks += transfer(0xFFFFFFFF, channel=2) + discharge(0, handle=3, channel=2) + transfer(1, channel=2)
+    begin = frame(described(0x11, b"\x60\x00\x02"), channel=5)
+    answers = disposition(0, 0, channel=6) + disposition(0xFFFFFFFF, 1, channel=5) + disposition(0, 0, channel=5)
+
+    assert ["send", "commit", "send", "answer", "commit_answer", "answer"] == amqp(
+        ("to_broker", asks), ("to_client", begin + answers)
+    )
+
+
+def test_a_control_link_is_one_only_as_long_as_it_is_attached():
+    """Its handle may be given to a sender later."""
+    ends = (frame(described(0x16, uint(0))), frame(described(0x17)), b"")
+    sender = attach(0, coordinator=False) + transfer(1)
+
+    assert [["rollback", "send"]] * 3 == [
+        amqp(("to_broker", attach(0) + discharge(0, fail=TRUE) + end + sender)) for end in ends
+    ]
+    assert ["rollback", "send"] == amqp(("to_broker", attach(0) + discharge(0, fail=TRUE) + ends[0] + transfer(1)))
+    assert ["commit"] == amqp(("to_broker", attach(0) + discharge(0, symbol=b"amqp:discharge:list")))
+
+
+def test_whose_disposition_it_is():
+    """A client's as receiver acknowledges, as sender it only settles; a broker's answers either way."""
+    both = disposition(0, 0) + disposition(0, 0, role=FALSE)
+
+    assert ["acknowledge"] == amqp(("to_broker", both))
+    assert ["answer", "answer"] == amqp(("to_client", both))
+
+
+def test_of_a_large_transfer_only_the_head_is_waited_for():
+    """A commit is waited for as a whole."""
+    large = transfer(0, payload=b"\0" * 100_000)
+    splitter = frames.pair("amqp")[0]
+
+    assert [] == splitter.feed(large[:20])
+    assert 0 == splitter.passable
+    assert [(0, len(large), "send")] == [seen[:3] for seen in splitter.feed(large[20:60])]
+    assert 60 == splitter.passable
+    assert [] == splitter.feed(large[60:])
+
+    splitter.feed(attach(0))
+    assert [] == splitter.feed(discharge(1)[:-1])
+    assert ["commit"] == [seen.kind for seen in splitter.feed(discharge(1)[-1:])]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"\0\0\0\x07\x02\0\0\0", b"\0\0\0\x10\x01\0\0\0", b"HTTP/1.1", b"\0\0\0\x10\x02\x07\0\0"),
+        *(frame(b"\x99"), frame(b"\x40"), frame(b"\x00\x53\x14\xc0"), frame(b"\x00" * 3000)),
+    ],
+)
+def test_what_is_no_amqp_is_passed_on_unread(data):
+    """A size below a head's, no data offset, no type, no constructor, no performative, one that does not end."""
+    splitter = frames.pair("amqp")[0]
+    found = splitter.feed(b"AMQP\0\1\0\0" + data)
+
+    assert ["header", "unreadable"] == [seen.name for seen in found]
+    assert [] == splitter.feed(transfer(0))
+    assert splitter.passable == splitter.offset
+
+
+def test_names_of_what_is_nothing_else():
+    """Protocol headers, SASL, an empty frame."""
+    data = (
+        b"AMQP\3\1\0\0" + frame(described(0x41), kind=1) + frame(b"") + frame(described(0x17)) + frame(described(0x99))
+    )
+
+    assert ["header SASL", "sasl-init", "heartbeat", "end-session", "performative 153"] == [
+        seen.detail for seen in split("amqp", [("to_broker", data)])
+    ]
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_payloads_are_not_copied(protocol):
+    """16 MiB in one frame, and in pieces: less than a thousandth of it is taken."""
+    size = 1 << 24
+    data = {
+        "amqp": bytearray(transfer(0, payload=bytes(size))),
+        "stomp": bytearray(b"SEND\ncontent-length:%d\n\n" % size + bytes(size + 1)),
+    }[protocol]
+    splitter = frames.pair(protocol)[0]
+    tracemalloc.start()
+    try:
+        seen = splitter.feed(data, 0, 1000)
+        for at in range(1000, len(data), 1 << 20):
+            seen += splitter.feed(data, at, min(at + (1 << 20), len(data)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [Frame] == [type(each) for each in seen]
+    assert peak < 16_000

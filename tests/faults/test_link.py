@@ -1,0 +1,682 @@
+"""A proxy between real clients and brokers, and raw sockets: what passes, what each fault does, how it ends."""
+
+import contextlib
+import os
+import pathlib
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from conformance import adapters, history
+from conformance.clients.connect import connect
+from conformance.clients.job import Job
+from conformance.clients.modes import Subscription
+from conformance.clients.session import Disconnected
+from conformance.errors import FaultError
+from conformance.faults import link_bench
+from conformance.faults.link import Link, prove
+from conformance.history import Ended, Op, Phase, bare_header
+from conformance.ledger import Ledger
+from conformance.script import Cut, Delay, Frame, HoldLink, Throttle
+
+HOST = "127.0.0.1"
+PATIENCE = 20
+SEND = b"SEND\ndestination:q\ncontent-length:9\nreceipt:%d\n\n123456789\0"
+RECEIPT = b"RECEIPT\nreceipt-id:%d\n\n\0"
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(tmp_path / "run", f"link-{os.getpid()}") as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def upstream():
+    """A listening socket in the place of a broker."""
+    with socket.create_server((HOST, 0)) as listening:
+        listening.settimeout(PATIENCE)
+        yield listening
+
+
+@pytest.fixture
+def link(ledger, tmp_path):
+    """Starts links; they end with the test."""
+    with contextlib.ExitStack() as stack:
+        count = [0]
+
+        def start(upstream, fault=None, protocol="stomp"):
+            count[0] += 1
+            place = upstream.getsockname() if isinstance(upstream, socket.socket) else upstream
+            header = bare_header("x")
+            return stack.enter_context(Link(ledger, tmp_path, header, place, protocol, fault, number=count[0]))
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """The bundled broker, with a queue for each test that asks for one."""
+    reference = adapters.find("reference")
+    folder = tmp_path_factory.mktemp("broker")
+    queues = [f"q{n}" for n in range(12)]
+    with (
+        Ledger(folder, f"link-broker-{os.getpid()}") as ledger,
+        reference.prepare(folder / "broker", reference.effective({}), queues, ledger) as broker,
+    ):
+        broker.start()
+        broker.free = iter(queues)
+        yield broker
+
+
+@pytest.fixture
+def session():
+    """Opens real sessions; they end with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(protocol, port, client="library"):
+            job = Job(
+                role="publish",
+                header=bare_header("client"),
+                history="",
+                host=HOST,
+                port=port,
+                protocol=protocol,
+                queue="",
+                epoch=1,
+                client=client,
+                ack_confirm="disposition",
+            )
+            return stack.enter_context(contextlib.closing(connect(job, lambda: None)))
+
+        yield start
+
+
+def pump(session, done):
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        session.pump(deadline - time.monotonic())
+
+
+def dial(port, upstream):
+    """Both ends of one connection through a link."""
+    client = socket.create_connection((HOST, port), timeout=PATIENCE)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer, _ = upstream.accept()
+    peer.settimeout(PATIENCE)
+    return client, peer
+
+
+def read(end, size):
+    data = b""
+    while len(data) < size:
+        piece = end.recv(size - len(data))
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def until_end(end):
+    """What comes until the end of the stream, and whether that was a reset."""
+    data = b""
+    try:
+        while piece := end.recv(1 << 16):
+            data += piece
+    except ConnectionResetError:
+        return data, True
+    return data, False
+
+
+def is_silent(end, seconds=0.1):
+    return not select.select([end], [], [], seconds)[0]
+
+
+def events(link):
+    """The history of a link that has ended, read strictly."""
+    found = history.read(link.history)
+    assert Ended.FINISHED is found.footer.ended
+    return found.events
+
+
+def faults(link):
+    return [event.phase for event in events(link) if event.op is Op.FAULT]
+
+
+# what passes
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_a_real_session_is_seen_whole(link, broker, session, protocol):
+    """Sends, a transaction, deliveries and acknowledgements, and every byte of them counted once."""
+    between = link(broker.endpoint(protocol), protocol=protocol)
+    client = session(protocol, between.port)
+    queue = next(broker.free)
+    client.attach_sender(queue)
+    pump(client, client.sendable)
+    client.send("m1", b"one", durable=True)
+    client.begin("t")
+    pump(client, lambda: client.answers and client.outcomes)
+    client.answers.clear()
+    client.send("m2", b"two", durable=True, transaction="t")
+    client.pump(0)
+    client.commit("t")
+    pump(client, lambda: client.answers)
+    client.answers.clear()
+    client.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    pump(client, lambda: len(client.incoming) == 2)
+    client.acknowledge(client.incoming, confirmed=True)
+    pump(client, lambda: len(client.answers) == 2)
+    client.close()
+    told = between.finish()
+    seen = events(between)
+    words = {
+        "amqp": ["transfer handle=0", "transfer handle=1 commit", "of commit", "by the sender"],
+        "stomp": ["SEND receipt=", "COMMIT receipt=", "of COMMIT", "of ACK"],
+    }[protocol]
+
+    assert [True] * 4 == [any(word in event.detail for event in seen) for word in words]
+    assert {(Op.FRAME, Phase.OK, 1)} == {(event.op, event.phase, event.connection) for event in seen}
+    assert {"to_broker", "to_client"} == {event.link for event in seen}
+    assert (1, len(seen), "") == (told.connections, told.frames, told.unreadable)
+    assert len({event.transaction for event in seen} - {None}) == 1
+
+
+def test_bytes_arrive_as_they_were_sent(link, upstream):
+    """Twenty megabytes each way at once, of frames that are longer than any buffer, and of others."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    body = os.urandom(1 << 20)
+    data = (b"SEND\ncontent-length:%d\n\n" % len(body) + body + b"\0\n" + SEND % 1) * 20
+    got = {}
+    work = [threading.Thread(target=end.sendall, args=(data,)) for end in (client, peer)]
+    work += [threading.Thread(target=lambda end=end: got.update({end: read(end, len(data))})) for end in (client, peer)]
+    for each in work:
+        each.start()
+    for each in work:
+        each.join(PATIENCE)
+    client.close()
+    peer.close()
+
+    assert (True, True) == (got[client] == data, got[peer] == data)
+    assert (120, 0) == (between.finish().frames, len(faults(between)))
+    assert 2 * len(data) == sum(event.count for event in events(between))
+
+
+def test_a_frame_without_a_length_passes_when_it_is_whole(link, upstream):
+    """However long: a megabyte in pieces."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    frame = b"SEND\n\n" + b"x" * (1 << 20)
+    client.sendall(frame)
+    silent = is_silent(peer)
+    client.sendall(b"\0")
+
+    assert silent
+    assert frame + b"\0" == read(peer, len(frame) + 1)
+
+
+def test_half_a_stream_stays_open(link, upstream):
+    """An end of stream is passed on, half a frame before it too; the other direction goes on."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    client.sendall(b"SEN")
+    client.shutdown(socket.SHUT_WR)
+
+    assert (b"SEN", False) == until_end(peer)
+    peer.sendall(RECEIPT % 1)
+    peer.close()
+    assert (RECEIPT % 1, False) == until_end(client)
+
+
+def test_a_reset_is_passed_on_after_the_answers(link, upstream):
+    """What a broker had said before it died is not lost in between."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    peer.sendall(b"".join(RECEIPT % n for n in range(100)))
+    read(client, 1)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    data, reset = until_end(client)
+
+    assert (b"".join(RECEIPT % n for n in range(100))[1:], True) == (data, reset)
+
+
+def test_a_reader_that_is_slow_is_felt_by_the_sender(link, upstream):
+    """What lies in between is bounded: the kernel's buffers and one of the proxy's."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    for end in (client, peer):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    client.setblocking(False)
+    taken, frame = 0, b"SEND\ncontent-length:65536\n\n" + bytes(65537)
+    deadline = time.monotonic() + PATIENCE
+    while select.select([], [client], [], 0.5)[1]:
+        assert time.monotonic() < deadline
+        with contextlib.suppress(BlockingIOError):
+            taken += client.send(frame[taken % len(frame) :])
+    sent = taken
+
+    assert sent < 40 << 20
+    assert (frame * (sent // len(frame) + 1))[:sent] == read(peer, sent)
+
+
+def test_a_broker_that_is_not_there(link):
+    """The client's connection ends."""
+    with socket.create_server((HOST, 0)) as nobody:
+        place = nobody.getsockname()
+    between = link(place)
+    client = socket.create_connection((HOST, between.port), timeout=PATIENCE)
+
+    assert b"" == until_end(client)[0]
+    assert (0, 1) == (between.finish().connections, between.finish().refused)
+
+
+def test_many_connections_at_once(link, upstream):
+    """Each has its own peer, its own count of frames and its own number."""
+    between = link(upstream, Cut(Frame("send", 2)))
+    ends = [dial(between.port, upstream) for _ in range(100)]
+    for number, (client, _) in enumerate(ends):
+        client.sendall(SEND % number)
+    got = [read(peer, len(SEND % number)) for number, (_, peer) in enumerate(ends)]
+    for pair in ends:
+        for end in pair:
+            end.close()
+    told = between.finish()
+
+    assert [SEND % number for number in range(100)] == got
+    assert (100, 1, False) == (told.connections, told.seen, told.fired)
+    assert 100 == len({event.connection for event in events(between) if event.op is Op.FRAME})
+
+
+def test_what_cannot_be_read_is_passed_on_and_told(link, upstream):
+    """A fault that waits for a frame in it says why it did not strike."""
+    fault = Cut(Frame("send", 2))
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    client.sendall(SEND % 1 + b"\0\0nonsense")
+
+    assert SEND % 1 + b"\0\0nonsense" == read(peer, len(SEND % 1) + 10)
+    with pytest.raises(FaultError, match=r"1 of the 2 send frames .*is no command"):
+        prove(fault, between.finish())
+
+
+# cuts
+
+AT = {"before": 2.0, "middle": 2.5, "after": 3.0}
+
+
+@pytest.mark.parametrize("how", ["rst", "fin"])
+@pytest.mark.parametrize("at", AT)
+def test_a_cut_is_exact(link, upstream, at, how):
+    """Five frames leave in one write; the broker gets what stands before the cut, and not a byte more."""
+    fault = Cut(Frame("send", 3, at), how)
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    client.sendall(b"".join(SEND % n for n in range(5)))
+    data, reset = until_end(peer)
+
+    assert (b"".join(SEND % n for n in range(5))[: int(AT[at] * len(SEND % 1))], how == "rst") == (data, reset)
+    assert (b"", how == "rst") == until_end(client)
+    peer.close()
+    client.close()
+    told = between.finish()
+    prove(fault, told)
+    assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE] == faults(between)
+    passed = [Phase.OK] * int(AT[at])
+    assert passed + [Phase.FAIL] * (5 - len(passed)) == [e.phase for e in events(between) if e.op is Op.FRAME]
+    assert (3 if how == "rst" else 5) <= told.seen
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_a_frame_that_was_cut_in_its_middle_is_not_stored(link, broker, session, protocol):
+    """Of five sends the third is half there: the queue holds the two before it."""
+    fault = Cut(Frame("send", 3, "middle"), "fin")
+    between = link(broker.endpoint(protocol), fault, protocol)
+    client = session(protocol, between.port)
+    queue = next(broker.free)
+    client.attach_sender(queue)
+    pump(client, client.sendable)
+    for n in range(5):
+        client.send(f"m{n}", b"x" * 1000, durable=True)
+    with pytest.raises(Disconnected):
+        pump(client, lambda: False)
+    prove(fault, between.finish())
+    other = session(protocol, broker.endpoint(protocol)[1])
+    other.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    pump(other, lambda: len(other.incoming) == 2)
+    other.pump(0.2)
+
+    assert ["m0", "m1"] == [received.message for received in other.incoming]
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_a_commit_is_cut_from_its_answer(link, broker, session, protocol):
+    """The client never learns; the broker has committed."""
+    fault = Cut(Frame("commit_answer", 1, "before"), "rst")
+    between = link(broker.endpoint(protocol), fault, protocol)
+    client = session(protocol, between.port)
+    queue = next(broker.free)
+    client.attach_sender(queue)
+    pump(client, client.sendable)
+    client.begin("t")
+    pump(client, lambda: client.answers)
+    client.answers.clear()
+    client.send("m1", b"x", durable=True, transaction="t")
+    pump(client, lambda: client.outcomes)
+    client.commit("t")
+    with pytest.raises(Disconnected):
+        pump(client, lambda: client.answers)
+    prove(fault, between.finish())
+    other = session(protocol, broker.endpoint(protocol)[1])
+    other.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    pump(other, lambda: other.incoming)
+
+    assert [] == list(client.answers)
+    assert ["m1"] == [received.message for received in other.incoming]
+
+
+def test_a_cut_after_a_send_comes_before_its_answer(link, broker, session):
+    """One send, one at a time: the broker has each, the client the answers of all but the last."""
+    fault = Cut(Frame("send", 4), "rst")
+    between = link(broker.endpoint("amqp"), fault, "amqp")
+    client = session("amqp", between.port)
+    queue = next(broker.free)
+    client.attach_sender(queue)
+    with pytest.raises(Disconnected):
+        for n in range(10):
+            client.send(f"m{n}", b"x", durable=True)
+            pump(client, lambda n=n: len(client.outcomes) > n)
+    between.finish()
+    other = session("amqp", broker.endpoint("amqp")[1])
+    other.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    pump(other, lambda: len(other.incoming) == 4)
+
+    assert ["m0", "m1", "m2"] == [outcome.message for outcome in client.outcomes]
+
+
+def test_only_one_connection_is_cut(link, upstream):
+    """Whoever reaches the trigger first; later ones pass, and others that stand already go on."""
+    between = link(upstream, Cut(Frame("send", 2), "fin"))
+    (first, _), (second, peer) = dial(between.port, upstream), dial(between.port, upstream)
+    second.sendall(SEND % 1)
+    first.sendall(SEND % 1 + SEND % 2)
+    assert (b"", False) == until_end(first)
+    third, last = dial(between.port, upstream)
+    second.sendall(SEND % 2 + SEND % 3)
+    third.sendall(SEND % 1 + SEND % 2)
+
+    assert SEND % 1 + SEND % 2 + SEND % 3 == read(peer, 3 * len(SEND % 1))
+    assert SEND % 1 + SEND % 2 == read(last, 2 * len(SEND % 1))
+    assert [1] == [
+        e.connection for e in (first.close(), between.finish(), events(between))[2] if e.phase is Phase.FIRED
+    ]
+
+
+def test_a_connection_that_falls_silent(link, upstream):
+    """Nothing arrives any more, on either side, and nobody is told, even of an end of stream."""
+    fault = Cut(Frame("send", 1), "half_open")
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    client.sendall(SEND % 1)
+    assert SEND % 1 == read(peer, len(SEND % 1))
+    peer.sendall(RECEIPT % 1)
+    client.sendall(SEND % 2)
+    client.shutdown(socket.SHUT_WR)
+    silent = (is_silent(client), is_silent(peer))
+    told = between.finish()
+
+    assert (True, True) == silent
+    prove(fault, told)
+    assert len(RECEIPT % 1) + len(SEND % 2) == told.affected
+    assert [Phase.OK, Phase.FAIL, Phase.FAIL] == [e.phase for e in events(between) if e.op is Op.FRAME]
+    assert (b"", b"") == (until_end(client)[0], until_end(peer)[0])
+
+
+def test_a_silence_in_which_nobody_spoke_is_none(link, upstream):
+    """It was fired, but nobody can have noticed."""
+    fault = Cut(Frame("send", 1), "half_open")
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    client.sendall(SEND % 1)
+    read(peer, len(SEND % 1))
+
+    with pytest.raises(FaultError, match="the cut did not take effect"):
+        prove(fault, between.finish())
+    assert [Phase.ARMED, Phase.FIRED] == faults(between)
+
+
+def test_a_cut_that_did_not_fire_says_how_far_it_came(link, upstream):
+    """On the connection that had the most."""
+    fault = Cut(Frame("answer", 5))
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    peer.sendall(b"".join(RECEIPT % n for n in range(3)))
+    read(client, 3 * len(RECEIPT % 1))
+
+    with pytest.raises(FaultError, match="the cut did not fire: 3 of the 5 answer frames that its trigger waits for"):
+        prove(fault, between.finish())
+
+
+# holds, delays, narrow links
+
+
+def test_a_hold_keeps_one_direction(link, upstream):
+    """From that very byte on; the other direction goes on; then everything comes, in its order."""
+    fault = HoldLink(Frame("answer", 2), "to_client", 0.4)
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    peer.sendall(b"".join(RECEIPT % n for n in range(4)))
+    size = len(RECEIPT % 1)
+    assert RECEIPT % 0 + RECEIPT % 1 == read(client, 2 * size)
+    started = time.monotonic()
+    client.sendall(SEND % 1)
+    assert SEND % 1 == read(peer, len(SEND % 1))
+    passed = time.monotonic() - started
+    peer.sendall(RECEIPT % 4)
+    peer.close()
+    early = is_silent(client, 0.2)
+    rest = until_end(client)
+    took = time.monotonic() - started
+    told = between.finish()
+
+    assert (b"".join(RECEIPT % n for n in (2, 3, 4)), False) == rest
+    assert (True, True, True) == (passed < 0.3, early, took >= 0.35)
+    prove(fault, told)
+    assert (True, 3 * size) == (told.healed, told.affected)
+    assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED] == faults(between)
+
+
+def test_a_hold_in_the_middle_of_a_frame_of_the_other_direction(link, upstream):
+    """The trigger is one direction's, the hold the other's."""
+    fault = HoldLink(Frame("send", 1, "before"), "to_client", 0.3)
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    client.sendall(SEND % 1)
+    assert SEND % 1 == read(peer, len(SEND % 1))
+    peer.sendall(RECEIPT % 1)
+    early = is_silent(client, 0.1)
+
+    assert early
+    assert RECEIPT % 1 == read(client, len(RECEIPT % 1))
+    prove(fault, between.finish())
+
+
+def test_a_hold_with_nothing_to_keep_had_no_effect(link, upstream):
+    """Nothing came in its time."""
+    fault = HoldLink(Frame("send", 1), "to_client", 0.05)
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    client.sendall(SEND % 1)
+    read(peer, len(SEND % 1))
+    assert is_silent(client, 0.3)
+
+    with pytest.raises(FaultError, match="the hold_link did not take effect: nothing came that could be withheld"):
+        prove(fault, between.finish())
+    assert [Phase.ARMED, Phase.FIRED, Phase.HEALED] == faults(between)
+
+
+def test_a_delay_makes_every_round_trip_longer(link, broker, session):
+    """Of a real client too, by no less than it says."""
+    fault = Delay(rtt_ms=40)
+    between = link(broker.endpoint("amqp"), fault, "amqp")
+    client = session("amqp", between.port)
+    client.attach_sender(next(broker.free))
+    pump(client, client.sendable)
+    took = []
+    for n in range(5):
+        started = time.monotonic()
+        client.send(f"m{n}", b"x", durable=True)
+        pump(client, lambda n=n: len(client.outcomes) > n)
+        took.append(time.monotonic() - started)
+    client.close()
+
+    assert min(took) >= 0.04
+    assert min(took) < 0.2
+    prove(fault, between.finish())
+
+
+def test_a_delay_takes_nothing_from_the_throughput(link, upstream):
+    """Thirty megabytes are under way at once: nothing waits for an answer, and the order stays."""
+    between = link(upstream, Delay(rtt_ms=1000))
+    client, peer = dial(between.port, upstream)
+    frame = b"SEND\ncontent-length:1000000\n\n" + os.urandom(1_000_000) + b"\0"
+    work = threading.Thread(target=lambda: [client.sendall(frame) for _ in range(30)])
+    started = time.monotonic()
+    work.start()
+    same = [frame == read(peer, len(frame)) for _ in range(30)]
+    took = time.monotonic() - started
+    work.join()
+
+    assert [True] * 30 == same
+    assert 0.5 <= took < 5  # one after the other they would take 15 s
+
+
+def test_a_narrow_link_passes_so_many_bytes_a_second(link, upstream):
+    """In each direction by itself; not more, and nearly as many."""
+    fault = Throttle(bytes_per_s=1_000_000)
+    between = link(upstream, fault)
+    client, peer = dial(between.port, upstream)
+    frame = b"SEND\ncontent-length:300000\n\n" + bytes(300_001)
+    work = [threading.Thread(target=end.sendall, args=(frame,)) for end in (client, peer)]
+    started = time.monotonic()
+    for each in work:
+        each.start()
+    same = read(peer, len(frame)) == frame == read(client, len(frame))
+    took = time.monotonic() - started
+    for each in work:
+        each.join()
+
+    assert same
+    assert 0.29 <= took < 1.5
+    prove(fault, between.finish())
+
+
+# life and death
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        (Cut(Frame("sent", 1)), "no frame is a 'sent'"),
+        (Cut(Frame("send", 0)), "its k is 0"),
+        (Cut(Frame("send", 1, "behind")), "at 'behind' is none of before"),
+        (Cut(Frame("send", 1), "kill"), "how 'kill'"),
+        (HoldLink(Frame("send", 1), "both"), "direction 'both'"),
+        (Delay(0), "rtt_ms must be above 0"),
+    ],
+)
+def test_a_fault_with_a_word_that_is_none_cannot_be_armed(ledger, tmp_path, fault, word):
+    """Before anything is started."""
+    with pytest.raises(FaultError, match=word):
+        Link(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp", fault)
+
+
+def test_a_link_that_ends_leaves_nothing(link, ledger, marked, tmp_path):
+    """No process, no log, a ledger that knows it; a second end only repeats the word."""
+    between = link((HOST, 1))
+    pid = between.port and marked(ledger.run_id)
+    told = between.finish()
+
+    assert 1 == len(pid)
+    assert told is between.finish()
+    assert ([], False) == (marked(ledger.run_id), between.log.exists())
+    assert '"state":"released"' in ledger.path.read_text()
+
+
+def test_a_link_that_died_is_told_from_one_that_ended(link, ledger, marked):
+    """Its history is closed as such."""
+    between = link((HOST, 1))
+    assert between.port
+    os.kill(*marked(ledger.run_id), signal.SIGKILL)
+
+    with pytest.raises(FaultError, match="the link proxy died: it left no word"):
+        between.finish()
+    assert Ended.DIED is history.read(between.history).footer.ended
+
+
+def test_sigterm_ends_it_in_order(link, ledger, marked, upstream):
+    """With its history flushed and its last word said."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    client.sendall(SEND % 1)
+    read(peer, len(SEND % 1))
+    os.kill(*marked(ledger.run_id), signal.SIGTERM)
+
+    assert (b"", b"") == (until_end(client)[0], until_end(peer)[0])
+    assert (1, 1) == (between.finish().frames, len(events(between)))
+
+
+def test_it_ends_with_its_harness(tmp_path, marked):
+    """However that died."""
+    harness = (
+        "import pathlib, sys, time\n"
+        "from conformance.faults.link import Link\n"
+        "from conformance.history import bare_header\n"
+        "from conformance.ledger import Ledger\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "link = Link(Ledger(folder, 'dead-harness'), folder, bare_header('x'), ('127.0.0.1', 1), 'amqp').__enter__()\n"
+        "print(link.port, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = pathlib.Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", harness, str(tmp_path)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE) as process:
+        assert int(process.stdout.readline())
+        (pid,) = marked("dead-harness")
+        descriptor = os.pidfd_open(pid)
+        process.kill()
+        gone = select.select([descriptor], [], [], PATIENCE)[0]
+        os.close(descriptor)
+
+    assert [descriptor] == gone
+
+
+def test_a_proxy_that_cannot_start_says_why(ledger, tmp_path):
+    """Here: its history is there already."""
+    (tmp_path / "link-1.jsonl").write_text("")
+    with (
+        pytest.raises(FaultError, match="the link proxy did not start: FileExistsError"),
+        Link(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp") as between,
+    ):
+        assert between.port
+
+
+def test_what_it_costs(monkeypatch, capsys):
+    """The figures are there, and of the order of the bound; the bound itself is for a quiet machine."""
+    monkeypatch.setattr(link_bench, "TRIPS", 200)
+    monkeypatch.setattr(link_bench, "FRAMES", 400)
+    monkeypatch.setattr(link_bench, "ROUNDS", 2)
+    found = link_bench.bench()
+
+    assert found["bulk through the link, MB/s"] > 100
+    assert 0 < found["round trip added, us"] < 1000
+    assert list(found) == [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()]

@@ -1,0 +1,377 @@
+"""What a trace says, from literal lines of `strace -ff -y`: nothing is run here."""
+
+import pathlib
+import re
+import time
+
+import pytest
+
+from conformance.errors import FaultError
+from conformance.faults import pairing, trace
+from conformance.faults.trace import Clock, Operation
+
+FILES = {"/j/1", "/j/2"}
+ZERO = Clock(0)
+
+
+def read(tmp_path, *threads, files=FILES):
+    """One file a thread; each line `SECONDS text`, and an end that is added."""
+    for number, lines in enumerate(threads, 1):
+        text = "".join(f"{line}\n" for line in [*map(stamped, lines), "9.000000000 +++ exited with 0 +++"])
+        (tmp_path / f"trace.{number}").write_text(text)
+    return trace.read(tmp_path, ZERO, files)
+
+
+def stamped(line):
+    """`1.5 write(...)` with nine decimals, a result and a duration of 0.1 s where there is none."""
+    seconds, _, rest = line.partition(" ")
+    rest = rest if " = " in rest or rest.startswith(("+", "-")) else f"{rest} = 0"
+    end = "" if rest.endswith(("?", "+++", "---")) or re.search(r"<[\d.]+>$", rest) else " <0.100000000>"
+    return f"{float(seconds):.9f} {rest}{end}"
+
+
+def paired(found, marker=b"p1:1.", invoked=0):
+    return pairing.stored(found, [Operation("p1:1", invoked, marker)])[0]
+
+
+def span(call):
+    return (call.started_ns / 1e9, call.ended_ns / 1e9)
+
+
+OPEN = '0.5 openat(AT_FDCWD</>, "/j/1", O_RDWR|O_CREAT, 0644) = 3</j/1>'
+WRITE = '1 pwrite64(3</j/1>, "p1:1.p1:1.", 10, 0) = 10'
+SYNC = "2 fdatasync(3</j/1>)"
+
+
+def test_a_call_lies_between_its_stamps_on_the_clock_of_histories(tmp_path):
+    """CLOCK_REALTIME minus the offset that was measured."""
+    (tmp_path / "trace.7").write_bytes(
+        b'1700000001.000000500 pwrite64(3</j/1>, "ab", 2, 0) = 2 <0.000000007>\n1700000002.000000000 +++ exited with 0 +++\n'
+    )
+    call = trace.read(tmp_path, Clock(1_700_000_000 * 10**9), FILES).calls[0]
+
+    assert (call.thread, call.name, call.file) == (7, "pwrite64", "/j/1")
+    assert (call.started_ns, call.ended_ns, call.result) == (1_000_000_500, 1_000_000_507, 2)
+
+
+def test_octal_and_letter_escapes_are_bytes(tmp_path):
+    found = read(tmp_path, [r'1 pwrite64(3</j/1>, "\0\23\1771\n\"\\<\377) = 5", 11, 0) = 11'])
+
+    assert found.calls[0].sample == b'\x00\x13\x7f1\n"\\<\xff) = 5'[:11]
+
+
+def test_a_vector_is_one_write(tmp_path):
+    found = read(
+        tmp_path, ['1 pwritev2(3</j/1>, [{iov_base="p1", iov_len=2}, {iov_base=":1.", iov_len=3}], 2, 0, 0) = 5']
+    )
+
+    assert (found.calls[0].sample, found.calls[0].whole) == (b"p1:1.", True)
+
+
+def test_of_a_short_write_only_what_was_written_counts(tmp_path):
+    found = read(tmp_path, [OPEN, '1 write(3</j/1>, "xxp1:1.", 7) = 4', SYNC])
+
+    assert found.calls[1].sample == b"xxp1"
+    assert paired(found).write is None
+
+
+def test_a_path_may_hold_brackets_and_spaces(tmp_path):
+    assert read(tmp_path, [r"1 fsync(3</j/a \74b\76>)"], files={"/j/a <b>"}).calls[0].file == "/j/a <b>"
+
+
+def test_an_injected_error_and_a_delay_are_told_from_real_ones(tmp_path):
+    calls = read(
+        tmp_path,
+        [
+            "1 fsync(3</j/1>) = -1 EIO (Input/output error) (INJECTED)",
+            "2 fsync(3</j/1>) = -1 EIO (Input/output error)",
+            "3 fsync(3</j/1>) = 0 (DELAYED) <0.700000001>",
+        ],
+    ).calls
+
+    assert [(call.error, call.injected, call.delayed) for call in calls] == [
+        ("EIO", True, False),
+        ("EIO", False, False),
+        ("", False, True),
+    ]
+    assert calls[2].seconds == pytest.approx(0.700000001)
+
+
+def test_calls_of_all_threads_are_in_one_order(tmp_path):
+    found = read(tmp_path, ["2 fsync(3</j/1>)", "4 fsync(3</j/1>)"], ["3 fsync(3</j/1>)", "1 fsync(4</j/2>)"])
+
+    assert [call.thread for call in found.calls] == [2, 1, 2, 1]
+    assert (found.threads, found.lost) == (2, ())
+
+
+def test_signals_and_calls_on_other_files_are_left_out(tmp_path):
+    lines = ["1 --- SIGSEGV {si_signo=SIGSEGV} ---", "2 fsync(3</other>)", "3 --- stopped by SIGSTOP ---", "4 sync()"]
+
+    assert [call.name for call in read(tmp_path, lines).calls] == ["sync"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1.000000000 fsync(3</j/1>",
+        "1.000000000 fsync(3</j/1> <unfinished ...>",
+        "1.000000000 <... fsync resumed>) = 0 <0.100000000>",
+        "1.000000000 fsync(3</j/1>) = 0 and more <0.100000000>",
+        "1.000000000 fsync(3</j/1>) = 0 <0.1>",
+        "1.5 fsync(3</j/1>) = 0 <0.100000000>",
+        "fsync(3</j/1>) = 0 <0.100000000>",
+        "strace: something went wrong",
+        "",
+    ],
+)
+def test_a_line_that_is_none_of_the_tracers_is_an_error(tmp_path, line):
+    """Nor are the halves of a call that `-f` writes into one file: `-ff` gives each thread its own."""
+    (tmp_path / "trace.1").write_text(f"{line}\n2.000000000 +++ exited with 0 +++\n")
+
+    with pytest.raises(FaultError, match=r"trace\.1, line 1: not a line of the tracer"):
+        trace.read(tmp_path, ZERO, FILES)
+
+
+def test_a_torn_last_line_and_a_missing_end_are_a_lost_tracer(tmp_path):
+    (tmp_path / "trace.1").write_text("1.000000000 fsync(3</j/1>) = 0 <0.100000000>\n2.000000000 fsync(3</j/1>")
+    (tmp_path / "trace.2").write_text("1.000000000 fsync(3</j/1>) = 0 <0.100000000>\n")
+    (tmp_path / "trace.3").write_text("1.000000000 +++ killed by SIGKILL +++\n")
+    found = trace.read(tmp_path, ZERO, FILES)
+
+    assert found.lost == ("trace.1", "trace.2")
+    assert len(found.calls) == 2
+
+
+def test_a_thread_that_died_in_a_call_left_it_without_an_end(tmp_path):
+    found = read(tmp_path, [OPEN, WRITE, "2 fdatasync(3</j/1>) = ?"])
+
+    assert (found.calls[2].ended_ns, found.calls[2].done, found.calls[2].failed) == (None, False, False)
+    assert paired(found).sync is None
+
+
+def test_the_clock_of_the_machine_may_not_be_stepped():
+    before = Clock(5_000_000)
+
+    assert before.steady(Clock(5_900_000)) is before
+    with pytest.raises(FaultError, match=r"clock was stepped by -2\.0 ms"):
+        before.steady(Clock(3_000_000))
+
+
+def test_the_offset_of_the_clocks_is_measured():
+    before, after = time.time_ns() - time.monotonic_ns(), Clock.now().offset_ns
+
+    assert abs(after - before) < trace.STEP_NS
+
+
+def test_a_sync_after_the_write_covers_it(tmp_path):
+    pair = paired(read(tmp_path, [OPEN, WRITE, SYNC]))
+
+    assert (span(pair.write), span(pair.sync), pair.held, pair.failed) == ((1, 1.1), (2, 2.1), False, None)
+
+
+def test_a_sync_by_another_thread_covers_it(tmp_path):
+    assert span(paired(read(tmp_path, [OPEN, WRITE], ["1.5 fsync(3</j/1>)"])).sync) == (1.5, 1.6)
+
+
+def test_a_sync_that_began_before_the_write_ended_does_not_cover_it(tmp_path):
+    """Sync begins, write begins and ends, sync ends: its pages may have been gathered before."""
+    held = "0.9 fdatasync(3</j/1>) = 0 (DELAYED) <0.700000000>"
+
+    assert paired(read(tmp_path, [OPEN, WRITE], [held])).sync is None
+    assert span(paired(read(tmp_path, [OPEN, WRITE], [held, SYNC])).sync) == (2, 2.1)
+
+
+def test_a_sync_of_another_file_does_not_cover_it(tmp_path):
+    assert paired(read(tmp_path, [OPEN, WRITE, "2 fdatasync(4</j/2>)"])).sync is None
+
+
+@pytest.mark.parametrize("call", ["sync()", "syncfs(9</elsewhere>)"])
+def test_a_sync_of_everything_covers_it(tmp_path, call):
+    assert span(paired(read(tmp_path, [OPEN, WRITE, f"2 {call}"])).sync) == (2, 2.1)
+
+
+def test_sync_file_range_does_not_cover_it(tmp_path):
+    """It leaves the file's size and the device's cache alone."""
+    lines = [OPEN, WRITE, "2 sync_file_range(3</j/1>, 0, 0, SYNC_FILE_RANGE_WRITE|SYNC_FILE_RANGE_WAIT_AFTER)"]
+
+    assert paired(read(tmp_path, lines)).sync is None
+
+
+def test_the_sync_that_ended_first_counts(tmp_path):
+    held = "1.5 fdatasync(3</j/1>) = 0 (DELAYED) <3.000000000>"
+
+    assert span(paired(read(tmp_path, [OPEN, WRITE, held], [SYNC])).sync) == (2, 2.1)
+
+
+def test_a_held_sync_is_told(tmp_path):
+    held = "2 fdatasync(3</j/1>) = 0 (DELAYED) <0.700000000>"
+
+    assert paired(read(tmp_path, [OPEN, WRITE, held])).held
+
+
+def test_a_failed_sync_covers_nothing_and_is_told(tmp_path):
+    """And one that succeeds after it is told as well: what that is worth is for the judge."""
+    failed = "2 fdatasync(3</j/1>) = -1 EIO (Input/output error) (INJECTED)"
+    alone, again = read(tmp_path, [OPEN, WRITE, failed]), read(tmp_path, [OPEN, WRITE, failed, "3 fdatasync(3</j/1>)"])
+
+    assert (paired(alone).sync, paired(alone).failed.error) == (None, "EIO")
+    assert (span(paired(again).sync), span(paired(again).failed)) == ((3, 3.1), (2, 2.1))
+
+
+def test_a_sync_that_fails_after_a_good_one_is_of_no_concern(tmp_path):
+    later = "3 fdatasync(3</j/1>) = -1 EIO (Input/output error) (INJECTED)"
+
+    assert paired(read(tmp_path, [OPEN, WRITE, SYNC, later])).failed is None
+
+
+def test_a_failed_write_is_told_and_the_next_one_counts(tmp_path):
+    failed = '0.9 pwrite64(3</j/1>, "p1:1.", 5, 0) = -1 ENOSPC (No space left on device) (INJECTED)'
+    alone, again = read(tmp_path, [OPEN, failed]), read(tmp_path, [OPEN, failed, WRITE, SYNC])
+
+    assert (paired(alone).write, paired(alone).failed.error) == (None, "ENOSPC")
+    assert (span(paired(again).write), paired(again).failed.name) == ((1, 1.1), "pwrite64")
+
+
+@pytest.mark.parametrize("flag", ["O_DSYNC", "O_SYNC"])
+def test_a_write_to_a_descriptor_that_syncs_each_is_its_own_sync(tmp_path, flag):
+    found = read(tmp_path, [OPEN.replace("O_CREAT", f"O_CREAT|{flag}"), WRITE])
+
+    assert paired(found).sync is paired(found).write
+
+
+def test_o_direct_is_no_sync(tmp_path):
+    """It passes by the page cache, not by the cache of the device."""
+    assert paired(read(tmp_path, [OPEN.replace("O_CREAT", "O_DIRECT"), WRITE])).sync is None
+
+
+def test_a_write_may_ask_for_its_own_sync(tmp_path):
+    write = '1 pwritev2(3</j/1>, [{iov_base="p1:1.", iov_len=5}], 1, 0, RWF_DSYNC) = 5'
+    pair = paired(read(tmp_path, [OPEN, write]))
+
+    assert pair.sync is pair.write
+    assert paired(read(tmp_path, [OPEN, write.replace("RWF_DSYNC", "RWF_HIPRI")])).sync is None
+
+
+def test_a_duplicate_of_a_descriptor_has_its_flags(tmp_path):
+    lines = [OPEN.replace("O_CREAT", "O_DSYNC"), "0.7 dup(3</j/1>) = 8</j/1>", WRITE.replace("(3<", "(8<")]
+
+    assert paired(read(tmp_path, lines)).sync is not None
+
+
+def test_a_number_that_was_reused_has_the_flags_of_its_new_file(tmp_path):
+    other = '0.6 openat(AT_FDCWD</>, "/j/2", O_RDWR|O_DSYNC) = 3</j/2>'
+
+    assert paired(read(tmp_path, [OPEN, other, WRITE])).sync is None
+
+
+def test_what_was_written_before_the_send_is_not_it(tmp_path):
+    """A journal that is compacted holds the bodies of the past again."""
+    assert paired(read(tmp_path, [OPEN, WRITE, SYNC]), invoked=1_000_000_001).write is None
+
+
+def test_an_operation_without_a_mark_is_in_the_first_write(tmp_path):
+    assert span(paired(read(tmp_path, [OPEN, WRITE, SYNC]), marker=None).write) == (1, 1.1)
+
+
+def test_an_index_that_is_never_synced_takes_nothing_from_the_log(tmp_path):
+    index = ['0.6 openat(AT_FDCWD</>, "/j/2", O_RDWR) = 4</j/2>', '0.9 write(4</j/2>, "p1:1.", 5) = 5']
+    pair = paired(read(tmp_path, [OPEN, *index, WRITE, SYNC]))
+
+    assert (pair.write.file, span(pair.sync)) == ("/j/1", (2, 2.1))
+
+
+def test_text_that_is_kept_as_utf_16_is_found(tmp_path):
+    """Artemis keeps a STOMP text so; in either order of octets."""
+    wide = WRITE.replace('"p1:1.p1:1."', r'"p\0001\0:\0001\0.\0"')
+
+    assert paired(read(tmp_path, [OPEN, wide])).write is not None
+
+
+def test_a_file_that_is_renamed_before_its_sync_is_the_same(tmp_path):
+    rename = '1.5 rename("/j/1", "/j/2")'
+
+    assert span(paired(read(tmp_path, [OPEN, WRITE, rename, "2 fsync(3</j/2>)"])).sync) == (2, 2.1)
+    assert paired(read(tmp_path, [OPEN, WRITE, '1.5 rename("/j/2", "/j/1")', SYNC])).sync is None
+
+
+def test_a_write_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
+    """Whatever is found later may be a copy: nothing is said."""
+    cut = '0.9 pwrite64(3</j/1>, "p1:0."..., 9000, 0) = 9000'
+    pair = paired(read(tmp_path, [OPEN, cut, WRITE, SYNC]))
+
+    assert (pair.write, pair.sync, pair.unseen) == (None, None, "pwrite64 1: only its first 5 bytes were shown")
+
+
+def test_the_fill_of_a_new_file_holds_nothing(tmp_path):
+    fill = r'0.9 pwrite64(3</j/1>, "\0\0\0"..., 9000, 0) = 9000'
+
+    assert paired(read(tmp_path, [OPEN, fill, WRITE, SYNC])).unseen == ""
+
+
+def reasons(found, marker=b"p1:1."):
+    return pairing.unseen(found, pairing.stored(found, [Operation("p1:1", 0, marker)]))
+
+
+def test_a_trace_that_says_all_has_no_reason(tmp_path):
+    assert reasons(read(tmp_path, [OPEN, WRITE, SYNC])) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3</j/1>, 0) = 0x7f0000000000", "1 is mapped"),
+        ("1 io_uring_setup(4, {flags=0}) = 5<anon_inode:[io_uring]>", "io_uring"),
+        ("1 io_uring_enter(5<anon_inode:[io_uring]>, 1, 0, 0, NULL, 8) = 1", "io_uring"),
+        ("1 copy_file_range(9</other>, NULL, 3</j/1>, NULL, 10, 0) = 10", "copy_file_range to 1"),
+        ("1 sendfile(3</j/1>, 9</other>, NULL, 10) = 10", "sendfile to 1"),
+        (
+            '1 io_submit(0x7f, 1, [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, aio_buf="p1:1."}]) = 1',
+            "io_submit:PWRITE 1: when it is done",
+        ),
+        (
+            "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3</j/1>}]) = 1",
+            "io_submit:FDSYNC 1: when it is done",
+        ),
+    ],
+)
+def test_what_cannot_be_seen_is_a_reason(tmp_path, call, reason):
+    found = reasons(read(tmp_path, [OPEN, call, WRITE, SYNC]))
+
+    assert [True] == [reason in text for text in found]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "1 mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3</j/1>, 0) = 0x7f0000000000",
+        "1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE, 3</j/1>, 0) = 0x7f0000000000",
+        "1 sendfile(9<socket:[1]>, 3</j/1>, NULL, 10) = 10",
+        "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3</j/1>, aio_buf=0x7f}]) = 1",
+    ],
+)
+def test_what_only_reads_is_none(tmp_path, call):
+    assert reasons(read(tmp_path, [OPEN, call, WRITE, SYNC])) == []
+
+
+def test_a_libaio_write_may_be_synced_before_its_submission_returns(tmp_path):
+    """As Artemis does: the thread that polls syncs while the one that submitted is still in the call."""
+    submit = (
+        "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, "
+        'aio_buf="p1:1.", aio_nbytes=5, aio_offset=0}]) = 1 <0.500000000>'
+    )
+
+    assert span(paired(read(tmp_path, [OPEN, submit], ["1.2 fdatasync(3</j/1>)"])).sync) == (1.2, 1.3)
+
+
+def test_a_descriptor_that_nobody_saw_being_opened_may_sync_each_write(tmp_path):
+    assert [True] == ["O_DSYNC" in text for text in reasons(read(tmp_path, [WRITE, SYNC]))]
+
+
+def test_a_journal_in_which_no_body_is_found_says_nothing_of_them(tmp_path):
+    """It may be compressed; but a journal that is not written at all has simply not stored them."""
+    assert [True] == ["was recognised" in text for text in reasons(read(tmp_path, [OPEN, WRITE, SYNC]), b"p9:9.")]
+    assert reasons(read(tmp_path, [OPEN, SYNC]), b"p9:9.") == []
+
+
+def test_a_folder_without_traces_has_no_thread():
+    assert trace.read(pathlib.Path("/nonexistent"), ZERO, FILES).threads == 0

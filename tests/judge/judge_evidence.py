@@ -1,0 +1,49 @@
+"""Counted trials as the rules see them, made up: no Spark."""
+
+import msgspec
+from judge_histories import RUN, record
+
+from conformance import claims, scenario
+from conformance.judge import rules, tally
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.columns import FAULTS
+from conformance.judge.exposures import EXPOSURES
+from conformance.judge.facts import Failing, TrialFacts, effective_mask
+from conformance.judge.relations import per_trial
+
+CATALOGUE = claims.load()
+SCENARIOS = scenario.load(CATALOGUE)
+
+
+def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
+    """A clean, drained trial with effective faults, in which these anomalies were seen so often."""
+    columns = per_trial(tuple(ANOMALIES.values()), tuple(EXPOSURES.values()))
+    found = dict.fromkeys(columns, 0)
+    found |= {name: applies for name in columns if name.startswith("applies_")}
+    found |= {name: exposed for name in columns if name.startswith("exposed_")}
+    found |= {name: None for name in columns if name.startswith("kept_")}
+    found |= {"faults_effective": effective_mask(*effective), "hidden_at_disk": None}
+    found |= {"was_drained": True, "was_settled": True, "was_stuck": False, **counts}
+    ends = {name: (5, 6) if ANOMALIES[name].order else (None, None) for name in offends or {}}
+    failing = {name: Failing(n, (("q", 1, 7),), *ends[name]) for name, n in (offends or {}).items()}
+    return TrialFacts(found, failing)
+
+
+def evidence(name, subject, control=(), label=None, run=RUN, void=""):
+    """Trials of one scenario: facts, or None for a void one."""
+    trials, known = [], {}
+    label = label or scenario.SYNC_OFF.label
+    for arm, each in (("subject", subject), ("control", control)):
+        for index, one in enumerate(each, 1):
+            about = record(f"{arm}.{index}", name, arm, label if arm == "control" else "", index)
+            trials.append(about if one else msgspec.structs.replace(about, void=void or "the broker did not start"))
+            if one:
+                known[about.trial] = one
+    return tally.Evidence(run, trials, known)
+
+
+def rule(claim, name, *args, scenarios=SCENARIOS, **kwargs):
+    """The row of one claim in one scenario."""
+    found = evidence(name, *args, **kwargs)
+    rows = rules.rows(CATALOGUE, scenarios, found, {})
+    return next(row for row in rows if (row.claim, row.scenario) == (claim, name))

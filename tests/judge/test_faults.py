@@ -1,0 +1,342 @@
+"""What a verdict says where the disk or the link was at fault: rules on counted trials, no Spark."""
+
+import msgspec
+import pytest
+from judge_evidence import CATALOGUE, evidence, facts, rule
+from judge_histories import RUN
+
+from conformance.errors import ExitCode
+from conformance.judge import exits, reasons, rules, tally
+from conformance.judge.columns import FAULTS
+from conformance.judge.facts import effective_mask
+from conformance.judge.rows import Judgement, Verdict
+from conformance.scenario import (
+    SETTLE,
+    Check,
+    Cut,
+    Delay,
+    DiskFull,
+    FailedSync,
+    Frame,
+    HeldSync,
+    HoldLink,
+    Kill,
+    Liar,
+    Nth,
+    Pause,
+    PowerLoss,
+    Publish,
+    Restart,
+    Scenario,
+    Throttle,
+    Watched,
+    weakened,
+)
+
+OFF = weakened(sync_non_transactional=False)
+EARLY = Check("confirmed_before_sync", "sync_held", OFF)
+LOST = Check("lost", "confirmed_in_window", OFF)
+AT = Nth("confirm", 7)
+
+
+def script(name, steps, **decides):
+    """A scenario of this test alone; underscores of a claim stand for its dashes."""
+    return Scenario(name, "", "async_ack", (*steps, *SETTLE), {k.replace("_", "-"): v for k, v in decides.items()})
+
+
+def under(fault, **decides):
+    return script("disk", (Restart(clean=True, under=fault), Publish(9, window=3)), **decides)
+
+
+def until(fault, **decides):
+    return script("until", (Publish(9, window=3, until=fault), Restart()), **decides)
+
+
+HELD = under(HeldSync(), ARTEMIS_SEND_09=EARLY, ARTEMIS_SEND_10=EARLY, ARTEMIS_SEND_11=EARLY, QPID_PERS_03=EARLY)
+KILLED = until(Kill(AT), ARTEMIS_SEND_09=LOST, SOLCD_ACK_01=LOST)
+EARLY_SEEN = {"confirmed_before_sync": 3}
+CLEAN, BROKEN = [facts()] * 3, [facts(offends=EARLY_SEEN)] * 3
+LOSSY = [facts(offends={"lost": 3})] * 3
+
+
+def held(claim, *args, run=RUN, of=HELD):
+    return rule(claim, of.id, *args, label=OFF.label, run=run, scenarios={of.id: of})
+
+
+def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
+    """Word for word: what was at risk, the control, and that the disk was slow."""
+    row = held("ARTEMIS-SEND-09", CLEAN, BROKEN)
+
+    assert (Verdict.HOLDS, "held_sync", "slow disk") == (row.verdict, row.fault, row.failure_model), row.reason
+    assert (
+        "0 of 300 confirmed persistent messages answered before a sync of their record had returned in 3 trials with "
+        "held syncs (at least 50 at risk in each). If such trials with held syncs are independent, the chance that one "
+        "lets a confirm leave before its sync is below 63 % (95 %). The control confirmed before the sync in 3 of 3 "
+        "trials with held syncs (q = 0.029). Failure model: slow disk."
+    ) == row.reason
+
+
+def test_a_confirm_before_its_sync_violates():
+    """One is enough, and no control is needed."""
+    row = held("ARTEMIS-SEND-09", [*CLEAN[:2], facts(offends=EARLY_SEEN)])
+
+    assert Verdict.VIOLATED == row.verdict
+    assert row.reason.startswith(
+        "3 of 300 confirmed persistent messages answered before a sync of their record had returned: "
+        "seen once in 3 trials with held syncs."
+    ), row.reason
+
+
+def test_a_broker_that_never_syncs_is_no_error_of_ours():
+    """There was no sync to hold, so the fault had no effect; what it confirmed meanwhile is true all the same."""
+    never = [facts(offends=EARLY_SEEN, effective=())] * 3
+    idle = [facts(effective=())] * 3
+    row = held("ARTEMIS-SEND-09", never)
+
+    assert (Verdict.VIOLATED, 3, 0) == (row.verdict, row.trials, row.void)
+    assert Verdict.HOLDS == held("ARTEMIS-SEND-09", CLEAN, never).verdict
+    assert Verdict.HARNESS_ERROR == held("ARTEMIS-SEND-09", idle).verdict
+
+
+def test_what_no_fault_is_needed_for_at_the_disk_is_needed_elsewhere():
+    """A message that is lost where nothing was killed says nothing of kills."""
+    tame = [facts(offends={"lost": 1}, effective=())] * 3
+
+    assert Verdict.HARNESS_ERROR == held("SOLCD-ACK-01", tame, of=KILLED).verdict
+
+
+def test_another_fault_that_took_effect_is_not_this_one():
+    """A script with two: the held sync bit, and the kill never came."""
+    halves = [facts(effective=("held_sync",))] * 3
+
+    assert Verdict.HARNESS_ERROR == held("SOLCD-ACK-01", halves, of=KILLED).verdict
+    assert Verdict.HOLDS == held("SOLCD-ACK-01", [facts(effective=("held_sync", "kill"))] * 3, LOSSY, of=KILLED).verdict
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        (
+            [facts(hidden_at_disk="io_uring", applies=0), *CLEAN[:2]],
+            "how the broker writes in 1 of 3 trials with held syncs: io_uring.",
+        ),
+        ([facts(hidden_at_disk="", applies=0)] * 3, "how the broker writes in 3 of 3 trials with held syncs."),
+        (
+            [facts(missed_confirmed_before_sync=2), *CLEAN[:2]],
+            "The record of 2 more, which were answered, was never seen",
+        ),
+        ([facts(exposed=0), *CLEAN[:2]], "Nothing was at risk in 1 of 3 trials with held syncs (sync held)"),
+    ],
+)
+def test_what_cannot_be_seen_at_the_disk_decides_nothing(subject, words):
+    """It is a reason, and the first that is told."""
+    row = held("ARTEMIS-SEND-09", subject, BROKEN)
+
+    assert (Verdict.INCONCLUSIVE, True) == (row.verdict, words in row.reason), row.reason
+
+
+def test_what_cannot_be_seen_matters_only_at_the_disk():
+    """A loss is a loss, whatever the tracer saw."""
+    row = held("SOLCD-ACK-01", [facts(hidden_at_disk="io_uring")] * 3, LOSSY, of=KILLED)
+
+    assert Verdict.HOLDS == row.verdict, row.reason
+
+
+WEAK = msgspec.structs.replace(RUN, settings={**RUN.settings, "sync_non_transactional": False})
+
+
+def test_the_permission_to_confirm_early():
+    """With the sync switched off a confirm that leaves before it is what the sentence allows."""
+    row = held("ARTEMIS-SEND-11", BROKEN, run=WEAK)
+
+    assert (Verdict.WITNESSED, "slow disk") == (row.verdict, row.failure_model)
+    assert (
+        "9 of 300 confirmed persistent messages answered before a sync of their record had returned, in 3 trials with "
+        "held syncs."
+    ) == row.reason
+
+
+def test_a_permission_says_what_could_not_be_seen():
+    """That nothing was witnessed is no wonder then."""
+    row = held("ARTEMIS-SEND-11", [facts(hidden_at_disk="msync", applies=0)] * 3, run=WEAK)
+
+    assert Verdict.NOT_WITNESSED == row.verdict
+    assert row.reason.endswith(
+        "The tracer could not see how the broker writes in 3 of 3 trials with held syncs: msync."
+    )
+
+
+def test_whether_confirms_wait_is_reported():
+    """The document gives no moment; what the broker did is told."""
+    run = msgspec.structs.replace(RUN, profiles=("qpid",), settings={"persistence": True})
+    row = held("QPID-PERS-03", CLEAN, run=run)
+
+    assert Verdict.OBSERVED == row.verdict
+    assert row.reason.startswith("Observed here: 0 of 300 confirmed persistent messages answered before a")
+
+
+DEFAULT = msgspec.structs.replace(
+    RUN, adapter="artemis", absent=("sync_non_transactional",), changed={"journal_buffer_ms": 5, "data_sync": True}
+)
+STOCK = (
+    "Absent from the effective configuration: sync_non_transactional. Changed from stock: journal_buffer_ms=5, "
+    "data_sync=true."
+)
+
+
+def test_a_default_differs_from_its_opposite():
+    """The weakened control is the opposite setting, and the key is shown to be absent."""
+    row = held("ARTEMIS-SEND-10", CLEAN, BROKEN, run=DEFAULT)
+
+    assert Verdict.HOLDS == row.verdict, row.reason
+    assert "The opposite setting (sync_non_transactional=false) confirmed before the sync in 3 of 3" in row.reason
+    assert row.reason.endswith(STOCK)
+
+
+def test_a_default_that_is_the_opposite_is_violated():
+    """What else differs from stock is told with any verdict."""
+    row = held("ARTEMIS-SEND-10", BROKEN, run=msgspec.structs.replace(DEFAULT, changed={}))
+
+    assert Verdict.VIOLATED == row.verdict
+    assert row.reason.endswith("sync_non_transactional. Changed from stock: nothing.")
+
+
+def test_a_setting_that_is_there_is_no_default():
+    """Nothing is said of its absence."""
+    row = held("ARTEMIS-SEND-10", CLEAN, BROKEN)
+
+    assert (Verdict.NOT_APPLICABLE, False) == (row.verdict, "Absent from" in row.reason)
+
+
+FULL = under(DiskFull(7), ARTEMIS_SEND_09=Check("lost", "confirmed", Liar("liar")))
+
+
+def test_a_failing_disk_alone_decides_nothing_of_the_disk():
+    """Answers while it works may leave early all the same."""
+    broken = evidence(FULL.id, CLEAN, [facts(offends={"lost": 1})], label="liar liar")
+    row = next(r for r in rules.rows(CATALOGUE, {FULL.id: FULL}, broken, {}) if r.scenario)
+
+    assert (Verdict.INCONCLUSIVE, "full disk") == (row.verdict, row.failure_model)
+    assert row.reason.startswith("A failing disk only: whether answers wait for one that works shows where a sync is")
+
+
+def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN):
+    """The rows of one claim that was tried with a held sync and with a kill."""
+    one = evidence(HELD.id, at_disk, BROKEN, label=OFF.label, run=run)
+    other = evidence(KILLED.id, killed, died, label=OFF.label, run=run)
+    renamed = {f"kill.{name}": known for name, known in other.facts.items()}
+    trials = [*one.trials, *[msgspec.structs.replace(each, trial=f"kill.{each.trial}") for each in other.trials]]
+    found = tally.Evidence(run, trials, {**one.facts, **renamed})
+    rows = rules.rows(CATALOGUE, {HELD.id: HELD, KILLED.id: KILLED}, found, {})
+    mine = [row for row in rows if row.claim == "ARTEMIS-SEND-09"]
+    return mine, exits.exit_code(Judgement(run=run, rows=tuple(mine), self_checks=(), trials=()))
+
+
+def test_decided_at_the_disk():
+    """The kill alone could not: it stays inconclusive, says where it was decided, and asks for nothing more."""
+    (disk, kill), code = both(CLEAN)
+
+    assert (Verdict.HOLDS, Verdict.INCONCLUSIVE, ExitCode.CONFORMANT) == (disk.verdict, kill.verdict, code)
+    assert ("", "disk") == (disk.decided_by, kill.decided_by)
+    assert kill.reason.endswith("Decided at the disk by disk.")
+
+
+@pytest.mark.parametrize(
+    ("at_disk", "killed", "died"),
+    [
+        ([], CLEAN, LOSSY),  # the disk was not tried
+        (CLEAN[:2], CLEAN, LOSSY),  # too few trials there
+        (CLEAN, [facts(exposed=0)] * 3, LOSSY),  # the kill has an obstacle of its own
+        (CLEAN, CLEAN, CLEAN),  # and a control that was not seen to fail is one
+    ],
+)
+def test_not_decided_at_the_disk(at_disk, killed, died):
+    """Anything else that is open leaves the claim open."""
+    rows, code = both(at_disk, killed, died)
+
+    assert ([""] * 2, ExitCode.INCONCLUSIVE) == ([row.decided_by for row in rows], code)
+
+
+def test_what_is_decided_at_the_disk_spares_no_violation():
+    """A message lost in a kill is lost."""
+    (_, kill), code = both(CLEAN, LOSSY)
+
+    assert (Verdict.VIOLATED, ExitCode.VIOLATED) == (kill.verdict, code)
+
+
+def test_decided_at_the_disk_as_the_user_requires():
+    """Whoever asked for the claim, its kill row asks for nothing more."""
+    run = msgspec.structs.replace(RUN, profiles=("ems",), judged_as=("artemis",))
+    (disk, kill), code = both(CLEAN, run=run)
+
+    assert (True, "disk", ExitCode.CONFORMANT) == (disk.required and kill.required, kill.decided_by, code)
+
+
+UNABLE = msgspec.structs.replace(RUN, unable={"held_sync": "no strace: apt-get install strace", "pause": "no tty."})
+
+
+def test_a_fault_that_this_machine_cannot_do():
+    """Not tried, and what would enable it; a run that is not finished changes nothing."""
+    why = "This machine cannot do held_sync: no strace: apt-get install strace."
+    torn = msgspec.structs.replace(UNABLE, finished=False)
+
+    for run in (UNABLE, torn):
+        row = held("ARTEMIS-SEND-09", [], run=run)
+        assert (Verdict.NOT_TRIED, why) == (row.verdict, row.reason)
+    assert "The run has no trial of its scenario." == held("SOLCD-ACK-01", [], of=KILLED, run=UNABLE).reason
+
+
+def test_a_name_of_a_fault_with_two():
+    """A pause that ends in a kill needs both."""
+    halted = until(Pause(AT, then_kill=True), SOLCD_ACK_01=LOST)
+
+    assert "This machine cannot do pause: no tty." == held("SOLCD-ACK-01", [], of=halted, run=UNABLE).reason
+
+
+def test_a_machine_that_could_when_it_was_recorded():
+    """Trials that are there are judged wherever that happens."""
+    assert Verdict.HOLDS == held("ARTEMIS-SEND-09", CLEAN, BROKEN, run=UNABLE).verdict
+
+
+@pytest.mark.parametrize(
+    ("of", "claim", "units", "model"),
+    [
+        (until(PowerLoss(AT), SOLCD_ACK_01=LOST), "SOLCD-ACK-01", "1 trial", "no fault"),
+        (until(PowerLoss(AT), ARTEMIS_SEND_09=LOST), "ARTEMIS-SEND-09", "1 power loss", "power loss"),
+        (under(FailedSync(3), ARTEMIS_SEND_09=EARLY), "ARTEMIS-SEND-09", "1 trial with failed syncs", "failing disk"),
+        (under(DiskFull(3), ARTEMIS_SEND_09=EARLY), "ARTEMIS-SEND-09", "1 full disk", "full disk"),
+        (until(Cut(Frame("send", 3)), SOLCD_ACK_02=LOST), "SOLCD-ACK-02", "1 cut", "loss of the connection"),
+        (until(HoldLink(Frame("send", 3)), EMS_STEP_05=LOST), "EMS-STEP-05", "1 held link", "link held for a time"),
+        (until(Delay(20), SOLPUB_WIN_01=LOST), "SOLPUB-WIN-01", "1 slow link", "slow link"),
+        (until(Pause(AT, then_kill=True), SOLCD_ACK_01=LOST), "SOLCD-ACK-01", "1 kill", "process halted, then killed"),
+        (until(Pause(AT), EMS_STEP_02=LOST), "EMS-STEP-02", "1 trial", "no fault"),
+        (until(Pause(AT), SOLPUB_WIN_01=LOST), "SOLPUB-WIN-01", "1 pause", "process halted for a time"),
+    ],
+)
+def test_the_fault_that_decided_is_named(of, claim, units, model):
+    """By the claim's own words, not by the last fault of the script."""
+    counted = tally.count(evidence(of.id, CLEAN), CATALOGUE.claim(claim), of, of.decides[claim])
+
+    assert (units, model) == (reasons.units(counted, 1), reasons.failure_model(counted))
+
+
+def test_of_two_faults_the_one_that_the_claim_names():
+    """A kill on a slow disk says process death to a claim about kills."""
+    two = script(
+        "two",
+        (Restart(under=HeldSync()), Publish(9, window=1, until=Kill(AT))),
+        ARTEMIS_SEND_09=LOST,
+        SOLCD_ACK_01=LOST,
+    )
+    claim = msgspec.structs.replace(CATALOGUE.claim("ARTEMIS-SEND-09"), faults=("held_sync",))
+    slow = tally.count(evidence(two.id, CLEAN), claim, two, LOST)
+    dead = tally.count(evidence(two.id, CLEAN), CATALOGUE.claim("SOLCD-ACK-01"), two, LOST)
+
+    assert ("slow disk", "process death") == (reasons.failure_model(slow), reasons.failure_model(dead))
+
+
+def test_every_fault_has_its_words_and_its_bit():
+    """One and several of it; a disk that is only watched is no fault."""
+    assert set(FAULTS) - {"watched"} == set(reasons._FAULTS)
+    assert len(FAULTS) == len({effective_mask(name) for name in FAULTS})
+    assert {Throttle.name, Watched.name, PowerLoss.name} <= set(FAULTS)
