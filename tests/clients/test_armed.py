@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,9 @@ import time
 import pytest
 
 from conformance import history
+from conformance.clients import armed as armed_of
 from conformance.clients.armed import Armed
-from conformance.clients.job import Trigger
+from conformance.clients.job import Part, Trigger
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
@@ -111,3 +113,93 @@ def test_other_events_do_not_count(armed, victim):
     trial.fire_if_due()
 
     assert (False, None) == (trial.fired, victim[0].poll())
+
+
+def test_every_part_of_a_trigger_has_to_come_to_pass(armed, victim):
+    """Three confirms and a processing: any order, and none of them twice for another."""
+    trial, _ = armed(Trigger("kill", (Part("confirm", 3), Part("process", 1))))
+    for event in ("confirm", "confirm", "confirm", "confirm"):
+        trial.count(event)
+        trial.fire_if_due()
+    early = trial.fired, trial.seen
+    trial.count("process")
+    trial.fire_if_due()
+
+    assert ((False, 0), True, -signal.SIGKILL) == (early, trial.fired, victim[0].wait(10))
+
+
+def test_a_trigger_at_a_time_fires_by_itself(armed, victim):
+    """The client only has to come by; until then it may wait no longer than to that moment."""
+    trial, _ = armed(Trigger("kill", (Part("time", 40),)))
+    began = time.monotonic()
+    trial.tick()
+    early, left = trial.fired, trial.left_s(10)
+    while not trial.fired:
+        trial.tick()
+
+    assert (False, True) == (early, left <= 0.04)
+    assert time.monotonic() - began >= 0.035
+    assert -signal.SIGKILL == victim[0].wait(10)
+
+
+def test_a_pause_may_end_in_a_kill(armed, victim):
+    """What was halted never goes on; only then is the fault done, and the broker ending."""
+    trial, events = armed(
+        Trigger("pause", (Part("confirm", 1),), hold_s=0.05, then_kill=True),
+    )
+    trial.count("confirm")
+    trial.fire_if_due()
+    halted = trial.paused, trial.done, trial.broker_is_ending
+    while trial.paused:
+        trial.tick()
+
+    assert ((True, False, False), True, True) == (halted, trial.done, trial.broker_is_ending)
+    assert -signal.SIGKILL == victim[0].wait(10)
+    assert [
+        (Op.FAULT, Phase.ARMED, "pause"),
+        (Op.FAULT, Phase.FIRED, "pause"),
+        (Op.FAULT, Phase.EFFECTIVE, "pause"),
+        (Op.FAULT, Phase.FIRED, "kill"),
+    ] == events()
+
+
+def test_a_client_that_ends_early_kills_nobody(armed, victim):
+    """It heals what it halted: the broker goes on, and the fault is not done."""
+    trial, _ = armed(Trigger("pause", (Part("confirm", 1),), hold_s=9, then_kill=True))
+    trial.count("confirm")
+    trial.fire_if_due()
+    trial.heal_if_due(now=True)
+
+    assert (False, False, None) == (trial.done, trial.broker_is_ending, victim[0].poll())
+
+
+def test_after_a_loss_of_power_no_answer_counts(tmp_path, victim, monkeypatch):
+    """The disk goes first, then the processes; what is read from then on is unknown, and the history knew before."""
+    order = []
+    monkeypatch.setattr(armed_of.power, "lose", lambda disk, **_: order.append(disk) or "gone")
+    recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
+    trial = Armed(Trigger.nth("confirm", 1, "power_loss"), recorder, [99, victim[1]], 1)
+    before = trial.told(Phase.OK)
+    trial.count("confirm")
+    trial.fire_if_due()
+    recorder.close()
+    history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
+    phases = [event.phase for event in history.read(tmp_path / "h.jsonl").events]
+
+    assert ([99], -signal.SIGKILL) == (order, victim[0].wait(10))
+    assert (Phase.OK, Phase.INFO, True) == (before, trial.told(Phase.OK), trial.broker_is_ending)
+    assert [Phase.ARMED, Phase.FIRED, Phase.INFO] == phases
+
+
+def test_the_time_from_the_event_to_the_signal_is_recorded(tmp_path, victim):
+    """In microseconds, in the event that says that it was fired."""
+    recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
+    trial = Armed(Trigger.nth("confirm", 1, "kill"), recorder, [victim[1]], 1)
+    trial.count("confirm")
+    trial.ready()
+    trial.fire_if_due()
+    recorder.close()
+    history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
+    fired = history.read(tmp_path / "h.jsonl").events[-1].detail
+
+    assert re.fullmatch(r"\d+ us after its event, \d+ us after its window was full, \d+ us for the signals", fired)

@@ -1,5 +1,7 @@
 """Roles against a session that is a list: what is recorded, in which order, and how each ends."""
 
+import itertools
+
 import pytest
 from listed_session import Listed
 
@@ -303,3 +305,57 @@ def test_a_drain_needs_a_way_to_ask_for_depths(tmp_path):
     with pytest.raises(roles.ClientError, match="no way to ask for the depth of q"):
         roles.play(job, Listed(), None, [])
     assert DepthProbe("http").port == 0
+
+
+def test_a_trigger_at_a_send_fires_before_its_answer(play):
+    """The k-th send was written, and nothing after it was; its answer had not been read."""
+    result, events = play("publish", Listed(dies_after=3), count=50, window=10, trigger=Trigger.nth("sent", 3, "kill"))
+    kinds = [(event.op, event.phase) for event in events if event.op in (Op.SEND, Op.FAULT)]
+    fired = kinds.index((Op.FAULT, Phase.FIRED))
+
+    assert (True, 3) == (result.fired, result.seen)
+    assert 3 == kinds[:fired].count((Op.SEND, Phase.INVOKE)) == kinds.count((Op.SEND, Phase.INVOKE))
+    assert (Op.SEND, Phase.OK) not in kinds[:fired]
+
+
+def test_a_trigger_at_a_written_acknowledgement_fires_before_its_confirmation(play):
+    """It has left, and is not answered."""
+    broker = Listed(messages=["p1:1", "p1:2", "p1:3"], dies_after=20)
+    trigger = Trigger.nth("ack_written", 2, "kill")
+    result, events = play("consume", broker, mode="individual", confirm=True, stop=3, trigger=trigger)
+    kinds = [(event.op, event.phase) for event in events if event.op in (Op.ACK, Op.FAULT)]
+    fired = kinds.index((Op.FAULT, Phase.FIRED))
+
+    assert (True, ["p1:1", "p1:2"]) == (result.fired, broker.acknowledged)
+    assert (2, 1) == (kinds[:fired].count((Op.ACK, Phase.INVOKE)), kinds[:fired].count((Op.ACK, Phase.OK)))
+
+
+def test_sends_on_a_schedule_know_when_they_were_due(play):
+    """Each is so much later than the one before, and none leaves early: latency without coordinated omission."""
+    _, events = play("publish", Listed(), count=4, window=10, every_ms=20)
+    sends = [event for event in events if (event.op, event.phase) == (Op.SEND, Phase.INVOKE)]
+
+    assert [20_000_000] * 3 == [b.due_ns - a.due_ns for a, b in itertools.pairwise(sends)]
+    assert all(event.at_ns >= event.due_ns for event in sends)
+
+
+def test_transactions_on_a_schedule(play):
+    """Each begins when it is due."""
+    _, events = play("publish", Listed(), count=6, window=10, batch=2, every_ms=30)
+    begun = [event.at_ns for event in events if (event.op, event.phase) == (Op.BEGIN, Phase.INVOKE)]
+
+    assert 3 == len(begun)
+    assert begun[2] - begun[0] >= 55_000_000
+
+
+def test_a_processing_takes_its_time(play):
+    """And the connection is served meanwhile."""
+    broker = Listed(messages=["p1:1", "p1:2"])
+    _, events = play("consume", broker, mode="auto", stop=2, work_ms=20)
+    begins, ends = (
+        [event.at_ns for event in events if (event.op, event.phase) == (Op.PROCESS, phase)]
+        for phase in (Phase.INVOKE, Phase.OK)
+    )
+
+    assert all(end - begin >= 19_000_000 for begin, end in zip(begins, ends, strict=True))
+    assert broker.pumps >= 4

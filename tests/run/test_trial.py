@@ -1,11 +1,13 @@
 """One trial on the bundled broker: what voids it, and what it leaves behind."""
 
 import dataclasses
+import pathlib
 
 import pytest
 
 from conformance import adapters, history, records
 from conformance.clients.job import SILENCE_S
+from conformance.faults import disk, powerloss
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
@@ -16,10 +18,17 @@ from conformance.scenario import (
     Check,
     Consume,
     ConsumerCrash,
+    Cut,
+    FailedSync,
+    Frame,
+    HeldSync,
+    HoldLink,
     Kill,
     Nth,
     Pause,
+    PowerLoss,
     Publish,
+    Recovery,
     Restart,
     Scenario,
     Stop,
@@ -322,3 +331,134 @@ def test_what_only_the_raw_client_can_do_voids_a_trial_of_a_library(play):
     record, _ = play(Publish(20, window=5, unasked_every=2), *SETTLE, protocol="stomp")
 
     assert record.void.endswith("a send without an answer needs the raw client")
+
+
+@BOTH
+def test_a_kill_between_a_send_and_its_answer(play, protocol):
+    """The last send has no answer, and everything answered is there."""
+    record, folder = play(Publish(500, window=1, until=Kill(Nth("sent", 20))), Restart(), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+
+    assert ("", 20) == (record.void, len(messages(events, Op.SEND, Phase.INVOKE)))
+    assert {"p1:20"} >= messages(events, Op.SEND, Phase.INFO)
+    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+
+
+def test_a_pause_that_ends_in_a_kill(play):
+    """Both are fired by the client, and the kill is proven by the harness."""
+    pause = Pause(Nth("confirm", 50), hold_s=0.2, then_kill=True)
+    record, folder = play(Publish(50_000, window=20, until=pause), Restart(), *SETTLE)
+    events = events_of(folder, "publisher-1")
+    harness = [(e.phase, e.fault) for e in events_of(folder, "orchestrator") if e.op is Op.FAULT]
+
+    assert "" == record.void
+    assert [(Phase.EFFECTIVE, "kill")] == harness
+    assert [("pause", Phase.ARMED), ("pause", Phase.FIRED), ("pause", Phase.EFFECTIVE), ("kill", Phase.FIRED)] == [
+        (e.fault, e.phase) for e in events if e.op is Op.FAULT
+    ]
+    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+
+
+def test_a_second_kill_in_recovery(play):
+    """The start that reads the journal is killed at an access to it, and the next one finds everything."""
+    kill = Kill(Nth("confirm", 60))
+    record, folder = play(Publish(5_000, window=10, until=kill), Restart(until=Kill(Recovery(2))), *SETTLE)
+    faults = [(e.phase, e.epoch) for e in events_of(folder, "orchestrator") if e.op is Op.FAULT]
+
+    assert "" == record.void
+    assert [(Phase.EFFECTIVE, 1), (Phase.ARMED, 1), (Phase.FIRED, 2), (Phase.EFFECTIVE, 2)] == faults
+    assert messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK) <= drained(folder)
+
+
+def test_a_recovery_that_is_over_too_soon_voids_its_trial(play):
+    """There are never so many accesses."""
+    record, _ = play(Publish(20, window=10), Restart(clean=True, until=Kill(Recovery(100_000))), *SETTLE)
+
+    assert record.void.startswith("the kill did not fire: ")
+
+
+@pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
+@BOTH
+def test_a_power_loss(play, protocol):
+    """What was confirmed before it is there; what was read after it counts for nothing; nothing stays mounted."""
+    loss = PowerLoss(Nth("confirm", 80), torn=True)
+    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+    phases_of_loss = [(e.fault, e.phase) for e in events if e.op is Op.FAULT]
+    fired = next(e.at_ns for e in events if e.phase is Phase.FIRED)
+
+    assert "" == record.void
+    assert [("power_loss", Phase.ARMED), ("power_loss", Phase.FIRED), ("power_loss", Phase.INFO)] == phases_of_loss
+    assert all(e.at_ns < fired for e in events if (e.op, e.phase) == (Op.SEND, Phase.OK))
+    assert 80 <= len(messages(events, Op.SEND, Phase.OK))
+    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+    assert str(folder.parents[1]) not in pathlib.Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
+def test_a_power_loss_takes_what_was_not_synced(play):
+    """The same broker with its syncs switched off: the page cache would have survived the death of a process."""
+    loss = PowerLoss(Nth("confirm", 300))
+    settings = ADAPTER.effective({"sync_non_transactional": False})
+    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, settings=settings)
+    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
+
+    assert "" == record.void
+    assert confirmed - drained(folder)
+
+
+@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
+def test_a_held_sync_holds_the_answer(play):
+    """The disk's own history says when each message was written and synced: before its confirm, and late."""
+    record, folder = play(Restart(clean=True, under=HeldSync(0.3)), Publish(2, window=1), Restart(clean=True), *SETTLE)
+    synced = {e.message: e.at_ns for e in events_of(folder, "disk-1") if (e.op, e.phase) == (Op.SYNC, Phase.OK)}
+    sends = events_of(folder, "publisher-1")
+    asked, confirmed = (
+        {e.message: e.at_ns for e in sends if (e.op, e.phase) == (Op.SEND, phase)} for phase in (Phase.INVOKE, Phase.OK)
+    )
+
+    assert ("", {"p1:1", "p1:2"}) == (record.void, set(synced))
+    assert all(asked[m] + 0.29e9 < synced[m] < confirmed[m] for m in synced)
+
+
+@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
+def test_a_broker_may_end_when_its_disk_fails(play):
+    """Its end voids nothing, what it had confirmed is there, and the run after it is not traced."""
+    record, folder = play(Restart(clean=True, under=FailedSync(8)), Publish(200, window=5), Restart(), *SETTLE)
+    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
+
+    assert "" == record.void
+    assert 0 < len(confirmed) < 200
+    assert confirmed <= drained(folder)
+
+
+@BOTH
+def test_a_connection_that_is_cut(play, protocol):
+    """Half of a send has passed: its publisher cannot know, and the broker has nothing of it."""
+    cut = Cut(Frame("send", 7, at="middle"))
+    record, folder = play(Publish(50, window=1, until=cut), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+
+    assert ("", {"p1:7"}) == (record.void, messages(events, Op.SEND, Phase.INFO))
+    assert {f"p1:{n}" for n in range(1, 7)} == drained(folder)
+
+
+def test_a_cut_that_never_comes_voids_its_trial(play):
+    """The link counts the frames."""
+    record, _ = play(Publish(5, window=1, until=Cut(Frame("send", 50))), *SETTLE)
+
+    assert "the cut did not fire: 5 of the 50 send frames that its trigger waits for" == record.void
+
+
+def test_a_link_that_is_held(play):
+    """An answer is late by as much, and nothing is lost."""
+    hold = HoldLink(Frame("answer", 3, at="before"), hold_s=0.4)
+    record, folder = play(Publish(10, window=1, until=hold), *SETTLE)
+    events = events_of(folder, "publisher-1")
+    asked, answered = (
+        {e.message: e.at_ns for e in events if (e.op, e.phase) == (Op.SEND, phase)}
+        for phase in (Phase.INVOKE, Phase.OK)
+    )
+
+    assert ("", 10) == (record.void, len(drained(folder)))
+    assert [n for n in range(1, 11) if answered[f"p1:{n}"] - asked[f"p1:{n}"] > 0.35e9] == [3]

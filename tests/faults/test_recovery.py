@@ -1,0 +1,98 @@
+"""A broker that is killed while it reads its journal: a stand-in that reads one file a line at a time."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conformance.adapters.tree import Tree
+from conformance.errors import FaultError
+from conformance.faults.recovery import kill_in_recovery
+
+READS = """
+import pathlib, sys, time
+for number in range(int(sys.argv[2])):
+    pathlib.Path(sys.argv[1], f"{number}.journal").read_bytes()
+print("ready", flush=True)
+if sys.argv[3] == "stay":
+    time.sleep(60)
+"""
+
+
+class Starting:
+    """Reads so many files of its journal, says that it is ready, and stays or ends."""
+
+    def __init__(self, journal, files, then="stay"):
+        self.journal, self.files, self.then = journal, files, then
+        self.tree = None
+        for number in range(files):
+            (journal / f"{number}.journal").write_bytes(b"x")
+
+    def launch(self):
+        self.log = (self.journal.parent / "log").open("wb")
+        command = [sys.executable, "-c", READS, str(self.journal), str(self.files), self.then]
+        self.tree = Tree(subprocess.Popen(command, stdout=self.log, start_new_session=True))
+
+    def pidfds(self):
+        return self.tree.pidfds()
+
+    def wait_gone(self, timeout_s):
+        return self.tree.wait_gone(timeout_s)
+
+    @property
+    def was_ready(self):
+        return b"ready" in (self.journal.parent / "log").read_bytes()
+
+
+@pytest.fixture
+def starting(tmp_path):
+    made = []
+
+    def make(files, then="stay"):
+        (tmp_path / "journal").mkdir()
+        made.append(Starting(tmp_path / "journal", files, then))
+        return made[0]
+
+    yield make
+    for broker in made:
+        if broker.tree is not None:
+            assert broker.tree.kill()
+            broker.log.close()
+
+
+def test_it_dies_at_the_access_that_was_named(starting):
+    """Before it is ready, and with every process gone."""
+    broker = starting(4_000)
+    said = kill_in_recovery(broker, 3)
+
+    assert (-signal.SIGKILL, False) == (broker.tree.leader.wait(10), broker.was_ready)
+    assert said.startswith("at access ")
+
+
+def test_a_recovery_that_has_too_few_accesses(starting):
+    """It ended by itself before: nothing was hurt, and it says how far it came."""
+    with pytest.raises(FaultError, match=r"the kill did not fire: \d+ accesses to the journal of the 500"):
+        kill_in_recovery(starting(2, "end"), 500)
+
+
+def test_a_recovery_that_was_over(starting):
+    """An access after it was ready is none of its recovery."""
+    broker = starting(1)
+    broker.launch()
+    while not broker.was_ready:
+        os.sched_yield()
+    broker.launch = (broker.journal / "0.journal").read_bytes
+
+    with pytest.raises(FaultError, match="the recovery was over before the kill at access 1"):
+        kill_in_recovery(broker, 1)
+
+
+def test_a_folder_that_cannot_be_watched(starting, tmp_path):
+    """It is named."""
+    broker = starting(1)
+    broker.journal = tmp_path / "nowhere"
+
+    with pytest.raises(FaultError, match="nowhere cannot be watched: No such file"):
+        kill_in_recovery(broker, 1)

@@ -1,0 +1,117 @@
+"""Which broker instances a run starts, keeps and ends."""
+
+import dataclasses
+
+import pytest
+
+from conformance import adapters
+from conformance.ledger import Ledger
+from conformance.run import stand as stand_of
+from conformance.run.plan import Planned
+from conformance.run.stand import Stands
+from conformance.scenario import Drain, Nth, PowerLoss, Publish, Scenario
+
+ADAPTER = adapters.find("reference")
+SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})
+
+
+def planned(index, **changes):
+    trial = Planned(f"odd.{index}", SCRIPT, "subject", "", index, 1, ADAPTER, ADAPTER.effective(), "amqp")
+    return dataclasses.replace(trial, **changes)
+
+
+class Broker:
+    """One that only counts."""
+
+    def __init__(self, folder, queues):
+        self.folder, self.queues, self.data, self.start_seconds, self.closed = (
+            folder,
+            queues,
+            folder / "data",
+            [],
+            False,
+        )
+
+    def start(self):
+        self.start_seconds.append(1.5)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def stands(tmp_path, monkeypatch):
+    """What keeps the brokers of a run that expects these trials, and every broker that it made."""
+    made = []
+
+    def prepare(adapter, folder, settings, queues, ledger, liar, *, offline):
+        made.append(Broker(folder, set(queues)))
+        return made[-1]
+
+    monkeypatch.setattr(adapters.Adapter, "prepare", prepare)
+    with Ledger(tmp_path, "odd") as ledger:
+        yield lambda expected: (Stands(tmp_path, ledger, expected, offline=True), made)
+
+
+def test_a_broker_is_kept_for_the_rest_of_its_instance(stands):
+    """With the queues of all that is expected; it is started once, and ended when nothing more can come."""
+    first, second = planned(1), planned(2)
+    keeper, made = stands([first, second])
+    stand, took = keeper.take([first])
+    keeper.give(first.instance, stand)
+    kept = made[0].closed
+    again, no_time = keeper.take([second])
+    keeper.give(second.instance, again)
+
+    assert (stand, 1, {"odd-1", "odd-2"}, 1.5, 0.0) == (again, len(made), made[0].queues, took, no_time)
+    assert (False, True) == (kept, made[0].closed)
+
+
+def test_a_broker_without_the_queue_is_not_used(stands):
+    """A trial that nobody expected, such as a repeat, gets a broker of its own."""
+    keeper, made = stands([planned(1), planned(2)])
+    stand, _ = keeper.take([planned(1)])
+    keeper.give(planned(1).instance, stand)
+    other, _ = keeper.take([planned(9)])
+
+    assert (2, True, {"odd-2", "odd-9"}) == (len(made), made[0].closed, made[1].queues)
+    assert other is not stand
+
+
+def test_only_a_few_are_kept(stands):
+    """The one that has waited the longest ends first; the rest end with the run."""
+    several = [[planned(n, liar=f"l{n}"), planned(n + 10, liar=f"l{n}")] for n in range(stand_of.KEPT + 1)]
+    keeper, made = stands([trial for pair in several for trial in pair])
+    for first, _ in several:
+        stand, _ = keeper.take([first])
+        keeper.give(first.instance, stand)
+    waiting = [broker.closed for broker in made]
+    keeper.close()
+
+    assert [True, *[False] * stand_of.KEPT] == waiting
+    assert all(broker.closed for broker in made)
+
+
+def test_a_power_loss_has_a_broker_of_its_own(stands, monkeypatch):
+    """With a disk below its data, which goes with it; other trials of the same settings share none of it."""
+    disks = []
+
+    class Disk:
+        @classmethod
+        def make(cls, ledger, image, mountpoint):
+            disks.append((image.name, mountpoint.name))
+            return cls()
+
+        def release(self):
+            disks.append("released")
+
+    monkeypatch.setattr(stand_of, "Disk", Disk)
+    loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
+    lost, plain = planned(1, script=loses), planned(2)
+    keeper, made = stands([])
+    stand, _ = keeper.take([lost])
+    keeper.give(lost.instance, stand)
+
+    assert lost.instance != plain.instance
+    assert [("disk.img", "data"), "released"] == disks
+    assert made[0].closed
