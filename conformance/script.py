@@ -54,9 +54,10 @@ class All:
 class Frame:
     """A trigger: the k-th frame of that kind on the link, `before` it is passed on, in the `middle` of it, or `after`.
 
-    `kind`, in the words of both protocols: `send` (SEND, or a transfer to the broker), `answer` (RECEIPT, or a
-    disposition from the broker), `deliver` (MESSAGE, or a transfer to the client), `acknowledge` (ACK, or a disposition
-    to the broker), `commit` (COMMIT, or a discharge) and `commit_answer`.
+    `kind`, in the words of both protocols: `send` (SEND, or a transfer to the broker), `answer` (to a send or an
+    acknowledgement: RECEIPT, or a disposition from the broker), `deliver` (MESSAGE, or a transfer to the client),
+    `acknowledge` (ACK, or a disposition to the broker), `begin`, `commit` and `rollback` (BEGIN, COMMIT and ABORT, or
+    declare and discharge), and `begin_answer`, `commit_answer` and `rollback_answer`.
     """
 
     kind: str

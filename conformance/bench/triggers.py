@@ -34,7 +34,7 @@ SEED = 20_240_229
 AT_TRIGGER, AT_RANDOM = 3, 30
 """Trials at most, of one liar."""
 
-BUDGET_S = 75.0
+BUDGET_S = 45.0
 """For the random kills of one liar: fewer than `AT_RANDOM` fit on a slow machine, and the table says how many did."""
 
 PACE_MS = 50
@@ -44,7 +44,7 @@ WINDOW_MS = 5
 KILLS = 100
 """Of the honest broker, to measure how long after its event a kill is signalled: a third for each event."""
 
-_EACH = 10
+_EACH = 17
 
 
 @dataclasses.dataclass(frozen=True)

@@ -133,9 +133,9 @@ class Lane:
     # in
 
     def _on_readable(self) -> None:
-        limit = self._pace.chunk if self._pace is not None else 0
+        free = self._view[self._unknown :]
         try:
-            size = self.source.recv_into(self._view[self._unknown :], limit)
+            size = self.source.recv_into(free if self._pace is None else free[: self._pace.chunk])
         except (BlockingIOError, InterruptedError):
             return
         except OSError:

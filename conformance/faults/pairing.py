@@ -10,7 +10,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.faults.trace import COPIES, RENAMES, WRITES, Call, Operation, Trace
+from conformance.faults.trace import COPIES, EVERYWHERE, RENAMES, SYNCS, WRITES, Call, Operation, Trace
 
 _EACH_WRITE = frozenset("O_DSYNC O_SYNC RWF_DSYNC RWF_SYNC".split())
 
@@ -58,9 +58,9 @@ class _Journal:
         self._writes = [call for call in calls if _is_write(call)]
         self._starts = [call.started_ns for call in self._writes]
         self._syncs: dict[str, list[Call]] = {}
-        everywhere = [call for call in calls if call.name in ("sync", "syncfs")]
+        everywhere = [call for call in calls if call.name in EVERYWHERE]
         for file in {self._file[id(call)] for call in self._writes}:
-            own = [call for call in calls if call.name in ("fsync", "fdatasync") and self._file[id(call)] == file]
+            own = [call for call in calls if call.name in SYNCS - EVERYWHERE and self._file[id(call)] == file]
             self._syncs[file] = sorted([*own, *everywhere], key=lambda call: call.started_ns)
 
     def stored(self, operation: Operation) -> Stored:

@@ -23,6 +23,7 @@ _ACCESS, _MODIFY, _OPEN = 0x1, 0x2, 0x20
 _CLOEXEC = os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
 _PATIENCE_S = 60.0
+_TICK_MS = 20
 
 
 class Starting(Target, Protocol):
@@ -47,7 +48,7 @@ def kill_in_recovery(broker: Starting, k: int) -> str:
     with _watch(broker.journal) as watch:
         broker.launch()
         with broker.pidfds() as descriptors:
-            seen = _wait(watch, descriptors[0], k) if descriptors else 0
+            seen = _wait(broker, watch, descriptors[0], k) if descriptors else 0
             event = time.monotonic_ns()
             for descriptor in descriptors:
                 with contextlib.suppress(ProcessLookupError):
@@ -76,17 +77,17 @@ def _watch(folder: pathlib.Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _wait(watch: int, pidfd: int, k: int) -> int:
-    """How many accesses were seen when there were enough, the broker was gone, or it took too long."""
+def _wait(broker: Starting, watch: int, pidfd: int, k: int) -> int:
+    """How many accesses were seen when there were enough, the broker was ready or gone, or it took too long."""
     poller = select.poll()
     poller.register(watch, select.POLLIN)
     poller.register(pidfd, select.POLLIN)
     seen, deadline = 0, time.monotonic() + _PATIENCE_S
     while seen < k and (left := deadline - time.monotonic()) > 0:
-        ready = {descriptor for descriptor, _ in poller.poll(left * 1000)}
-        if watch in ready:
+        told = {descriptor for descriptor, _ in poller.poll(min(left * 1000, _TICK_MS))}
+        if watch in told:
             seen += _count(os.read(watch, 1 << 16))
-        elif pidfd in ready:
+        elif pidfd in told or broker.was_ready:
             break
     return seen
 

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Iterator
 from conformance.errors import FaultError
 
 WRITES = frozenset("write pwrite64 writev pwritev pwritev2".split())
-SYNCS = frozenset("fsync fdatasync syncfs sync".split())
+EVERYWHERE = frozenset("sync syncfs".split())
+SYNCS = EVERYWHERE | frozenset("fsync fdatasync".split())
 """What puts everything written to a file on its disk. Not `sync_file_range`: it writes neither the file's size nor the
 device's cache (sync_file_range(2), "Warning")."""
 
@@ -37,7 +38,7 @@ NO_FILE = frozenset("sync io_submit io_uring_setup io_uring_enter".split())
 """Calls that name no file the way `strace -P` looks for one: under `-P` it can neither show nor hold them."""
 
 STEP_NS = 1_000_000
-_KEPT = NO_FILE | {"syncfs"}  # a syncfs is of everything, whatever file it names
+_KEPT = NO_FILE | EVERYWHERE  # a syncfs is of everything, whatever file it names
 
 
 @dataclasses.dataclass(frozen=True)

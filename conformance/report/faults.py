@@ -42,8 +42,12 @@ _FRAMES = {
     "answer": "answer of the broker",
     "deliver": "delivery",
     "acknowledge": "acknowledgement",
+    "begin": "request to begin a transaction",
+    "begin_answer": "answer to a begin",
     "commit": "request to commit",
     "commit_answer": "answer to a commit",
+    "rollback": "request to roll back",
+    "rollback_answer": "answer to a rollback",
 }
 _PLACES = {"before": "before", "middle": "in the middle of", "after": "right after"}
 _CUTS = {"fin": "Close the connection in order", "rst": "Reset the connection", "half_open": "Silence the connection"}

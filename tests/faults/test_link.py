@@ -190,12 +190,13 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     assert len({event.transaction for event in seen} - {None}) == 1
 
 
-def test_bytes_arrive_as_they_were_sent(link, upstream):
-    """Twenty megabytes each way at once, of frames that are longer than any buffer, and of others."""
-    between = link(upstream)
+@pytest.mark.parametrize("fault", [None, Delay(2), Throttle(500_000_000)])
+def test_bytes_arrive_as_they_were_sent(link, upstream, fault):
+    """Eight megabytes each way at once, of frames that are longer than any buffer, and of others."""
+    between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
     body = os.urandom(1 << 20)
-    data = (b"SEND\ncontent-length:%d\n\n" % len(body) + body + b"\0\n" + SEND % 1) * 20
+    data = (b"SEND\ncontent-length:%d\n\n" % len(body) + body + b"\0\n" + SEND % 1 * 500) * 8
     got = {}
     work = [threading.Thread(target=end.sendall, args=(data,)) for end in (client, peer)]
     work += [threading.Thread(target=lambda end=end: got.update({end: read(end, len(data))})) for end in (client, peer)]
@@ -207,8 +208,10 @@ def test_bytes_arrive_as_they_were_sent(link, upstream):
     peer.close()
 
     assert (True, True) == (got[client] == data, got[peer] == data)
-    assert (120, 0) == (between.finish().frames, len(faults(between)))
-    assert 2 * len(data) == sum(event.count for event in events(between))
+    told = between.finish()
+    seen = [event for event in events(between) if event.op is Op.FRAME]
+    assert told.frames == len(seen) == 2 * 8 * 502
+    assert 2 * len(data) == sum(event.count for event in seen)
 
 
 def test_a_frame_without_a_length_passes_when_it_is_whole(link, upstream):
@@ -334,6 +337,17 @@ def test_a_cut_is_exact(link, upstream, at, how):
     passed = [Phase.OK] * int(AT[at])
     assert passed + [Phase.FAIL] * (5 - len(passed)) == [e.phase for e in events(between) if e.op is Op.FRAME]
     assert (3 if how == "rst" else 5) <= told.seen
+
+
+def test_a_reset_waits_for_what_was_to_pass(link, upstream):
+    """A reset throws away what the kernel has not sent yet: a reader with a small window gets the whole frame before it."""
+    upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 13)
+    between = link(upstream, Cut(Frame("send", 1)))
+    client, peer = dial(between.port, upstream)
+    frame = b"SEND\ncontent-length:1000000\n\n" + bytes(1_000_001)
+    client.sendall(frame)
+
+    assert (frame, True) == until_end(peer)
 
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
@@ -471,7 +485,7 @@ def test_a_cut_that_did_not_fire_says_how_far_it_came(link, upstream):
 
 def test_a_hold_keeps_one_direction(link, upstream):
     """From that very byte on; the other direction goes on; then everything comes, in its order."""
-    fault = HoldLink(Frame("answer", 2), "to_client", 0.4)
+    fault = HoldLink(Frame("answer", 2), "to_client", 1.0)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
     peer.sendall(b"".join(RECEIPT % n for n in range(4)))
@@ -489,7 +503,7 @@ def test_a_hold_keeps_one_direction(link, upstream):
     told = between.finish()
 
     assert (b"".join(RECEIPT % n for n in (2, 3, 4)), False) == rest
-    assert (True, True, True) == (passed < 0.3, early, took >= 0.35)
+    assert (True, True, True) == (passed < 0.8, early, took >= 0.95)
     prove(fault, told)
     assert (True, 3 * size) == (told.healed, told.affected)
     assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED] == faults(between)
@@ -497,7 +511,7 @@ def test_a_hold_keeps_one_direction(link, upstream):
 
 def test_a_hold_in_the_middle_of_a_frame_of_the_other_direction(link, upstream):
     """The trigger is one direction's, the hold the other's."""
-    fault = HoldLink(Frame("send", 1, "before"), "to_client", 0.3)
+    fault = HoldLink(Frame("send", 1, "before"), "to_client", 0.7)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
     client.sendall(SEND % 1)
@@ -576,7 +590,7 @@ def test_a_narrow_link_passes_so_many_bytes_a_second(link, upstream):
         each.join()
 
     assert same
-    assert 0.29 <= took < 1.5
+    assert 0.29 <= took < 3
     prove(fault, between.finish())
 
 

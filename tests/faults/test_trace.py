@@ -302,6 +302,12 @@ def test_a_write_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
     assert (pair.write, pair.sync, pair.unseen) == (None, None, "pwrite64 1: only its first 5 bytes were shown")
 
 
+def test_a_vector_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
+    cut = '0.9 writev(3</j/1>, [{iov_base="p1:0.", iov_len=5}, ...], 9000) = 90000'
+
+    assert "only its first 5 bytes" in paired(read(tmp_path, [OPEN, cut, WRITE, SYNC])).unseen
+
+
 def test_the_fill_of_a_new_file_holds_nothing(tmp_path):
     fill = r'0.9 pwrite64(3</j/1>, "\0\0\0"..., 9000, 0) = 9000'
 
