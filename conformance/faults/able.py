@@ -17,6 +17,6 @@ _NEEDS: Mapping[str, Callable[[], str]] = {
 
 
 def unable(faults: Iterable[str]) -> dict[str, str]:
-    """Why this machine cannot take each of these faults, by its name in the catalogue; those that it can are left out."""
+    """Why this machine cannot take each of these faults, by name; those that it can take are left out."""
     asked = {fault: _NEEDS[fault]() for fault in dict.fromkeys(faults) if fault in _NEEDS}
     return {fault: why for fault, why in asked.items() if why}

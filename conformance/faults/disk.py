@@ -32,7 +32,7 @@ from conformance.errors import FaultError
 from conformance.faults import pairing, trace
 from conformance.faults.pairing import Stored
 from conformance.faults.process import GONE_S
-from conformance.faults.trace import NAMES, NO_FILE, Call, Clock, Operation, Trace
+from conformance.faults.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
 from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched
 
@@ -198,16 +198,23 @@ def prove(found: Trace, fault: DiskFault) -> None:
 
 
 def _hit(found: Trace, fault: DiskFault) -> list[Call]:
-    """The calls that the fault met: those that were held or failed, and for a watch every call on the journal."""
+    """The calls that the fault met: those that were held or failed, and for a watch every call on the journal.
+
+    A broker that wrote and never asked for a sync leaves nothing to hold: what it wrote was met by a disk that would
+    have held it, and that no sync came is what there is to see. It is never an exposure (`sync_held` counts held ones).
+    """
+    touched = [call for call in found.calls if call.file]
     if isinstance(fault, Watched):
-        return [call for call in found.calls if call.file]
+        return touched
+    if isinstance(fault, HeldSync) and not any(call.name in _HELD for call in touched):
+        return [call for call in touched if call.name in WRITES]
     return [call for call in found.calls if call.tampered]
 
 
 def _as_told(call: Call, fault: DiskFault) -> bool:
     match fault:
         case HeldSync(seconds):
-            return call.ended_ns is None or call.seconds >= seconds
+            return call.name in WRITES or call.ended_ns is None or call.seconds >= seconds
         case FailedSync():
             return call.error == "EIO"
         case DiskFull():

@@ -39,8 +39,8 @@ class Stored:
 def stored(trace: Trace, operations: Iterable[Operation]) -> list[Stored]:
     """For each operation the write that holds it and the sync that covers this write.
 
-    The write started at or after the operation was invoked, and shows its marker. Where several do (a log and an
-    index), the one that is synced first counts: an index that is never synced takes nothing from the log.
+    The write started at or after the operation was invoked, and before its `until_ns` where it has one, and shows its
+    marker. Where several do (a log and an index), the one that is synced first counts: an index that is never synced takes nothing from the log.
 
     A sync covers a write that had ended when the sync began. Counter-example for any less: a sync begins, a write to
     the same file begins and ends, the sync ends. The kernel may have gathered the pages of the sync before the write:
@@ -69,6 +69,8 @@ class _Journal:
         for write in self._writes[bisect.bisect_left(self._starts, operation.invoked_ns) :]:
             if best.sync is not None and write.started_ns >= (best.sync.ended_ns or 0):
                 break  # whatever is written now is synced later
+            if operation.until_ns is not None and write.started_ns >= operation.until_ns:
+                break
             if not any(form in write.sample for form in forms):
                 hidden = hidden or (None if write.whole or best.write or write.failed else write)
                 continue

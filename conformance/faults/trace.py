@@ -75,13 +75,15 @@ class Clock:
 class Operation:
     """What a client asked for: `key` names it, `marker` is in what is stored of it (None: nothing can be known).
 
-    `transaction`: the key is that of a transaction, and not of a message.
+    `transaction`: the key is that of a transaction, and not of a message. `until_ns`: when the next thing was asked
+    for; without a marker, what is written from then on may be of that.
     """
 
     key: str
     invoked_ns: int
     marker: bytes | None = None
     transaction: bool = False
+    until_ns: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

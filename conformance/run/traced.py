@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from conformance import history
@@ -46,12 +47,20 @@ class Traced:
         )
 
     def _operations(self) -> Iterator[Operation]:
-        """What clients asked this run of the broker to store: sends outside transactions by their mark, and commits."""
+        """What clients asked this run of the broker to store: sends outside transactions by their mark, and discharges.
+
+        What is written after a discharge and before the next request is its record: the client asks for one thing at a
+        time, and waits for the answer.
+        """
         for path in sorted(self.crew.folder.glob("publisher-*.jsonl")):
-            for event in history.read(path).events:
-                if event.phase is not Phase.INVOKE or event.epoch != self.crew.broker.epoch:
-                    continue
+            asked = [
+                event
+                for event in history.read(path).events
+                if event.phase is Phase.INVOKE and event.epoch == self.crew.broker.epoch
+            ]
+            for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:
-                    yield Operation(event.message, event.at_ns, f"{event.message}.".encode(), transaction=False)
-                elif event.op is Op.COMMIT and event.transaction:
-                    yield Operation(event.transaction, event.at_ns, None, transaction=True)
+                    yield Operation(event.message, event.at_ns, f"{event.message}.".encode())
+                elif event.op in (Op.COMMIT, Op.ROLLBACK) and event.transaction:
+                    until_ns = following.at_ns if following is not None else None
+                    yield Operation(event.transaction, event.at_ns, transaction=True, until_ns=until_ns)

@@ -288,6 +288,16 @@ def test_a_fault_that_did_not_take_effect_voids_its_trial(found, fault, says):
         disk.prove(found, fault)
 
 
+def test_a_broker_that_never_syncs_leaves_nothing_to_hold():
+    """That it wrote and asked for no sync is what the control shows; one that synced unheld voids the trial."""
+    write = Call(7, "pwrite64", "/j/1", 1, 2, 10)
+    unheld = Call(7, "fdatasync", "/j/1", 3, 4, 0)
+    disk.prove(Trace((write,), 1), HeldSync(0.3))
+
+    with pytest.raises(FaultError, match="the held_sync fault did not take effect: nothing was met by it"):
+        disk.prove(Trace((write, unheld), 1), HeldSync(0.3))
+
+
 def test_a_fault_that_took_effect_is_proved():
     disk.prove(Trace((HELD,), 1), HeldSync(0.3))
     disk.prove(Trace((FAILED,), 1), FailedSync(1))

@@ -273,6 +273,14 @@ def test_an_operation_without_a_mark_is_in_the_first_write(tmp_path):
     assert span(paired(read(tmp_path, [OPEN, WRITE, SYNC]), marker=None).write) == (1, 1.1)
 
 
+def test_what_is_written_after_the_next_request_may_be_of_that(tmp_path):
+    """A commit that wrote nothing before the next one began: nothing is said of it, and nothing is held against it."""
+    found = read(tmp_path, [OPEN, WRITE, SYNC])
+    bounded = [Operation("t1", 0, transaction=True, until_ns=until) for until in (999_999_999, 1_000_000_001)]
+
+    assert [pair.write is not None for pair in pairing.stored(found, bounded)] == [False, True]
+
+
 def test_an_index_that_is_never_synced_takes_nothing_from_the_log(tmp_path):
     index = ['0.6 openat(AT_FDCWD</>, "/j/2", O_RDWR) = 4</j/2>', '0.9 write(4</j/2>, "p1:1.", 5) = 5']
     pair = paired(read(tmp_path, [OPEN, *index, WRITE, SYNC]))
