@@ -245,9 +245,9 @@ def fired(folder: pathlib.Path) -> list[str]:
 
 
 def delays(details: Sequence[str], since: str) -> tuple[int, ...]:
-    """The microseconds after its `event`, or after its `window was full`, in what kills said of themselves.
+    """The microseconds after its `event`, or after its `sends had left`, in what kills said of themselves.
 
-    >>> delays(["85 us after its event, 40 us after its window was full, 30 us for the signals"], "window was full")
+    >>> delays(["85 us after its event, 40 us after its sends had left, 30 us for the signals"], "sends had left")
     (40,)
     """
     found = (re.search(rf"(\d+) us after its {since}", detail) for detail in details)
@@ -302,8 +302,8 @@ def signals(bench: Bench) -> Iterator[str]:
                 break
             said += fired(bench.record(_kills(event), None, number)[0])
         yield f"triggers: {event} to signal: {_told(delays(said, 'event'))}"
-        if full := delays(said, "window was full"):
-            yield f"triggers: {event}, window full again to signal: {_told(full)}"
+        if full := delays(said, "sends had left"):
+            yield f"triggers: {event}, its sends written to signal: {_told(full)}"
 
 
 def _told(figures: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ import jinja2
 
 from conformance import paths
 from conformance.adapters import Adapter
+from conformance.clients.modes import MODES
 from conformance.scenario import (
     After,
     All,
@@ -74,8 +75,6 @@ EVENTS = {
     "consume": {"process"},
 }
 """The events that each function of the script counts for a trigger."""
-
-MODES = {"auto", "client", "individual", "no_ack", "pre"}
 
 _IMPORTS = {
     "amqp": """
@@ -178,11 +177,12 @@ def _consume(step: Consume, body: _Body) -> None:
         for name in ("refuse", "hold", "rollback_every", "work_ms")
         if getattr(step, name) != getattr(Consume(step.mode), name)
     ]
-    if odd or step.mode not in MODES:
+    if odd or MODES[step.mode].transacted:
         raise CannotError(f"a consumer in {step.mode} mode{' with ' + ', '.join(odd) if odd else ''} is not in it")
     body.needs.add("consume")
     words: dict[str, object] = {"mode": step.mode, "prefetch": step.prefetch}
     words |= {"acknowledge": step.acknowledge} if step.acknowledge != 1 else {}
+    words |= {"confirm": True} if step.confirm or MODES[step.mode].confirmed else {}
     words |= {"stop": step.stop} if step.stop else {}
     words |= {"until_silent": True} if step.until_silent else {}
     if step.until is not None and not isinstance(step.until, ConsumerCrash):
@@ -219,7 +219,7 @@ def _done(fault: object, body: _Body, missing: list[str]) -> str:
             body.needs.add("power")
             if fault.torn:
                 missing.append("it tears no writes: everything that was not synced is gone")
-            return "broker.cut_power"
+            return "broker.cut_power, dark=True"
     raise CannotError(f"the fault {getattr(fault, 'name', fault)!r} is not in it")
 
 

@@ -184,12 +184,12 @@ class Armed:
         self._note(Phase.INFO, str(power.lose(self._disk, torn=trigger.torn)))
 
     def _took(self, now_ns: int) -> str:
-        """How long after its event, and after what it is to meet was in place, the fault is fired."""
+        """How long after its event, and after what it is to meet had left, the fault is fired."""
         said = ""
         if self._event_ns:
             said = f"{(now_ns - self._event_ns) // 1000} us after its event, "
         if self._ready_ns:
-            said += f"{(now_ns - self._ready_ns) // 1000} us after its window was full, "
+            said += f"{(now_ns - self._ready_ns) // 1000} us after its sends had left, "
         return said
 
     def _wait_stopped(self) -> None:

@@ -76,7 +76,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `role` is `publish`, `consume` or `drain`; `history` the path of its file; `epoch` the run of the broker that it
     talks to; `ack_confirm` how this broker answers an acknowledgement (`disposition`, `transaction` or empty: never);
-    `liar` the name of a session liar. Times are in seconds.
+    `liar` the name of a session liar; `broker_may_end` that it may end by itself. Times are in seconds.
     """
 
     role: str
@@ -109,6 +109,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     work_ms: int = 0
     rollback_every: int = 0
     trigger: Trigger | None = None
+    broker_may_end: bool = False
     ack_confirm: str = ""
     depth: DepthProbe | None = None
     stomp: StompWords = StompWords()

@@ -269,8 +269,9 @@ def _sync_events(pair: Stored, fault: str) -> list[Event]:
 
     def event(at_ns: int | None, phase: Phase, detail: str, *, met: bool = False) -> Event:
         assert at_ns is not None  # a call that was paired has ended
-        fields: dict[str, Any] = {named: pair.operation.key, "fault": fault if met else None, "detail": detail}
-        return Event(0, at_ns, Op.SYNC, phase, **fields)
+        about = pair.operation
+        fields: dict[str, Any] = {named: about.key, "queue": about.queue, "fault": fault if met else None}
+        return Event(0, at_ns, Op.SYNC, phase, detail=detail, **fields)
 
     if pair.unseen:
         return []

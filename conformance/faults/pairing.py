@@ -39,8 +39,9 @@ class Stored:
 def stored(trace: Trace, operations: Iterable[Operation]) -> list[Stored]:
     """For each operation the write that holds it and the sync that covers this write.
 
-    The write started at or after the operation was invoked, and before its `until_ns` where it has one, and shows its
-    marker. Where several do (a log and an index), the one that is synced first counts: an index that is never synced takes nothing from the log.
+    The write started at or after the operation was invoked, before its `until_ns` where it has one, and shows its
+    marker. Where several do (a log and an index), the one that is synced first counts: an index that is never synced
+    takes nothing from the log.
 
     A sync covers a write that had ended when the sync began. Counter-example for any less: a sync begins, a write to
     the same file begins and ends, the sync ends. The kernel may have gathered the pages of the sync before the write:

@@ -11,7 +11,7 @@ import gc
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -72,9 +72,9 @@ _JOINS, _DISCHARGES = (Op.SEND, Op.ACK), (Op.COMMIT, Op.ROLLBACK)
 _CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
 
-Discharged = dict[tuple[int, str | None, str], dict[str, tuple[str, ...]]]
-"""The messages of a transaction that was asked to commit or to roll back: by its run of the broker, queue and name, and
-by the process that named it."""
+Discharged = dict[tuple[int, str], dict[str, tuple[str, ...]]]
+"""The messages of a transaction that was asked to commit or to roll back: by its run of the broker and its name, and by
+the process that named it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,8 +146,10 @@ def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
     links: dict[tuple[str, str | None], int] = {}
     discharged: Discharged = {}
     # What was seen at the disk is told of the members of transactions, and so comes after the processes that name them.
-    ordered = sorted(histories, key=lambda history: history.header.process.startswith("disk"))
-    parts = [_columns(history, links, discharged) for history in ordered if history.events]
+    ordered = sorted(histories, key=_is_disk)
+    watched = bool(ordered) and _is_disk(ordered[-1])
+    sent = {e.message: e.queue for h in ordered for e in h.events if e.op is Op.SEND} if watched else {}
+    parts = [_columns(history, links, discharged, sent) for history in ordered if history.events]
     if not parts:
         raise HistoryError("no process recorded anything")
     columns: dict[str, Any] = {
@@ -164,12 +166,26 @@ def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
         raise HistoryError(f"a number does not fit its column: {error}") from error
 
 
+def _is_disk(history: History) -> bool:
+    return history.header.process.startswith("disk")
+
+
+def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
+    """What was seen of a message at the disk, with the queue that it was sent to: a journal does not tell it."""
+    if event.message not in sent or event.op is not Op.SYNC:
+        return event
+    return msgspec.structs.replace(event, queue=sent[event.message])
+
+
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
 def _columns(
-    history: History, links: dict[tuple[str, str | None], int], discharged: Discharged
+    history: History,
+    links: dict[tuple[str, str | None], int],
+    discharged: Discharged,
+    sent: Mapping[str | None, str | None],
 ) -> dict[str, Sequence[Any]]:
     """The events of one process, column by column."""
     process = history.header.process
@@ -177,6 +193,8 @@ def _columns(
     if match is None:
         raise HistoryError(f"{process}: not the name of a process that this judge knows")
     events = _expanded(process, history.events, discharged)
+    if _is_disk(history):
+        events = [_in_queue(event, sent) for event in events]
     fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
     rows = len(events)
     taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
@@ -215,7 +233,7 @@ def _expanded(process: str, events: Sequence[Event], discharged: Discharged) -> 
         if event.op in _DISCHARGES:
             covered = tuple(members.get(event.transaction, ()))
             found += [msgspec.structs.replace(event, message=message) for message in covered]
-            discharged.setdefault((event.epoch, event.queue, event.transaction), {})[process] = covered
+            discharged.setdefault((event.epoch, event.transaction), {})[process] = covered
         elif event.op is Op.SYNC:
             found += [msgspec.structs.replace(event, message=message) for message in _synced(event, discharged)]
         elif event.op in _JOINS and event.phase is Phase.INVOKE and event.message is not None:
@@ -232,7 +250,7 @@ def _synced(event: Event, discharged: Discharged) -> tuple[str, ...]:
     assert event.transaction is not None
     if event.message is not None:
         raise HistoryError(f"a sync names both {event.message} and transaction {event.transaction}")
-    owners = discharged.get((event.epoch, event.queue, event.transaction), {})
+    owners = discharged.get((event.epoch, event.transaction), {})
     if len(owners) > 1:
         raise HistoryError(f"transaction {event.transaction} is of {' and '.join(owners)}: whose was synced is unknown")
     return next(iter(owners.values()), ())

@@ -1,9 +1,11 @@
 """What is kept of a trial besides its histories: the journal as a fault left it, and which part of the logs is its own.
 
 Only what cannot be had later: brokers go on with their journal, and write one log for many trials. A copy leaves out
-what is preallocated and was never written, and takes the newest files first, `COPY` bytes at most (measured: 4 to 9 ms
-for Artemis 2.56.0, whose 20 MB of journal hold 0.4 MB; about 100 ms for the full 4 MB). All copies of a run take
-`RUN` bytes at most. Whatever is left out is said in `evidence.json`; nothing here voids a trial.
+the zeros at the end of each file, which are preallocated, and takes the newest files first, `COPY` bytes at most. All
+copies of a run take `RUN` bytes at most. Whatever is left out is said in `evidence.json`; nothing here voids a trial.
+
+Measured, in ms of one processor: 6 for two files of 10 MB with 0.4 MB of messages in them, 25 for 4 MB of messages, 95
+for 4 MB that cannot be compressed. Artemis 2.56.0 after 500 messages: 20 MB become 23 kB.
 """
 
 from __future__ import annotations

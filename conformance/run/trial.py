@@ -109,6 +109,7 @@ class TrialPlayer:
     def _drive(self, step: Publish | Consume) -> None:
         fields = {name: value for name, value in vars(step).items() if name != "until"}
         role = "publish" if isinstance(step, Publish) else "consume"
+        fields["broker_may_end"] = self.traced is not None and self.traced.may_end_broker
         job = self.crew.job(role, liar=self.planned.session_liar, trigger=self._trigger(step.until), **fields)
         match step.until:
             case ConsumerCrash():

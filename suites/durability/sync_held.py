@@ -2,7 +2,7 @@
 
 from conformance.scenario import Check, Drain, HeldSync, Publish, Restart, Watched, scenario, weakened
 
-HELD = HeldSync(0.4)
+HELD = HeldSync(0.25)
 NOT_SYNCED = weakened(sync_non_transactional=False)
 COMMITS_NOT_SYNCED = weakened(sync_transactional=False)
 EARLY = Check("confirmed_before_sync", exposure="sync_held", control=NOT_SYNCED)
@@ -20,9 +20,9 @@ class SyncHeldWhileSending:
     mode = "blocking"
     steps = (
         Restart(clean=True, under=Watched()),
-        Publish(2, window=1, every_ms=50),
+        Publish(1, window=1),
         Restart(clean=True, under=HELD),
-        Publish(4, window=1, every_ms=50),
+        Publish(3, window=1, every_ms=50),
         Restart(clean=True),
         Drain(),
     )
@@ -44,7 +44,7 @@ class SyncHeldWhileCommitting:
     mode = "transacted"
     steps = (
         Restart(clean=True, under=HELD),
-        Publish(40, window=10, batch=5, rollback_every=2, every_ms=150),
+        Publish(20, window=10, batch=5, rollback_every=2, every_ms=100),
         Restart(clean=True),
         Drain(),
     )

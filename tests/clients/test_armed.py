@@ -202,4 +202,4 @@ def test_the_time_from_the_event_to_the_signal_is_recorded(tmp_path, victim):
     history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
     fired = history.read(tmp_path / "h.jsonl").events[-1].detail
 
-    assert re.fullmatch(r"\d+ us after its event, \d+ us after its window was full, \d+ us for the signals", fired)
+    assert re.fullmatch(r"\d+ us after its event, \d+ us after its sends had left, \d+ us for the signals", fired)

@@ -56,6 +56,12 @@ DISK = {
         2,
         1,
     ),
+    "the sync of a commit that took it away covers nothing of its send": (
+        "confirmed_before_sync",
+        sent(1) + wrote(1) + acked_in("t1", 1) + committed("t1", by=C) + synced_commit("t1") + confirmed(1),
+        1,
+        1,
+    ),
     "a write that nobody saw decides nothing": (
         "confirmed_before_sync",
         sent(1, 2) + wrote(2) + synced(2) + confirmed(1, 2),

@@ -131,9 +131,10 @@ def answered(op, tx, by="publisher-1"):
 
 
 def _stored(phase, about, *, fault=None, disk=1, epoch=1):
-    """What was seen of one record at the disk: of a message, or of the commit of a transaction."""
+    """What was seen of one record at the disk, where queues have no names: of a message, or of a commit or rollback."""
     key = {"transaction": about} if str(about).startswith("t") else {"message": _id(about)}
-    return of(f"disk-{disk}", Op.SYNC, phase, epoch=epoch, fault=fault, detail="pwrite64 journal", **key)
+    seen = {"op": Op.SYNC, "phase": phase, "epoch": epoch, "fault": fault, "detail": "pwrite64 journal"}
+    return [(f"disk-{disk}", {**seen, **key})]
 
 
 def wrote(*numbers, **where):

@@ -186,6 +186,16 @@ def test_the_sync_of_a_commit_is_told_of_each_of_its_members(packed):
     ] == found
 
 
+def test_what_was_seen_at_the_disk_is_in_the_queue_of_its_message(packed):
+    """A journal tells no queue, and the judge counts by queue; a message that nobody sent is in none."""
+    history = put("t1", 1) + committed("t1") + wrote_commit("t1") + sent(2) + wrote(2, 3)
+    rows = pq.read_table(packed(history).parquet).to_pylist()
+
+    assert [(None, None), (1, "q"), (2, "q"), (3, None)] == [
+        (row["n"], row["queue"]) for row in rows if row["op"] == OP_CODE[Op.SYNC]
+    ]
+
+
 def test_the_disk_is_read_after_everybody_else(packed):
     """The file of the disk comes before that of the publisher; the members are known all the same."""
     found, _ = syncs(packed, wrote_commit("t1") + put("t1", 1) + committed("t1"))

@@ -220,14 +220,18 @@ def test_a_failing_disk_alone_decides_nothing_of_the_disk():
     assert row.reason.startswith("A failing disk only: whether answers wait for one that works shows where a sync is")
 
 
-def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN):
-    """The rows of one claim that was tried with a held sync and with a kill."""
-    one = evidence(HELD.id, at_disk, BROKEN, label=OFF.label, run=run)
-    other = evidence(KILLED.id, killed, died, label=OFF.label, run=run)
-    renamed = {f"kill.{name}": known for name, known in other.facts.items()}
-    trials = [*one.trials, *[msgspec.structs.replace(each, trial=f"kill.{each.trial}") for each in other.trials]]
-    found = tally.Evidence(run, trials, {**one.facts, **renamed})
-    rows = rules.rows(CATALOGUE, {HELD.id: HELD, KILLED.id: KILLED}, found, {})
+LOST_POWER = script("power", (Publish(9, window=3, until=PowerLoss(AT)), Restart()), ARTEMIS_SEND_09=LOST)
+
+
+def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN, power=()):
+    """The rows of one claim that was tried with a held sync and with a kill, and with a power loss where there are any."""
+    trials, known = [], {}
+    played = [(HELD, at_disk, BROKEN), (KILLED, killed, died), (LOST_POWER, power, LOSSY)][: 3 if power else 2]
+    for item, subject, control in played:
+        found = evidence(item.id, subject, control, label=OFF.label, run=run)
+        trials += [msgspec.structs.replace(each, trial=f"{item.id}.{each.trial}") for each in found.trials]
+        known |= {f"{item.id}.{name}": counted for name, counted in found.facts.items()}
+    rows = rules.rows(CATALOGUE, {item.id: item for item, _, _ in played}, tally.Evidence(run, trials, known), {})
     mine = [row for row in rows if row.claim == "ARTEMIS-SEND-09"]
     return mine, exits.exit_code(Judgement(run=run, rows=tuple(mine), self_checks=(), trials=()))
 
@@ -255,6 +259,16 @@ def test_not_decided_at_the_disk(at_disk, killed, died):
     rows, code = both(at_disk, killed, died)
 
     assert ([""] * 2, ExitCode.INCONCLUSIVE) == ([row.decided_by for row in rows], code)
+    assert not any("Decided" in row.reason for row in rows)
+
+
+def test_what_is_open_at_the_disk_keeps_the_others_open():
+    """It holds with a held sync, and too few power losses say nothing yet: the claim is not decided."""
+    rows, code = both(CLEAN, power=CLEAN[:2])
+
+    assert ["HOLDS", "INCONCLUSIVE", "INCONCLUSIVE"] == [row.verdict for row in rows]
+    assert ([""] * 3, ExitCode.INCONCLUSIVE) == ([row.decided_by for row in rows], code)
+    assert ["", "disk", ""] == [row.decided_by for row in both(CLEAN, power=CLEAN)[0]]
 
 
 def test_what_is_decided_at_the_disk_spares_no_violation():
@@ -272,7 +286,7 @@ def test_decided_at_the_disk_as_the_user_requires():
     assert (True, "disk", ExitCode.CONFORMANT) == (disk.required and kill.required, kill.decided_by, code)
 
 
-UNABLE = msgspec.structs.replace(RUN, unable={"held_sync": "no strace: apt-get install strace", "pause": "no tty."})
+UNABLE = msgspec.structs.replace(RUN, unable={"held_sync": "no strace: apt-get install strace", "kill": "no pidfd."})
 
 
 def test_a_fault_that_this_machine_cannot_do():
@@ -283,14 +297,15 @@ def test_a_fault_that_this_machine_cannot_do():
     for run in (UNABLE, torn):
         row = held("ARTEMIS-SEND-09", [], run=run)
         assert (Verdict.NOT_TRIED, why) == (row.verdict, row.reason)
-    assert "The run has no trial of its scenario." == held("SOLCD-ACK-01", [], of=KILLED, run=UNABLE).reason
+    other = msgspec.structs.replace(UNABLE, unable={"held_sync": "no strace"})
+    assert "The run has no trial of its scenario." == held("SOLCD-ACK-01", [], of=KILLED, run=other).reason
 
 
 def test_a_name_of_a_fault_with_two():
     """A pause that ends in a kill needs both."""
     halted = until(Pause(AT, then_kill=True), SOLCD_ACK_01=LOST)
 
-    assert "This machine cannot do pause: no tty." == held("SOLCD-ACK-01", [], of=halted, run=UNABLE).reason
+    assert "This machine cannot do kill: no pidfd." == held("SOLCD-ACK-01", [], of=halted, run=UNABLE).reason
 
 
 def test_a_machine_that_could_when_it_was_recorded():

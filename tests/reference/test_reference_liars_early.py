@@ -389,11 +389,39 @@ def test_it_goes_on_where_the_honest_broker_stops(start, peer, name, call, numbe
     assert honest.process.wait(PATIENCE) == DISK_ERROR
 
 
+NOTED = """
+real = files._fdatasync
+def noting(descriptor):
+    real(descriptor)
+    with open({path!r}, "a") as notes:
+        notes.write("synced.")
+files._fdatasync = noting
+{then}
+"""
+
+
+@pytest.mark.parametrize("name", [None, "confirms-before-sync"])
+def test_the_sync_that_is_late_comes(start, peer, tmp_path, name):
+    """A sync of its own, with nothing left to write; as long as it is not due there is none, and the answer is there."""
+    notes = tmp_path / "notes"
+    for then, data in ((STRETCHED, "stretched"), ("", "stock")):
+        notes.write_text("")
+        before = NOTED.format(path=str(notes), then=then)
+        running = start("--queue=q", *([f"--liar={name}"] if name else []), before=before, data=data)
+        notes.write_text("")
+        peer(running, "q").publish(1)
+        if name is None or then:
+            assert bool(notes.read_text()) is (name is None)
+    began = time.monotonic()
+    while not notes.read_text():
+        assert time.monotonic() - began < PATIENCE
+
+
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """Stores one batch of two writes on a disk that fails with that number; which calls failed."""
+    """Stores a batch, and one more on a disk whose sync fails (EIO), or else its writes; which calls failed."""
 
-    def one(name, number):
+    def one(name, number, call=""):
         files = SegmentFiles(tmp_path / "data", behaviour(name))
         files.store(Batch([Write(1, 0, b"head", create=64)], True, [], [], 1))
         failed = []
@@ -402,7 +430,7 @@ def store(tmp_path, monkeypatch):
             failed.append(number)
             raise OSError(number, "injected")
 
-        monkeypatch.setattr(files_module, "_fdatasync" if number == errno.EIO else "_write_all", fail)
+        monkeypatch.setattr(files_module, call or ("_fdatasync" if number == errno.EIO else "_write_all"), fail)
         try:
             files.store(Batch([Write(1, 4, b"more")], True, [], [], 2))
         finally:
@@ -432,3 +460,9 @@ def test_a_full_disk_stops_the_others(store, name):
     """The honest broker, and every other liar."""
     with pytest.raises(OSError, match="injected"):
         store(name, errno.ENOSPC)
+
+
+def test_a_write_that_fails_for_another_reason_stops_it_too(store):
+    """Only the space that is missing is ignored."""
+    with pytest.raises(OSError, match="injected"):
+        store("confirms-although-disk-full", errno.EIO, "_write_all")

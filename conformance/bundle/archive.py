@@ -1,0 +1,67 @@
+"""The zip: the same bytes for the same trial, and no word in it about the machine that it was made on."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+
+from conformance import paths
+
+DATE = (1980, 1, 1, 0, 0, 0)
+"""Of every member: the earliest that a zip can say."""
+
+BINARY = (".gz",)
+"""Members that are not text; their names are all that could tell of the machine."""
+
+_SECRET = re.compile(rb"(?im)^(\s*[\w.-]*(?:password|passwd|secret|token)[\w.-]*\s*[=:]\s*)(\S.*)$")
+
+
+def places(folder: pathlib.Path, *more: tuple[pathlib.Path, str]) -> list[tuple[bytes, bytes]]:
+    """Folders of this machine and what stands for them, the longest first: one may lie in another."""
+    known = [
+        (folder, "<run>"),
+        *more,
+        (paths.cache(), "<cache>"),
+        (paths.root(), "<suite>"),
+        (pathlib.Path(sys.prefix), "<python>"),
+        (pathlib.Path(tempfile.gettempdir()), "<tmp>"),
+        (pathlib.Path.home(), "<home>"),
+        (pathlib.Path.cwd(), "<here>"),
+    ]
+    found: dict[bytes, bytes] = {}
+    for path, word in known:
+        for each in (path.absolute(), path.resolve()):
+            if each != pathlib.Path(each.anchor):
+                found.setdefault(os.fsencode(each), word.encode())
+    return sorted(found.items(), key=lambda pair: (-len(pair[0]), pair[0]))
+
+
+def cleaned(data: bytes, known: Iterable[tuple[bytes, bytes]]) -> bytes:
+    r"""The text without places of this machine, and without what follows a word for a secret.
+
+    >>> cleaned(b"in /home/me/x\npassword = abc", [(b"/home/me", b"<home>")])
+    b'in <home>/x\npassword = <removed>'
+    """
+    for place, word in known:
+        short = rb"(?<![\w.-])" if place.count(b"/") == 1 else b""  # `/tmp` is also the end of other folders
+        data = re.sub(short + re.escape(place) + rb"(?![\w.-])", word, data)
+    return _SECRET.sub(rb"\1<removed>", data)
+
+
+def write(path: pathlib.Path, members: Mapping[str, bytes], known: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write the zip: members by name, dates that say nothing, and text that was cleaned."""
+    pairs = list(known)
+    part = path.with_name(path.name + ".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name in sorted(members):
+            entry = zipfile.ZipInfo(name, DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o755 if name.endswith(".py") else 0o644) << 16
+            data = members[name]
+            archive.writestr(entry, data if name.endswith(BINARY) else cleaned(data, pairs))
+    part.replace(path)

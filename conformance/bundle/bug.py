@@ -1,0 +1,172 @@
+"""The draft of a bug report: what was promised, what was seen, and how the maintainer sees it too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from conformance.bundle.script import PORTS, Reproduction
+from conformance.bundle.source import Finding, Source
+from conformance.claims import Claim
+from conformance.report.words import steps_in_words, visible
+
+LINES = 24
+"""Events of the timeline that the text shows; the file has all of them."""
+
+CAPTURE = {
+    "amqp": "`PN_TRACE_FRM=1 python reproduce.py ...` prints every AMQP frame",
+    "stomp": "`tcpdump -i lo -w wire.pcap port PORT` beside `reproduce.py` keeps every byte",
+}
+NOTHING = (
+    "In this trial no claim was violated: there is nothing to report from it. The bundle holds what was recorded, and "
+    "the script repeats the trial."
+)
+
+
+def title(source: Source) -> str:
+    """One line: the broker and what was seen."""
+    what = source.findings[0].seen.figures if source.findings else "nothing was violated"
+    return f"{_broker(source)}: {what} ({source.record.scenario})"
+
+
+def _broker(source: Source) -> str:
+    return f"{source.run.title} {source.run.version}"
+
+
+def text(source: Source, made: Reproduction, timelines: Sequence[Mapping[str, object]], missing: Sequence[str]) -> str:
+    """The text of `bug.md`. `timelines` are those of `timeline.json`; `missing` is what the bundle does not have."""
+    parts = [f"# {title(source)}", *_opening(source), *_about(source), *_steps(source, made)]
+    parts += ["## Expected", *_expected(source), "## Actual", *_actual(source), *_excerpt(timelines)]
+    lacking = [*missing, *(f"`reproduce.py`: {each}" for each in made.missing)]
+    if lacking:
+        parts += ["## What is missing", "\n".join(f"- {each}." for each in lacking)]
+    return visible("\n\n".join(part for part in parts if part)) + "\n"
+
+
+def _opening(source: Source) -> Iterator[str]:
+    if source.record.arm != "subject":
+        yield f"This is a trial of a control ({source.record.control}): it is wrong on purpose, and proves a check."
+    elif not source.findings:
+        yield NOTHING
+    elif all(row.required for finding in source.findings for row in finding.rows):
+        yield (
+            "This is no bug of the product: the configuration gives the guarantee up, and the user required it all the "
+            "same."
+        )
+    if source.record.void:
+        yield f"The trial is void: {source.record.void}. Nothing can be concluded from it."
+
+
+def _about(source: Source) -> Iterator[str]:
+    run, record = source.run, source.record
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+    yield "## Version"
+    yield f"{_broker(source)} ({run.launcher}), {run.protocol.upper()}, client {run.client}. {versions}."
+    yield "## Configuration"
+    changed = [f"- `{name}` = `{str(value).lower()}`{_key(source, name)}" for name, value in run.changed.items()]
+    yield "Differs from stock:\n\n" + "\n".join(changed) if changed else "Every setting is as in stock."
+    if record.control:
+        yield f"The control runs with: {record.control}."
+    if run.deviations:
+        lines = "\n".join(f"- {name}: {why}" for name, why in run.deviations.items())
+        yield f"The harness itself changed, so that the broker runs beside others and headless:\n\n{lines}"
+    yield "The files are in `configuration/`."
+
+
+def _key(source: Source, name: str) -> str:
+    setting = source.adapter.file.settings.get(name) if source.adapter else None
+    if setting is None:
+        return ""
+    key = f"`{setting.xml}`; " if setting.xml else ""
+    return f" ({key}{setting.description})"
+
+
+def _steps(source: Source, made: Reproduction) -> Iterator[str]:
+    yield "## Steps to reproduce"
+    if source.script is not None:
+        yield "\n".join(f"{number}. {step}" for number, step in enumerate(steps_in_words(source.script), 1))
+    else:
+        words = "\n".join(f"    {step}" for step in source.record.script)
+        yield f"This version of the suite has another script of that name. As it was recorded:\n\n{words}"
+    if not made.text:
+        yield "There is no `reproduce.py`: see what is missing below."
+        return
+    root = (
+        " It needs root, and a disk of its own for the data: called without one it prints the commands."
+        if (made.root)
+        else ""
+    )
+    port = PORTS[source.run.protocol]
+    yield (
+        f"`reproduce.py` does the same and needs nothing of the suite: a queue `{source.queue}`, and the command that "
+        f"runs the broker.{root}"
+    )
+    yield f"    python reproduce.py --address 127.0.0.1:{port} --start '{_start(source)}'"
+    yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
+
+
+def _start(source: Source) -> str:
+    """The command of the broker with words instead of places."""
+    if source.adapter is None:
+        return "COMMAND THAT RUNS THE BROKER"
+    start = source.adapter.file.start
+    ports = {f"{name}_port": str(PORTS.get(name, 8161)) for name in source.adapter.file.ports}
+    words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
+    settings = source.adapter.file.settings
+    command = list(start.command) + [part.replace("{queue}", source.queue) for part in start.each_queue]
+    for name, value in sorted(source.record.settings.items()):
+        setting = settings.get(name)
+        if setting is not None and setting.argument and setting.settable and value != setting.default:
+            command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]  # type: ignore[arg-type]
+    if source.record.control.startswith("liar "):
+        command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
+    for name, word in words.items():
+        command = [part.replace(f"{{{name}}}", word) for part in command]
+    return " ".join(command)
+
+
+def _expected(source: Source) -> Iterator[str]:
+    if not source.findings:
+        yield "What the claims of this scenario say; none of them was violated in this trial."
+    rows = {row.claim: row for finding in source.findings for row in finding.rows}
+    for name in rows:
+        claim = source.catalogue.claims[name]
+        yield f"{claim.says}\n\n> {claim.source.sentence}\n>\n> {_address(source, claim)} ({claim.id})"
+
+
+def _address(source: Source, claim: Claim) -> str:
+    basis = f"; {claim.basis}" if claim.basis else ""
+    return f"{source.catalogue.document_title(claim)}, section “{claim.source.section}”{basis}"
+
+
+def _actual(source: Source) -> Iterator[str]:
+    if not source.findings:
+        yield "Nothing offended."
+    for finding in source.findings:
+        yield f"{finding.says} In this trial: {finding.seen.figures}. {_often(finding)}"
+        shown = ", ".join(f"`{message}`" for message in finding.seen.messages)
+        yield f"Messages: {shown}{' and others' if finding.seen.count > len(finding.seen.messages) else ''}."
+
+
+def _often(finding: Finding) -> str:
+    row = finding.rows[0]
+    return f"Seen in {row.offended} of {row.trials} trials of this script."
+
+
+def _excerpt(timelines: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    if not timelines:
+        return
+    lines = timeline_lines(timelines[0])
+    half = LINES // 2
+    if len(lines) > LINES:
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} more in timeline.txt", *lines[-half:]]
+    yield f"What happened to `{timelines[0]['message']}`, in milliseconds:"
+    yield "```\n" + "\n".join(lines) + "\n```"
+
+
+def timeline_lines(timeline: Mapping[str, object]) -> list[str]:
+    """A timeline as text, a line an event."""
+    events: Sequence[Mapping[str, object]] = timeline["events"]  # type: ignore[assignment]
+    return [
+        f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()
+        for each in events
+    ]

@@ -1,0 +1,123 @@
+"""One recorded run for replays and bundles: the bundled broker without syncs, killed among publishers, three times."""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from conformance import campaign, claims, judge, report, scenario
+from conformance.campaign import Options, Watcher
+from conformance.judge.session import Session
+from conformance.run.evidence import Evidence
+from conformance.run.trial import TrialPlayer
+
+NAME = "broker-killed-while-publishing"
+WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The Spark that every judgement of this process shares."""
+    with Session.start(warm=False) as session:
+        yield session
+
+
+class Keeping(TrialPlayer):
+    """Keeps evidence around a trial as its player is to do; goes when `TrialPlayer` does it."""
+
+    def play(self):
+        self.kept = Evidence(self.folder, self.broker)
+        self.kept.begin()
+        try:
+            return super().play()
+        finally:
+            self.kept.end()
+
+    def _restart(self, step):
+        if not step.clean:
+            self.kept.before_restart()
+        super()._restart(step)
+
+
+@pytest.fixture(scope="session")
+def recorded(spark, tmp_path_factory):
+    """The folder of a run that violates what its user requires, reported as the command does."""
+    folder = tmp_path_factory.mktemp("recorded") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-recorded")))
+        patch.setattr("conformance.run.record.TrialPlayer", Keeping)
+        options = Options(
+            "reference",
+            settings=WEAK,
+            claims=("SOLCD-ACK-01",),
+            required=("SOLCD-ACK-01",),
+            trials=3,
+            seed=7,
+            out=folder,
+        )
+        prepared = campaign.prepare(options)
+        only = dataclasses.replace(prepared.selection, only=frozenset({NAME}))
+        judgement = campaign.execute(dataclasses.replace(prepared, selection=only), Watcher())
+    catalogue = claims.load()
+    report.write_all(judgement, catalogue, scenario.load(catalogue), folder)
+    return folder
+
+
+@pytest.fixture
+def copy(recorded, tmp_path):
+    """The run again, to be changed."""
+    return pathlib.Path(shutil.copytree(recorded, tmp_path / "copy"))
+
+
+@pytest.fixture
+def judged_here(spark, monkeypatch):
+    """Commands of this process judge in its own Spark."""
+    assert judge.start_in_background
+    monkeypatch.setenv("COLUMNS", "200")
+    return spark
+
+
+@pytest.fixture(scope="session")
+def python_path():
+    """The environment of a script that starts the bundled broker from this checkout."""
+    package = pathlib.Path(campaign.__file__).resolve().parents[1]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])}
+
+
+@pytest.fixture
+def reproduce(tmp_path_factory, python_path):
+    """Run a script as a maintainer would, once for each broker, side by side; returns the completed processes."""
+
+    def run(text, protocol, *brokers):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            return list(pool.map(lambda words: one(text, protocol, words), brokers))
+
+    def one(text, protocol, words):
+        folder = tmp_path_factory.mktemp("maintainer")
+        (folder / "reproduce.py").write_text(text)
+        ports, start = broker_command(folder, words)
+        address = ["--address", f"127.0.0.1:{ports[protocol]}", "--queue", "orders", "--silence", "1"]
+        command = [sys.executable, "-I", folder / "reproduce.py", *address, "--start", start]
+        return subprocess.run(
+            command, cwd=folder, env=python_path, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    return run
+
+
+def broker_command(folder, words):
+    """The ports, and a command line for the bundled broker on them."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    amqp, stomp, http = (each.getsockname()[1] for each in sockets)
+    for each in sockets:
+        each.close()
+    ports = ["--amqp-port", amqp, "--stomp-port", stomp, "--http-port", http, "--data", folder / "data"]
+    line = [sys.executable, "-m", "conformance.reference", *ports, "--queue", "orders", *words]
+    return {"amqp": amqp, "stomp": stomp}, shlex.join(map(str, line))

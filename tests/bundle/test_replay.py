@@ -1,0 +1,198 @@
+"""A trial again from what its run wrote down: the same script and numbers, and whether the same is seen."""
+
+import json
+import pathlib
+import shlex
+
+import msgspec
+import pytest
+
+from conformance import campaign, records, replay
+from conformance.campaign import Watcher
+from conformance.cli import cli
+from conformance.errors import ExitCode, UsageError
+from conformance.judge.rows import Verdict
+from conformance.records import RunRecord, TrialRecord
+from conformance.replay import Wanted
+from conformance.report import model
+from conformance.scenario import SYNC_OFF
+
+pytestmark = pytest.mark.spark
+NAME = "broker-killed-while-publishing"
+
+
+def change(path, **fields):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def trial_file(folder, number=1):
+    return folder / "trials" / f"{NAME}.subject.{number}" / "trial.json"
+
+
+def wanted(folder, tmp_path, trial="1", **words):
+    return Wanted(folder, NAME, trial, out=tmp_path / "again", **words)
+
+
+def honest(folder):
+    """As if the run had tried the broker as stock."""
+    run = records.read(folder / "run.json", RunRecord)
+    stock = campaign.prepare(campaign.Options("reference")).selection.settings
+    values, absent = dict(stock.values), tuple(sorted(stock.absent))
+    records.save(msgspec.structs.replace(run, settings=values, absent=absent, changed={}), folder / "run.json")
+    for path in folder.glob("trials/*/trial.json"):
+        records.save(msgspec.structs.replace(records.read(path, TrialRecord), settings=values), path)
+
+
+def test_seen_again(recorded, spark, tmp_path):
+    """The same k and steps twice, judged by the same judge: the loss is there in both."""
+    prepared = replay.prepare(wanted(recorded, tmp_path, times=2))
+    outcome = replay.execute(prepared, Watcher())
+    new = [records.read(path, TrialRecord) for path in sorted((tmp_path / "again").glob("trials/*/trial.json"))]
+    row = next(row for row in outcome.judgement.rows if row.claim == "SOLCD-ACK-01" and row.trials)
+
+    assert [(prepared.record.k, prepared.record.script, prepared.record.seed)] * 2 == [
+        (record.k, record.script, record.seed) for record in new
+    ]
+    assert [f"{NAME}.subject.1.again-1", f"{NAME}.subject.1.again-2"] == [record.trial for record in new]
+    assert (Verdict.VIOLATED, 2, 2, True) == (row.verdict, row.offended, row.trials, outcome.again)
+    assert outcome.lines[0].startswith("SOLCD-ACK-01: seen again in 2 of 2: p1:"), outcome.lines
+    assert "confirmed messages lost)" in outcome.lines[0]
+    assert records.read(tmp_path / "again" / "run.json", RunRecord).command == (
+        f"conformance replay run --scenario {NAME} --trial 1 --times 2"
+    )
+
+
+def test_not_seen_again(copy, judged_here, tmp_path, capsys):
+    """On an honest broker: it says so, and one clean trial decides nothing."""
+    honest(copy)
+    words = ["replay", str(copy), "--scenario", NAME, "--trial", "1", "--out", str(tmp_path / "again"), "-q"]
+    code = cli.main(words, standalone_mode=False)
+    said = capsys.readouterr().out
+
+    assert 2 == code, said
+    assert "SOLCD-ACK-01, ARTEMIS-SEND-09" not in said  # it binds others
+    assert "SOLCD-ACK-01, AMQP-DUR-01: not seen again in 1; before: " in said or (
+        "SOLCD-ACK-01: not seen again in 1; before: " in said
+    ), said
+
+
+def test_control(copy, spark, tmp_path):
+    """A control is the same product, weakened as its label says; it is seen to fail again, and no row accuses it."""
+    weak = records.read(trial_file(copy), TrialRecord).settings
+    honest(copy)
+    change(trial_file(copy), arm="control", control=SYNC_OFF.label, settings=weak)
+    prepared = replay.prepare(wanted(copy, tmp_path, arm="weakened"))
+    outcome = replay.execute(prepared, Watcher())
+
+    assert SYNC_OFF.label in prepared.title
+    assert (False, 500) == tuple(
+        prepared.campaign.chosen[0].settings.values[name] for name in ("sync_transactional", "journal_buffer_ms")
+    )
+    assert "seen again in 1 of 1" in outcome.lines[0]
+    assert ExitCode.CONFORMANT is outcome.control_code
+    assert set() == {row.claim for row in outcome.judgement.rows if row.verdict is Verdict.VIOLATED}
+
+
+def test_every_violated_row_prints_a_line_that_works(recorded, tmp_path):
+    """Typed in the folder of the run; the trial that it names is one that offended."""
+    rows = [row for row in model.read_json(recorded / "report.json").verdicts if row.verdict is Verdict.VIOLATED]
+
+    assert rows
+    for row in rows:
+        command, verb, folder, *words = shlex.split(row.replay)
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        found = replay.prepare(Wanted(recorded / folder, options["--scenario"], options["--trial"], out=tmp_path / "x"))
+        assert ("conformance", "replay", ".") == (command, verb, folder)
+        assert found.record.trial in {witness.trial for witness in row.witnesses}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "trial", "arm", "line"),
+    [
+        ("broker-killed-while-publshing", "1", "", f"did you mean '{NAME}'?"),
+        (NAME, "9", "", "has no trial 9 of subject in copy; it has subject: 1, 2, 3"),
+        (NAME, f"{NAME}.subject.7", "", f"did you mean '{NAME}.subject."),
+        (NAME, "1", "weakend", "unknown arm of broker-killed-while-publishing 'weakend'"),
+    ],
+)
+def test_words_that_name_no_trial(copy, monkeypatch, scenario, trial, arm, line):
+    """What there is, and what is closest."""
+    monkeypatch.chdir(copy.parent)
+    with pytest.raises(UsageError) as caught:
+        replay.prepare(Wanted(pathlib.Path("copy"), scenario, trial, arm))
+
+    assert line in str(caught.value)
+
+
+def test_two_controls_with_the_same_number(copy):
+    """Both are named."""
+    change(trial_file(copy, 1), arm="control", control="a=false", index=1)
+    change(trial_file(copy, 2), arm="control", control="b=false", index=1)
+    with pytest.raises(UsageError, match="is in 2 arms: say --arm 'a=false' or 'b=false'"):
+        replay.prepare(Wanted(copy, NAME, "1", "weakened"))
+
+
+def test_a_control_that_is_gone(copy):
+    """The claims of the run need another one today."""
+    change(trial_file(copy), arm="control", control="never_heard=of")
+    with pytest.raises(UsageError, match="no control 'never_heard=of'"):
+        replay.prepare(Wanted(copy, NAME, "1", "never_heard=of"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (
+            {"script": ["Publish(count=7, window=1)", "Drain()"]},
+            "Step 1 was Publish(count=7, window=1), and is Publish(",
+        ),
+        ({"script": [], "k": 1}, "cannot be repeated: its scenario has changed since"),
+        ({"scenario": "gone-since"}, "this version has none of that name"),
+    ],
+)
+def test_a_script_that_has_changed(copy, fields, line):
+    """It is noticed, and never recorded as if it were the same."""
+    change(trial_file(copy), **fields)
+    with pytest.raises(UsageError) as caught:
+        replay.prepare(Wanted(copy, fields.get("scenario", NAME), "1"))
+
+    assert line in str(caught.value)
+
+
+def test_settings_that_have_changed(copy):
+    """What the broker's file says of stock is another thing today."""
+    run = json.loads((copy / "run.json").read_text())
+    change(copy / "run.json", settings={**run["settings"], "prefetch": 7})
+    with pytest.raises(UsageError, match="setting prefetch was 7 in the run and would be 100"):
+        replay.prepare(Wanted(copy, NAME, "1"))
+
+
+def test_another_version_of_the_suite(copy):
+    """A note, where the script is still the same."""
+    run = json.loads((copy / "run.json").read_text())
+    change(copy / "run.json", versions={**run["versions"], "conformance": "0.0.9"})
+
+    assert "recorded by version 0.0.9" in replay.prepare(Wanted(copy, NAME, "1")).notes[0]
+
+
+def test_a_broker_that_is_not_known(copy):
+    """What to type instead."""
+    change(copy / "run.json", adapter="homemade")
+    with pytest.raises(UsageError, match="--adapter NAME@VERSION"):
+        replay.prepare(Wanted(copy, NAME, "1"))
+
+
+def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
+    """Its name and why."""
+    monkeypatch.setattr("conformance.faults.able.unable", lambda names: {"kill": "nobody may"})
+    from conformance.errors import FaultError
+
+    with pytest.raises(FaultError, match="cannot take kill: nobody may"):
+        replay.prepare(Wanted(copy, NAME, "1"))
+
+
+def test_a_replay_of_a_replay_keeps_its_name_short(copy):
+    """`.again-1` is not repeated."""
+    change(trial_file(copy), trial=f"{NAME}.subject.1.again-1")
+
+    assert f"{NAME}.subject.1.again-1" == replay.prepare(Wanted(copy, NAME, "1")).campaign.chosen[0].id

@@ -1,0 +1,169 @@
+"""`reproduce.py` for every script of the suite: right, or not written, and then it is said why."""
+
+import ast
+import re
+
+import pytest
+
+from conformance import adapters, claims, scenario
+from conformance.bundle import script
+from conformance.scenario import Consume, ConsumerCrash, Nth, Publish, Recovery, Restart, Scenario
+
+SCENARIOS = scenario.load(claims.load())
+ALLOWED = {
+    *("argparse", "fcntl", "json", "os", "select", "shlex", "signal", "socket", "struct", "subprocess", "sys"),
+    *("time", "uuid", "proton"),
+}
+
+
+def judged(item):
+    return [check.anomaly for claim, check in item.decides.items() if claims.load().claims[claim].judged]
+
+
+def written(item, protocol="amqp", adapter="reference", anomalies=None):
+    wanted = judged(item) if anomalies is None else anomalies
+    return script.write(item.drawn(5), wanted, adapters.find(adapter), protocol, "orders", "A title")
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario(name, protocol):
+    """Python that imports nothing of this project, or a reason; what it does not decide is named."""
+    made = written(SCENARIOS[name], protocol)
+
+    assert made.text or made.missing
+    if made.text:
+        tree = ast.parse(made.text)
+        found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        found |= {node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert found <= ALLOWED - ({"proton"} if protocol == "stomp" else {"socket"})
+    for anomaly in set(judged(SCENARIOS[name])) - set(script.ANOMALIES):
+        assert f"it does not decide `{anomaly}`" in made.missing
+
+
+def test_the_numbers_are_those_of_the_trial():
+    """Drawn from its seed: k is in the script as it was recorded."""
+    item = SCENARIOS["broker-killed-while-publishing"]
+    k = item.drawn(5).steps[0].until.at.k
+
+    assert f"fault = Fault(lambda: broker.signal(signal.SIGKILL), confirm={k})" in written(item).text
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("broker-killed-in-recovery", "a kill of the broker in its recovery"),
+        ("cut-in-transaction", "the fault 'cut'"),
+        ("disk-full-while-publishing", "a disk under disk_full"),
+        ("deliveries-refused", "nothing that was judged here"),
+    ],
+)
+def test_what_it_cannot_do_is_not_written(name, why):
+    """No script rather than a wrong one."""
+    made = written(SCENARIOS[name])
+
+    assert "" == made.text
+    assert any(why in each for each in made.missing), made.missing
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Consume("transacted", acknowledge=5, until=ConsumerCrash(Nth("before_commit", 2))),
+        Consume("individual", refuse=("released",), refuse_every=3),
+        Consume("individual", until=ConsumerCrash(Nth("ack_written", 2))),
+        Publish(9, window=5, every_ms=10),
+        Publish(9, window=5, unasked_every=2),
+        Publish(9, window=5, batch=3, peek=True),
+        Publish(9, window=5, batch=3, durable=False),
+        Publish(9, window=5, until=ConsumerCrash(Nth("committed", 2))),
+        Restart(until=scenario.Kill(Recovery(2))),
+    ],
+)
+def test_steps_without_words(step):
+    """Each alone is enough to write nothing."""
+    made = script.write(Scenario("s", "", "", (step,), {}), ["lost"], adapters.find("reference"), "amqp", "q", "t")
+
+    assert ("", True) == (made.text, bool(made.missing))
+
+
+def test_torn_writes_are_named():
+    """It loses everything that was not synced, which is more than the trial did."""
+    assert any("tears no writes" in each for each in written(SCENARIOS["power-lost-with-torn-writes"]).missing)
+
+
+def test_the_headers_of_the_broker_are_in_the_script():
+    """Artemis routes by a header, and counts its prefetch in bytes."""
+    text = written(SCENARIOS["consumer-killed-under-individual"], "stomp", "artemis").text
+
+    assert "SEND = {'destination-type': 'ANYCAST'}" in text
+    assert "'consumer-window-size': '{prefetch_bytes}'" in text
+
+
+def test_power_needs_root_and_says_what_to_type(tmp_path):
+    """Called without a disk of its own it prints the commands, and tries nothing."""
+    import subprocess
+    import sys
+
+    made = written(SCENARIOS["power-lost-while-publishing"], "stomp")
+    (tmp_path / "reproduce.py").write_text(made.text)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "reproduce.py", "--start", "x"], capture_output=True, text=True, check=False
+    )
+
+    assert (True, 2) == (made.root, done.returncode)
+    assert "mkfs.ext4" in done.stdout
+    assert "FS_IOC_SHUTDOWN" in done.stdout
+
+
+def test_held_syncs_name_the_tracer():
+    """The command that holds every sync for as long as the trial did."""
+    text = written(SCENARIOS["sync-held-while-sending"]).text
+
+    assert re.search(r"HOLD = \['strace', .*inject=fdatasync,fsync,.*:delay_enter=400000'\]", text)
+    assert "hold=0.4" in text
+
+
+LIES = [
+    ("consumer-killed-under-individual", "amqp", ["--liar", "removes-when-sending"], r"GONE \d\d+ of"),
+    ("consumer-killed-under-client", "stomp", ["--liar", "acknowledge-takes-later"], r"GONE \d\d+ of"),
+    ("publisher-killed-in-transaction", "amqp", ["--liar", "commits-when-link-closes"], r"UNCOMMITTED 10 of 10"),
+    ("broker-killed-during-commit", "stomp", ["--liar", "recovers-half-a-transaction"], r"HALF \d+ of"),
+    (
+        "broker-killed-after-commit",
+        "amqp",
+        ["--set", "sync_transactional=false"],
+        r"LOST \d\d+ of \d+ messages of comm",
+    ),
+    ("broker-stopped-while-publishing", "stomp", ["--set", "persistence=false"], r"LOST \d\d+ of"),
+]
+
+
+@pytest.mark.parametrize(("name", "protocol", "words", "says"), LIES, ids=[lie[0] for lie in LIES])
+def test_it_sees_what_is_wrong_and_nothing_else(reproduce, name, protocol, words, says):
+    """Against a broker that is wrong in this way it ends with 1, against the honest one with 0."""
+    extra = ["--set", "journal_buffer_ms=500"] if "sync_transactional=false" in words else []
+    text = written(SCENARIOS[name], protocol).text
+    lied, honest = reproduce(text, protocol, [*words, *extra], [])
+
+    assert 1 == lied.returncode, lied.stdout + lied.stderr
+    assert re.search(says, lied.stdout), lied.stdout
+    assert 0 == honest.returncode, honest.stdout + honest.stderr
+
+
+def test_a_client_that_gets_nothing_accuses_nobody(reproduce):
+    """A message is seen through the broker first: one that takes and never gives back cannot be tried."""
+    text = written(SCENARIOS["broker-killed-while-publishing"], "stomp").text
+    blind = text.replace('headers.get("reproduce-id", "")', '""')
+    (done,) = reproduce(blind, "stomp", [])
+
+    assert blind != text
+    assert (2, True) == (done.returncode, "did not come back" in done.stdout), done.stdout
+
+
+def test_a_fault_that_does_not_fire_is_no_answer(reproduce):
+    """Too few confirms for the kill: 2, never 0."""
+    text = written(SCENARIOS["broker-killed-while-publishing"], "stomp").text.replace("count=50000", "count=20")
+    (done,) = reproduce(text, "stomp", [])
+
+    assert (2, True) == (done.returncode, "the fault did not fire" in done.stdout), done.stdout

@@ -1,0 +1,159 @@
+"""What is kept of a trial: the journal without its zeros, and which bytes of the logs belong to it."""
+
+import os
+import pathlib
+import tarfile
+import types
+
+import pytest
+
+from conformance import records
+from conformance.run import evidence
+from conformance.run.evidence import Evidence, Kept, copy_journal
+from conformance.scenario import Between, Kill, Nth, Publish, Scenario
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """What evidence needs of a broker: its folder, its journal, its logs and which start it is."""
+    folder = tmp_path / "run" / "brokers" / "01-any"
+    (folder / "journal").mkdir(parents=True)
+    (folder / "start-1.log").write_bytes(b"before\n")
+    made = types.SimpleNamespace(folder=folder, journal=folder / "journal", epoch=1)
+    type(made).logs = property(lambda self: sorted(self.folder.glob("start-*.log")))
+    return made
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The folder of a trial."""
+    (tmp_path / "run" / "trials" / "t").mkdir(parents=True)
+    return tmp_path / "run" / "trials" / "t"
+
+
+def unpacked(place, copy, to):
+    """The files of a copy, filled up to their whole sizes as the README of a bundle says."""
+    with tarfile.open(place / copy.file) as archive:
+        archive.extractall(to, filter="data")
+    for name, size in copy.sizes.items():
+        if name not in copy.left_out:
+            os.truncate(to / name, size)
+    return {str(path.relative_to(to)): path.read_bytes() for path in to.rglob("*") if path.is_file()}
+
+
+def test_a_copy_is_the_journal(broker, place, tmp_path):
+    """Zeros at the end are not stored, those in the middle and whole files of them are not lost."""
+    files = {
+        "a.amq": b"x" * 70_000 + bytes(3_000_000),
+        "b.amq": bytes(200_000),
+        "c.amq": bytes(100_000) + b"\1" + bytes(5),
+        "sub/d.amq": b"",
+    }
+    for name, data in files.items():
+        (broker.journal / name).parent.mkdir(exist_ok=True)
+        (broker.journal / name).write_bytes(data)
+    copy = copy_journal(broker.journal, place, 1)
+    with tarfile.open(place / copy.file) as archive:
+        stored = {member.name: member.size for member in archive}
+
+    assert files == unpacked(place, copy, tmp_path / "out")
+    assert {"a.amq": 70_000, "b.amq": 0, "c.amq": 100_001, "sub/d.amq": 0} == stored
+    assert ({}, 3_370_006) == (copy.left_out, sum(copy.sizes.values()))
+
+
+def test_the_newest_come_first(broker, place, monkeypatch, tmp_path):
+    """What does not fit is named with its size; a later file that fits is still taken."""
+    monkeypatch.setattr(evidence, "COPY", 100)
+    for age, (name, size) in enumerate([("new", 60), ("middle", 60), ("old", 30)]):
+        (broker.journal / name).write_bytes(b"x" * size)
+        os.utime(broker.journal / name, (1_000_000 - age, 1_000_000 - age))
+    copy = copy_journal(broker.journal, place, 1)
+
+    assert {"middle"} == set(copy.left_out)
+    assert {"new": b"x" * 60, "old": b"x" * 30} == unpacked(place, copy, tmp_path / "out")
+
+
+def test_a_run_that_has_enough(broker, place, monkeypatch):
+    """The copies of all its trials have one budget."""
+    (broker.journal / "a").write_bytes(b"x")
+    assert copy_journal(broker.journal, place, 1).file == "journal-1.tar.gz"
+    monkeypatch.setattr(evidence, "RUN", (place / "journal-1.tar.gz").stat().st_size)
+    (place.parent / "next").mkdir()
+    copy = copy_journal(broker.journal, place.parent / "next", 1)
+
+    assert ("", {"a": "the copies of this run have 0 MB"}) == (copy.file, copy.left_out)
+    assert [] == list((place.parent / "next").iterdir())
+
+
+def test_what_cannot_be_read_is_named(broker, place, monkeypatch):
+    """A disk that fails must not fail the trial."""
+    (broker.journal / "good").write_bytes(b"x")
+    (broker.journal / "bad").write_bytes(b"y")
+    real = pathlib.Path.open
+
+    def opened(path, *words):
+        if path.name == "bad":
+            raise OSError(5, "Input/output error")
+        return real(path, *words)
+
+    monkeypatch.setattr(pathlib.Path, "open", opened)
+    copy = copy_journal(broker.journal, place, 1)
+
+    assert {"bad": "cannot be read: Input/output error"} == copy.left_out
+    assert copy.file
+
+
+def test_the_log_of_a_trial(broker, place):
+    """From where it was at the beginning to where it is at the end; a new file belongs to it whole."""
+    kept = Evidence(place, broker)
+    kept.begin()
+    with (broker.folder / "start-1.log").open("ab") as log:
+        log.write(b"during\n")
+    (broker.folder / "start-2.log").write_bytes(b"again\n")
+    written = kept.end()
+    parts = [(part.path, part.begin, part.end) for part in written.logs]
+
+    assert [("start-1.log", 7, 14), ("start-2.log", 0, 6)] == parts
+    assert ("01-any", written) == (written.broker, records.read(place / "evidence.json", Kept))
+
+
+def test_a_log_that_was_rotated(broker, place):
+    """It is shorter than it was: all of it is new."""
+    kept = Evidence(place, broker)
+    kept.begin()
+    (broker.folder / "start-1.log").write_bytes(b"new\n")
+
+    assert [(0, 4)] == [(part.begin, part.end) for part in kept.end().logs]
+
+
+def test_one_copy_of_each_start(broker, place):
+    """The first, which is the journal as the fault left it."""
+    kept = Evidence(place, broker)
+    for data in (b"first", b"second, longer"):
+        (broker.journal / "a").write_bytes(data)
+        kept.before_restart()
+    broker.epoch = 2
+    kept.before_restart()
+
+    assert [(1, 5), (2, 14)] == [(copy.epoch, copy.sizes["a"]) for copy in kept.end().journals]
+
+
+def test_the_same_files_give_the_same_bytes(broker, place):
+    """No time and no owner in a copy."""
+    (broker.journal / "a").write_bytes(b"x" * 1000)
+    copy_journal(broker.journal, place, 1)
+    first = (place / "journal-1.tar.gz").read_bytes()
+    os.utime(broker.journal / "a", (1, 1))
+    copy_journal(broker.journal, place, 1)
+
+    assert first == (place / "journal-1.tar.gz").read_bytes()
+
+
+def test_words_of_a_script():
+    """Drawn numbers are in them, and a field that has its default is not: a new field changes no old script."""
+    item = Scenario("s", "", "", (Publish(9, 5, until=Kill(Nth("confirm", Between(1, 99)))),), {}, "raw")
+    one, two = (evidence.script_words(item.drawn(seed)) for seed in (1, 2))
+
+    assert one != two
+    assert "client raw" == one[0]
+    assert one[1].startswith("Publish(count=9, window=5, until=Kill(at=Nth(event='confirm', k=")
