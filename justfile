@@ -25,7 +25,7 @@ lint:
     ruff format --check .
     mypy
 
-# Ratios measured side by side: recorder, session, judge.
+# Ratios measured side by side: recorder, session, judge, link, disk, triggers.
 bench WHAT="all":
     conformance bench {{WHAT}}
 

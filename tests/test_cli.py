@@ -33,6 +33,13 @@ from conformance.report import model
         (["claims", "shwo"], "did you mean 'show'?"),
         (["fetch", "reference", "--to", "x"], "nothing to fetch"),
         (["judge", "nowhere"], "no run.json"),
+        (["replay", "nowhere", "--scenario", "x", "--trial", "1"], "nowhere is not the folder of a run"),
+        (["replay", "nowhere", "--scenario", "x", "--trial", "1", "--times", "0"], "--times 0: at least 1"),
+        (["replay", "nowhere", "--scenario", "x"], "--trial"),
+        (["replay", "nowhere", "--scenaro", "x"], "did you mean '--scenario'?"),
+        (["bundle", "nowhere"], "expected RUN#TRIAL"),
+        (["bundle", "nowhere#x"], "nowhere is not the folder of a run"),
+        (["bundle", "nowhere#x", "--out", "."], "--out .: name a file"),
         (["run", "--adapter", "artemis:docker"], "native"),
     ],
 )
@@ -99,7 +106,7 @@ def test_examples_of_the_help(name):
 
 def known(params):
     """Adapters, vendors, settings and claims of an example are real."""
-    if "adapter" in params:
+    if params.get("adapter"):
         adapters.parse_assignments(params.get("settings", ()), adapters.find(params["adapter"]).file)
     assert set(params.get("judge_as", ())) <= {vendor for c in claims.load().claims.values() for vendor in c.binds}
     for pattern in (params.get("claims", "*"), *params.get("require", ()), *params.get("require_tried", ())):

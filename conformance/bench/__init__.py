@@ -9,7 +9,7 @@ import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proton import Message
@@ -30,12 +30,25 @@ ROUNDS = 5
 
 def run(what: str) -> Iterator[str]:
     """The lines of one benchmark, or of all of them."""
+    from conformance.bench import disk, link
     from conformance.bench.triggers import triggers
 
-    found = {"recorder": recorder, "session": session, "judge": judge, "triggers": triggers}
+    found = {
+        "recorder": recorder,
+        "session": session,
+        "judge": judge,
+        "link": lambda: _listed("link", link.bench()),
+        "disk": lambda: _listed("disk", disk.bench()),
+        "triggers": triggers,
+    }
     for name, measure in found.items():
         if what in (name, "all"):
             yield from measure()
+
+
+def _listed(name: str, figures: Mapping[str, float]) -> Iterator[str]:
+    for what, figure in figures.items():
+        yield f"{name}: {what}: {figure:,.4g}"
 
 
 def recorder() -> Iterator[str]:

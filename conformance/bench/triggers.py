@@ -293,7 +293,7 @@ def _kills(event: str) -> Scenario:
 def signals(bench: Bench) -> Iterator[str]:
     """Microseconds from the event to the signal over `KILLS` kills, for each event that a client can wait for.
 
-    At a confirm the publisher fills its window of 100 again before it kills: the time since then is given as well.
+    At a confirm the publisher first sends a few messages: the time since then is given as well.
     """
     for event in ("confirm", "committed", "ack"):
         said: list[str] = []

@@ -169,12 +169,13 @@ def bundle_command(trial: str, out: pathlib.Path | None) -> int:
 
 
 @cli.command("bench")
-@click.argument("what", type=click.Choice(["recorder", "session", "judge", "all"]), default="all")
+@click.argument("what", type=click.Choice(["recorder", "session", "judge", "link", "disk", "triggers", "all"]), default="all")
 def bench_command(what: str) -> int:
     """Measure the suite itself: ratios, side by side in one run.
 
     \b
     conformance bench recorder
+    conformance bench triggers     # kills at a named point beside kills at a random time
     """
     from conformance import bench
 

@@ -12,6 +12,7 @@ from conformance.campaign import Watcher
 from conformance.cli import cli
 from conformance.errors import ExitCode, UsageError
 from conformance.judge.rows import Verdict
+from conformance.plugin import tell
 from conformance.records import RunRecord, TrialRecord
 from conformance.replay import Wanted
 from conformance.report import model
@@ -104,6 +105,15 @@ def test_every_violated_row_prints_a_line_that_works(recorded, tmp_path):
         found = replay.prepare(Wanted(recorded / folder, options["--scenario"], options["--trial"], out=tmp_path / "x"))
         assert ("conformance", "replay", ".") == (command, verb, folder)
         assert found.record.trial in {witness.trial for witness in row.witnesses}
+
+
+def test_a_failed_test_prints_the_line(recorded):
+    """With the folder as it was named; a worker's part is joined to the whole before anybody can type it."""
+    row = next(r for r in model.read_json(recorded / "report.json").verdicts if r.verdict is Verdict.VIOLATED)
+    named, part = (tell.violation(row, pathlib.Path(name)) for name in ("out", "out/workers/gw0"))
+
+    assert f"again: conformance replay out --scenario {NAME} --trial 1" == named.splitlines()[-1]
+    assert named == part
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from conformance import adapters, claims, scenario
 from conformance.bundle import script
-from conformance.scenario import Consume, ConsumerCrash, Nth, Publish, Recovery, Restart, Scenario
+from conformance.scenario import Consume, ConsumerCrash, HeldSync, Nth, Publish, Recovery, Restart, Scenario
 
 SCENARIOS = scenario.load(claims.load())
 ALLOWED = {
@@ -118,10 +118,12 @@ def test_power_needs_root_and_says_what_to_type(tmp_path):
 
 def test_held_syncs_name_the_tracer():
     """The command that holds every sync for as long as the trial did."""
-    text = written(SCENARIOS["sync-held-while-sending"]).text
+    steps = (Publish(2, window=1), Restart(clean=True, under=HeldSync(0.3)), Publish(4, window=1), Restart(clean=True))
+    text = written(Scenario("s", "", "", steps, {}), anomalies=["confirmed_before_sync"]).text
 
-    assert re.search(r"HOLD = \['strace', .*inject=fdatasync,fsync,.*:delay_enter=400000'\]", text)
-    assert "hold=0.4" in text
+    assert re.search(r"HOLD = \['strace', .*inject=fdatasync,fsync,.*:delay_enter=300000'\]", text)
+    assert 1 == text.count("hold=0.3)")
+    assert re.search(r"publish\(.*count=2, window=1, size=256\)\n *broker.restart\(clean=True, before=HOLD\)", text)
 
 
 LIES = [

@@ -16,8 +16,9 @@ import pytest
 
 from conformance import adapters, history
 from conformance.adapters.tree import wait_ended
+from conformance.bench import disk as disk_bench
 from conformance.errors import FaultError
-from conformance.faults import disk, disk_bench, pairing, trace
+from conformance.faults import disk, pairing, trace
 from conformance.faults.trace import Call, Clock, Operation, Trace
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.ledger import Ledger

@@ -15,12 +15,12 @@ import time
 import pytest
 
 from conformance import adapters, history
+from conformance.bench import link as link_bench
 from conformance.clients.connect import connect
 from conformance.clients.job import Job
 from conformance.clients.modes import Subscription
 from conformance.clients.session import Disconnected
 from conformance.errors import FaultError
-from conformance.faults import link_bench
 from conformance.faults.link import Link, prove
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger

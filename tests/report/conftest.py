@@ -93,7 +93,7 @@ def row(claim: str = "SOLCD-ACK-01", verdict: Verdict = Verdict.HOLDS, **changes
         bound=0.393,
         q=0.029,
         reason="0 of 1,240 confirmed messages lost in 6 kills.",
-        replay="conformance replay 2026-11-21T10-15-00-artemis --scenario broker-killed-while-publishing --trial 2",
+        replay="conformance replay . --scenario broker-killed-while-publishing --trial 2",
     )
     return msgspec.structs.replace(plain, **changes)
 

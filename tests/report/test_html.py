@@ -191,6 +191,16 @@ def test_self_checks_are_not_among_the_answers(make, catalogue, scenarios):
     assert text.index("Self-checks of the suite") < text.index("ours alone")
 
 
+def test_a_violation_can_be_seen_again(make, catalogue, scenarios):
+    """From the folder of the page, wherever that was moved: no folder of the machine is in it."""
+    text = " ".join(Page(report_html.page(make.judgement(make.violated()), catalogue, scenarios)).text.split())
+
+    line = (
+        "typed in the folder of this report: conformance replay . --scenario broker-killed-while-publishing --trial 2"
+    )
+    assert 1 == text.count(line)
+
+
 def test_words_of_others_stay_words(make, catalogue, scenarios):
     """A message id, a log or a setting cannot become markup."""
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"

@@ -50,6 +50,24 @@ def test_the_first_violation_has_its_timeline(make):
     assert "message p1-000213 in orders, trial t0002:" in text
 
 
+def test_the_first_violation_can_be_seen_again(make, tmp_path):
+    """The line works where the user is: with the folder that they named, quoted."""
+    place = tmp_path / "my runs" / "one"
+    text = plain(make.judgement(make.violated()), written={"html": place / "report.html"})
+    line = f"again: conformance replay '{place}' --scenario broker-killed-while-publishing --trial 2\n"
+
+    assert 1 == text.count(line), text
+    assert "again: conformance replay . --scenario" in plain(make.judgement(make.violated()))
+
+
+def test_a_line_that_repeats_a_whole_run_names_no_folder(make, tmp_path):
+    """It makes one of its own."""
+    row = make.violated(replay="conformance run --adapter artemis --seed 7")
+    text = plain(make.judgement(row), written={"html": tmp_path / "report.html"})
+
+    assert "again: conformance run --adapter artemis --seed 7\n" in text
+
+
 def test_a_long_timeline_is_cut_in_the_middle(make):
     """How it began and how it ended; the page has the rest."""
     events = tuple({"at_ms": float(at), "op": "deliver", "phase": "ok", "detail": f"number {at}"} for at in range(99))

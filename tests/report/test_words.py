@@ -53,7 +53,8 @@ STEPS = [
     ),
     (
         Publish(9, window=1, until=Cut(Frame("send", Between(2, 4), at="middle"))),
-        UP_TO + "Reset the connection in the middle of a send between the 2nd and the 4th, drawn from the trial's seed.",
+        UP_TO
+        + "Reset the connection in the middle of a send between the 2nd and the 4th, drawn from the trial's seed.",
     ),
     (
         Publish(9, window=1, until=HoldLink(Frame("answer", 3, at="before"))),

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import tarfile
-import types
 
 import pytest
 
@@ -13,15 +12,22 @@ from conformance.run.evidence import Evidence, Kept, copy_journal
 from conformance.scenario import Between, Kill, Nth, Publish, Scenario
 
 
+class Broker:
+    def __init__(self, folder):
+        self.folder, self.journal, self.epoch = folder, folder / "journal", 1
+
+    @property
+    def logs(self):
+        return sorted(self.folder.glob("start-*.log"))
+
+
 @pytest.fixture
 def broker(tmp_path):
     """What evidence needs of a broker: its folder, its journal, its logs and which start it is."""
     folder = tmp_path / "run" / "brokers" / "01-any"
     (folder / "journal").mkdir(parents=True)
     (folder / "start-1.log").write_bytes(b"before\n")
-    made = types.SimpleNamespace(folder=folder, journal=folder / "journal", epoch=1)
-    type(made).logs = property(lambda self: sorted(self.folder.glob("start-*.log")))
-    return made
+    return Broker(folder)
 
 
 @pytest.fixture
@@ -91,10 +97,10 @@ def test_what_cannot_be_read_is_named(broker, place, monkeypatch):
     (broker.journal / "bad").write_bytes(b"y")
     real = pathlib.Path.open
 
-    def opened(path, *words):
+    def opened(path, *words, **named):
         if path.name == "bad":
             raise OSError(5, "Input/output error")
-        return real(path, *words)
+        return real(path, *words, **named)
 
     monkeypatch.setattr(pathlib.Path, "open", opened)
     copy = copy_journal(broker.journal, place, 1)
