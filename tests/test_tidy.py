@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from conformance import adapters, claims, paths, scenario
+from conformance.bench import triggers
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies, exposures
 from conformance.reference import liars
@@ -132,10 +133,15 @@ def test_every_check_names_what_exists():
 
 
 def test_every_liar_is_used():
-    """A liar that no check needs is dead."""
+    """A liar that no check, no hunt and no test of the disk needs is dead."""
     checks = [check for item in scenario.load(claims.load()).values() for check in item.decides.values()]
+    controls = {check.control.name for check in checks if isinstance(check.control, Liar)}
+    hunted = {quarry.liar for quarry in triggers.QUARRIES}
+    at_the_disk = (ROOT / "tests/run/test_at_the_disk.py").read_text()
 
-    assert set(liars.LIARS) == {check.control.name for check in checks if isinstance(check.control, Liar)}
+    assert sorted(set(liars.LIARS) - controls - hunted) == ["commits-before-sync", "confirms-before-sync"]
+    assert all(f'"{name}"' in at_the_disk for name in set(liars.LIARS) - controls - hunted)
+    assert controls | hunted <= set(liars.LIARS)
 
 
 def test_no_dead_module():

@@ -5,11 +5,12 @@ Nothing here is a test with a time limit; the numbers are for people and for clo
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from proton import Message
@@ -33,12 +34,12 @@ def run(what: str) -> Iterator[str]:
     from conformance.bench import disk, link
     from conformance.bench.triggers import triggers
 
-    found = {
+    found: dict[str, Callable[[], Iterator[str]]] = {
         "recorder": recorder,
         "session": session,
         "judge": judge,
-        "link": lambda: _listed("link", link.bench()),
-        "disk": lambda: _listed("disk", disk.bench()),
+        "link": functools.partial(_listed, "link", link.bench),
+        "disk": functools.partial(_listed, "disk", disk.bench),
         "triggers": triggers,
     }
     for name, measure in found.items():
@@ -46,8 +47,8 @@ def run(what: str) -> Iterator[str]:
             yield from measure()
 
 
-def _listed(name: str, figures: Mapping[str, float]) -> Iterator[str]:
-    for what, figure in figures.items():
+def _listed(name: str, measure: Callable[[], Mapping[str, float]]) -> Iterator[str]:
+    for what, figure in measure().items():
         yield f"{name}: {what}: {figure:,.4g}"
 
 

@@ -168,8 +168,11 @@ def bundle_command(trial: str, out: pathlib.Path | None) -> int:
     return 0
 
 
+_MEASURED = ("recorder", "session", "judge", "link", "disk", "triggers", "all")
+
+
 @cli.command("bench")
-@click.argument("what", type=click.Choice(["recorder", "session", "judge", "link", "disk", "triggers", "all"]), default="all")
+@click.argument("what", type=click.Choice(_MEASURED), default="all")
 def bench_command(what: str) -> int:
     """Measure the suite itself: ratios, side by side in one run.
 

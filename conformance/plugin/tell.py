@@ -17,6 +17,7 @@ from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
 from conformance.plugin.expect import Answer
 from conformance.records import RunRecord
 from conformance.report.html import timeline
+from conformance.report.model import is_undecided
 from conformance.report.words import control_words, exposure_words, steps_in_words, visible
 from conformance.scenario import Scenario
 
@@ -56,7 +57,7 @@ def raise_for(answer: Answer, folder: pathlib.Path = _HERE, *, strict: bool) -> 
     that of the run.
     """
     row, outcome, lines = answer.row, answer.outcome, [visible(line) for line in answer.lines]
-    undecided = row.verdict is Verdict.INCONCLUSIVE and strict and not outcome.spared(row)
+    undecided = is_undecided(row) and strict and not outcome.spared(row)
     if row.verdict is Verdict.VIOLATED:
         failed = pytest.fail.Exception("\n".join([violation(row, folder), *lines]), pytrace=False)
         if outcome.spared(row):

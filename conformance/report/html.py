@@ -212,7 +212,7 @@ def anchor(text: str) -> str:
 
 def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
     """The word whose sign and colour the headline wears: a partial run never wears that of `HOLDS`."""
-    rows = model.tried(judgement.rows)
+    rows = [row for row in model.tried(judgement.rows) if not row.decided_by]
     grave = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
     if rows and rows[0].verdict in grave:
         return rows[0].verdict

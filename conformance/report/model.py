@@ -155,6 +155,11 @@ def judged_as(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = Non
     return not_promised(row, run, catalogue) if catalogue and row.claim in catalogue.claims else True
 
 
+def is_undecided(row: VerdictRow) -> bool:
+    """Whether a row is left open: neither answered by itself, nor by the row that decided its claim at the disk."""
+    return row.verdict is Verdict.INCONCLUSIVE and not row.decided_by
+
+
 def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
     """The sentence on top. It never says more than was tried."""
     rows = judgement.rows
@@ -171,7 +176,7 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
         if foreign:
             count = plural(len(foreign), "sentence")
             parts.append(f"{count} of another vendor, judged at your request, violated: {_listed(foreign)}")
-        undecided = _claims(row for row in rows if row.verdict is Verdict.INCONCLUSIVE)
+        undecided = _claims(row for row in rows if is_undecided(row))
         parts += [f"{plural(len(undecided), 'claim')} could not be decided"] if undecided else []
         broken = _claims(row for row in rows if row.verdict is Verdict.HARNESS_ERROR)
         parts += [f"{plural(len(broken), 'claim')} ended in an error of the suite"] if broken else []
@@ -249,7 +254,11 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
     yield Doubt("required", "Your requirement, given up by a setting", asked, rows(violated, of=given_up))
     yield Doubt("judged-as", "Sentences of another vendor", asked, rows(violated, of=foreign))
     yield Doubt("error", "Errors of the suite", "Ours, not the broker's.", rows(Verdict.HARNESS_ERROR))
-    yield Doubt("undecided", "Undecided", "Tried, but evidence in neither direction.", rows(Verdict.INCONCLUSIVE))
+    open_ = [row for row in judgement.rows if is_undecided(row)]
+    settled = [row for row in judgement.rows if row.decided_by]
+    inconclusive, elsewhere = Verdict.INCONCLUSIVE, "What the fault here could not show, another scenario did."
+    yield Doubt("undecided", "Undecided", "Tried, but evidence in neither direction.", rows(inconclusive, of=open_))
+    yield Doubt("at-the-disk", "Decided at the disk", elsewhere, rows(inconclusive, of=settled))
     failed = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)
     broken = (row for row in judgement.self_checks if row.verdict in failed)
     yield Doubt(

@@ -56,5 +56,5 @@ class CutWhileConsuming:
         "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
         "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
         "STOMP-ACK-03": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
-        "EMS-DUPS-02": Check("came_back", exposure="delivered_unacknowledged"),
+        "EMS-DUPS-02": Check("processed_again", exposure="processed_unconfirmed"),
     }

@@ -7,15 +7,17 @@ import shlex
 import msgspec
 import pytest
 
-from conformance import campaign, records, replay
+from conformance import campaign, claims, records, replay, scenario
 from conformance.campaign import Watcher
 from conformance.cli import cli
 from conformance.errors import ExitCode, UsageError
 from conformance.judge.rows import Verdict
+from conformance.judge.seen import Seen
 from conformance.plugin import tell
 from conformance.records import RunRecord, TrialRecord
 from conformance.replay import Wanted
 from conformance.report import model
+from conformance.run.evidence import script_words
 from conformance.scenario import SYNC_OFF
 
 pytestmark = pytest.mark.spark
@@ -167,6 +169,42 @@ def test_a_script_that_has_changed(copy, fields, line):
         replay.prepare(Wanted(copy, fields.get("scenario", NAME), "1"))
 
     assert line in str(caught.value)
+
+
+def test_the_recorded_seed_draws(copy):
+    """Not the one that the number of the trial would give: a replay has the seed of what it repeats."""
+    item = scenario.load(claims.load())[NAME].drawn(99)
+    change(trial_file(copy), seed=99, script=script_words(item))
+    chosen = replay.prepare(Wanted(copy, NAME, "1")).campaign.chosen[0]
+
+    assert (99, item.steps) == (chosen.seed, chosen.script.steps)
+
+
+def seen(count):
+    return {"lost": Seen("lost", count, 9, tuple(f"p1:{n}" for n in range(1, count + 1)))}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "line", "again"),
+    [
+        (
+            7,
+            [7, 0],
+            "C-1: seen again in 1 of 2: p1:1, p1:2, p1:3, p1:4, p1:5 and 2 more (7 of 9 confirmed messages lost)",
+            False,
+        ),
+        (2, [1, 1], "C-1: seen again in 2 of 2: p1:1 (1 of 9 confirmed messages lost)", True),
+        (2, [0], "C-1: not seen again in 1; before: 2 of 9 confirmed messages lost", False),
+        (2, [], "C-1: not seen again in 0; before: 2 of 9 confirmed messages lost", False),
+        (0, [2], "C-1: seen in 1 of 1, and not before: p1:1, p1:2 (2 of 9 confirmed messages lost)", False),
+        (0, [0], "nothing offended in the first recording, and nothing does now", False),
+    ],
+)
+def test_what_is_said_of_it(then, now, line, again):
+    """How often, which messages, and how many."""
+    found = replay._compared({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
+
+    assert ([line], again) == found
 
 
 def test_settings_that_have_changed(copy):

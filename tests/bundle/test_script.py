@@ -114,6 +114,7 @@ def test_power_needs_root_and_says_what_to_type(tmp_path):
     assert (True, 2) == (made.root, done.returncode)
     assert "mkfs.ext4" in done.stdout
     assert "FS_IOC_SHUTDOWN" in done.stdout
+    assert "Fault(broker.cut_power, dark=True, confirm=" in made.text  # answers read later are unknown
 
 
 def test_held_syncs_name_the_tracer():

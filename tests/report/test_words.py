@@ -64,28 +64,38 @@ STEPS = [
     (Publish(9, window=1, until=Throttle(9_000)), UP_TO + "The link carries at most 9,000 bytes a second each way."),
     (
         Restart(until=Kill(Recovery(3))),
-        "Start the broker again on the same data; at the 3rd access to its journal every process of it is killed, and it "
-        "is started once more.",
+        (
+            "Start the broker again on the same data; at the 3rd access to its journal every process of it is killed, and it "
+            "is started once more."
+        ),
     ),
     (
         Restart(clean=True, under=Watched()),
-        "Stop the broker in order and start it again on the same data; what it writes to its journal and syncs is "
-        "watched.",
+        (
+            "Stop the broker in order and start it again on the same data; what it writes to its journal and syncs is "
+            "watched."
+        ),
     ),
     (
         Restart(clean=True, under=HeldSync(0.4)),
-        "Stop the broker in order and start it again on the same data; every sync of its journal begins 0.4 s late, as "
-        "long as it runs.",
+        (
+            "Stop the broker in order and start it again on the same data; every sync of its journal begins 0.4 s late, as "
+            "long as it runs."
+        ),
     ),
     (
         Restart(under=FailedSync(7)),
-        "Start the broker again on the same data; of the syncs of its journal by one thread, from the 7th on each fails "
-        "with EIO.",
+        (
+            "Start the broker again on the same data; of the syncs of its journal by one thread, from the 7th on each fails "
+            "with EIO."
+        ),
     ),
     (
         Restart(under=DiskFull(Between(7, 9))),
-        "Start the broker again on the same data; of the writes to its journal by one thread, from one between the 7th and "
-        "the 9th, drawn from the trial's seed on each fails with ENOSPC.",
+        (
+            "Start the broker again on the same data; of the writes to its journal by one thread, from one between the 7th and "
+            "the 9th, drawn from the trial's seed on each fails with ENOSPC."
+        ),
     ),
     (Publish(300, window=100), "Publish 300 persistent messages of 256 bytes, at most 100 unanswered."),
     (

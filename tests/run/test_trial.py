@@ -1,91 +1,30 @@
 """One trial on the bundled broker: what voids it, and what it leaves behind."""
 
-import dataclasses
-import pathlib
-
 import pytest
+from trial_histories import drained, events_of, messages, phases
 
 from conformance import adapters, history, records
 from conformance.clients.job import SILENCE_S
-from conformance.faults import disk, powerloss
-from conformance.history import Ended, Op, Phase, bare_header
-from conformance.ledger import Ledger
+from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
-from conformance.run.plan import Planned
-from conformance.run.record import Recording
 from conformance.scenario import (
     SETTLE,
-    Check,
     Consume,
     ConsumerCrash,
     Cut,
-    FailedSync,
     Frame,
-    HeldSync,
     HoldLink,
     Kill,
     Nth,
     Pause,
-    PowerLoss,
     Publish,
     Recovery,
     Restart,
-    Scenario,
     Stop,
 )
 
 ADAPTER = adapters.find("reference")
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
-
-
-@pytest.fixture
-def play(tmp_path):
-    """Record one trial of these steps; returns its record and the folder of its histories."""
-
-    def run(*steps, client="library", **changes):
-        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client)
-        planned = Planned(
-            id="odd.subject.1",
-            script=script,
-            arm="subject",
-            control="",
-            index=1,
-            seed=1,
-            adapter=ADAPTER,
-            settings=ADAPTER.effective(),
-            protocol="amqp",
-        )
-        with Ledger(tmp_path, "odd") as ledger:
-            recording = Recording(tmp_path, bare_header(""), ledger)
-            try:
-                (record,) = recording.record([dataclasses.replace(planned, **changes)])
-            finally:
-                recording.close()
-        return record, tmp_path / "trials" / "odd.subject.1"
-
-    return run
-
-
-def events_of(folder, name):
-    return history.read(folder / f"{name}.jsonl").events
-
-
-def phases(events, op):
-    return [event.phase for event in events if event.op is op]
-
-
-def messages(events, op, phase, **fields):
-    """Which messages, of the events whose fields are these."""
-    return {
-        event.message
-        for event in events
-        if (event.op, event.phase) == (op, phase) and fields.items() <= {n: getattr(event, n) for n in fields}.items()
-    } - {None}
-
-
-def drained(folder, number=1):
-    """The messages that the n-th drain found."""
-    return messages(events_of(folder, f"drain-{number}"), Op.DRAIN, Phase.OK)
 
 
 def of_transaction(folder, name):
@@ -375,61 +314,6 @@ def test_a_recovery_that_is_over_too_soon_voids_its_trial(play):
     record, _ = play(Publish(20, window=10), Restart(clean=True, until=Kill(Recovery(100_000))), *SETTLE)
 
     assert record.void.startswith("the kill did not fire: ")
-
-
-@pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
-@BOTH
-def test_a_power_loss(play, protocol):
-    """What was confirmed before it is there; what was read after it counts for nothing; nothing stays mounted."""
-    loss = PowerLoss(Nth("confirm", 80), torn=True)
-    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, protocol=protocol)
-    events = events_of(folder, "publisher-1")
-    phases_of_loss = [(e.fault, e.phase) for e in events if e.op is Op.FAULT]
-    fired = next(e.at_ns for e in events if e.phase is Phase.FIRED)
-
-    assert "" == record.void
-    assert [("power_loss", Phase.ARMED), ("power_loss", Phase.FIRED), ("power_loss", Phase.INFO)] == phases_of_loss
-    assert all(e.at_ns < fired for e in events if (e.op, e.phase) == (Op.SEND, Phase.OK))
-    assert 80 <= len(messages(events, Op.SEND, Phase.OK))
-    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
-    assert str(folder.parents[1]) not in pathlib.Path("/proc/self/mountinfo").read_text()
-
-
-@pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
-def test_a_power_loss_takes_what_was_not_synced(play):
-    """The same broker with its syncs switched off: the page cache would have survived the death of a process."""
-    loss = PowerLoss(Nth("confirm", 300))
-    settings = ADAPTER.effective({"sync_non_transactional": False})
-    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, settings=settings)
-    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
-
-    assert "" == record.void
-    assert confirmed - drained(folder)
-
-
-@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
-def test_a_held_sync_holds_the_answer(play):
-    """The disk's own history says when each message was written and synced: before its confirm, and late."""
-    record, folder = play(Restart(clean=True, under=HeldSync(0.3)), Publish(2, window=1), Restart(clean=True), *SETTLE)
-    synced = {e.message: e.at_ns for e in events_of(folder, "disk-1") if (e.op, e.phase) == (Op.SYNC, Phase.OK)}
-    sends = events_of(folder, "publisher-1")
-    asked, confirmed = (
-        {e.message: e.at_ns for e in sends if (e.op, e.phase) == (Op.SEND, phase)} for phase in (Phase.INVOKE, Phase.OK)
-    )
-
-    assert ("", {"p1:1", "p1:2"}) == (record.void, set(synced))
-    assert all(asked[m] + 0.29e9 < synced[m] < confirmed[m] for m in synced)
-
-
-@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
-def test_a_broker_may_end_when_its_disk_fails(play):
-    """Its end voids nothing, what it had confirmed is there, and the run after it is not traced."""
-    record, folder = play(Restart(clean=True, under=FailedSync(8)), Publish(200, window=5), Restart(), *SETTLE)
-    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
-
-    assert "" == record.void
-    assert 0 < len(confirmed) < 200
-    assert confirmed <= drained(folder)
 
 
 @BOTH

@@ -1,0 +1,45 @@
+"""One trial on the bundled broker, for every module that plays some."""
+
+import dataclasses
+import pathlib
+import sys
+
+import pytest
+
+from conformance import adapters
+from conformance.history import bare_header
+from conformance.ledger import Ledger
+from conformance.run.plan import Planned
+from conformance.run.record import Recording
+from conformance.scenario import Check, Scenario
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+ADAPTER = adapters.find("reference")
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Record one trial of these steps; returns its record and the folder of its histories."""
+
+    def run(*steps, client="library", **changes):
+        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client)
+        planned = Planned(
+            id="odd.subject.1",
+            script=script,
+            arm="subject",
+            control="",
+            index=1,
+            seed=1,
+            adapter=ADAPTER,
+            settings=ADAPTER.effective(),
+            protocol="amqp",
+        )
+        with Ledger(tmp_path, "odd") as ledger:
+            recording = Recording(tmp_path, bare_header(""), ledger)
+            try:
+                (record,) = recording.record([dataclasses.replace(planned, **changes)])
+            finally:
+                recording.close()
+        return record, tmp_path / "trials" / "odd.subject.1"
+
+    return run

@@ -1,0 +1,119 @@
+"""Trials whose disk is held, fails or goes, on the bundled broker, and the liars that only they find."""
+
+import math
+import pathlib
+
+import pytest
+from trial_histories import drained, events_of, messages
+
+from conformance import adapters
+from conformance.faults import disk, powerloss
+from conformance.history import Op, Phase
+from conformance.scenario import (
+    SETTLE,
+    FailedSync,
+    HeldSync,
+    Kill,
+    Nth,
+    PowerLoss,
+    Publish,
+    Restart,
+)
+
+BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+ADAPTER = adapters.find("reference")
+needs_tracer = pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
+needs_disk = pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
+
+
+def when(folder, process, op, phase, name="message"):
+    """When each message, or transaction, had that event."""
+    events = events_of(folder, process)
+    return {getattr(e, name): e.at_ns for e in events if (e.op, e.phase) == (op, phase) and getattr(e, name)}
+
+
+@needs_disk
+@BOTH
+def test_a_power_loss(play, protocol):
+    """What was confirmed before it is there; what was read after it counts for nothing; nothing stays mounted."""
+    loss = PowerLoss(Nth("confirm", 80), torn=True)
+    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, protocol=protocol)
+    events = events_of(folder, "publisher-1")
+    phases_of_loss = [(e.fault, e.phase) for e in events if e.op is Op.FAULT]
+    fired = next(e.at_ns for e in events if e.phase is Phase.FIRED)
+
+    assert "" == record.void
+    assert [("power_loss", Phase.ARMED), ("power_loss", Phase.FIRED), ("power_loss", Phase.INFO)] == phases_of_loss
+    assert all(e.at_ns < fired for e in events if (e.op, e.phase) == (Op.SEND, Phase.OK))
+    assert 80 <= len(messages(events, Op.SEND, Phase.OK))
+    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+    assert str(folder.parents[1]) not in pathlib.Path("/proc/self/mountinfo").read_text()
+
+
+@needs_disk
+def test_a_power_loss_takes_what_was_not_synced(play):
+    """The same broker with its syncs switched off: the page cache would have survived the death of a process."""
+    loss = PowerLoss(Nth("confirm", 300))
+    settings = ADAPTER.effective({"sync_non_transactional": False})
+    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, settings=settings)
+    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
+
+    assert "" == record.void
+    assert confirmed - drained(folder)
+
+
+@needs_tracer
+def test_a_held_sync_holds_the_answer(play):
+    """The disk's own history says when each message was written and synced: before its confirm, and late."""
+    record, folder = play(Restart(clean=True, under=HeldSync(0.3)), Publish(2, window=1), Restart(clean=True), *SETTLE)
+    synced = {e.message: e.at_ns for e in events_of(folder, "disk-1") if (e.op, e.phase) == (Op.SYNC, Phase.OK)}
+    sends = events_of(folder, "publisher-1")
+    asked, confirmed = (
+        {e.message: e.at_ns for e in sends if (e.op, e.phase) == (Op.SEND, phase)} for phase in (Phase.INVOKE, Phase.OK)
+    )
+
+    assert ("", {"p1:1", "p1:2"}) == (record.void, set(synced))
+    assert all(asked[m] + 0.29e9 < synced[m] < confirmed[m] for m in synced)
+
+
+@needs_tracer
+def test_a_broker_may_end_when_its_disk_fails(play):
+    """Its end voids nothing, what it had confirmed is there, and the run after it is not traced."""
+    record, folder = play(Restart(clean=True, under=FailedSync(8)), Publish(200, window=5), Restart(), *SETTLE)
+    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
+
+    assert "" == record.void
+    assert 0 < len(confirmed) < 200
+    assert confirmed <= drained(folder)
+
+
+@needs_tracer
+@pytest.mark.parametrize(
+    ("liar", "batch", "op"), [("confirms-before-sync", 0, Op.SEND), ("commits-before-sync", 5, Op.COMMIT)]
+)
+def test_a_liar_that_answers_before_its_sync_is_seen_at_the_disk(play, liar, batch, op):
+    """Its record is written, and the sync that covers it returns after the answer was read."""
+    name = "transaction" if batch else "message"
+    publish = Publish(10, window=5 if batch else 1, batch=batch, every_ms=60)
+    _, folder = play(Restart(clean=True, under=HeldSync(0.1)), publish, Restart(clean=True), *SETTLE, liar=liar)
+    synced, answered = when(folder, "disk-1", Op.SYNC, Phase.OK, name), when(folder, "publisher-1", op, Phase.OK, name)
+
+    assert synced
+    assert all(answered[key] < synced.get(key, math.inf) for key in answered)
+
+
+@pytest.mark.parametrize(
+    ("liar", "batch", "event"), [("confirms-before-sync", 0, "confirm"), ("commits-before-sync", 5, "committed")]
+)
+def test_no_kill_ever_finds_it(play, liar, batch, event):
+    """What it had written is in the page cache, which outlives every process."""
+    kill = Kill(Nth(event, 30))
+    record, folder = play(Publish(5_000, window=20, batch=batch, until=kill), Restart(), *SETTLE, liar=liar)
+    events = events_of(folder, "publisher-1")
+    asked = {e.transaction for e in events if (e.op, e.phase) == (Op.COMMIT, Phase.OK)}
+    sent = {
+        e.message for e in events if (e.op, e.phase) == (Op.SEND, Phase.OK) and (e.transaction in asked or not batch)
+    }
+
+    assert ("", True) == (record.void, len(sent) >= 30)
+    assert sent <= drained(folder)
