@@ -269,8 +269,7 @@ def _sync_events(pair: Stored, fault: str) -> list[Event]:
 
     def event(at_ns: int | None, phase: Phase, detail: str, *, met: bool = False) -> Event:
         assert at_ns is not None  # a call that was paired has ended
-        about = pair.operation
-        fields: dict[str, Any] = {named: about.key, "queue": about.queue, "fault": fault if met else None}
+        fields: dict[str, Any] = {named: pair.operation.key, "fault": fault if met else None}
         return Event(0, at_ns, Op.SYNC, phase, detail=detail, **fields)
 
     if pair.unseen:

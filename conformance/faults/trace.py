@@ -76,7 +76,7 @@ class Operation:
     """What a client asked for: `key` names it, `marker` is in what is stored of it (None: nothing can be known).
 
     `transaction`: the key is that of a transaction, and not of a message. `until_ns`: when the next thing was asked
-    for; without a marker, what is written from then on may be of that. `queue`: where it was sent to.
+    for; without a marker, what is written from then on may be of that.
     """
 
     key: str
@@ -84,7 +84,6 @@ class Operation:
     marker: bytes | None = None
     transaction: bool = False
     until_ns: int | None = None
-    queue: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ def _columns(
     columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, "count", "fault", "detail")}
     for name in ("op", "phase"):
         columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
-    columns["txn"] = list(map(_number, fields[_PLACE["transaction"]]))
+    columns["txn"] = [_number(event) for event in events]
     columns["link"] = [links.setdefault((process, link), len(links)) for link in fields[_PLACE["link"]]]
     columns["process"] = [process] * rows
     columns["role"] = [ROLES.index(match[1])] * rows
@@ -209,12 +209,13 @@ def _columns(
     return columns
 
 
-def _number(transaction: str | None) -> int | None:
-    if transaction is None:
+def _number(event: Event) -> int | None:
+    """The number of its transaction; None for what crossed the link, where a transaction has the broker's name."""
+    if event.transaction is None or event.op is Op.FRAME:
         return None
-    match = _TRANSACTION.fullmatch(transaction)
+    match = _TRANSACTION.fullmatch(event.transaction)
     if match is None:
-        raise HistoryError(f"transaction {transaction!r} is not one of ours")
+        raise HistoryError(f"transaction {event.transaction!r} is not one of ours")
     return int(match[1])
 
 

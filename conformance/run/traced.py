@@ -60,9 +60,7 @@ class Traced:
             ]
             for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:
-                    yield Operation(event.message, event.at_ns, f"{event.message}.".encode(), queue=event.queue)
+                    yield Operation(event.message, event.at_ns, f"{event.message}.".encode())
                 elif event.op in (Op.COMMIT, Op.ROLLBACK) and event.transaction:
                     until_ns = following.at_ns if following is not None else None
-                    yield Operation(
-                        event.transaction, event.at_ns, transaction=True, until_ns=until_ns, queue=event.queue
-                    )
+                    yield Operation(event.transaction, event.at_ns, transaction=True, until_ns=until_ns)

@@ -41,15 +41,15 @@ class CutInTransaction:
 
 @scenario
 class CutWhileConsuming:
-    """A CLIENT consumer acknowledges every twentieth message and all before it; the connection is reset at a delivery.
+    """A CLIENT consumer processes what comes and acknowledges nothing yet; after a delivery the connection ends.
 
-    What it had not acknowledged must come again, and what it had, and was not answered, may.
+    All of it must come again, although it was processed.
     """
 
     mode = "client"
     steps = (
         Publish(300, window=100),
-        Consume("client", prefetch=50, acknowledge=20, until=Cut(Frame("deliver", Between(90, 150)))),
+        Consume("client", prefetch=200, acknowledge=1_000, until=Cut(Frame("deliver", Between(40, 120)), how="fin")),
         *SETTLE,
     )
     decides = {

@@ -27,7 +27,7 @@ class BrokerKilledInRecovery:
     mode = "async_ack"
     steps = (
         Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))),
-        Restart(until=Kill(Recovery(Between(1, 4)))),
+        Restart(until=Kill(Recovery(Between(1, 3)))),
         *SETTLE,
     )
     decides = {"SOLCD-ACK-01": LOST, "AMQP-DUR-01": LOST}

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from conformance import campaign, claims, judge, report, scenario
+from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
 from conformance.judge.session import Session
 from conformance.run.evidence import Evidence
@@ -74,14 +74,6 @@ def recorded(spark, tmp_path_factory):
 def copy(recorded, tmp_path):
     """The run again, to be changed."""
     return pathlib.Path(shutil.copytree(recorded, tmp_path / "copy"))
-
-
-@pytest.fixture
-def judged_here(spark, monkeypatch):
-    """Commands of this process judge in its own Spark."""
-    assert judge.start_in_background
-    monkeypatch.setenv("COLUMNS", "200")
-    return spark
 
 
 @pytest.fixture(scope="session")

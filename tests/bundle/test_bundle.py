@@ -9,11 +9,13 @@ import sys
 import tarfile
 import zipfile
 
+import msgspec
 import pytest
 
 from conformance import bundle, paths, records
 from conformance.bundle import archive
 from conformance.bundle.source import gather
+from conformance.cli import cli
 from conformance.errors import UsageError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.run.evidence import FILE
@@ -82,6 +84,27 @@ def test_the_log_of_the_trial_is_a_part_of_the_whole(made, recorded):
 
 
 @pytest.mark.spark
+def test_only_what_was_written_during_the_trial(copy, spark, tmp_path):
+    """From byte to byte, where another trial wrote into the same file."""
+    path = copy / "trials" / FIRST / FILE
+    kept = records.read(path, Record)
+    log = msgspec.structs.replace(kept.logs[1], begin=6, end=10)
+    records.save(msgspec.structs.replace(kept, logs=(log,)), path)
+    bundle.make(f"{copy}#{FIRST}", tmp_path / "b.zip", spark)
+
+    assert b"=== start-2.log\namqp" == members(tmp_path / "b.zip")["broker-trial.log"]
+
+
+def test_places_of_the_machine(tmp_path):
+    """One may lie in another: the longest goes first, and the run has its own word."""
+    known = archive.places(tmp_path / "run")
+
+    assert b"<run>/x" == archive.cleaned(f"{tmp_path}/run/x".encode(), known)
+    assert [] == [place for place, word in known if word == b"<run>" and len(place) < len(str(tmp_path))]
+    assert sorted(known, key=lambda pair: -len(pair[0])) == known
+
+
+@pytest.mark.spark
 def test_no_word_about_this_machine(made, recorded):
     """No folder of it in any text, nor in the names of the journal's files."""
     here = {
@@ -108,10 +131,13 @@ def test_no_word_about_this_machine(made, recorded):
 
 
 @pytest.mark.spark
-def test_the_same_bytes_twice(made, recorded, spark, tmp_path):
-    """Sorted, and without dates."""
-    bundle.make(f"{recorded}#{FIRST}", tmp_path / "again.zip", spark)
+def test_the_same_bytes_twice(made, recorded, spark, tmp_path, capsys):
+    """Sorted, and without dates; the command prints what is missing, and where the file is."""
+    words = ["bundle", f"{recorded}#{FIRST}", "--out", str(tmp_path / "again.zip")]
+    code = cli.main(words, standalone_mode=False)
+    said = capsys.readouterr().out.splitlines()
 
+    assert (0, [*made[0].lines, str(tmp_path / "again.zip")]) == (code, said)
     assert made[0].path.read_bytes() == (tmp_path / "again.zip").read_bytes()
 
 

@@ -1,8 +1,11 @@
 """A trial again from what its run wrote down: the same script and numbers, and whether the same is seen."""
 
+import functools
 import json
 import pathlib
+import re
 import shlex
+import signal
 
 import msgspec
 import pytest
@@ -65,17 +68,17 @@ def test_seen_again(recorded, spark, tmp_path):
     )
 
 
-def test_not_seen_again(copy, judged_here, tmp_path, capsys):
+def test_not_seen_again(copy, spark, tmp_path, capsys, request):
     """On an honest broker: it says so, and one clean trial decides nothing."""
+    request.addfinalizer(functools.partial(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM)))
     honest(copy)
     words = ["replay", str(copy), "--scenario", NAME, "--trial", "1", "--out", str(tmp_path / "again"), "-q"]
     code = cli.main(words, standalone_mode=False)
     said = capsys.readouterr().out
 
     assert 2 == code, said
-    assert "SOLCD-ACK-01, ARTEMIS-SEND-09" not in said  # it binds others
-    assert "SOLCD-ACK-01, AMQP-DUR-01: not seen again in 1; before: " in said or (
-        "SOLCD-ACK-01: not seen again in 1; before: " in said
+    assert re.search(
+        r"^SOLCD-ACK-01: not seen again in 1; before: \d+ of \d+ confirmed messages lost$", said, re.MULTILINE
     ), said
 
 

@@ -28,7 +28,7 @@ from judge_histories import (
 )
 
 from conformance.errors import HistoryError
-from conformance.history import Ended, Op, Phase, parse_message
+from conformance.history import Ended, Event, Op, Phase, parse_message
 from conformance.judge import compact
 from conformance.judge.compact import FILE, OP_CODE, PHASE_CODE, SCHEMA
 
@@ -238,11 +238,20 @@ def test_frames_are_carried(packed):
     assert 2 == len({row["link"] for row in frames})
 
 
+def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):
+    """Which is no number of ours, and voids nothing; anywhere else it does."""
+    ((process, fields),) = framed()
+    raw = [(process, {**fields, "transaction": "0000000000000001"})]
+    rows = pq.read_table(packed(kept(1) + raw).parquet).to_pylist()
+
+    assert [None] == [row["txn"] for row in rows if row["op"] == OP_CODE[Op.FRAME]]
+
+
 @pytest.mark.parametrize("name", ["", "t", "T1", "1", "t1x", "t-1", "t1\n", "t1234567890"])
 def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
     """Its number is its column; what has none cannot be judged."""
     with pytest.raises(HistoryError, match="is not one of ours"):
-        compact._number(name)
+        compact._number(Event(0, 1, Op.COMMIT, Phase.OK, transaction=name))
 
     assert f"transaction {name!r} is not one of ours" == packed(sent(1, tx=name)).record.void
 
