@@ -40,16 +40,18 @@ class CutInTransaction:
 
 
 @scenario
-class CutWhileConsuming:
-    """A CLIENT consumer processes what comes and acknowledges nothing yet; after a delivery the connection ends.
+class CutBeforeAcknowledgement:
+    """An INDIVIDUAL consumer acknowledges every second message; the connection is reset before one of these passes.
 
-    All of it must come again, although it was processed.
+    What it had processed and not acknowledged must come again; what it had acknowledged, and was not answered, may.
     """
 
-    mode = "client"
+    mode = "individual"
     steps = (
         Publish(300, window=100),
-        Consume("client", prefetch=200, acknowledge=1_000, until=Cut(Frame("deliver", Between(40, 120)), how="fin")),
+        Consume(
+            "individual", prefetch=250, acknowledge=2, until=Cut(Frame("acknowledge", Between(40, 90), at="before"))
+        ),
         *SETTLE,
     )
     decides = {
