@@ -8,15 +8,18 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `history`       what happened: events, the files that hold them, what a complete one is
 `records`       what a run writes beside its histories: what was asked, and what each trial was
 `ledger`        what a run has started, so that the next one can end what a killed run left
+`script`        the words of a script: steps, faults, triggers
 `scenario`      what is done to a broker, and which claims that decides
 `adapters`      what a broker is: data, and a launcher
+`faults`        what is done to it, its disk and its links, and the proof that it took effect
 `clients`       who talks to it: sessions over AMQP 1.0 and STOMP 1.2, each in a process of its own
-`faults`        what is done to it, and the proof that it took effect
 `run`           one plan, one recorder
 `judge`         one decider: PySpark from histories to verdicts
 `report`        what people read
 `expectations`  what a user expects beside the verdicts: known failures, a baseline, what must be tried
 `campaign`      one run from what was asked for to a judged folder: the engine of both fronts
+`replay`        one trial of a run, recorded and judged again
+`bundle`        one trial for the maintainer of a broker: a zip that stands by itself
 `progress`      what a terminal shows while it goes
 `bench`         what the suite itself costs
 `cli`           what people type
