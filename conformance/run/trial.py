@@ -19,7 +19,7 @@ from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.crew import Abort, Crew
-from conformance.run.evidence import script_words
+from conformance.run.evidence import Evidence, script_words
 from conformance.run.linked import over_link
 from conformance.run.plan import Planned
 from conformance.run.stand import Stand
@@ -58,6 +58,7 @@ class TrialPlayer:
         self.seen_stuck = False
         self.traced: Traced | None = None
         folder.mkdir(parents=True)
+        self.evidence = Evidence(folder, stand.broker)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.crew.header("orchestrator"))
 
     def play(self) -> TrialRecord:
@@ -68,6 +69,7 @@ class TrialPlayer:
         """
         started, ended, void = time.monotonic(), Ended.FINISHED, ""
         log: tuple[str, ...] = ()
+        self.evidence.begin()
         try:
             for step in self.planned.script.steps:
                 self.abort.check()
@@ -84,6 +86,7 @@ class TrialPlayer:
         finally:
             self.recorder.close()
             close_history(self.folder / "orchestrator.jsonl", ended, void)
+            self.evidence.end()
             record = msgspec.structs.replace(
                 describe(self.planned),
                 void=void,
@@ -176,6 +179,8 @@ class TrialPlayer:
     def _restart(self, step: Restart) -> None:
         started = time.monotonic()
         self._untrace()
+        if not step.clean:
+            self.evidence.before_restart()
         detail = "restart" if step.clean else "start"
         self._note(Op.BROKER, Phase.INVOKE, detail=detail)
         if step.clean:
