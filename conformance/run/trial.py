@@ -187,6 +187,7 @@ class TrialPlayer:
             self.broker.stop()
         if step.until is not None:
             self._kill_in_recovery(step.until)
+            self.evidence.before_restart()
         if step.under is not None:
             self.traced = Traced(self.crew, step.under)
             self.traced.start()

@@ -15,8 +15,6 @@ import pytest
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
 from conformance.judge.session import Session
-from conformance.run.evidence import Evidence
-from conformance.run.trial import TrialPlayer
 
 NAME = "broker-killed-while-publishing"
 WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
@@ -29,30 +27,12 @@ def spark():
         yield session
 
 
-class Keeping(TrialPlayer):
-    """Keeps evidence around a trial as its player is to do; goes when `TrialPlayer` does it."""
-
-    def play(self):
-        self.kept = Evidence(self.folder, self.broker)
-        self.kept.begin()
-        try:
-            return super().play()
-        finally:
-            self.kept.end()
-
-    def _restart(self, step):
-        if not step.clean:
-            self.kept.before_restart()
-        super()._restart(step)
-
-
 @pytest.fixture(scope="session")
 def recorded(spark, tmp_path_factory):
     """The folder of a run that violates what its user requires, reported as the command does."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-recorded")))
-        patch.setattr("conformance.run.record.TrialPlayer", Keeping)
         options = Options(
             "reference",
             settings=WEAK,

@@ -129,15 +129,8 @@ def test_held_syncs_name_the_tracer():
 
 LIES = [
     ("consumer-killed-under-individual", "amqp", ["--liar", "removes-when-sending"], r"GONE \d\d+ of"),
-    ("consumer-killed-under-client", "stomp", ["--liar", "acknowledge-takes-later"], r"GONE \d\d+ of"),
     ("publisher-killed-in-transaction", "amqp", ["--liar", "commits-when-link-closes"], r"UNCOMMITTED 10 of 10"),
     ("broker-killed-during-commit", "stomp", ["--liar", "recovers-half-a-transaction"], r"HALF \d+ of"),
-    (
-        "broker-killed-after-commit",
-        "amqp",
-        ["--set", "sync_transactional=false"],
-        r"LOST \d\d+ of \d+ messages of comm",
-    ),
     ("broker-stopped-while-publishing", "stomp", ["--set", "persistence=false"], r"LOST \d\d+ of"),
 ]
 
@@ -145,9 +138,8 @@ LIES = [
 @pytest.mark.parametrize(("name", "protocol", "words", "says"), LIES, ids=[lie[0] for lie in LIES])
 def test_it_sees_what_is_wrong_and_nothing_else(reproduce, name, protocol, words, says):
     """Against a broker that is wrong in this way it ends with 1, against the honest one with 0."""
-    extra = ["--set", "journal_buffer_ms=500"] if "sync_transactional=false" in words else []
     text = written(SCENARIOS[name], protocol).text
-    lied, honest = reproduce(text, protocol, [*words, *extra], [])
+    lied, honest = reproduce(text, protocol, words, [])
 
     assert 1 == lied.returncode, lied.stdout + lied.stderr
     assert re.search(says, lied.stdout), lied.stdout
