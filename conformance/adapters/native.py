@@ -182,6 +182,7 @@ class Broker:
         `wrap` is put before its command (a tracer). Raises `LaunchError` with the last 40 lines of its log and the
         log's path where it ends, or is not ready in time; nothing of it is left then.
         """
+        self._refuse_twice()
         began = time.monotonic()
         try:
             self.launch(wrap)
@@ -193,12 +194,15 @@ class Broker:
 
     def launch(self, wrap: Sequence[str] = ()) -> None:
         """Start it and do not wait: for who wants to hurt it before it is ready. Raises `LaunchError`."""
-        if self._tree is not None and not self.gone():
-            raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
+        self._refuse_twice()
         self._reaped()
         self.epoch += 1
         self._wrapped = bool(wrap)
         self._spawn(wrap)
+
+    def _refuse_twice(self) -> None:
+        if self._tree is not None and not self.gone():
+            raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
 
     @property
     def was_ready(self) -> bool:

@@ -30,7 +30,7 @@ class BrokerKilledInRecovery:
         Restart(until=Kill(Recovery(Between(1, 3)))),
         *SETTLE,
     )
-    decides = {"SOLCD-ACK-01": LOST, "AMQP-DUR-01": LOST}
+    decides = {"SOLCD-ACK-01": LOST}
 
 
 @scenario
@@ -43,7 +43,7 @@ class BrokerHaltedThenKilled:
         Restart(),
         *SETTLE,
     )
-    decides = {"SOLCD-ACK-01": LOST, "AMQP-DUR-01": LOST}
+    decides = {"SOLCD-ACK-01": LOST}
 
 
 @scenario

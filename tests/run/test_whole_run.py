@@ -11,7 +11,6 @@ import pytest
 from conformance.report import model
 
 pytestmark = pytest.mark.spark
-KILLS = "SOLCD-ACK-01,SOLCD-ACK-02,ARTEMIS-SEND-09,ARTEMIS-SEND-11"
 WEAK = [
     word
     for setting in ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
@@ -37,12 +36,12 @@ def verdicts(report, claim):
 
 def test_honest_broker(finished, marked, tmp_path):
     """Exit 0: it holds, with a control that failed 3 of 3, and nothing is left running."""
-    done, report = finished("--claims", KILLS)
+    done, report = finished("--claims", "SOLCD-ACK-01,ARTEMIS-TX-04")
     row = next(row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.verdict == "HOLDS")
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert {"HOLDS"} == {verdict for _, verdict in verdicts(report, "SOLCD-ACK-01")}
-    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-09")}
+    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-TX-04")}
     assert (3, 3, 3, True) == (row.trials, row.control.failed, row.control.trials, row.q <= 0.05)
     assert row.exposure.minimum > 0
     assert [] == marked(report.run.run)
@@ -64,12 +63,13 @@ def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp
 @pytest.mark.artemis
 def test_weakened_artemis_is_not_accused(conformance, tmp_path):
     """Not promised by this configuration, and the sentence that permits the loss is witnessed beside it."""
-    done = conformance("run", "--adapter", "artemis", "--out", tmp_path / "out", "--claims", KILLS, *WEAK)
+    words = ("--claims", "SOLCD-TX-02,ARTEMIS-TX-03,ARTEMIS-TX-06", "--trials", "1", *WEAK)
+    done = conformance("run", "--adapter", "artemis", "--out", tmp_path / "out", *words)
     report = model.read_json(tmp_path / "out" / "report.json")
 
-    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "SOLCD-ACK-01")}
-    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-09")}
-    assert "WITNESSED" in {verdict for _, verdict in verdicts(report, "ARTEMIS-SEND-11")}
+    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "SOLCD-TX-02")}
+    assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-TX-03")}
+    assert "WITNESSED" in {verdict for _, verdict in verdicts(report, "ARTEMIS-TX-06")}
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
