@@ -15,7 +15,7 @@ from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder, make_body, message_id
 
 _PEEK_CREDIT = 1000
-_IN_FLIGHT = 10
+_IN_FLIGHT = 5
 """How many sends a fault at a confirm is to meet at least."""
 _OVER = 10
 """How many sends the liar among the sessions has too many."""
