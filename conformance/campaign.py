@@ -30,7 +30,7 @@ from conformance.judge.rows import Judgement
 from conformance.judge.session import Session
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
-from conformance.run.plan import Planned, Selection, plan, subject_trials
+from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
 from conformance.scenario import Scenario
@@ -124,11 +124,20 @@ def prepare(options: Options) -> Campaign:
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
-        unable=able.unable(fault.name for item in scenarios.values() for fault in item.faults),
     )
+    selection = _able(selection, scenarios)
     if options.quick:
         selection = quick(selection, scenarios, catalogue)
     return Campaign(options, adapter, catalogue, scenarios, selection, folder_for(options, adapter))
+
+
+def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
+    """The selection with what this machine cannot do. It is found out by trying, so only what would be played is tried.
+
+    Among the scenarios may be a user's own, which was not there when the run was prepared.
+    """
+    needed = [fault.name for item in scenarios.values() if wanted(item, selection) for fault in item.faults]
+    return dataclasses.replace(selection, unable={**selection.unable, **able.unable(needed)})
 
 
 def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
@@ -266,8 +275,8 @@ def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
     if len(kept) < len(campaign.selection.claims):
         required = tuple(claim.id for claim in kept if claim.id in campaign.selection.required)
         options = dataclasses.replace(options, claims=tuple(claim.id for claim in kept), required=required)
-    selection = dataclasses.replace(campaign.selection, claims=kept)
     scenarios = scenario.load(campaign.catalogue)
+    selection = _able(dataclasses.replace(campaign.selection, claims=kept), scenarios)
     return dataclasses.replace(campaign, options=options, selection=selection, scenarios=scenarios)
 
 
@@ -307,8 +316,7 @@ def _judge(
 
 def judge_folder(folder: pathlib.Path) -> Judgement:
     """Judge a folder that an earlier run wrote; the same rows as that run printed."""
-    if not (folder / "run.json").is_file():
-        raise UsageError(f"{folder} is not the folder of a run: it has no run.json")
+    records.check_run(folder)
     catalogue = claims.load()
     starting = judge.start_in_background()
     try:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from conformance.errors import HistoryError
+from conformance.errors import HistoryError, UsageError
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -91,3 +91,11 @@ def read(path: pathlib.Path, kind: type[Record]) -> Record:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as error:
         raise HistoryError(f"{path}: {error}") from error
+
+
+def check_run(folder: pathlib.Path) -> None:
+    """Raise `UsageError` where the folder is none of a run; it names the run where the folder is a part of one."""
+    if not (folder / "run.json").is_file():
+        above = next((each for each in folder.absolute().parents if (each / "run.json").is_file()), None)
+        hint = f"; its run is {above.name}, some folders up" if above else ""
+        raise UsageError(f"{folder} is not the folder of a run: it has no run.json{hint}")

@@ -23,9 +23,8 @@ from conformance.faults import able
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.seen import Seen, offences
 from conformance.records import RunRecord, TrialRecord
-from conformance.run.evidence import script_words
 from conformance.run.plan import Planned, Selection, arm_label, plan, subject_trials
-from conformance.scenario import Scenario
+from conformance.scenario import Scenario, script_words
 
 SHOWN = 5
 """Messages that one line names."""
@@ -91,10 +90,7 @@ class Outcome:
 
 def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
     """The records of a run and of its trials, by name; `UsageError` where the folder is none of a run."""
-    if not (folder / "run.json").is_file():
-        above = next((each for each in folder.absolute().parents if (each / "run.json").is_file()), None)
-        hint = f"; its run is {above.name}, some folders up" if above else ""
-        raise UsageError(f"{folder} is not the folder of a run: it has no run.json{hint}")
+    records.check_run(folder)
     run = records.read(folder / "run.json", RunRecord)
     return run, [records.read(path, TrialRecord) for path in sorted(folder.glob("trials/*/trial.json"))]
 

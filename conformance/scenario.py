@@ -21,7 +21,7 @@ import pathlib
 import random
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -98,6 +98,7 @@ __all__ = [
     "Weakened",
     "load",
     "scenario",
+    "script_words",
     "slug",
     "untried",
     "weakened",
@@ -228,6 +229,31 @@ class Scenario:
 def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
     """The names of a fault in the catalogue: a pause that ends in a kill is both."""
     return ("pause", "kill") if isinstance(fault, Pause) and fault.then_kill else (fault.name,)
+
+
+def script_words(script: Scenario) -> tuple[str, ...]:
+    """The steps of a drawn script, a line each, without what is as by default: what a trial can be recognized by.
+
+    >>> script_words(Scenario("s", "", "", (Publish(9, 1, until=Kill(Nth("confirm", 3))), Drain()), {}))
+    ("Publish(count=9, window=1, until=Kill(at=Nth(event='confirm', k=3)))", 'Drain()')
+    """
+    client = [] if script.client == "library" else [f"client {script.client}"]
+    return (*client, *(_words(step) for step in script.steps))
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_words, value))})"
+    if dataclasses.is_dataclass(value):
+        return f"{type(value).__name__}({', '.join(_changed(value))})"
+    return repr(value)
+
+
+def _changed(value: object) -> Iterator[str]:
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        given = getattr(value, field.name)
+        if field.default is dataclasses.MISSING or given != field.default:
+            yield f"{field.name}={_words(given)}"
 
 
 _REGISTRY: dict[str, Scenario] = {}

@@ -11,15 +11,15 @@ from conformance import adapters, claims, judge, records, replay, scenario
 from conformance.adapters import Adapter
 from conformance.claims import Catalogue
 from conformance.errors import ConformanceError, HistoryError, UsageError
-from conformance.history import Event, Op, Phase, read
+from conformance.history import Event, Op, read
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.seen import Seen, offences
 from conformance.judge.session import Session
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
-from conformance.run.evidence import FILE, Kept, script_words
-from conformance.scenario import Scenario
+from conformance.run.evidence import FILE, Kept
+from conformance.scenario import Scenario, script_words
 
 EVENTS = 200
 """Of one timeline at most."""
@@ -251,8 +251,3 @@ def frames(source: Source) -> list[dict[str, object]]:
         for process, event in source.events
         if event.op is Op.FRAME
     ]
-
-
-def fault_fired(source: Source) -> bool:
-    """Whether a fault of the trial took effect."""
-    return any(event.op is Op.FAULT and event.phase is Phase.EFFECTIVE for _, event in source.events)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from conformance.clients.job import Part, Trigger
 from conformance.errors import ClientError
 from conformance.faults import power
+from conformance.faults.process import send
 from conformance.history import Op, Phase, Recorder
 
 ENDS_BROKER = ("kill", "stop", "power_loss")
@@ -35,9 +36,9 @@ class Armed:
         with_disk = trigger is not None and trigger.fault == "power_loss"
         self._disk = descriptors[0] if with_disk else -1
         self._pidfds = descriptors[1:] if with_disk else descriptors
-        self._counts: dict[str, int] = {}
+        self._counts = dict.fromkeys((part.event for part in trigger.parts) if trigger is not None else (), 0)
         self._began = time.monotonic()
-        self._timed = trigger is not None and any(part.event == "time" for part in trigger.parts)
+        self._timed = "time" in self._counts
         self._event_ns = self._ready_ns = 0
         self._effective_ns = 0
         self._heal_at = 0.0
@@ -77,14 +78,13 @@ class Armed:
 
     def count(self, event: str) -> None:
         """One more `event`."""
-        self._counts[event] = self._counts.get(event, 0) + 1
-        if self._trigger is not None and any(part.event == event for part in self._trigger.parts):
+        if event in self._counts:
+            self._counts[event] += 1
             self._event_ns = time.monotonic_ns()
 
     def waits_for(self, event: str) -> bool:
         """Whether an `event` has just made the trigger due."""
-        trigger = self._trigger
-        return self.due and not self.fired and trigger is not None and any(p.event == event for p in trigger.parts)
+        return event in self._counts and not self.fired and self.due
 
     def ready(self) -> None:
         """What the fault is to meet is in place; from here to the signal it must not take long."""
@@ -103,7 +103,7 @@ class Armed:
             os.kill(os.getpid(), signal.SIGKILL)
         if trigger.fault == "power_loss":
             self._lose_power(trigger)
-        self._signal(_SIGNALS[trigger.fault])
+        send(self._pidfds, _SIGNALS[trigger.fault])
         if trigger.fault != "power_loss":
             self._note(
                 Phase.FIRED, f"{self._took(started)}{(time.monotonic_ns() - started) // 1000} us for the signals"
@@ -147,9 +147,9 @@ class Armed:
             self._killed = True
             self._recorder.record(Op.FAULT, Phase.FIRED, fault="kill", epoch=self._epoch)
             self._recorder.flush()
-            self._signal(signal.SIGKILL)
+            send(self._pidfds, signal.SIGKILL)
             return
-        self._signal(signal.SIGCONT)
+        send(self._pidfds, signal.SIGCONT)
         self._note(Phase.HEALED)
 
     def check_answer(self, invoked_ns: int) -> None:
@@ -166,16 +166,11 @@ class Armed:
     def _seen(self, part: Part) -> int:
         if part.event == "time":
             return int((time.monotonic() - self._began) * 1000)
-        return self._counts.get(part.event, 0)
+        return self._counts[part.event]
 
     def _due_at(self) -> float:
         assert self._trigger is not None  # the caller knows that it waits for a time
         return self._began + max(part.k for part in self._trigger.parts if part.event == "time") / 1000
-
-    def _signal(self, number: signal.Signals) -> None:
-        for descriptor in self._pidfds:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, number)
 
     def _lose_power(self, trigger: Trigger) -> None:
         """The history knows of the loss before it happens: an answer that is read later counts for nothing."""

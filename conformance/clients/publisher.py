@@ -47,6 +47,7 @@ class _Publisher:
         self.slowest_ns = 0
         self.last = ""
         self.began_ns = time.monotonic_ns()
+        self.paced = job.every_ms > 0 and not job.batch
         self.transaction: str | None = None
 
     def run(self) -> Result:
@@ -98,8 +99,7 @@ class _Publisher:
             self._take_outcomes()
 
     def _pump(self, timeout_s: float) -> None:
-        paced = self.job.every_ms and not self.job.batch
-        pump(self.session, self.armed, min(timeout_s, self._until_due_s(self.sent)) if paced else timeout_s)
+        pump(self.session, self.armed, min(timeout_s, self._until_due_s(self.sent)) if self.paced else timeout_s)
 
     def _due_ns(self, number: int) -> int:
         """When the send, or transaction, after so many others is due."""
@@ -113,7 +113,7 @@ class _Publisher:
     def _send_what_fits(self, most: float = math.inf) -> None:
         room = int(min(self.window - len(self.pending), self.session.sendable(), self.job.count - self.sent, most))
         for _ in range(room):
-            if self.job.every_ms and not self.job.batch and self._until_due_s(self.sent) > 0:
+            if self.paced and self._until_due_s(self.sent) > 0:
                 return
             self._send()
             self.armed.count("sent")
@@ -124,7 +124,7 @@ class _Publisher:
 
     def _send(self) -> None:
         job = self.job
-        due_ns = self._due_ns(self.sent) if job.every_ms and not job.batch else None
+        due_ns = self._due_ns(self.sent) if self.paced else None
         self.sent += 1
         message = message_id(job.producer, self.sent)
         asked = not job.unasked_every or self.sent % job.unasked_every != 0

@@ -31,7 +31,7 @@ import msgspec
 from conformance.errors import FaultError
 from conformance.faults import pairing, trace
 from conformance.faults.pairing import Stored
-from conformance.faults.process import GONE_S
+from conformance.faults.process import Target, prove_gone, send
 from conformance.faults.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
 from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched
@@ -150,18 +150,12 @@ class Tracer:
         return pairs
 
 
-class Traced(Protocol):
-    """What is needed of a broker that runs under a tracer."""
+class Traced(Target, Protocol):
+    """What is needed of a broker that runs under a tracer: the tracer's process is the first of its tree."""
 
     @property
     def exit_status(self) -> int | None:
         """Of the tracer: None while it runs."""
-
-    def pidfds(self) -> contextlib.AbstractContextManager[list[int]]:
-        """A pidfd for each process, the tracer's first."""
-
-    def wait_gone(self, timeout_s: float) -> bool:
-        """Whether all of them are gone within that time."""
 
 
 def end(target: Traced) -> None:
@@ -170,11 +164,8 @@ def end(target: Traced) -> None:
     Raises `FaultError` where they are not gone.
     """
     with target.pidfds() as descriptors:
-        for descriptor in reversed(descriptors[1 if target.exit_status is None else 0 :]):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    if not target.wait_gone(GONE_S):
-        raise FaultError(f"the broker under the tracer was still there {GONE_S:.0f} s after SIGKILL")
+        send(reversed(descriptors[1 if target.exit_status is None else 0 :]), signal.SIGKILL)
+    prove_gone(target, "kill under the tracer")
 
 
 def prove(found: Trace, fault: DiskFault) -> None:

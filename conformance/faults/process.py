@@ -8,11 +8,13 @@ and the proof that the tree is gone.
 from __future__ import annotations
 
 import contextlib
+import signal
+from collections.abc import Iterable
 from typing import Protocol
 
 from conformance.errors import FaultError
 
-GONE_S = 20.0
+_GONE_S = 20.0
 
 
 class Target(Protocol):
@@ -23,6 +25,13 @@ class Target(Protocol):
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Whether all of them are gone within that time."""
+
+
+def send(descriptors: Iterable[int], number: signal.Signals) -> None:
+    """Send the signal by each of these pidfds; who is gone already is none the worse for it."""
+    for descriptor in descriptors:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, number)
 
 
 def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: int) -> None:
@@ -36,8 +45,13 @@ def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: i
         wanted: At which of them it should have fired.
     """
     _prove_fired(fault, fired=fired, seen=seen, wanted=wanted)
-    if not target.wait_gone(GONE_S):
-        raise FaultError(f"the {fault} did not take effect: the broker was still there after {GONE_S:.0f} s")
+    prove_gone(target, fault)
+
+
+def prove_gone(target: Target, fault: str) -> None:
+    """Wait for the end of every process of the target; `FaultError` where some are left."""
+    if not target.wait_gone(_GONE_S):
+        raise FaultError(f"the {fault} did not take effect: the broker was still there after {_GONE_S:.0f} s")
 
 
 def prove_paused(*, fired: bool, seen: int, wanted: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from conformance.errors import FaultError
-from conformance.faults.process import GONE_S, Target
+from conformance.faults.process import Target, prove_gone, send
 
 _ACCESS, _MODIFY, _OPEN = 0x1, 0x2, 0x20
 _CLOEXEC = os.O_CLOEXEC
@@ -50,12 +50,9 @@ def kill_in_recovery(broker: Starting, k: int) -> str:
         with broker.pidfds() as descriptors:
             seen = _wait(broker, watch, descriptors[0], k) if descriptors else 0
             event = time.monotonic_ns()
-            for descriptor in descriptors:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            send(descriptors, signal.SIGKILL)
             took = (time.monotonic_ns() - event) // 1000
-    if not broker.wait_gone(GONE_S):
-        raise FaultError(f"the kill did not take effect: the broker was still there after {GONE_S:.0f} s")
+    prove_gone(broker, "kill")
     if seen < k:
         raise FaultError(f"the kill did not fire: {seen} accesses to the journal of the {k} that its trigger waits for")
     if broker.was_ready:

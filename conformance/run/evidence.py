@@ -10,19 +10,16 @@ for 4 MB that cannot be compressed. Artemis 2.56.0 after 500 messages: 20 MB bec
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import io
 import pathlib
 import tarfile
 import time
-from collections.abc import Iterator
 
 import msgspec
 
 from conformance import records
 from conformance.adapters import Broker
-from conformance.scenario import Scenario
 
 COPY = 4 << 20
 """Bytes of one copy, before they are compressed."""
@@ -169,29 +166,3 @@ def _archive(files: dict[str, bytes]) -> bytes:
             member.size = len(files[name])
             archive.addfile(member, io.BytesIO(files[name]))
     return gzip.compress(buffer.getvalue(), 1, mtime=0)
-
-
-def script_words(script: Scenario) -> tuple[str, ...]:
-    """The steps of a drawn script, a line each, without what is as by default: what a trial can be recognized by.
-
-    >>> from conformance.scenario import Drain, Kill, Nth, Publish
-    >>> script_words(Scenario("s", "", "", (Publish(9, 1, until=Kill(Nth("confirm", 3))), Drain()), {}))
-    ("Publish(count=9, window=1, until=Kill(at=Nth(event='confirm', k=3)))", 'Drain()')
-    """
-    client = [] if script.client == "library" else [f"client {script.client}"]
-    return (*client, *(_words(step) for step in script.steps))
-
-
-def _words(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_words, value))})"
-    if dataclasses.is_dataclass(value):
-        return f"{type(value).__name__}({', '.join(_changed(value))})"
-    return repr(value)
-
-
-def _changed(value: object) -> Iterator[str]:
-    for field in dataclasses.fields(value):  # type: ignore[arg-type]
-        given = getattr(value, field.name)
-        if field.default is dataclasses.MISSING or given != field.default:
-            yield f"{field.name}={_words(given)}"

@@ -19,7 +19,7 @@ from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.crew import Abort, Crew
-from conformance.run.evidence import Evidence, script_words
+from conformance.run.evidence import Evidence
 from conformance.run.linked import over_link
 from conformance.run.plan import Planned
 from conformance.run.stand import Stand
@@ -39,6 +39,7 @@ from conformance.scenario import (
     Restart,
     Step,
     Stop,
+    script_words,
 )
 from conformance.script import LINK_FAULTS, Fault, LinkFault
 

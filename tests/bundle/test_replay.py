@@ -20,8 +20,7 @@ from conformance.plugin import tell
 from conformance.records import RunRecord, TrialRecord
 from conformance.replay import Wanted
 from conformance.report import model
-from conformance.run.evidence import script_words
-from conformance.scenario import SYNC_OFF
+from conformance.scenario import SYNC_OFF, script_words
 
 pytestmark = pytest.mark.spark
 NAME = "broker-killed-while-publishing"

@@ -9,7 +9,7 @@ import pytest
 from conformance import records
 from conformance.run import evidence
 from conformance.run.evidence import Evidence, Kept, copy_journal
-from conformance.scenario import Between, Kill, Nth, Publish, Scenario
+from conformance.scenario import Between, Kill, Nth, Publish, Scenario, script_words
 
 
 class Broker:
@@ -158,7 +158,7 @@ def test_the_same_files_give_the_same_bytes(broker, place):
 def test_words_of_a_script():
     """Drawn numbers are in them, and a field that has its default is not: a new field changes no old script."""
     item = Scenario("s", "", "", (Publish(9, 5, until=Kill(Nth("confirm", Between(1, 99)))),), {}, "raw")
-    one, two = (evidence.script_words(item.drawn(seed)) for seed in (1, 2))
+    one, two = (script_words(item.drawn(seed)) for seed in (1, 2))
 
     assert one != two
     assert "client raw" == one[0]
