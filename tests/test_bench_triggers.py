@@ -11,7 +11,7 @@ from conformance.bench.triggers import AT_TRIGGER, QUARRIES, Bench, Hunt, hunt
 from conformance.errors import JudgeError
 from conformance.ledger import Ledger
 from conformance.reference.honest import LATE_S, Answered, Asked
-from conformance.reference.liars import LIARS
+from conformance.reference.liars.registry import LIARS
 from conformance.scenario import After, Kill, Nth, Publish
 
 

@@ -16,7 +16,7 @@ from conformance.expectations import Expect
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
 from conformance.plugin import OPTIONS
-from conformance.reference.liars import LIARS
+from conformance.reference.liars.registry import LIARS
 
 README = (paths.root() / "README.md").read_text()
 LINES = [

@@ -14,7 +14,7 @@ from conformance import adapters, claims, paths, scenario
 from conformance.bench import triggers
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies, exposures
-from conformance.reference import liars
+from conformance.reference.liars import registry as liars
 from conformance.run.plan import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
 

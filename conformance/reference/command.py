@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.errors import ConformanceError
-from conformance.reference import liars, settings
+from conformance.reference import settings
+from conformance.reference.liars import registry
 
 
 def main(argv: Sequence[str]) -> int:
@@ -17,12 +18,12 @@ def main(argv: Sequence[str]) -> int:
 
     Prints `ready amqp=127.0.0.1:N stomp=127.0.0.1:S http=127.0.0.1:M` on standard output when it serves (stomp only if
     it was asked for), one line on standard error when it cannot. A disk error after that ends the process with
-    `server.DISK_ERROR`.
+    `disk.DISK_ERROR`.
     """
     typed = _parser().parse_args(argv)
     try:
         chosen = settings.parse(typed.set)
-        behaviour = liars.behaviour(typed.liar)
+        behaviour = registry.behaviour(typed.liar)
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
         from conformance.reference.server import Wanted, serve
 
@@ -46,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"settings:\n{settings.described()}\n\nliars:\n{liars.described()}",
+        epilog=f"settings:\n{settings.described()}\n\nliars:\n{registry.described()}",
     )
     parser.add_argument("--amqp-port", type=int, required=True, metavar="N", help="0: chosen by the system")
     parser.add_argument("--stomp-port", type=int, metavar="S", help="0: chosen by the system; not given: no STOMP")

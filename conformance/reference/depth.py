@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import unquote
 
-from conformance.reference.broker import Broker
+from conformance.reference.core.broker import Broker
 
 _LIMIT = 16 * 1024
 

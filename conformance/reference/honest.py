@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
-from conformance.reference.settlement import Event
+from conformance.reference.core.settlement import Event
 
 
 class Asked(enum.Enum):

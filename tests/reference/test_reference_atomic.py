@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.reference.broker import Broker
-from conformance.reference.commit import GroupCommit, nobody
-from conformance.reference.journal import Journal, recover
-from conformance.reference.liars import Honest
-from conformance.reference.message import Parsed
-from conformance.reference.queues import Subscription
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.message import Parsed
+from conformance.reference.core.queues import Subscription
+from conformance.reference.core.settlement import Event
+from conformance.reference.liars.registry import Honest
 from conformance.reference.settings import Settings
-from conformance.reference.settlement import Event
+from conformance.reference.store.commit import GroupCommit, nobody
+from conformance.reference.store.journal import Journal, recover
 
 
 class Rig:
@@ -42,7 +42,7 @@ class Rig:
         return writes
 
     def publish(self, body, transaction=None, queue="q", *, durable=True, done=nobody):
-        self.broker.publish(self.broker.queue(queue), Parsed(durable, b"@@", bytes([body])), done, transaction)
+        self.broker.publish(self.broker.queue(queue), Parsed(durable, b"", bytes([body])), done, transaction)
 
     def link(self, credit=100, queue="q"):
         """A consumer, and what it was sent by tag."""

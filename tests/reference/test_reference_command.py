@@ -18,9 +18,9 @@ from proton import ConnectionException, Delivery, Message
 from proton.utils import ConnectionClosed
 
 import conformance.errors
-from conformance.reference import server
+from conformance.reference import disk
 from conformance.reference.command import main
-from conformance.reference.liars import LIARS
+from conformance.reference.liars.registry import LIARS
 from conformance.reference.settings import HELP, Settings
 
 ROOT = Path(conformance.errors.__file__).parents[1]
@@ -97,7 +97,7 @@ def test_a_failed_write_stops_the_broker_before_any_confirm(tmp_path, start, pee
     with pytest.raises((ConnectionClosed, ConnectionException)):
         client.wait(lambda: delivery.settled)
 
-    assert broker.process.wait(10) == server.DISK_ERROR
+    assert broker.process.wait(10) == disk.DISK_ERROR
     assert broker.process.stderr.read().startswith("stopped: the journal could not be written")
     assert delivery.remote_state != Delivery.ACCEPTED
 

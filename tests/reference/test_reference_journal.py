@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.errors import LaunchError
-from conformance.reference.commit import GroupCommit, nobody
-from conformance.reference.files import SegmentFiles
-from conformance.reference.journal import CorruptJournal, Journal, Recovered, recover
-from conformance.reference.records import (
+from conformance.reference.store.commit import GroupCommit, nobody
+from conformance.reference.store.files import SegmentFiles
+from conformance.reference.store.journal import CorruptJournal, Journal, Recovered, recover
+from conformance.reference.store.records import (
     SEGMENT_HEADER,
     Closed,
     Committed,
@@ -52,7 +52,7 @@ class Disk:
 
 
 def stored(n, queue="q", size=20):
-    return Stored(n, n, queue, 0, b"@@", bytes([n % 256]) * size)
+    return Stored(n, n, queue, 0, b"", bytes([n % 256]) * size)
 
 
 def ids(image):
@@ -61,13 +61,13 @@ def ids(image):
 
 ENTRIES = [
     QueueDeclared("q/ü", 7),
-    Stored(3, 4, "q", 5, b"@@", b"body"),
+    Stored(3, 4, "q", 5, b"", b"body"),
     Removed(9),
     Counted(9, 2),
     Moved(9, 1, "DLQ"),
     Closed(),
     Committed(()),
-    Committed((Stored(3, 4, "q", 5, b"@@", b"body"), Removed(9), Counted(8, 2), Moved(7, 1, "DLQ"))),
+    Committed((Stored(3, 4, "q", 5, b"", b"body"), Removed(9), Counted(8, 2), Moved(7, 1, "DLQ"))),
 ]
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from proton import Delivery
 
-from conformance.reference.liars import LIARS
-from conformance.reference.liars_early import EARLY
+from conformance.reference.liars.early import EARLY
+from conformance.reference.liars.registry import LIARS
 
 COUNT = 250
 

@@ -19,30 +19,31 @@ import pytest
 from proton import ConnectionException, Message
 
 import conformance.errors
-from conformance.reference import files as files_module
-from conformance.reference.broker import Broker
-from conformance.reference.commit import Batch, GroupCommit, nobody
-from conformance.reference.files import SegmentFiles
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.message import Parsed
+from conformance.reference.core.queues import Subscription
+from conformance.reference.core.settlement import Event
+from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
-from conformance.reference.journal import Journal, Write, recover
-from conformance.reference.liars import behaviour
-from conformance.reference.liars_early import EARLY
-from conformance.reference.message import Parsed
-from conformance.reference.queues import Subscription
-from conformance.reference.server import DISK_ERROR
+from conformance.reference.liars.early import EARLY
+from conformance.reference.liars.registry import behaviour
 from conformance.reference.settings import Settings
-from conformance.reference.settlement import Event
-from conformance.reference.stomp_frames import SERVER, Decoder, encode
+from conformance.reference.stomp.frames import SERVER, Decoder, encode
+from conformance.reference.store import files as files_module
+from conformance.reference.store.commit import Batch, GroupCommit, nobody
+from conformance.reference.store.files import SegmentFiles
+from conformance.reference.store.journal import Journal, Write, recover
 
 ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20
 START = """
 import os, sys
-from conformance.reference import command, files, server
+from conformance.reference import command, disk
+from conformance.reference.store import files
 {before}
 sys.exit(command.main(sys.argv[1:]))
 """
-STRETCHED = "server.LATE_S = 60"
+STRETCHED = "disk.LATE_S = 60"
 FAILS = """
 def fail(*_):
     raise OSError({number}, "injected")
@@ -268,7 +269,7 @@ class Bytes:
         self.postponed.pop(0)()
 
     def publish(self, body, transaction=None, done=nobody):
-        self.broker.publish(self.queue, Parsed(True, b"@@", bytes([body])), done, transaction)
+        self.broker.publish(self.queue, Parsed(True, b"", bytes([body])), done, transaction)
 
     def take_all(self):
         """A consumer, and the bodies it has by tag."""

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from conformance.reference.queues import Message, Queue
-from conformance.reference.settlement import COUNTED, TRANSITIONS, Event, IllegalStep, State, step
+from conformance.reference.core.queues import Message, Queue
+from conformance.reference.core.settlement import COUNTED, TRANSITIONS, Event, IllegalStep, State, step
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))

@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from conformance.reference import stomp
-from conformance.reference.broker import Broker
-from conformance.reference.commit import GroupCommit
-from conformance.reference.journal import Journal, recover
-from conformance.reference.liars import Honest, behaviour
+from conformance.reference.core.broker import Broker
+from conformance.reference.liars.registry import Honest, behaviour
 from conformance.reference.settings import Settings
-from conformance.reference.stomp_frames import SERVER, Decoder, encode
+from conformance.reference.stomp import connection as stomp
+from conformance.reference.stomp.frames import SERVER, Decoder, encode
+from conformance.reference.store.commit import GroupCommit
+from conformance.reference.store.journal import Journal, recover
 
 
 class Rig:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.reference import stomp_frames
-from conformance.reference.stomp_frames import CLIENT, MAX_HEADERS, MAX_LINE, SERVER, Decoder, Frame, encode
+from conformance.reference.stomp import frames as stomp_frames
+from conformance.reference.stomp.frames import CLIENT, MAX_HEADERS, MAX_LINE, SERVER, Decoder, Frame, encode
 
 EVERY = CLIENT | SERVER
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Array, Data, Message, symbol, timestamp, ulong
 
-from conformance.reference.message import encode, parse
-from conformance.reference.stomp_message import RESERVED, show, store
+from conformance.reference.core.message import encode, parse
+from conformance.reference.stomp.message import RESERVED, show, store
 
 
 def bare(**fields):

@@ -16,8 +16,8 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 import conformance.errors
-from conformance.reference.stomp import MAX_UNFINISHED, MAX_UNSENT
-from conformance.reference.stomp_frames import SERVER, Decoder, encode
+from conformance.reference.stomp.connection import MAX_UNFINISHED, MAX_UNSENT
+from conformance.reference.stomp.frames import SERVER, Decoder, encode
 
 ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from conformance.reference.records import (
+from conformance.reference.store.records import (
     MARK,
     SEGMENT_HEADER,
     Change,

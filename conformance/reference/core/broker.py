@@ -8,15 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from conformance.reference.commit import Done, GroupCommit, nobody
+from conformance.reference.core.message import Parsed, encode
+from conformance.reference.core.queues import Message, Queue, Subscription
+from conformance.reference.core.settlement import COUNTED, Event, State
+from conformance.reference.core.transactions import Outcome, Send, Transaction
 from conformance.reference.honest import Answered, Asked, Honest
-from conformance.reference.journal import Recovered
-from conformance.reference.message import Parsed, encode
-from conformance.reference.queues import Message, Queue, Subscription
-from conformance.reference.records import Change, Committed, Counted, Moved, QueueDeclared, Record, Removed, Stored
 from conformance.reference.settings import Settings
-from conformance.reference.settlement import COUNTED, Event, State
-from conformance.reference.transactions import Outcome, Send, Transaction
+from conformance.reference.store.commit import Done, GroupCommit, nobody
+from conformance.reference.store.journal import Recovered
+from conformance.reference.store.records import (
+    Change,
+    Committed,
+    Counted,
+    Moved,
+    QueueDeclared,
+    Record,
+    Removed,
+    Stored,
+)
 
 DEAD_LETTERS = "DLQ"
 """Where rejected messages go; one that is rejected there is removed, for it has nowhere left to go."""

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import cproton as pn
 
-from conformance.reference import states
-from conformance.reference.broker import Broker
-from conformance.reference.message import DecodeError, Parsed, parse
-from conformance.reference.queues import Message, Queue, Subscription
-from conformance.reference.settlement import Event
-from conformance.reference.transactions import Transaction
+from conformance.reference.amqp import states
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.message import DecodeError, Parsed, parse
+from conformance.reference.core.queues import Message, Queue, Subscription
+from conformance.reference.core.settlement import Event
+from conformance.reference.core.transactions import Transaction
 
 CREDIT = 1000
 RETRACTION_DELAY = 0.02

@@ -6,9 +6,9 @@ from typing import Any
 
 import cproton as pn
 
-from conformance.reference import states
-from conformance.reference.links import Peer, Receiving
-from conformance.reference.transactions import Transaction
+from conformance.reference.amqp import states
+from conformance.reference.amqp.links import Peer, Receiving
+from conformance.reference.core.transactions import Transaction
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 """What it can do (section 4.5.2)."""

@@ -18,15 +18,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from conformance.reference.broker import Broker
-from conformance.reference.commit import Done
-from conformance.reference.queues import Queue
-from conformance.reference.settlement import Event
-from conformance.reference.stomp_beats import BEAT_MS, Beats
-from conformance.reference.stomp_consumer import AUTO, CLIENT, INDIVIDUAL, Consumer, Register
-from conformance.reference.stomp_frames import VERSIONS, Decoder, Frame, ProtocolError, encode
-from conformance.reference.stomp_message import store
-from conformance.reference.transactions import Transaction
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.queues import Queue
+from conformance.reference.core.settlement import Event
+from conformance.reference.core.transactions import Transaction
+from conformance.reference.stomp.beats import BEAT_MS, Beats
+from conformance.reference.stomp.consumer import AUTO, CLIENT, INDIVIDUAL, Consumer, Register
+from conformance.reference.stomp.frames import VERSIONS, Decoder, Frame, ProtocolError, encode
+from conformance.reference.stomp.message import store
+from conformance.reference.store.commit import Done
 
 MAX_UNSENT = 256 * 1024
 """Bytes written for a peer and not yet given to its socket, beyond which it is sent no more messages."""

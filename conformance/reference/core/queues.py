@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from conformance.reference.settlement import COUNTED, Event, State, step
+from conformance.reference.core.settlement import COUNTED, Event, State, step
 
 
 class Message:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from conformance.errors import LaunchError
-from conformance.reference.commit import Batch
 from conformance.reference.honest import Honest
-from conformance.reference.journal import Recovered, Write
+from conformance.reference.store.commit import Batch
+from conformance.reference.store.journal import Recovered, Write
 
 _SUFFIX = ".journal"
 _ZEROS = bytes(1024 * 1024)

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from conformance.reference.message import DecodeError, Parsed
+from conformance.reference.core.message import DecodeError, Parsed
 
 RESERVED = frozenset(
     "destination transaction receipt persistent content-length content-type"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.reference.stomp_frames import ProtocolError
+from conformance.reference.stomp.frames import ProtocolError
 
 BEAT_MS = 100
 """The shortest interval that this side keeps, and asks for, in milliseconds."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from conformance.reference.broker import Broker
-from conformance.reference.queues import Message, Queue, Subscription
-from conformance.reference.settlement import Event
-from conformance.reference.stomp_frames import Frame, ProtocolError
-from conformance.reference.stomp_message import show
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.queues import Message, Queue, Subscription
+from conformance.reference.core.settlement import Event
+from conformance.reference.stomp.frames import Frame, ProtocolError
+from conformance.reference.stomp.message import show
 
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
 """Values of the ack header of SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""

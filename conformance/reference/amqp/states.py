@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import cproton as pn
 
-from conformance.reference.settlement import Event
+from conformance.reference.core.settlement import Event
 
 DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
 """Descriptors of section 4.5: two bodies for the coordinator, its answer, and the state of what is transacted."""

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import cproton as pn
 
-from conformance.reference.broker import Broker
-from conformance.reference.coordinator import Coordinator, accept
-from conformance.reference.links import Incoming, Link, Outgoing, Peer
-from conformance.reference.states import explain
+from conformance.reference.amqp.coordinator import Coordinator, accept
+from conformance.reference.amqp.links import Incoming, Link, Outgoing, Peer
+from conformance.reference.amqp.states import explain
+from conformance.reference.core.broker import Broker
 
 PREFERRED_FRAME = 256 * 1024
 _CHUNK = 256 * 1024

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conformance.errors import UsageError
+from conformance.reference.core.settlement import Event
 from conformance.reference.honest import Honest
-from conformance.reference.liars_early import EARLY
-from conformance.reference.settlement import Event
+from conformance.reference.liars.early import EARLY
 
 PERIOD = 100
 

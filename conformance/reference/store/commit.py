@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from conformance.reference.journal import Journal, Write
-from conformance.reference.records import Closed, Record, Stored, changes
+from conformance.reference.store.journal import Journal, Write
+from conformance.reference.store.records import Closed, Record, Stored, changes
 
 Done = Callable[[], None]
 

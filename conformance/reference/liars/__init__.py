@@ -1,0 +1,1 @@
+"""Brokers that are wrong on purpose, each in exactly one documented way."""
