@@ -1,0 +1,141 @@
+"""When a publisher's stored sends are confirmed, and how many by one confirm: a publish window (shared seed 001).
+
+"By default, the event broker sends an acknowledgment for published messages when a threshold of either a third of the
+Publish Window Size is reached or one second has elapsed. These are non-configurable thresholds on the event broker."
+A message with Ack Immediately gets "an individual acknowledgment". Nothing here knows a protocol or a clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+
+SHARE = 3
+"""A confirm is due when this part of the window is stored: the third of shared seed 001, rounded up."""
+
+WAIT_S = 1.0
+"""Seconds after which what is stored is confirmed, however little it is (shared seed 001)."""
+
+
+class _Stand(enum.Enum):
+    """Where a send stands that no confirm has left for."""
+
+    ARRIVED = "it waits for the disk"
+    URGENT = "it waits for the disk, and then for nothing more"
+    STORED = "it may be confirmed"
+    DUE = "it is to be confirmed, and a range may only end behind it"
+
+
+class Confirms(Generic[Key]):
+    """The sends of one publisher that have no answer yet, in the order of their arrival.
+
+    `confirm` is called with the keys of one confirm, in order; the last names it. With `ranged` the peer takes a
+    confirm for one of everything before it, so it never stands behind a send that is not stored. Counter-example: 1
+    waits for the disk, 2 is stored already and urgent; a confirm of 2 would be one of 1.
+    `later` calls back once after so many seconds.
+    """
+
+    def __init__(
+        self,
+        window: int,
+        confirm: Callable[[list[Key]], None],
+        later: Callable[[float, Callable[[], None]], object],
+        *,
+        ranged: bool,
+    ) -> None:
+        self._share = -(-window // SHARE)
+        self._confirm = confirm
+        self._later = later
+        self._ranged = ranged
+        self._open: dict[Key, _Stand] = {}
+        self._stored = 0
+        self._due = 0
+        self._timed = False
+        self._overdue = False
+
+    @property
+    def unanswered(self) -> int:
+        """Sends that have no answer: what fills the window."""
+        return len(self._open)
+
+    def arrived(self, key: Key, *, immediate: bool = False) -> None:
+        """A send has come, and is on its way to the disk. `immediate`: it asks for an answer of its own."""
+        self._open[key] = _Stand.URGENT if immediate else _Stand.ARRIVED
+        if not self._timed:
+            self._timed = True
+            self._later(WAIT_S, self._second_over)
+
+    def stored(self, key: Key) -> None:
+        """The send is stored as its settings ask."""
+        urgent = self._open[key] is _Stand.URGENT
+        if urgent and not self._ranged:
+            self._leave([key])
+            return
+        self._open[key] = _Stand.DUE if urgent else _Stand.STORED
+        self._stored += 1
+        self._due += urgent
+        self._leave_what_must()
+
+    def refused(self, key: Key) -> None:
+        """The send is answered by a refusal of its own: no confirm will cover it.
+
+        What is stored before it is confirmed first, so that the peer has its answers in the order of its sends.
+        """
+        self._leave(self._front(key))
+        del self._open[key]
+        self._leave_what_must()
+
+    def flush(self) -> None:
+        """Confirms all that may be confirmed."""
+        if self._ranged:
+            self._leave(self._front())
+        else:
+            self._leave([key for key, stand in self._open.items() if stand is _Stand.STORED])
+
+    def _front(self, end: Key | None = None) -> list[Key]:
+        """What is stored before `end`, up to the first that is not."""
+        found: list[Key] = []
+        for key, stand in self._open.items():
+            if key == end or stand in (_Stand.ARRIVED, _Stand.URGENT):
+                break
+            found.append(key)
+        return found
+
+    def _leave_what_must(self) -> None:
+        if self._due:
+            self._leave_due()
+        if self._stored >= self._share or self._overdue:
+            self.flush()
+
+    def _leave_due(self) -> None:
+        """One confirm for each that asked for one of its own: no range stands for two of them."""
+        keys: list[Key] = []
+        for key in self._front():
+            keys.append(key)
+            if self._open[key] is _Stand.DUE:
+                self._leave(keys)
+                keys = []
+
+    def _leave(self, keys: list[Key]) -> None:
+        if not keys:
+            return
+        for key in keys:
+            stand = self._open.pop(key)
+            self._stored -= stand in (_Stand.STORED, _Stand.DUE)
+            self._due -= stand is _Stand.DUE
+        self._confirm(keys)
+
+    def _second_over(self) -> None:
+        """Once a second while anything is unanswered: a send may wait less than a second for it, and never longer.
+
+        What waits for the disk now is confirmed as soon as it is stored: its second is over before the next call.
+        """
+        self._timed = False
+        self.flush()
+        self._overdue = bool(self._open)
+        if self._open:
+            self._timed = True
+            self._later(WAIT_S, self._second_over)
