@@ -42,6 +42,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(4, f"{self.prog}: {message}\n")
 
 
+class _Names(argparse.Action):
+    def __call__(self, *_: object) -> None:
+        """As argparse does for --help: print, and be done, whatever else is missing."""
+        print("\n".join(registry.LIARS))
+        sys.exit(0)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="conformance broker",
@@ -49,11 +56,16 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"settings:\n{settings.described()}\n\nliars:\n{registry.described()}",
     )
-    parser.add_argument("--amqp-port", type=int, required=True, metavar="N", help="0: chosen by the system")
+    parser.add_argument(
+        "--amqp-port", type=int, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
+    )
     parser.add_argument("--stomp-port", type=int, metavar="S", help="0: chosen by the system; not given: no STOMP")
-    parser.add_argument("--http-port", type=int, required=True, metavar="M", help="depths; 0: chosen by the system")
+    parser.add_argument(
+        "--http-port", type=int, default=0, metavar="M", help="depths; 0: chosen by the system, the default"
+    )
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the journal is; made if missing")
     parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="declared at the start")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="see settings below")
     parser.add_argument("--liar", metavar="NAME", help="be wrong in exactly one way: see liars below")
+    parser.add_argument("--liars", action=_Names, nargs=0, help="the names of all liars, one a line, and nothing else")
     return parser

@@ -1,0 +1,68 @@
+"""Liars about what a consumer is sent: which messages, in which order, how often, and how they are marked."""
+
+from __future__ import annotations
+
+from conformance.reference.liars.liar import PERIOD, Liar
+
+
+class _SkipsEveryHundredthDelivery(Liar):
+    """Every 100th message of a queue stays there, is counted in its depth, and is delivered to nobody."""
+
+    breaks = ("EMS-STEP-03",)
+
+    def hides(self, number: int) -> bool:
+        return number % PERIOD == 0
+
+
+class _CountsFromOne(Liar):
+    """The delivery-count is one too high."""
+
+    breaks = ("AMQP-HDR-01",)
+
+    def delivery_count(self, failures: int) -> int:
+        return failures + 1
+
+
+class _AlwaysFirstAcquirer(Liar):
+    """The first-acquirer flag is true on every delivery."""
+
+    breaks = ("AMQP-HDR-02",)
+    fault = "consumer_crash"
+
+    def first_acquirer(self, first: bool) -> bool:
+        return True
+
+
+class _NeverMarksRedelivered(Liar):
+    """The delivery-count is always 0, and the redelivered mark is never set."""
+
+    breaks = ("EMS-DUPS-05",)
+    fault = "consumer_crash"
+
+    marks_redelivered = False
+
+
+class _RequeuesSettled(Liar):
+    """A message that is sent settled is kept, and offered again when its link ends."""
+
+    breaks = ("EMS-NOACK-01", "QPID-NOACK-02", "AMQP-SETTLE-01", "STOMP-AUTO-01")
+    fault = "consumer_crash"
+
+    keeps_settled = True
+
+
+class _IgnoresPrefetch(Liar):
+    """A subscription with prefetch-count is sent as much as there is."""
+
+    breaks = ("QPID-CLIENT-04",)
+
+    def prefetch_limit(self, asked: int) -> int:
+        return 1_000_000
+
+
+class _NeverRefillsPrefetch(Liar):
+    """A subscription with prefetch-count gets that many messages and, whatever it acknowledges, no more."""
+
+    breaks = ("QPID-CLIENT-05",)
+
+    refills = False
