@@ -6,18 +6,28 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NoReturn, TypeVar
 
-from conformance.reference.honest import LATE_S
 from conformance.reference.store.commit import Batch, Done, GroupCommit
-from conformance.reference.store.files import SegmentFiles
+from conformance.reference.store.compaction import Extent
+from conformance.reference.store.files import NoSpace, SegmentFiles
+from conformance.reference.store.recovery import CorruptJournal
 
 DISK_ERROR = 74
 """Exit code after a failed write or sync (EX_IOERR): what was not confirmed never will be."""
 
+RETRY_S = 0.25
+"""Seconds after which a full disk is looked at again."""
+
+T = TypeVar("T")
+
 
 class Disk:
-    """One batch at a time in a thread of its own; `stored` is called in the loop after each."""
+    """One batch at a time in a thread of its own; `stored` is called in the loop after each.
+
+    What nobody waits for is done in the same thread, in short steps: at most one between two batches.
+    """
 
     def __init__(
         self, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float, stored: Callable[[], None]
@@ -30,51 +40,118 @@ class Disk:
         self._thread = ThreadPoolExecutor(1, "journal")
         self._early_due = False
         self._early_timer: asyncio.TimerHandle | None = None
+        self._full_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._working = False
+        self._chore_due = False
+        self._last_bytes = 0
+        self._closing = self._closed = False
+        commit.room(not files.full)
 
     def start(self) -> None:
         """Hands out what waits, if nothing is out."""
-        for call in self._commit.postponed():
-            self._loop.call_later(LATE_S, self._is_due, call)
+        if self._closed:
+            return
+        for seconds, call in self._commit.postponed():
+            self._loop.call_later(seconds, self._is_due, call)
         if self._commit.has_early and self._early_timer is None and not self._early_due:
             self._early_timer = self._loop.call_later(self._buffer_seconds, self._early_is_due)
-        if self._commit.busy or not (self._commit.has_waiting or self._early_due):
+        if self._commit.full and self._full_timer is None and not self._closing:
+            self._full_timer = self._loop.call_later(RETRY_S, self._look_again)
+        if self._working or (self._chore_due and self._chore()):
             return
-        self._idle.clear()
-        early, self._early_due = self._early_due, False
-        self._submit(self._commit.take(early=early))
+        if self._commit.ready or self._early_due:
+            early, self._early_due = self._early_due, False
+            self._submit(self._commit.take(early=early))
+        else:
+            self._chore()
 
     async def settle(self) -> None:
-        """Until nothing waits for the disk."""
+        """Until nothing waits for the disk but what finds no room there."""
         self.start()
-        while self._commit.busy or self._commit.has_waiting:
-            self._idle.clear()
-            await self._idle.wait()
+        while self._commit.busy or (self._commit.has_waiting and not self._commit.stalled):
+            await self._pause()
             self.start()
 
     async def close(self) -> None:
         """Leaves a closed journal."""
-        if self._early_timer is not None:
-            self._early_timer.cancel()
+        for timer in (self._early_timer, self._full_timer):
+            if timer is not None:
+                timer.cancel()
+        self._closing = True
+        while self._working:
+            await self._pause()
         self._submit(self._commit.take_last())
         await self.settle()
+        self._closed = True
         self._thread.shutdown()
         self._files.close()
 
-    def _submit(self, batch: Batch) -> None:
-        if not (batch.writes or batch.unneeded or batch.sync):
-            self._stored()
-            return
-        future = self._thread.submit(self._files.store, batch)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._stored, done.exception()))
+    async def _pause(self) -> None:
+        """Until the thread has done something."""
+        self._idle.clear()
+        await self._idle.wait()
 
-    def _stored(self, error: BaseException | None = None) -> None:
-        if error is not None:
-            # After a failed sync the kernel may have dropped the pages: no later sync can be believed.
-            print(f"stopped: the journal could not be written: {error}", file=sys.stderr, flush=True)
-            os._exit(DISK_ERROR)
+    def _submit(self, batch: Batch) -> None:
+        self._chore_due = True
+        self._last_bytes = sum(len(write.data) for write in batch.writes)
+        if batch.writes or batch.unneeded or batch.sync:
+            self._run(lambda: self._files.store(batch), lambda _: self._stored())
+        else:
+            self._stored()
+
+    def _chore(self) -> bool:
+        """One short step of what nobody waits for, if there is one; whether there was."""
+        self._chore_due = False
+        if self._closing:
+            return False
+        try:
+            extent = self._commit.wanted(beside=self._last_bytes)
+        except CorruptJournal as error:
+            _stop(error)
+        if extent is not None:
+            self._run(lambda: self._files.fetch(extent), lambda data: self._fetched(extent, data))
+        elif self._files.untended:
+            self._run(self._files.tend, lambda _: self._tended())
+        return self._working
+
+    def _run(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        self._working = True
+        future = self._thread.submit(work)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._ran, done, then))
+
+    def _ran(self, done: Future[T], then: Callable[[T], None]) -> None:
+        self._working = False
+        error = done.exception()
+        if isinstance(error, NoSpace):
+            self._commit.no_space(error.segment_bytes)
+        elif error is not None:
+            _stop(error)
+        else:
+            then(done.result())
+        self._idle.set()
+        self._stored_batch()
+
+    def _stored(self) -> None:
         self._commit.finished()
         self._idle.set()
+        self._stored_batch()
+
+    def _fetched(self, extent: Extent, data: bytes) -> None:
+        try:
+            self._commit.supply(extent, data)
+        except CorruptJournal as error:
+            _stop(error)
+
+    def _tended(self) -> None:
+        if self._files.full or not self._files.untended:
+            self._commit.room(not self._files.full)
+
+    def _look_again(self) -> None:
+        self._full_timer = None
+        self._files.retry()
+        if not self._files.untended:
+            self._commit.room(True)
         self._stored_batch()
 
     def _is_due(self, postponed: Done) -> None:
@@ -85,3 +162,10 @@ class Disk:
         self._early_timer = None
         self._early_due = True
         self._stored_batch()
+
+
+def _stop(error: BaseException) -> NoReturn:
+    """Ends this process: after a failed sync the kernel may have dropped the pages, and no later one is believed."""
+    what = "is damaged" if isinstance(error, CorruptJournal) else "could not be written"
+    print(f"stopped: the journal {what}: {error}", file=sys.stderr, flush=True)
+    os._exit(DISK_ERROR)

@@ -25,8 +25,7 @@ from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import Event
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
-from conformance.reference.liars.registry import FAMILY
-from conformance.reference.liars.registry import behaviour
+from conformance.reference.liars.registry import FAMILY, behaviour
 from conformance.reference.settings import Settings
 from conformance.reference.stomp.frames import SERVER, Decoder, encode
 from conformance.reference.store import files as files_module
@@ -39,12 +38,12 @@ ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20
 START = """
 import os, sys
-from conformance.reference import command, disk
-from conformance.reference.store import files
+from conformance.reference import command
+from conformance.reference.store import commit, files
 {before}
 sys.exit(command.main(sys.argv[1:]))
 """
-STRETCHED = "disk.LATE_S = 60"
+STRETCHED = "commit.LATE_S = 60"
 FAILS = """
 def fail(*_):
     raise OSError({number}, "injected")
@@ -263,7 +262,7 @@ class Bytes:
                 file[write.offset : write.offset + len(write.data)] = write.data
             self.syncs.append(batch.sync)
             self.commit.finished()
-        self.postponed += self.commit.postponed()
+        self.postponed += [call for _, call in self.commit.postponed()]
 
     def late(self):
         """The window is over for what was postponed first."""

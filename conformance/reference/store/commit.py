@@ -1,6 +1,7 @@
 """Group commit: what is queued while the disk is busy goes out together, and is confirmed together.
 
-Free of I/O: `take` gives the next batch, somebody puts it on disk, `finished` confirms it.
+Free of I/O: `take` gives the next batch, somebody puts it on disk, `finished` confirms it, or else `no_space` refuses
+what stores messages and keeps the rest for later.
 """
 
 from __future__ import annotations
@@ -8,10 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from conformance.reference.honest import LATE_S
+from conformance.reference.store.compaction import Compaction, Extent
 from conformance.reference.store.journal import Journal, Write
-from conformance.reference.store.records import Closed, Record, Stored, changes
+from conformance.reference.store.records import (
+    Closed,
+    Counted,
+    Moved,
+    QueueDeleted,
+    Record,
+    Removed,
+    changes,
+    stores,
+)
 
 Done = Callable[[], None]
+Refused = Callable[[str], None]
+
+FULL = "the disk of the broker is full"
+TOO_LARGE = "the disk of the broker has no room for a message of this size"
 
 
 def nobody() -> None:
@@ -19,7 +35,7 @@ def nobody() -> None:
 
 
 class Batch(NamedTuple):
-    """One trip to the disk: `writes` in order, then a sync if `sync`; then the `unneeded` segments are deleted."""
+    """One trip to the disk: `writes` in order, then a sync if `sync`; after it the `unneeded` segments may go."""
 
     writes: list[Write]
     sync: bool
@@ -34,6 +50,7 @@ class _Waiting(NamedTuple):
     record: Record | None
     done: Done
     sync: bool
+    refused: Refused | None = None
 
 
 class _Early(NamedTuple):
@@ -44,56 +61,93 @@ class _Early(NamedTuple):
 
 
 class GroupCommit:
-    """Queues operations and hands them out in batches; one batch is out at a time."""
+    """Queues operations and hands them out in batches; one batch is out at a time.
+
+    Every record may come with `refused`: where it stores messages and the disk has no room for them, `refused` is
+    called with the reason, in place of `done`, and nothing of the record is on disk or will be. It may be called before
+    `add` returns. A record without it waits until there is room.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._compaction = Compaction(journal)
         self._waiting: list[_Waiting] = []
         self._early: list[_Early] = []
-        self._postponed: list[Done] = []
+        self._postponed: list[tuple[float, Done]] = []
         self._out: Batch | None = None
+        self._taken: list[_Waiting] = []
+        self._full = False
+        self._stalled = False
 
-    def add(self, record: Record | None, done: Done) -> None:
+    def add(self, record: Record | None, done: Done, refused: Refused | None = None) -> None:
         """Calls `done` once the record, and all that was added before it, is on disk.
 
         Without a record (a message that is not durable) `done` only waits its turn, so that order is kept.
         """
         if record is None and not self._waiting and self._out is None:
             done()
-        else:
-            self._waiting.append(_Waiting(record, done, sync=record is not None))
+        elif not self._refuses(record, refused):
+            self._waiting.append(_Waiting(record, done, record is not None, refused))
 
-    def add_early(self, record: Record | None, done: Done) -> None:
+    def add_early(self, record: Record | None, done: Done, refused: Refused | None = None) -> None:
         """Calls `done` at once; the record sits in this process's memory until `take(early=True)`."""
+        if self._refuses(record, refused):
+            return
         if record is not None:
             self._early.append(_Early(record, late=False))
         done()
 
-    def add_late(self, record: Record | None, done: Done) -> None:
+    def add_late(self, record: Record | None, done: Done, refused: Refused | None = None) -> None:
         """Calls `done` in its turn, as for what is not durable; the record is `postponed` (a liar's doing)."""
 
         def answered() -> None:
+            if self._refuses(record, refused):
+                return
             if record is not None:
                 self._early.append(_Early(record, late=True))
-                self._postponed.append(lambda: self._store_late(record))
+                self._postponed.append((LATE_S, lambda: self._store_late(record)))
             done()
 
         self.add(None, answered)
 
-    def add_unsynced(self, record: Record | None, done: Done) -> None:
-        """Calls `done` once the record is written; its sync is `postponed` (a liar's doing)."""
+    def add_lazy(self, record: Record | None, done: Done, seconds: float) -> None:
+        """Calls `done` at once; the record is `postponed` by so many seconds: what a lazy acknowledgement is."""
+        if record is not None:
+            self._early.append(_Early(record, late=True))
+            self._postponed.append((seconds, lambda: self._store_late(record)))
+        done()
+
+    def add_slowly(self, record: Record | None, done: Done, seconds: float) -> None:
+        """As `add`, so many seconds later: a slow disk, for a liar that does not wait for it."""
+        self._postponed.append((seconds, lambda: self.add(record, done)))
+
+    def add_unsynced(
+        self, record: Record | None, done: Done, refused: Refused | None = None, *, ever: bool = True
+    ) -> None:
+        """Calls `done` once the record is written; its sync, if `ever`, is `postponed` (a liar's doing)."""
 
         def written() -> None:
-            self._postponed.append(lambda: self._waiting.append(_Waiting(None, nobody, sync=True)))
+            if ever:
+                self._postponed.append((LATE_S, lambda: self._waiting.append(_Waiting(None, nobody, sync=True))))
             done()
 
         if record is None:
             self.add(None, done)
-        else:
-            self._waiting.append(_Waiting(record, written, sync=False))
+        elif not self._refuses(record, refused):
+            self._waiting.append(_Waiting(record, written, False, refused))
 
-    def postponed(self) -> list[Done]:
-        """What has to be called `LATE_S` from now, each once; then there may be something to take."""
+    @property
+    def full(self) -> bool:
+        """Whether the disk has no room for more messages: who sends one is to be refused at once."""
+        return self._full
+
+    def room(self, found: bool) -> None:
+        """Says whether there is room for a segment more than there are; where there is none, the disk is `full`."""
+        self._full = not found
+        self._stalled = self._stalled and not found
+
+    def postponed(self) -> list[tuple[float, Done]]:
+        """What has to be called so many seconds from now, each once; then there may be something to take."""
         postponed, self._postponed = self._postponed, []
         return postponed
 
@@ -108,6 +162,17 @@ class GroupCommit:
         return bool(self._waiting)
 
     @property
+    def stalled(self) -> bool:
+        """Whether what waits cannot be written before there is room again."""
+        return self._stalled
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something for a batch to do: operations, copies, or segments that may go."""
+        waiting = bool(self._waiting) or self._compaction.has_copies
+        return (waiting and not self._stalled) or self._journal.has_unneeded
+
+    @property
     def busy(self) -> bool:
         """Whether a batch is out."""
         return self._out is not None
@@ -120,12 +185,17 @@ class GroupCommit:
         """
         if self._out is not None:
             raise RuntimeError("a batch is out already")
-        waiting = self._leading()
-        records = [each.record for each in waiting if each.record is not None]
-        if early or (self._early and self._touches_early(records)):
-            records[:0] = [each.record for each in self._early]
+        taken = self._leading()
+        refused = [each for each in taken if self._full and _refusable(each)]
+        if refused:
+            taken = [each for each in taken if each not in refused]
+        if early or (self._early and self._touches_early(taken)):
+            taken[:0] = [_Waiting(each.record, nobody, sync=False) for each in self._early]
             self._early = []
-        return self._take(records, any(each.sync for each in waiting), [each.done for each in waiting])
+        batch = self._take(taken)
+        for each in refused:
+            _refuse(each, FULL)
+        return batch
 
     def take_last(self) -> Batch:
         """The batch of a clean stop: all that is left, and the mark that it was all on disk."""
@@ -135,13 +205,41 @@ class GroupCommit:
 
     def finished(self) -> None:
         """The batch that is out is on disk, or written if it was not to be synced: it is confirmed."""
-        batch, self._out = self._out, None
+        batch, self._out, self._taken = self._out, None, []
         if batch is None:
             raise RuntimeError("no batch is out")
+        self._journal.written()
+        self._compaction.written()
         if batch.sync:
             self._journal.synced(batch.sequence)
         for done in batch.done:
             done()
+
+    def no_space(self, segment_bytes: int = 0) -> None:
+        """There was no room for the batch that is out, and nothing of it is on disk.
+
+        Args:
+            segment_bytes: The size of the segment that could not be made, 0: an existing one could not be written.
+
+        Where only a segment of a size of its own could not be made, only what needs such a one is refused.
+        """
+        taken, self._taken, self._out = self._taken, [], None
+        self._journal.undo()
+        large = segment_bytes > self._journal.segment_bytes
+        refused = [each for each in taken if _refusable(each) and (not large or self._oversized(each))]
+        self._waiting[:0] = [each for each in taken if each not in refused]
+        self._full = self._full or not (large and refused)
+        self._stalled = not refused
+        for each in refused:
+            _refuse(each, TOO_LARGE if large else FULL)
+
+    def wanted(self, *, beside: int = 0) -> Extent | None:
+        """What compaction has to read next, beside a batch of so many bytes: see `Compaction.wanted`."""
+        return None if self._stalled else self._compaction.wanted(full=self._full, beside=beside)
+
+    def supply(self, wanted: Extent, data: bytes) -> None:
+        """These are the bytes: see `Compaction.supply`."""
+        self._compaction.supply(wanted, data)
 
     def _leading(self) -> list[_Waiting]:
         """What waits, up to where one asks for a sync and the other does not: neither is stored as the other is."""
@@ -163,13 +261,38 @@ class GroupCommit:
             due, self._early = self._early[: place + 1], self._early[place + 1 :]
             self._waiting[:0] = [_Waiting(each.record, nobody, sync=True) for each in due]
 
-    def _touches_early(self, records: list[Record]) -> bool:
-        """Whether a record changes a message whose storing has not been handed out."""
-        mentioned = [change for record in records for change in changes(record) if not isinstance(change, Stored)]
-        return any(not self._journal.knows(change.id) for change in mentioned)
+    def _touches_early(self, waiting: list[_Waiting]) -> bool:
+        """Whether a record changes a message, or ends a queue, whose storing has not been handed out."""
+        records = [each.record for each in waiting if each.record is not None]
+        mentioned = [c.id for record in records for c in changes(record) if isinstance(c, Removed | Counted | Moved)]
+        deletes = any(isinstance(record, QueueDeleted) for record in records)
+        return deletes or any(not self._journal.knows(id) for id in mentioned)
 
-    def _take(self, records: list[Record], sync: bool, done: list[Done]) -> Batch:
+    def _take(self, taken: list[_Waiting]) -> Batch:
+        copies = self._compaction.copies()
         unneeded = self._journal.unneeded()
-        writes = self._journal.writes(records)
-        self._out = Batch(writes, sync, unneeded, done, self._journal.sequence)
+        writes = self._journal.writes([*copies, *(each.record for each in taken if each.record is not None)])
+        # That a segment is not needed may be said by what was written and never synced: it must be, before it goes.
+        sync = any(each.sync for each in taken) or bool(unneeded)
+        self._taken = taken
+        self._out = Batch(writes, sync, unneeded, [each.done for each in taken], self._journal.sequence)
         return self._out
+
+    def _refuses(self, record: Record | None, refused: Refused | None) -> bool:
+        """Refuses what cannot be stored for want of room; whether it did."""
+        if not self._full or record is None or refused is None or not stores(record):
+            return False
+        refused(FULL)
+        return True
+
+    def _oversized(self, each: _Waiting) -> bool:
+        return each.record is not None and self._journal.oversized(each.record)
+
+
+def _refusable(each: _Waiting) -> bool:
+    return each.refused is not None and each.record is not None and stores(each.record)
+
+
+def _refuse(each: _Waiting, reason: str) -> None:
+    if each.refused is not None:
+        each.refused(reason)

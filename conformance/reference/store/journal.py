@@ -1,41 +1,29 @@
-"""The journal, free of I/O: a batch of records in, writes out; segments in, what was stored out.
-
-A power loss is a truncated or holed `bytes` here, which is how the tests make one.
-"""
+"""The journal, free of I/O: a batch of records in, writes out. What a start finds is for `recovery`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from conformance.reference.store.records import (
-    MARK,
+    RECORD_HEADER,
     SEGMENT_HEADER,
-    Change,
-    Counted,
-    Framed,
-    Kind,
     Moved,
     QueueDeclared,
+    QueueDeleted,
     Record,
-    Removed,
     Stored,
     changes,
     frame,
     payload,
-    read_segment_header,
-    record,
     segment_header,
-    unframe,
 )
+from conformance.reference.store.recovery import CorruptJournal, Recovered, recover
+
+__all__ = ["CorruptJournal", "Journal", "Recovered", "Write", "recover"]
 
 SEGMENT_BYTES = 4 * 1024 * 1024
-
-
-class CorruptJournal(Exception):
-    """A record that was on disk is damaged: the broker must not start and guess."""
+IDENTITIES = 20_000
 
 
 class Write(NamedTuple):
@@ -47,221 +35,153 @@ class Write(NamedTuple):
     create: int = 0
 
 
-@dataclass(slots=True)
-class Recovered:
-    """What a journal holds after a start.
+class _Place(NamedTuple):
+    """Where the next record goes: a segment of `size` bytes, an offset in it; `sequence` is that of the last record."""
 
-    `messages` is in the order of their storing; `queues` has each queue's next number. `segment`, `end` and `sequence`
-    say where writing goes on (segment 0: nowhere yet). `cut` has the places where a torn tail begins: segment and
-    offset. `stale` has later segments, which hold nothing that was ever confirmed.
-    """
-
-    messages: dict[int, Stored] = field(default_factory=dict)
-    queues: dict[str, int] = field(default_factory=dict)
-    home: dict[int, int] = field(default_factory=dict)
-    segments: list[int] = field(default_factory=list)
-    next_id: int = 1
-    segment: int = 0
-    end: int = 0
-    size: int = 0
-    sequence: int = 0
-    cut: tuple[int, int] | None = None
-    stale: list[int] = field(default_factory=list)
+    segment: int
+    offset: int
+    size: int
+    sequence: int
 
 
-def recover(files: Mapping[int, bytes]) -> Recovered:
-    """Reads segments by their number, cuts a torn tail back, refuses damage in what had been confirmed.
+class _Pending(NamedTuple):
+    """A record that was handed out and is not known to be written."""
 
-    A record that cannot be read ends the journal, unless an intact later record proves that it had been on disk: one
-    whose `synced` reaches it. A later record alone proves nothing. Counter-example: a batch of two pages is written,
-    the disk stores the second and loses power before the first; nothing of it was confirmed, and to refuse the start
-    would make an ordinary power loss fatal.
-
-    Raises `CorruptJournal` naming segment and offset.
-    """
-    found = Recovered()
-    numbers = sorted(files)
-    for place, number in enumerate(numbers):
-        later = numbers[place + 1 :]
-        header = read_segment_header(files[number])
-        if header is None or header[0] != number:
-            _end(found, files, number, 0, later)
-            return found
-        found.segments.append(number)
-        found.segment, found.size = number, len(files[number])
-        found.next_id = max(found.next_id, header[1])
-        found.end = _read(found, files[number], number)
-        rest = files[number][found.end :]
-        torn = rest.count(0) != len(rest)
-        if torn or (later and not _continues(files[later[0]], found.sequence)):
-            _end(found, files, number, found.end, later)
-            return found
-    return found
-
-
-def _continues(segment: bytes, sequence: int) -> bool:
-    """Whether a segment goes on after this sequence; an empty or unfinished one does."""
-    first = unframe(segment, SEGMENT_HEADER)
-    return first is None or first.sequence == sequence + 1
-
-
-def _read(found: Recovered, segment: bytes, number: int) -> int:
-    """Applies the intact records of a segment in their order; where they end."""
-    at = SEGMENT_HEADER
-    while (framed := unframe(segment, at)) is not None:
-        # Only the very first record of the oldest segment may have any sequence: older segments were deleted.
-        if found.sequence and framed.sequence != found.sequence + 1:
-            break
-        found.sequence = framed.sequence
-        _take(found, record(framed.kind, framed.data), number)
-        at = framed.end
-    return at
-
-
-def _take(found: Recovered, entry: Record, segment: int) -> None:
-    if isinstance(entry, QueueDeclared):
-        found.queues[entry.name] = max(found.queues.get(entry.name, 1), entry.next_number)
-    for change in changes(entry):
-        _apply(found, change, segment)
-
-
-def _apply(found: Recovered, change: Change, segment: int) -> None:
-    match change:
-        case Stored(id, number, queue):
-            found.messages[id] = change
-            found.home[id] = segment
-            found.next_id = max(found.next_id, id + 1)
-            found.queues[queue] = max(found.queues.get(queue, 1), number + 1)
-        case Removed(id):
-            # Its message may be in a segment that was deleted because all in it was removed.
-            found.messages.pop(id, None)
-            found.home.pop(id, None)
-        case Counted(id, failures) if id in found.messages:
-            found.messages[id] = found.messages[id]._replace(failures=failures)
-        case Moved(id, number, queue) if id in found.messages:
-            found.messages[id] = found.messages[id]._replace(queue=queue, number=number)
-            found.queues[queue] = max(found.queues.get(queue, 1), number + 1)
-
-
-def _end(found: Recovered, files: Mapping[int, bytes], number: int, offset: int, later: Sequence[int]) -> None:
-    """The journal ends here: a torn tail, or damage."""
-    bad = found.sequence + 1
-    for other, start in [(number, offset), *((segment, 0) for segment in later)]:
-        for framed in _intact_after(files[other], start):
-            if framed.synced >= bad:
-                raise CorruptJournal(
-                    f"journal segment {number} is damaged at offset {offset}: record {bad} cannot be read, and record "
-                    f"{framed.sequence} in segment {other} says that it had been on disk"
-                )
-    found.stale = list(later)
-    if found.segment == number:
-        found.cut = (number, offset)
-    else:
-        found.stale.insert(0, number)
-
-
-def _intact_after(segment: bytes, start: int) -> Iterable[Framed]:
-    """Every intact record that begins at or after `start`, at whatever offset."""
-    at = segment.find(MARK, start)
-    while at >= 0:
-        framed = unframe(segment, at)
-        if framed is not None:
-            yield framed
-        at = segment.find(MARK, at + 1 if framed is None else framed.end)
+    record: Record
+    segment: int
+    sequence: int
 
 
 class Journal:
-    """Where the next record goes, and which segments are still needed."""
+    """Where the next record goes, and which segments are still needed.
 
-    def __init__(self, recovered: Recovered, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._segment_bytes = segment_bytes
-        self._segment = recovered.segment
-        self._offset = recovered.end
-        self._size = recovered.size
-        self._sequence = recovered.sequence
+    Records are handed out by `writes`. Then either `written` says that they are in the files, or `undo` that no byte of
+    them is: only then are the next ones handed out. Of each queue's ids the last `identities` are kept.
+    """
+
+    def __init__(self, recovered: Recovered, segment_bytes: int = SEGMENT_BYTES, identities: int = IDENTITIES) -> None:
+        self.segment_bytes = segment_bytes
+        self.segments = dict(recovered.segments)
+        self.index = recovered.index
+        self.index.bound(identities)
+        self.total = sum(self.segments.values())
+        self._place = _Place(recovered.segment, recovered.end, recovered.size, recovered.sequence)
+        self._before = self._place
         self._synced = recovered.sequence
-        self._next_id = recovered.next_id
-        self._queues = dict(recovered.queues)
-        self._home = dict(recovered.home)
-        self._live = Counter(recovered.home.values())
-        self._segments = list(recovered.segments)
+        self._pending: list[_Pending] = []
 
     def writes(self, entries: Iterable[Record]) -> list[Write]:
         """The writes that put these records at the end, in order; a new segment where the current one is full."""
+        if not self._pending:
+            self._before = self._place
         out: list[Write] = []
         chunk: list[bytes] = []
-        begin = self._offset
+        segment, begin, size, sequence = self._place
+        at, create = begin, 0
         for entry in entries:
             kind, data = payload(entry)
-            framed = self._frame(kind, data)
-            if self._offset + len(framed) > self._size:
+            length = RECORD_HEADER + len(data)
+            if at + length > size:
                 if chunk:
-                    out.append(Write(self._segment, begin, b"".join(chunk)))
-                    chunk = []
-                self._sequence -= 1
-                out.append(self._roll(len(framed)))
-                framed = self._frame(kind, data)
-                begin = self._offset
-            chunk.append(framed)
-            self._offset += len(framed)
-            if isinstance(entry, QueueDeclared):
-                self._number(entry.name, entry.next_number)
-            for change in changes(entry):
-                self._note(change)
+                    out.append(Write(segment, begin, b"".join(chunk), create))
+                head, sequence = self._head(segment + 1, sequence)
+                segment, begin, at, chunk = segment + 1, 0, len(head), [head]
+                size = create = max(self.segment_bytes, at + length)
+                self.segments[segment] = size
+                self.total += size
+            sequence += 1
+            chunk.append(frame(kind, data, sequence, self._synced))
+            at += length
+            self._pending.append(_Pending(entry, segment, sequence))
         if chunk:
-            out.append(Write(self._segment, begin, b"".join(chunk)))
+            out.append(Write(segment, begin, b"".join(chunk), create))
+        self._place = _Place(segment, at, size, sequence)
         return out
+
+    def written(self) -> None:
+        """What was handed out is in the files."""
+        pending, self._pending = self._pending, []
+        for each in pending:
+            self.index.note(*each)
+
+    def undo(self) -> None:
+        """Nothing of what was handed out is in the files: the next record goes where the first of it was to go."""
+        self._pending = []
+        for segment in range(self._before.segment + 1, self._place.segment + 1):
+            self.total -= self.segments.pop(segment)
+        self._place = self._before
 
     @property
     def sequence(self) -> int:
         """The sequence of the last record that was framed."""
-        return self._sequence
+        return self._place.sequence
+
+    @property
+    def room(self) -> int:
+        """Bytes that are left in the current segment."""
+        return self._place.size - self._place.offset
+
+    @property
+    def oldest(self) -> int:
+        """The oldest segment, which alone may be emptied; 0: it is the current one."""
+        return next(iter(self.segments)) if len(self.segments) > 1 else 0
+
+    def oversized(self, record: Record) -> bool:
+        """Whether a record needs a segment of a size of its own, which nobody has made ahead."""
+        return SEGMENT_HEADER + RECORD_HEADER + len(payload(record)[1]) > self.segment_bytes
 
     def synced(self, sequence: int) -> None:
         """All records up to this one are on disk."""
         self._synced = sequence
 
-    def unneeded(self) -> list[int]:
-        """The leading segments none of whose messages is live; the current one never. They are forgotten here.
+    @property
+    def has_unneeded(self) -> bool:
+        """Whether there are `unneeded` segments."""
+        oldest = self.oldest
+        return bool(oldest) and not self.index.live[oldest]
 
-        Only leading ones: a removal must not be deleted before the message that it removes.
+    def unneeded(self) -> list[int]:
+        """The leading segments in which nothing is live; the current one never. They are forgotten here.
+
+        Only leading ones: a removal must not be deleted before the last copy of the message that it removes. They may
+        be deleted once all that is written by now has been synced: that they are dead is said there, for a half by the
+        copy of a live message.
         """
         gone = []
-        while len(self._segments) > 1 and not self._live[self._segments[0]]:
-            gone.append(self._segments.pop(0))
+        while self.has_unneeded:
+            oldest = self.oldest
+            self.total -= self.segments.pop(oldest)
+            del self.index.live[oldest]
+            gone.append(oldest)
         return gone
 
-    def _frame(self, kind: Kind, data: bytes) -> bytes:
-        self._sequence += 1
-        return frame(kind, data, self._sequence, self._synced)
-
-    def _roll(self, needed: int) -> Write:
-        """Begins a segment; it starts with every queue, so that older segments may go."""
-        self._segment += 1
-        self._segments.append(self._segment)
-        head = [segment_header(self._segment, self._next_id)]
-        head += [self._frame(*payload(QueueDeclared(name, next_number))) for name, next_number in self._queues.items()]
-        data = b"".join(head)
-        self._offset = len(data)
-        self._size = max(self._segment_bytes, len(data) + needed)
-        return Write(self._segment, 0, data, create=self._size)
-
     def knows(self, id: int) -> bool:
-        """Whether the message is in the journal, or on its way there."""
-        return id in self._home
+        """Whether the message is in the journal."""
+        return id in self.index
 
-    def _number(self, queue: str, next_number: int) -> None:
-        self._queues[queue] = max(self._queues.get(queue, 1), next_number)
+    def _head(self, segment: int, sequence: int) -> tuple[bytes, int]:
+        """The first bytes of a segment, and their last sequence: every queue, so that older segments may go."""
+        numbers = {name: home.next_number for name, home in self.index.queues.items()}
+        next_id = self.index.next_id
+        for record, *_ in self._pending:
+            next_id = max(next_id, _number(numbers, record))
+        head = [segment_header(segment, next_id)]
+        for name, next_number in numbers.items():
+            sequence += 1
+            head.append(frame(*payload(QueueDeclared(name, next_number)), sequence, self._synced))
+        return b"".join(head), sequence
 
-    def _note(self, change: Change) -> None:
-        match change:
-            case Stored(id, number, queue):
-                self._next_id = max(self._next_id, id + 1)
-                self._number(queue, number + 1)
-                self._home[id] = self._segment
-                self._live[self._segment] += 1
-            case Removed(id):
-                if (home := self._home.pop(id, None)) is not None:
-                    self._live[home] -= 1
-            case Moved(_, number, queue):
-                self._number(queue, number + 1)
+
+def _number(numbers: dict[str, int], record: Record) -> int:
+    """Applies to the queues' next numbers what a record says of them; the next message id after it, at least."""
+    match record:
+        case QueueDeclared(name, number):
+            numbers[name] = max(numbers.get(name, 1), number)
+        case QueueDeleted(name):
+            numbers.pop(name, None)
+    next_id = 1
+    for change in changes(record):
+        if isinstance(change, Stored | Moved):
+            numbers[change.queue] = max(numbers.get(change.queue, 1), change.number + 1)
+            next_id = max(next_id, change.id + 1)
+    return next_id

@@ -14,26 +14,30 @@ record's length of zero is the end. All numbers are big-endian.
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-MAGIC = b"CONFJRN1"
+MAGIC = b"CONFJRN2"
 MARK = b"\xc7\x9d"
 
 _SEGMENT = struct.Struct(">8sIQ")
 _CRC = struct.Struct(">I")
 _FRONT = struct.Struct(">2sBBI")
 _BACK = struct.Struct(">QQ")
+_HEAD = struct.Struct(">2sBBIIQQ")
 _ID = struct.Struct(">Q")
 _COUNT = struct.Struct(">QI")
 _PLACE = struct.Struct(">QQ")
-_STORED = struct.Struct(">QQIBBB")
+_STORED = struct.Struct(">QQQIHH")
+_NAME = struct.Struct(">H")
+_SEEN = struct.Struct(">QH")
 _MEMBER = struct.Struct(">BI")
 
 SEGMENT_HEADER = _SEGMENT.size + _CRC.size
-RECORD_HEADER = _FRONT.size + _CRC.size + _BACK.size
+RECORD_HEADER = _HEAD.size
 
 
 class Kind(enum.IntEnum):
@@ -46,9 +50,9 @@ class Kind(enum.IntEnum):
     MOVED = 5
     CLOSED = 6
     COMMITTED = 7
-
-
-_KINDS = frozenset(Kind)
+    IDENTIFIED = 8
+    DELETED = 9
+    SEEN = 10
 
 
 class QueueDeclared(NamedTuple):
@@ -58,8 +62,17 @@ class QueueDeclared(NamedTuple):
     next_number: int
 
 
+class QueueDeleted(NamedTuple):
+    """The queue is gone, with all that was in it and all that was known of it."""
+
+    name: str
+
+
 class Stored(NamedTuple):
-    """A message: its id is unique in the data directory, its number in the queue."""
+    """A message: its id is unique in the data directory, its number in the queue; `expires_ms` since 1970, 0: never.
+
+    A message that is stored again is the same message, as it is by then: its earlier record counts no more.
+    """
 
     id: int
     number: int
@@ -67,6 +80,7 @@ class Stored(NamedTuple):
     failures: int
     rest: bytes
     bare: bytes
+    expires_ms: int = 0
 
 
 class Removed(NamedTuple):
@@ -90,11 +104,26 @@ class Moved(NamedTuple):
     queue: str
 
 
+class Identified(NamedTuple):
+    """An id for the detection of duplicates was seen in this queue."""
+
+    queue: str
+    identity: bytes
+
+
+class Seen(NamedTuple):
+    """An `Identified`, written again by compaction; `order` is the sequence of the record that said it first."""
+
+    queue: str
+    identity: bytes
+    order: int
+
+
 class Closed(NamedTuple):
     """The broker stopped cleanly: all before this was on disk."""
 
 
-Change = Stored | Removed | Counted | Moved
+Change = Stored | Removed | Counted | Moved | Identified | Seen
 
 
 class Committed(NamedTuple):
@@ -103,106 +132,164 @@ class Committed(NamedTuple):
     changes: tuple[Change, ...]
 
 
-Record = QueueDeclared | Change | Closed | Committed
+Record = QueueDeclared | QueueDeleted | Change | Closed | Committed
 
 
 def changes(record: Record) -> tuple[Change, ...]:
-    """The changes of single messages that a record says, in order."""
+    """The changes inside its queues that a record says, in order."""
     match record:
         case Committed(members):
             return members
-        case Stored() | Removed() | Counted() | Moved():
-            return (record,)
-    return ()
+        case QueueDeclared() | QueueDeleted() | Closed():
+            return ()
+    return (record,)
+
+
+def stores(record: Record) -> bool:
+    """Whether a record needs the room of a message."""
+    return any(isinstance(change, Stored) for change in changes(record))
 
 
 def payload(record: Record) -> tuple[Kind, bytes]:
-    """The kind and the payload of a record; `record` is its inverse."""
+    """The kind and the payload of a record; `record` is its inverse. Raises `struct.error` for a name above 64 KiB."""
     match record:
-        case Stored(id, number, queue, failures, rest, bare):
+        case Stored(id, number, queue, failures, rest, bare, expires):
             name = queue.encode()
-            return Kind.STORED, _STORED.pack(id, number, failures, len(name), len(rest), 0) + name + rest + bare
+            head = _STORED.pack(id, number, expires, failures, len(name), len(rest))
+            return Kind.STORED, b"".join((head, name, rest, bare))
         case Removed(id):
             return Kind.REMOVED, _ID.pack(id)
         case Counted(id, failures):
             return Kind.COUNTED, _COUNT.pack(id, failures)
         case Moved(id, number, queue):
             return Kind.MOVED, _PLACE.pack(id, number) + queue.encode()
+        case Identified(queue, identity):
+            name = queue.encode()
+            return Kind.IDENTIFIED, b"".join((_NAME.pack(len(name)), name, identity))
+        case Seen(queue, identity, order):
+            name = queue.encode()
+            return Kind.SEEN, b"".join((_SEEN.pack(order, len(name)), name, identity))
         case QueueDeclared(queue, number):
             return Kind.QUEUE, _ID.pack(number) + queue.encode()
+        case QueueDeleted(queue):
+            return Kind.DELETED, queue.encode()
         case Closed():
             return Kind.CLOSED, b""
         case Committed(members):
             return Kind.COMMITTED, b"".join(_member(*payload(member)) for member in members)
 
 
-def record(kind: Kind, data: bytes) -> Record:
-    """The record with this payload, which its CRC has shown to be intact."""
-    match kind:
-        case Kind.STORED:
-            id, number, failures, name, rest, _ = _STORED.unpack_from(data)
-            at = _STORED.size + name
-            return Stored(
-                id, number, data[_STORED.size : at].decode(), failures, data[at : at + rest], data[at + rest :]
-            )
-        case Kind.REMOVED:
-            return Removed(*_ID.unpack(data))
-        case Kind.COUNTED:
-            return Counted(*_COUNT.unpack(data))
-        case Kind.MOVED:
-            id, number = _PLACE.unpack_from(data)
-            return Moved(id, number, data[_PLACE.size :].decode())
-        case Kind.QUEUE:
-            return QueueDeclared(data[_ID.size :].decode(), _ID.unpack_from(data)[0])
-        case Kind.CLOSED:
-            return Closed()
-        case Kind.COMMITTED:
-            return Committed(tuple(_members(data)))
+def record(kind: int, data: bytes, start: int = 0, end: int | None = None) -> Record:
+    """The record whose payload, which its CRC has shown to be intact, is `data[start:end]`."""
+    return _RECORDS[kind](data, start, len(data) if end is None else end)
+
+
+_named = functools.lru_cache(4096)(bytes.decode)
+"""A queue's name: one string for all messages of the queue."""
+
+
+def _stored(data: bytes, start: int, end: int) -> Stored:
+    id, number, expires, failures, name, rest = _STORED.unpack_from(data, start)
+    at = start + _STORED.size
+    middle = at + name
+    bare = middle + rest
+    return Stored(id, number, _named(data[at:middle]), failures, data[middle:bare], data[bare:end], expires)
+
+
+def _moved(data: bytes, start: int, end: int) -> Moved:
+    id, number = _PLACE.unpack_from(data, start)
+    return Moved(id, number, _named(data[start + _PLACE.size : end]))
+
+
+def _identified(data: bytes, start: int, end: int) -> Identified:
+    at = start + _NAME.size
+    middle = at + _NAME.unpack_from(data, start)[0]
+    return Identified(_named(data[at:middle]), data[middle:end])
+
+
+def _seen(data: bytes, start: int, end: int) -> Seen:
+    order, name = _SEEN.unpack_from(data, start)
+    at = start + _SEEN.size
+    return Seen(_named(data[at : at + name]), data[at + name : end], order)
+
+
+def _committed(data: bytes, at: int, end: int) -> Committed:
+    members: list[Change] = []
+    while at < end:
+        kind, length = _MEMBER.unpack_from(data, at)
+        at += _MEMBER.size
+        members += changes(record(kind, data, at, at + length))
+        at += length
+    return Committed(tuple(members))
+
+
+_RECORDS: dict[int, Callable[[bytes, int, int], Record]] = {
+    Kind.STORED: _stored,
+    Kind.REMOVED: lambda data, start, _: Removed(*_ID.unpack_from(data, start)),
+    Kind.COUNTED: lambda data, start, _: Counted(*_COUNT.unpack_from(data, start)),
+    Kind.MOVED: _moved,
+    Kind.IDENTIFIED: _identified,
+    Kind.SEEN: _seen,
+    Kind.QUEUE: lambda data, start, end: QueueDeclared(_named(data[start + _ID.size : end]), _number(data, start)),
+    Kind.DELETED: lambda data, start, end: QueueDeleted(_named(data[start:end])),
+    Kind.CLOSED: lambda *_: Closed(),
+    Kind.COMMITTED: _committed,
+}
+
+
+def _number(data: bytes, start: int) -> int:
+    number: int = _ID.unpack_from(data, start)[0]
+    return number
 
 
 def _member(kind: Kind, data: bytes) -> bytes:
     return _MEMBER.pack(kind, len(data)) + data
 
 
-def _members(data: bytes) -> Iterator[Change]:
-    at = 0
-    while at < len(data):
-        kind, length = _MEMBER.unpack_from(data, at)
-        at += _MEMBER.size
-        yield from changes(record(Kind(kind), data[at : at + length]))
-        at += length
-
-
 def frame(kind: Kind, data: bytes, sequence: int, synced: int) -> bytes:
     """One record, header and payload."""
     front = _FRONT.pack(MARK, kind, 0, len(data))
-    back = _BACK.pack(sequence, synced) + data
-    return front + _CRC.pack(zlib.crc32(back, zlib.crc32(front))) + back
+    back = _BACK.pack(sequence, synced)
+    crc = zlib.crc32(data, zlib.crc32(back, zlib.crc32(front)))
+    return b"".join((front, _CRC.pack(crc), back, data))
 
 
 class Framed(NamedTuple):
-    """A record found in a segment at `start`, and where it ends."""
+    """A record found in a segment: its payload is there from `start` to `end`, which is where the next begins."""
 
     sequence: int
     synced: int
-    kind: Kind
-    data: bytes
+    kind: int
+    start: int
     end: int
 
 
-def unframe(segment: bytes, start: int) -> Framed | None:
-    """The record at `start`, or None if no intact record is there."""
-    if segment[start : start + 2] != MARK or len(segment) - start < RECORD_HEADER:
-        return None
-    _, kind, _, length = _FRONT.unpack_from(segment, start)
-    (crc,) = _CRC.unpack_from(segment, start + _FRONT.size)
-    back, end = start + _FRONT.size + _CRC.size, start + RECORD_HEADER + length
-    if end > len(segment) or kind not in _KINDS:
-        return None
-    if zlib.crc32(segment[back:end], zlib.crc32(segment[start : start + _FRONT.size])) != crc:
-        return None
-    sequence, synced = _BACK.unpack_from(segment, back)
-    return Framed(sequence, synced, Kind(kind), segment[start + RECORD_HEADER : end], end)
+def unframe(segment: bytes, at: int) -> Framed | None:
+    """The record that begins at `at`, or None if no intact record does."""
+    return next(scan(segment, at), None)
+
+
+def scan(segment: bytes, at: int) -> Iterator[Framed]:
+    """The intact records from `at` on, up to what is none. A generator of its own: a start reads a million of them."""
+    view = memoryview(segment)
+    length, size, crc32, unpack = len(segment), RECORD_HEADER, zlib.crc32, _HEAD.unpack_from
+    while at + size <= length:
+        mark, kind, _, extent, crc, sequence, synced = unpack(segment, at)
+        start = at + size
+        end = start + extent
+        if mark != MARK or end > length or kind not in _RECORDS:
+            return
+        if crc32(view[at + 12 : end], crc32(view[at : at + 8])) != crc:
+            return
+        yield Framed(sequence, synced, kind, start, end)
+        at = end
+
+
+def extent(segment: bytes, at: int) -> int:
+    """How many bytes the record that begins at `at` says that it has; 0 where none begins."""
+    if len(segment) - at < RECORD_HEADER or segment[at : at + len(MARK)] != MARK:
+        return 0
+    return RECORD_HEADER + int(_FRONT.unpack_from(segment, at)[3])
 
 
 def segment_header(segment: int, next_id: int) -> bytes:
@@ -211,12 +298,19 @@ def segment_header(segment: int, next_id: int) -> bytes:
     return head + _CRC.pack(zlib.crc32(head))
 
 
-def read_segment_header(segment: bytes) -> tuple[int, int] | None:
-    """The segment's number and the next message id, or None if it was never finished or is no segment."""
+class SegmentHeader(NamedTuple):
+    """A segment's first bytes: which format it has, its number, and the next message id when it was begun."""
+
+    magic: bytes
+    number: int
+    next_id: int
+
+
+def read_segment_header(segment: bytes) -> SegmentHeader | None:
+    """The header of a segment, or None if it was never finished or is no segment."""
     if len(segment) < SEGMENT_HEADER:
         return None
     head = segment[: _SEGMENT.size]
     if zlib.crc32(head) != _CRC.unpack_from(segment, _SEGMENT.size)[0]:
         return None
-    magic, number, next_id = _SEGMENT.unpack(head)
-    return (number, next_id) if magic == MAGIC else None
+    return SegmentHeader(*_SEGMENT.unpack(head))

@@ -1,0 +1,204 @@
+"""What a start finds in a journal's segments, free of I/O: they are read one after the other, and each once.
+
+A power loss is a truncated or holed `bytes` here, which is how the tests make one.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from conformance.reference.store.index import Index
+from conformance.reference.store.records import (
+    MAGIC,
+    MARK,
+    SEGMENT_HEADER,
+    Change,
+    Counted,
+    Framed,
+    Moved,
+    QueueDeleted,
+    Record,
+    Removed,
+    SegmentHeader,
+    Stored,
+    changes,
+    read_segment_header,
+    record,
+    scan,
+    unframe,
+)
+
+
+class CorruptJournal(Exception):
+    """A record that was on disk is damaged: the broker must not start and guess."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a journal holds after a start.
+
+    `messages` is in the order of their ids; `queues` has each queue's next number, `identities` the ids that were seen
+    in it, oldest first. `segments` has the size of each, `index` what is live in them. `segment`, `end` and `sequence`
+    say where writing goes on (segment 0: nowhere yet). `cut` has the place where a torn tail begins: segment and
+    offset. `stale` has later segments, which hold nothing that was ever confirmed.
+    """
+
+    messages: dict[int, Stored] = field(default_factory=dict)
+    queues: dict[str, int] = field(default_factory=dict)
+    identities: dict[str, list[bytes]] = field(default_factory=dict)
+    next_id: int = 1
+    segments: dict[int, int] = field(default_factory=dict)
+    segment: int = 0
+    end: int = 0
+    size: int = 0
+    sequence: int = 0
+    cut: tuple[int, int] | None = None
+    stale: list[int] = field(default_factory=list)
+    index: Index = field(default_factory=Index, compare=False)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Nothing that is made here is garbage: the collector would look at a million messages again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def recover(files: Mapping[int, bytes]) -> Recovered:
+    """Reads segments by their number, cuts a torn tail back, refuses damage in what had been confirmed.
+
+    A record that cannot be read ends the journal, unless an intact later record proves that it had been on disk: one
+    whose `synced` reaches it. A later record alone proves nothing. Counter-example: a batch of two pages is written,
+    the disk stores the second and loses power before the first; nothing of it was confirmed, and to refuse the start
+    would make an ordinary power loss fatal.
+
+    Raises `CorruptJournal` naming file and offset.
+    """
+    reading = _Reading()
+    found = reading.found
+    numbers = sorted(files)
+    for place, number in enumerate(numbers):
+        segment = files[number]
+        header = _header(segment, number)
+        if header is None:
+            _end(found, files, (number, 0), numbers[place + 1 :])
+            break
+        found.segments[number] = found.size = len(segment)
+        found.segment = number
+        found.next_id = max(found.next_id, header.next_id)
+        found.end = reading.read(segment, number)
+        if segment.count(0, found.end) != len(segment) - found.end:
+            _end(found, files, (number, found.end), numbers[place + 1 :])
+            break
+    return reading.done()
+
+
+class _Reading:
+    """Applies records in their order."""
+
+    def __init__(self) -> None:
+        self.found = Recovered()
+        self._sorted = True
+        self._last_id = 0
+
+    def read(self, segment: bytes, number: int) -> int:
+        """Applies the intact records of a segment; where they end."""
+        found, index, end, sequence = self.found, self.found.index, SEGMENT_HEADER, self.found.sequence
+        for framed in scan(segment, end):
+            # Only the very first record of the oldest segment may have any sequence: older segments were deleted.
+            if sequence and framed.sequence != sequence + 1:
+                break
+            sequence, end = framed.sequence, framed.end
+            entry = record(framed.kind, segment, framed.start, end)
+            if type(entry) is Stored:
+                self._stored(entry)
+                index.store(entry, number)
+            else:
+                self._take(entry)
+                index.note(entry, number, sequence)
+        found.sequence = sequence
+        return end
+
+    def done(self) -> Recovered:
+        """All was read."""
+        found, index = self.found, self.found.index
+        if not self._sorted:
+            found.messages = dict(sorted(found.messages.items()))
+        found.next_id = index.next_id = max(found.next_id, index.next_id)
+        found.queues = {name: home.next_number for name, home in index.queues.items()}
+        found.identities = index.identities()
+        return found
+
+    def _stored(self, message: Stored) -> None:
+        self._sorted = self._sorted and message.id > self._last_id
+        self._last_id = message.id
+        self.found.messages[message.id] = message
+
+    def _take(self, entry: Record) -> None:
+        if isinstance(entry, QueueDeleted):
+            home = self.found.index.queues.get(entry.name)
+            for id in home.messages if home else ():
+                del self.found.messages[id]
+        for change in changes(entry):
+            self._apply(change)
+
+    def _apply(self, change: Change) -> None:
+        messages = self.found.messages
+        match change:
+            case Stored():
+                self._stored(change)
+            case Removed(id):
+                messages.pop(id, None)
+            case Counted(id, failures) if id in messages:
+                messages[id] = messages[id]._replace(failures=failures)
+            case Moved(id, number, queue) if id in messages:
+                messages[id] = messages[id]._replace(queue=queue, number=number)
+
+
+def _header(segment: bytes, number: int) -> SegmentHeader | None:
+    """The segment's header, None if it was never finished. Raises `CorruptJournal` if another format wrote it."""
+    header = read_segment_header(segment)
+    if header is not None and header.magic != MAGIC:
+        raise CorruptJournal(
+            f"{filename(number)} has the format {header.magic.decode(errors='replace')}, and {MAGIC.decode()} is read "
+            "here: start the broker that wrote it, or choose another data directory"
+        )
+    return header if header is not None and header.number == number else None
+
+
+def filename(number: int) -> str:
+    """A segment's file in the data directory."""
+    return f"{number:08d}.journal"
+
+
+def _end(found: Recovered, files: Mapping[int, bytes], cut: tuple[int, int], later: Sequence[int]) -> None:
+    """The journal ends here: a torn tail, or damage."""
+    bad = found.sequence + 1
+    number, offset = cut
+    for other in (number, *later):
+        for framed in _intact_after(files[other], offset if other == number else 0):
+            if framed.synced >= bad:
+                raise CorruptJournal(
+                    f"journal segment {number} is damaged at offset {offset} ({filename(number)}): record {bad} cannot "
+                    f"be read, and record {framed.sequence} in segment {other} says that it had been on disk"
+                )
+    found.stale = [other for other in (number, *later) if other != found.segment]
+    if found.segment == number:
+        found.cut = cut
+
+
+def _intact_after(segment: bytes, start: int) -> Iterable[Framed]:
+    """Every intact record that begins at or after `start`, at whatever offset."""
+    at = segment.find(MARK, start)
+    while at >= 0:
+        framed = unframe(segment, at)
+        if framed is not None:
+            yield framed
+        at = segment.find(MARK, at + 1 if framed is None else framed.end)
