@@ -1,13 +1,51 @@
-"""How deep the queues are, over HTTP/1.1: just enough of it for any client to ask. Bytes in, bytes out."""
+"""What is in the queues, over HTTP/1.1: just enough of it for any client to ask. Bytes in, bytes out.
+
+| GET | answers |
+|---|---|
+| `/` | the whole broker: how many queues, messages, and what its surroundings know |
+| `/queues?limit=N&offset=K` | names of queues, in the order of their declaration |
+| `/queues/NAME` | depth, what of it is unacknowledged, and what has happened since the start |
+| `/queues/NAME/messages?limit=N&offset=K` | messages, in order |
+
+A list has at most N entries after the first K; N is 1000 unless it is asked for less. One of messages ends early where
+they have more than 64 MiB, for all of it is hashed while nobody else is served.
+
+A name is one segment of the path, so that its own slashes, spaces and percent signs are percent-encoded as UTF-8. For a
+name with plain slashes the whole rest of the path is tried first: `/queues/a/messages` is the queue `a/messages` where
+there is one.
+"""
 
 from __future__ import annotations
 
 import json
-from urllib.parse import unquote
+import re
+from collections.abc import Iterator
+from itertools import islice
+from urllib.parse import parse_qs, unquote_to_bytes
 
 from conformance.reference.core.broker import Broker
+from conformance.reference.core.queues import Message, Queue
+from conformance.reference.core.settlement import Event, State
 
 _LIMIT = 16 * 1024
+_MOST = 1000
+_MOST_HASHED = 64 * 1024 * 1024
+_MESSAGES = "/messages"
+
+_COUNTS: dict[str, tuple[Event, ...]] = {
+    "enqueued": (Event.STORED, Event.MOVED),
+    "acknowledged": (Event.ACCEPTED, Event.SENT_SETTLED),
+    "dead_lettered": (Event.REJECTED, Event.EXHAUSTED),
+    "discarded": (Event.DISCARDED,),
+    "expired": (Event.EXPIRED, Event.DIVERTED),
+}
+"""What is shown of a queue's events: those that came into it by either way, and those that left it by each."""
+
+_HELD = frozenset({State.ACQUIRED, State.COMMITTING})
+
+
+class _BadQueryError(Exception):
+    """A parameter that is no number, or that nobody knows."""
 
 
 class Asked:
@@ -41,10 +79,88 @@ class Asked:
             lines.append("Connection: close")
         return "\r\n".join([*lines, "", ""]).encode() + text
 
-    def _look(self, path: str) -> tuple[str, object]:
-        if path.rstrip("/") == "/queues":
-            return "200 OK", {"queues": list(self._broker.names())}
-        queue = self._broker.known(unquote(path.removeprefix("/queues/"))) if path.startswith("/queues/") else None
+    def _look(self, target: str) -> tuple[str, object]:
+        path, _, query = target.partition("?")
+        if path == "/":
+            return "200 OK", self._overall()
+        try:
+            if path.rstrip("/") == "/queues":
+                return "200 OK", {"queues": list(islice(self._broker.names(), *_page(query)))}
+            found = self._found(path, query)
+        except _BadQueryError as error:
+            return "400 Bad Request", {"error": str(error)}
+        return ("404 Not Found", {"error": "no such queue"}) if found is None else ("200 OK", found)
+
+    def _found(self, path: str, query: str) -> object | None:
+        """What is shown of a queue, or of its messages; None for a path that leads nowhere."""
+        if not path.startswith("/queues/"):
+            return None
+        name = path.removeprefix("/queues/")
+        queue = self._queue(name)
+        if queue is not None:
+            return _shown(queue)
+        queue = self._queue(name.removesuffix(_MESSAGES)) if name.endswith(_MESSAGES) else None
         if queue is None:
-            return "404 Not Found", {"error": "no such queue"}
-        return "200 OK", {"depth": queue.depth, "unacknowledged": queue.unacknowledged}
+            return None
+        return {"depth": queue.depth, "messages": [*_listed(islice(self._broker.browse(queue), *_page(query)))]}
+
+    def _queue(self, encoded: str) -> Queue | None:
+        try:
+            return self._broker.known(unquote_to_bytes(encoded.encode("latin-1")).decode())
+        except UnicodeDecodeError:
+            return None
+
+    def _overall(self) -> dict[str, int]:
+        queues = [queue for name in self._broker.names() if (queue := self._broker.known(name)) is not None]
+        return {
+            "queues": len(queues),
+            "depth": sum(queue.depth for queue in queues),
+            "unacknowledged": sum(queue.unacknowledged for queue in queues),
+            "consumers": sum(queue.consumers for queue in queues),
+            **self._broker.surroundings(),
+        }
+
+
+def _shown(queue: Queue) -> dict[str, int | bool]:
+    return {
+        "depth": queue.depth,
+        "unacknowledged": queue.unacknowledged,
+        "durable": queue.durable,
+        "consumers": queue.consumers,
+        **{name: sum(queue.counts[event] for event in events) for name, events in _COUNTS.items()},
+        "refused": queue.refused,
+        "duplicates": queue.duplicates,
+        "next_number": queue.next_number,
+        "bytes": queue.bytes,
+    }
+
+
+def _listed(messages: Iterator[Message]) -> Iterator[dict[str, int | bool | str]]:
+    from hashlib import sha256  # costs a start 3 ms, and few ever look
+
+    left = _MOST_HASHED
+    for message in messages:
+        left -= len(message.bare)
+        yield {
+            "id": message.id,
+            "number": message.number,
+            "durable": message.durable,
+            "delivery_count": message.failures,
+            "redelivered": message.acquired,
+            "expires_ms": message.expires_ms,
+            "bytes": len(message.bare),
+            "sha256": sha256(message.bare).hexdigest(),
+            "acquired": message.state in _HELD,
+        }
+        if left < 0:
+            return
+
+
+def _page(query: str) -> tuple[int, int]:
+    """From where to where, counted from 0."""
+    page = {"limit": _MOST, "offset": 0}
+    for name, values in parse_qs(query, keep_blank_values=True).items():
+        if name not in page or not re.fullmatch(r"[0-9]{1,15}", values[-1]):
+            raise _BadQueryError(f"{name[:40]}: limit and offset are whole numbers, and nothing else can be asked")
+        page[name] = int(values[-1])
+    return page["offset"], page["offset"] + min(page["limit"], _MOST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from conformance.reference.core.settlement import Event
 
@@ -12,6 +12,7 @@ class Asked(enum.Enum):
     """What is asked of a broker, and answered when it is stored."""
 
     SEND = "a send outside a transaction"
+    URGENT_SEND = "a send that asks for an answer of its own at once (profile solace, Ack Immediately)"
     ACKNOWLEDGEMENT = "an acknowledgement outside a transaction"
     COMMIT = "a commit"
 
@@ -21,7 +22,9 @@ class Answered(enum.Enum):
 
     STORED = "after the record was written and synced"
     WRITTEN = "after the record was written; it is synced `LATE_S` later"
+    NEVER_SYNCED = "after the record was written; nothing syncs it"
     AT_ONCE = "before the record is written; it is stored `LATE_S` later"
+    LAZY = "before the record is written; it is stored `LAZY_S` later"
 
 
 LATE_S = 0.005
@@ -31,6 +34,10 @@ Of the order of what brokers wait before they write: the journal buffer of Artem
 (NIO). A client that kills at the answer does so within a millisecond, and sees it; one that kills at any time mostly
 does not.
 """
+
+
+LAZY_S = 0.5
+"""Seconds after which a lazy acknowledgement (profile ems) is stored: long enough for any fault to meet it."""
 
 
 class Honest:
@@ -68,6 +75,75 @@ class Honest:
 
     ignores_full_disk = False
     """Whether a write to the journal that found no space is taken for one that did."""
+
+    confirm_share = 0
+    """How many stored sends of a publish window make a confirm due; 0 for a third of it, which nothing changes."""
+
+    confirms_at_once = True
+    """Whether a send that asks for an answer of its own (profile solace, Ack Immediately) gets one."""
+
+    confirms_after_a_second = True
+    """Whether a send that is below the third of its publish window is confirmed after a second."""
+
+    covers_unstored = False
+    """Whether a confirm of a publish window covers all that has arrived, stored or not.
+
+    So that there is something to cover, every tenth send is then stored `LAZY_S` late, as by a slow disk.
+    """
+
+    covers_refused = False
+    """Whether what is refused in a publish window is covered by the next confirm, and has no answer of its own."""
+
+    reopens_windows = True
+    """Whether a confirm gives the credit of a publish window back."""
+
+    stores_refused = False
+    """Whether a message that is refused is stored all the same."""
+
+    takes_any_order = True
+    """Whether a delivery may be acknowledged before those that were sent before it."""
+
+    hides_recovered = False
+    """Whether the messages of a journal are counted after a start, and never delivered."""
+
+    commits_rollbacks = False
+    """Whether a rollback delivers what was sent in its transaction, and is answered."""
+
+    def known_settings(self, words: Sequence[str]) -> Sequence[str]:
+        """Which of the words that `--set` was given are for the broker to judge."""
+        return words
+
+    def acknowledged_lazily_with(self, held: Iterable[int], tag: int) -> Iterable[int]:
+        """Which of a link's `held` deliveries one lazy acknowledgement of `tag` removes."""
+        return (tag,)
+
+    def stores(self, number: int) -> bool:
+        """Whether the `number`-th message of a queue (from 1), a durable one, is put in the journal."""
+        return True
+
+    def stores_removal(self, number: int) -> bool:
+        """Whether the removal of the `number`-th message of a queue (from 1), a durable one, is put in the journal."""
+        return True
+
+    def takes_over(self, place: int, count: int) -> bool:
+        """Whether a start takes over the `place`-th (from 0, by age) of the `count` messages that the journal has."""
+        return True
+
+    def copies(self, number: int) -> int:
+        """How many messages a send becomes that is the `number`-th message of its queue (from 1)."""
+        return 1
+
+    def numbered(self, number: int) -> int:
+        """The place in the queue of what would be its `number`-th message (from 1)."""
+        return number
+
+    def body(self, number: int, bare: bytes) -> bytes:
+        """What a consumer gets of the `number`-th message of a queue (from 1): its encoded sections."""
+        return bare
+
+    def lives_ms(self, ttl_ms: int) -> int:
+        """The time to live, in milliseconds, of a message that was sent with this one; 0 for one without end."""
+        return ttl_ms
 
     def answers(self, send: int) -> bool:
         """Whether the `send`-th unsettled send since the start (from 1) is ever answered."""

@@ -4,50 +4,77 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import resource
 import signal
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.errors import LaunchError
+from conformance.reference.amqp.handshake import OPEN, Guard
 from conformance.reference.core.broker import Broker
 from conformance.reference.disk import Disk
 from conformance.reference.honest import Honest
-from conformance.reference.settings import Settings
-from conformance.reference.sockets import AmqpProtocol, HttpProtocol, PeerProtocol, StompProtocol
+from conformance.reference.profiles import STANDARD, Profile
+from conformance.reference.settings import QueueOptions, Settings
+from conformance.reference.sockets import REFUSED_AT_ONCE, AmqpProtocol, HttpProtocol, PeerProtocol, StompProtocol
 from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.files import SegmentFiles
-from conformance.reference.store.journal import CorruptJournal, Journal, recover
+from conformance.reference.store.journal import Journal
+from conformance.reference.store.recovery import CorruptJournal, loading, recover
+from conformance.reference.tls import Tls, context
+
+if TYPE_CHECKING:
+    import ssl
 
 HOST = "127.0.0.1"
+
+SPARE_FILES = 64
+"""Descriptors that no connection takes: the journal's, the listening ports', and those that are on their way out."""
+
+BACKLOG = 1024
+"""Connections that wait to be accepted, so that a storm of them leaves room for others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a broker is started with; a port of 0 is chosen by the system, without a STOMP port nobody listens there."""
+    """What a broker is started with; a port of 0 is chosen by the system, where one is None nobody listens.
+
+    The ports of `amqps` and `stomps` need `tls`.
+    """
 
     amqp_port: int
     http_port: int
     stomp_port: int | None
     data: Path
-    queues: Sequence[str]
+    queues: Mapping[str, QueueOptions]
     settings: Settings
     behaviour: Honest
+    amqps_port: int | None = None
+    stomps_port: int | None = None
+    tls: Tls | None = None
+    guard: Guard = OPEN
+    profile: Profile = STANDARD
 
 
 async def serve(wanted: Wanted) -> None:
     """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it."""
     files = SegmentFiles(wanted.data, wanted.behaviour)
-    try:
-        recovered = recover(files.read())
-        files.repair(recovered)
-    except (CorruptJournal, OSError) as error:
-        raise LaunchError(str(error)) from error
-    commit = GroupCommit(Journal(recovered))
-    broker = Broker(wanted.settings, wanted.behaviour, commit, recovered)
-    for name in wanted.queues:
-        broker.queue(name)
+    with loading():
+        try:
+            recovered = recover(files.read())
+            files.repair(recovered)
+        except (CorruptJournal, OSError) as error:
+            raise LaunchError(f"data directory {wanted.data}: {error}") from error
+        remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
+        journal = Journal(recovered, identities=remembered)
+        commit = GroupCommit(journal)
+        broker = Broker(wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile)
+        recovered.messages.clear()  # the broker has them: kept here as well, they would outlive their removal
     server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000)
+    broker.surroundings = lambda: {"connections": len(server.connections), "journal_segments": len(journal.segments)}
     await server.run(wanted)
 
 
@@ -64,22 +91,33 @@ class Server:
         self.connections: set[PeerProtocol] = set()
         self.dirty: set[PeerProtocol] = set()
         self.receipts = itertools.count(1)
+        self.guard = OPEN
+        self.max_connections = min(broker.settings.max_connections, _descriptors() - SPARE_FILES - REFUSED_AT_ONCE)
         self._disk = Disk(commit, files, buffer_seconds, self.schedule)
         self._scheduled = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_at: float | None = None
 
     async def run(self, wanted: Wanted) -> None:
         """Listens, says so, and serves until it is told to stop."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
-        ports: dict[str, tuple[Callable[[], asyncio.Protocol], int]] = {
-            "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port)
+        self.guard = wanted.guard
+        secure = context(wanted.tls) if wanted.tls is not None else None
+        ports: dict[str, tuple[Callable[[], asyncio.Protocol], int | None, ssl.SSLContext | None]] = {
+            "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port, None),
+            "amqps": (lambda: AmqpProtocol(self), wanted.amqps_port, secure),
+            "stomp": (lambda: StompProtocol(self), wanted.stomp_port, None),
+            "stomps": (lambda: StompProtocol(self), wanted.stomps_port, secure),
+            "http": (lambda: HttpProtocol(self.broker), wanted.http_port, None),
         }
-        if wanted.stomp_port is not None:
-            ports["stomp"] = (lambda: StompProtocol(self), wanted.stomp_port)
-        ports["http"] = (lambda: HttpProtocol(self.broker), wanted.http_port)
         try:
-            servers = {name: await self.loop.create_server(make, HOST, port) for name, (make, port) in ports.items()}
+            servers = {
+                name: await self.loop.create_server(make, HOST, port, ssl=protected, backlog=BACKLOG)
+                for name, (make, port, protected) in ports.items()
+                if port is not None
+            }
         except OSError as error:
             raise LaunchError(f"cannot listen on {HOST}: {error.strerror}") from error
         await self._disk.settle()
@@ -99,10 +137,30 @@ class Server:
     def _turn(self) -> None:
         self._scheduled = False
         self.broker.dispatch()
+        self._await_expiry()
         self._disk.start()
         dirty, self.dirty = self.dirty, set()
-        for protocol in dirty:
-            protocol.flush()
+        try:
+            while dirty:
+                dirty.pop().flush()
+        finally:
+            if dirty:  # What went wrong with one connection is not to silence the others.
+                self.dirty |= dirty
+                self.schedule()
+
+    def _await_expiry(self) -> None:
+        """One `_turn` when the next message expires; the end of its time is told by the clock on the wall."""
+        due = self.broker.next_expiry()
+        if due == self._expiry_at:
+            return
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry_at = due
+        self._expiry = None if due is None else self.loop.call_later(max(0.0, due - time.time()), self._expired)
+
+    def _expired(self) -> None:
+        self._expiry = self._expiry_at = None
+        self.schedule()
 
     async def _stop(self) -> None:
         """Answers what is under way, says good-bye, and leaves a closed journal."""
@@ -111,3 +169,10 @@ class Server:
             protocol.stop()
         await self._disk.settle()
         await self._disk.close()
+
+
+def _descriptors() -> int:
+    """How many files this process may have open, once it has asked for as many as it may ask for."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message
 
-from conformance.reference.core.message import DecodeError, encode, parse
+from conformance.reference.core.message import DecodeError, aged, encode, parse
 
 
 @given(
@@ -26,7 +26,7 @@ def test_a_rewritten_header_says_what_was_asked_and_no_more(durable, priority, t
     if ttl is not None:
         sent.ttl = ttl / 1000
     parsed = parse(bytes(sent.encode()))
-    assert parsed.durable == durable
+    assert (parsed.durable, parsed.ttl_ms, parsed.expires_ms) == (durable, ttl or 0, 0)
 
     seen = Message()
     seen.decode(encode(parsed.durable, parsed.rest, first, count, parsed.bare))
@@ -72,3 +72,37 @@ def test_any_bytes_are_read_or_refused(tail):
     for start in (b"", b"\x00\x53\x70", b"\x00\x53\x70\xc0", b"\x00\x53\x70\xd0"):
         with suppress(DecodeError):
             parse(start + tail)
+
+
+@pytest.mark.parametrize(
+    ("field", "ttl"),
+    [
+        (b"\x40", 0),
+        (b"\x43", 0),
+        (b"\x52\x07", 7),
+        (b"\x70\x00\x01\x00\x00", 65536),
+        (b"\x70\xff\xff\xff\xff", 2**32 - 1),
+    ],
+)
+def test_every_encoding_of_a_ttl_is_read(field, ttl):
+    """null, zero, one byte, four (AMQP 1.0 section 1.6.4)."""
+    fields = b"\x41\x50\x07" + field
+    parsed = parse(b"\x00\x53\x70\xc0" + bytes((len(fields) + 1, 3)) + fields + b"\x00\x53\x77\x40")
+
+    assert (parsed.ttl_ms, parsed.rest) == (ttl, b"\x50\x07" + field)
+
+
+@pytest.mark.parametrize("field", [b"\x41", b"\x80" + bytes(8), b"\x50\x01"])
+def test_a_ttl_of_another_type_is_refused(field):
+    """It is a uint (3.2.1): a guess could let a message live for ever, or not at all."""
+    fields = b"\x41\x40" + field
+    with pytest.raises(DecodeError):
+        parse(b"\x00\x53\x70\xc0" + bytes((len(fields) + 1, 3)) + fields + b"\x00\x53\x77\x40")
+
+
+@pytest.mark.parametrize("priority", [b"\x40", b"\x50\x07"])
+def test_a_ttl_grows_less_and_a_missing_one_stays_missing(priority):
+    """What is left replaces what came; the priority stays."""
+    assert aged(priority + b"\x52\x09", 5) == priority + b"\x70\x00\x00\x00\x05"
+    assert aged(priority + b"\x40", 5) == priority + b"\x40"
+    assert aged(priority + b"\x70\x00\x00\x00\x09", 2**40) == priority + b"\x70\xff\xff\xff\xff"

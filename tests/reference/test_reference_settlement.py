@@ -40,4 +40,19 @@ def test_only_deliveries_that_may_have_failed_are_counted(event):
 
     assert message.state is State.READY
     assert message.failures == (event in COUNTED)
-    assert frozenset({Event.FAILED, Event.ABANDONED}) == COUNTED
+    assert frozenset({Event.FAILED, Event.ABANDONED, Event.EXHAUSTED}) == COUNTED
+
+
+def test_an_outcome_means_the_same_in_a_transaction():
+    """Every event that a link can bring about leads from both states to the same one."""
+    held = {event: state for (at, event), state in TRANSITIONS.items() if at is State.ACQUIRED}
+    committing = {event: state for (at, event), state in TRANSITIONS.items() if at is State.COMMITTING}
+
+    assert held.pop(Event.COMMITTED) is State.COMMITTING
+    assert committing.pop(Event.REFUSED) is State.ACQUIRED
+    assert held == committing
+
+
+def test_a_message_does_not_expire_in_its_consumers_hands():
+    """Only one that waits can."""
+    assert {at for at, event in TRANSITIONS if event in (Event.EXPIRED, Event.DIVERTED)} == {State.READY}

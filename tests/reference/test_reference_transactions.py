@@ -12,6 +12,12 @@ EARLY = ("--set=sync_transactional=false", "--set=journal_buffer_ms=60000")
 OK = (Delivery.ACCEPTED, None)
 
 
+def held(broker):
+    """What the queue has, and what of it is with consumers."""
+    shown = broker.get("/queues/q")
+    return {name: shown[name] for name in ("depth", "unacknowledged")}
+
+
 def state(delivery):
     """The provisional outcome: transaction and descriptor."""
     identity, outcome = delivery.remote.data
@@ -60,10 +66,10 @@ def test_outcomes_are_applied_by_the_commit(start, peer, settled):
     mine = [delivery for _, delivery in box.got[:2]]
     control.settle(identity, mine, settled=settled)
 
-    assert broker.get("/queues/q") == {"depth": 3, "unacknowledged": 3}
+    assert held(broker) == {"depth": 3, "unacknowledged": 3}
     assert settled or [d.settled for d in mine] == [False, False]
     assert control.end(identity) == OK
-    assert broker.get("/queues/q") == {"depth": 1, "unacknowledged": 1}
+    assert held(broker) == {"depth": 1, "unacknowledged": 1}
     if not settled:
         client.wait(lambda: all(d.settled for d in mine))
         assert [d.remote_state for d in mine] == [Delivery.ACCEPTED] * 2
@@ -80,7 +86,7 @@ def test_a_delivery_stays_acquired_after_a_rollback(start, peer):
     control.settle(identity, [delivery])
 
     assert control.end(identity, fail=True) == OK
-    assert broker.get("/queues/q") == {"depth": 1, "unacknowledged": 1}
+    assert held(broker) == {"depth": 1, "unacknowledged": 1}
     assert (client.drain().bodies, delivery.settled) == ([], False)
     client.outcome(delivery, Delivery.RELEASED)
     assert [(m.body, m.delivery_count) for m, _ in client.drain().got] == [(1, 0)]
@@ -241,7 +247,7 @@ def test_a_transaction_ends_with_its_control_link(start, peer, end):
     if end == "link":
         control.link.close()
         client.wait(lambda: bool(control.link.state & control.link.REMOTE_CLOSED))
-        assert broker.get("/queues/q") == {"depth": 2, "unacknowledged": 2}
+        assert held(broker) == {"depth": 2, "unacknowledged": 2}
         box.link.close()
         client.barrier()
     elif end == "connection":
@@ -265,11 +271,11 @@ def test_a_link_that_ends_takes_its_outcomes_out_of_the_transaction(start, peer)
     control.settle(identity, [delivery for _, delivery in box.got])
     box.link.close()
     client.wait(lambda: bool(box.link.state & box.link.REMOTE_CLOSED))
-    held = other.receive(2)
+    taken = other.receive(2)
 
     assert control.end(identity) == OK
-    assert broker.get("/queues/q") == {"depth": 3, "unacknowledged": 2}
-    other.accept(delivery for _, delivery in held.got)
+    assert held(broker) == {"depth": 3, "unacknowledged": 2}
+    other.accept(delivery for _, delivery in taken.got)
     assert client.drain().bodies == [3]
 
 

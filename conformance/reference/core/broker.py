@@ -1,79 +1,118 @@
-"""The broker: queues, settlement and the journal's records joined. No protocol, no I/O, no clock.
+"""The broker: queues, settlement and the journal's records joined. No protocol, no I/O, no clock of its own.
 
 A protocol publishes, subscribes and settles here, and is told by a callback when the answer may be given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping
 
-from conformance.reference.core.message import Parsed, encode
+from conformance.reference.core.addresses import Addresses
+from conformance.reference.core.admission import Admission
+from conformance.reference.core.effects import Effect, Effects
+from conformance.reference.core.expiry import Expiries
+from conformance.reference.core.message import Parsed, aged, encode
 from conformance.reference.core.queues import Message, Queue, Subscription
-from conformance.reference.core.settlement import COUNTED, Event, State
+from conformance.reference.core.refusal import Refusal, Refused, untold
+from conformance.reference.core.settlement import Event
+from conformance.reference.core.storage import Storage
 from conformance.reference.core.transactions import Outcome, Send, Transaction
-from conformance.reference.honest import Answered, Asked, Honest
-from conformance.reference.settings import Settings
+from conformance.reference.honest import Asked, Honest
+from conformance.reference.profiles import STANDARD, Profile
+from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, nobody
 from conformance.reference.store.journal import Recovered
-from conformance.reference.store.records import (
-    Change,
-    Committed,
-    Counted,
-    Moved,
-    QueueDeclared,
-    Record,
-    Removed,
-    Stored,
-)
 
-DEAD_LETTERS = "DLQ"
-"""Where rejected messages go; one that is rejected there is removed, for it has nowhere left to go."""
+EXPIRED_AT_ONCE = 1000
+"""Messages that expire before others are served: a million that end together must not stop the broker for seconds."""
 
+_ACCEPTED, _SENT = Event.ACCEPTED, Event.SENT
+_SEND, _URGENT_SEND, _ACKNOWLEDGEMENT = Asked.SEND, Asked.URGENT_SEND, Asked.ACKNOWLEDGEMENT
+"""Python 3.11 takes 0.1 us to find a member of an enum by its name: these are needed for every message."""
 
-class Effect(NamedTuple):
-    """A change of one message: the record that keeps it, None for memory only, and what it does once that is stored."""
-
-    record: Change | None
-    apply: Done
+_NO_OPTIONS: Mapping[str, QueueOptions] = {}
 
 
 class Broker:
-    """All queues of one broker."""
+    """All queues of one broker.
 
-    def __init__(self, settings: Settings, behaviour: Honest, commit: GroupCommit, recovered: Recovered) -> None:
+    `options` are the rules of the queues that have rules of their own, `clock` gives seconds since the epoch, `profile`
+    is what peers may ask for beyond the standards; `surroundings` is set by who runs it, to the figures that only it
+    knows: they are shown beside the broker's own.
+    Raises `UsageError` where options contradict what was recovered.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        behaviour: Honest,
+        commit: GroupCommit,
+        recovered: Recovered,
+        options: Mapping[str, QueueOptions] = _NO_OPTIONS,
+        clock: Callable[[], float] = time.time,
+        profile: Profile = STANDARD,
+    ) -> None:
+        self.settings = settings
+        self.profile = profile
+        self.surroundings: Callable[[], Mapping[str, int]] = dict
         self.behaviour = behaviour
-        self._settings = settings
         self._commit = commit
-        self._adders: dict[Answered, Callable[[Record | None, Done], None]] = {
-            Answered.STORED: commit.add,
-            Answered.WRITTEN: commit.add_unsynced,
-            Answered.AT_ONCE: commit.add_late,
-        }
-        self._queues: dict[str, Queue] = {}
+        self._clock = clock
+        self._storage = Storage(settings, behaviour, commit)
         self._undispatched: dict[Queue, None] = {}
-        self._next_id = recovered.next_id
+        self._admission = Admission(settings, behaviour, commit, self._now_ms)
+        self._expiries = Expiries()
+        self._addresses = Addresses(settings, options, commit)
+        self._effects = Effects(behaviour, self._addresses, self._expiries, self._undispatched, recovered.next_id)
         self._sends = 0
         self._transactions = 0
         for name, next_number in recovered.queues.items():
-            self._queues[name] = Queue(name, next_number)
-        for stored in recovered.messages.values():
-            self._restore(stored)
+            self._addresses.restore(name, next_number, recovered.identities.get(name, []))
+        for place, stored in enumerate(recovered.messages.values()):
+            if behaviour.takes_over(place, len(recovered.messages)):
+                self._effects.restore(self._addresses.queue(stored.queue), stored)
+        for name in options:
+            self._addresses.queue(name)
 
     def queue(self, name: str) -> Queue:
-        """The durable queue of this name, declared now if it is unknown."""
-        if name not in self._queues:
-            self._queues[name] = Queue(name)
-            self._commit.add(QueueDeclared(name, 1), nobody)
-        return self._queues[name]
+        """The queue of this name, declared now if it is unknown: durably, unless its options say else."""
+        return self._addresses.queue(name)
 
     def known(self, name: str) -> Queue | None:
         """The queue of this name, None if there is none."""
-        return self._queues.get(name)
+        return self._addresses.known(name)
 
     def names(self) -> Iterator[str]:
         """All queues, in the order of their declaration."""
-        return iter(self._queues)
+        return self._addresses.names()
+
+    def temporary(self) -> Queue:
+        """A new queue in memory only, with a name that no other has had, before a restart or after it."""
+        return self._addresses.temporary()
+
+    def delete(self, queue: Queue) -> None:
+        """The queue is gone with all in it; its subscriptions are told by their `ended`, and hold nothing any more.
+
+        What is sent to it from now on is refused, a transaction that has such a send too. A message that is on its way
+        to another queue gets there.
+        """
+        if queue.deleted:
+            return
+        self._addresses.delete(queue)
+        for message in queue.browse():
+            self._expiries.forget(message)
+        for subscription in queue.close():
+            subscription.open = False
+            subscription.held.clear()
+            subscription.ended()
+
+    def browse(self, queue: Queue) -> Iterator[Message]:
+        """All stored messages in order, those that are acquired included; nothing changes by it.
+
+        What is stored later is not among them, and what has gone, or has expired, when its turn comes is left out.
+        """
+        return (message for message in queue.browse() if not 0 < message.expires_ms <= self._now_ms())
 
     def next_send(self) -> int:
         """Counts a send that is owed an answer: its number since the start, from 1."""
@@ -85,41 +124,93 @@ class Broker:
         self._transactions += 1
         return Transaction(self._transactions)
 
-    def publish(self, queue: Queue, parsed: Parsed, done: Done, transaction: Transaction | None = None) -> None:
+    def publish(
+        self,
+        queue: Queue,
+        parsed: Parsed,
+        done: Done,
+        transaction: Transaction | None = None,
+        *,
+        refused: Refused = untold,
+        urgent: bool = False,
+    ) -> None:
         """Stores a message and calls `done` when the settings allow the answer accepted; it is offered only then.
 
-        In a transaction `done` is called once the transaction has the message: the answer is a provisional one.
-        Raises nothing: a message that cannot be stored stops the broker.
-        """
-        if transaction is not None and self.behaviour.holds_sends:
-            transaction.sends.append(Send(queue, parsed))
-            done()
-        else:
-            sync = self._settings.sync_non_transactional
-            self._perform([self._arrival(queue, parsed)], done, sync=sync, asked=Asked.SEND)
+        A message that cannot be taken is not stored, and never will be: `refused` is called in place of `done`, at once
+        or, if the disk had no room for it, later.
 
-    def commit(self, transaction: Transaction, done: Done) -> None:
+        In a transaction `done` is called once the transaction has the message: the answer is a provisional one. From
+        then on it has its place in the queue, so that a full queue refuses here, and never at the commit.
+
+        One that repeats the id of a message that was stored is answered as accepted when that one would be, and not
+        stored; in a transaction it is left out by the commit. `urgent` only tells a liar what it is about.
+        """
+        if transaction is not None and not self.behaviour.holds_sends:
+            transaction = None
+        identity = self._admission.identity(queue, parsed)
+        if identity is not None and transaction is None and self._admission.is_repeated(queue, identity, done, refused):
+            return
+        reason = self._admission.refusal(queue, parsed)
+        if reason is not None:
+            queue.refused += 1
+            refused(reason)
+            if not self.behaviour.stores_refused or queue.deleted:
+                return
+            done, refused, transaction = nobody, untold, None
+        parsed = self._admission.dated(queue, parsed)
+        queue.reserve(len(parsed.bare))
+        if transaction is not None:
+            transaction.sends.append(Send(queue, parsed, identity))
+            done()
+            return
+        copies = self.behaviour.copies(queue.next_number)
+        effects = [self._effects.arrival(queue, parsed, identity)]
+        for _ in range(1, copies):
+            queue.reserve(len(parsed.bare))
+            effects.append(self._effects.arrival(queue, parsed, None))
+        self._storage.perform(effects, done, _URGENT_SEND if urgent else _SEND, self._sends, refused=refused)
+
+    def commit(self, transaction: Transaction, done: Done, refused: Refused = untold) -> None:
         """Applies all that the transaction holds, or after a crash nothing: it is one record of the journal.
 
         What it holds of a link that has ended, or has given another outcome since, is left out: such a message is no
         longer this link's to settle. `done` is called when the settings allow the answer.
+
+        `refused` is called in its place where the disk is full, or a queue of its sends was deleted: it is rolled back
+        as a whole, and the deliveries whose outcomes it has are their links' again.
         """
-        effects = self._sends_effects(transaction.sends)
+        reason = self._admission.commit_refusal(transaction.sends)
+        if reason is not None:
+            self._forget(transaction)
+            refused(reason)
+            return
+        if self._admission.undecided(transaction.sends):
+            # Whether these are duplicates is known once the disk has the first copies, or has refused them.
+            self._commit.add(None, lambda: self.commit(transaction, done, refused))
+            return
+        effects = self._sends_effects(self._admission.unrepeated(transaction.sends))
         for subscription, tag, event, here in transaction.outcomes:
-            effects += self._outcome_effects(subscription, tag, event, here=here, at_once=False)
+            effects += self._outcome_effects(subscription, tag, event, here=here, transacted=True)
+        transaction.sends.clear()
 
         def committed() -> None:
             transaction.over(committed=True)
             done()
 
-        self._perform(effects, committed, sync=self._settings.sync_transactional, asked=Asked.COMMIT)
+        def failed(reason: Refusal) -> None:
+            transaction.over(committed=False)
+            refused(reason)
+
+        self._storage.perform(effects, committed, Asked.COMMIT, refused=failed)
 
     def rollback(self, transaction: Transaction, done: Done) -> None:
         """Forgets what was sent in it; deliveries stay with their links, as if no outcome had been given (4.4.2)."""
-        transaction.sends.clear()
-        transaction.outcomes.clear()
-        transaction.over(committed=False)
-        done()
+        if self.behaviour.commits_rollbacks:
+            transaction.outcomes.clear()
+            self.commit(transaction, done)
+        else:
+            self._forget(transaction)
+            done()
 
     def abandon(self, transaction: Transaction) -> None:
         """Its control link or connection ended before a discharge: it is rolled back (AMQP 1.0 section 4.1)."""
@@ -134,30 +225,57 @@ class Broker:
         self._undispatched[subscription.queue] = None
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """The link has ended: what it held goes back to its place, counted as a delivery that may have failed."""
+        """The link has ended: what it held goes back to its place, counted as a delivery that may have failed.
+
+        Does nothing where that was done, or where the queue was deleted.
+        """
+        if not subscription.open:
+            return
+        subscription.open = False
         subscription.queue.unsubscribe(subscription)
         for tag in list(subscription.held):
-            effect = self._return(subscription.held.pop(tag), Event.ABANDONED, at_once=True)
-            self._perform([effect], nobody, sync=self._synced_acknowledgements)
+            self._give_back(subscription.held.pop(tag))
 
     def more_credit(self, subscription: Subscription) -> None:
         """The subscription may have credit that it had not before."""
         self._undispatched[subscription.queue] = None
 
     def dispatch(self) -> None:
-        """Sends all that can be sent."""
+        """Sends all that can be sent; what has expired by now is not sent but removed."""
+        now_ms = 0
+        if self._expiries:
+            now_ms = self._now_ms()
+            for message in self._expiries.due(now_ms, EXPIRED_AT_ONCE):
+                self._expire(message)
         while self._undispatched:
-            self._undispatched.popitem()[0].dispatch(self._send)
+            self._undispatched.popitem()[0].dispatch(self._send, now_ms, self._expire)
+
+    def next_expiry(self) -> float | None:
+        """When `dispatch` is to be called if nothing else happens, in seconds since the epoch; None for never."""
+        due = self._expiries.next_ms()
+        return None if due is None else due / 1000
 
     def encoded(self, message: Message) -> bytes:
         """The message as it goes to a consumer: its bytes, with the header telling of its deliveries so far.
 
         first-acquirer is false for every message that was found in the journal at the start: acquisitions are not
-        stored, and false only says that it may have been acquired before (AMQP 1.0 section 3.2.1).
+        stored, and false only says that it may have been acquired before (AMQP 1.0 section 3.2.1). A ttl is what is
+        left of it.
         """
         first = self.behaviour.first_acquirer(not message.acquired)
         count = self.behaviour.delivery_count(message.failures) if self.behaviour.marks_redelivered else 0
-        return encode(message.durable, message.rest, first, count, message.bare)
+        rest = message.rest
+        if message.expires_ms:
+            rest = aged(rest, max(1, message.expires_ms - self._now_ms()))
+        return encode(message.durable, rest, first, count, self.body(message))
+
+    def body(self, message: Message) -> bytes:
+        """The sections of the message that a broker leaves as they are."""
+        return self.behaviour.body(message.number, message.bare)
+
+    def takes(self, subscription: Subscription, tag: int) -> bool:
+        """Whether a delivery may be acknowledged now, with others before it open."""
+        return self.behaviour.takes_any_order or next(iter(subscription.held), tag) == tag
 
     def settle(
         self,
@@ -179,108 +297,73 @@ class Broker:
             transaction.outcomes.append(Outcome(subscription, tag, outcome, here))
             done()
             return
-        effects = self._outcome_effects(subscription, tag, outcome, here=here, at_once=True)
-        asked = Asked.ACKNOWLEDGEMENT if outcome is Event.ACCEPTED else None
-        self._perform(effects, done, sync=self._synced_acknowledgements, asked=asked)
+        effects = self._outcome_effects(subscription, tag, outcome, here=here, transacted=False)
+        asked = _ACKNOWLEDGEMENT if outcome is _ACCEPTED else None
+        self._storage.perform(effects, done, asked, self._sends, lazy=subscription.lazy)
+
+    def _forget(self, transaction: Transaction) -> None:
+        for send in transaction.sends:
+            send.queue.release(len(send.parsed.bare))
+        transaction.sends.clear()
+        transaction.outcomes.clear()
+        transaction.over(committed=False)
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
 
     def _sends_effects(self, sends: list[Send]) -> list[Effect]:
         """The effects of a transaction's sends; which of them are stored is for a liar to say."""
-        effects = [self._arrival(*send) for send in sends]
-        durable = [effect for effect in effects if effect.record is not None]
+        effects = [self._effects.arrival(*send) for send in sends]
+        durable = [effect for effect in effects if effect.records]
         forgotten = durable[self.behaviour.stored_sends(len(durable)) :]
-        return [effect._replace(record=None) if effect in forgotten else effect for effect in effects]
+        return [effect._replace(records=()) if effect in forgotten else effect for effect in effects]
 
     def _outcome_effects(
-        self, subscription: Subscription, tag: int, outcome: Event, *, here: bool, at_once: bool
+        self, subscription: Subscription, tag: int, outcome: Event, *, here: bool, transacted: bool
     ) -> list[Effect]:
         """The effects of an outcome: none if the link does not hold the delivery any more."""
         message = subscription.held.get(tag)
         if message is None:
             return []
         event = self.behaviour.applied(outcome)
-        if event is Event.ACCEPTED:
+        taken = [tag]
+        if event is _ACCEPTED:
             if self.behaviour.forgets(message.number, message.failures):
                 return []
-            taken = list(self.behaviour.acknowledged_with(subscription.held, tag))
-            return [self._removal(subscription.held.pop(other), Event.ACCEPTED) for other in taken]
-        del subscription.held[tag]
-        if not here and self.behaviour.bars_refusers:
+            lazy = subscription.lazy
+            covers = self.behaviour.acknowledged_lazily_with if lazy else self.behaviour.acknowledged_with
+            taken = list(covers(subscription.held, tag))
+        elif not here and self.behaviour.bars_refusers:
             message.refused_by |= {subscription}
-        if event is Event.REJECTED:
-            return [self._rejection(message)]
-        return [self._return(message, event, at_once=at_once)]
+        return [self._outcome_effect(subscription, other, event, transacted=transacted) for other in taken]
 
-    def _arrival(self, queue: Queue, parsed: Parsed) -> Effect:
-        message = Message(self._next_id, queue, queue.number(), parsed.durable, parsed.rest, parsed.bare)
-        self._next_id += 1
+    def _outcome_effect(self, subscription: Subscription, tag: int, event: Event, *, transacted: bool) -> Effect:
+        message = subscription.held.pop(tag)
+        if transacted:
+            message.advance(Event.COMMITTED)
+        make = self._effects.removal if event is _ACCEPTED else self._effects.settled
+        effect = make(message, event, at_once=not transacted)
+        return effect._replace(undo=self._undoing(effect.undo, subscription, tag, message)) if transacted else effect
 
-        def stored() -> None:
-            message.advance(Event.STORED)
-            queue.add(message, hidden=self.behaviour.hides(message.number))
-            self._undispatched[queue] = None
+    def _undoing(self, undo: Done, subscription: Subscription, tag: int, message: Message) -> Done:
+        """The commit was refused: the delivery is its link's again, or, if that has ended, the queue's."""
 
-        return self._effect(
-            message, Stored(message.id, message.number, queue.name, 0, parsed.rest, parsed.bare), stored
-        )
+        def undone() -> None:
+            undo()
+            message.advance(Event.REFUSED)
+            if subscription.open:
+                subscription.hold_again(tag, message)
+            elif not message.queue.deleted:
+                self._give_back(message)
 
-    def _removal(self, message: Message, event: Event) -> Effect:
-        if message.state is State.ACQUIRED:
-            message.queue.unacknowledged -= 1
-        message.advance(event)
+        return undone
 
-        def removed() -> None:
-            message.advance(Event.REMOVED)
-            message.queue.discard(message)
+    def _give_back(self, message: Message) -> None:
+        effect = self._effects.settled(message, Event.ABANDONED, at_once=True)
+        self._storage.perform([effect], nobody, None)
 
-        return self._effect(message, Removed(message.id), removed)
-
-    def _rejection(self, message: Message) -> Effect:
-        if message.queue.name == DEAD_LETTERS:
-            return self._removal(message, Event.ACCEPTED)
-        message.advance(Event.REJECTED)
-        message.queue.unacknowledged -= 1
-        target = self.queue(DEAD_LETTERS)
-        number = target.number()
-
-        def moved() -> None:
-            message.advance(Event.MOVED)
-            message.queue.discard(message)
-            message.queue, message.number, message.refused_by = target, number, frozenset()
-            target.add(message)
-            self._undispatched[target] = None
-
-        return self._effect(message, Moved(message.id, number, target.name), moved)
-
-    def _return(self, message: Message, event: Event, *, at_once: bool) -> Effect:
-        """Back to its place: `at_once`, for only the count is to be stored, or with the rest of a transaction."""
-        failures = message.failures + (event in COUNTED)
-
-        def returned() -> None:
-            message.advance(event)
-            message.queue.unacknowledged -= 1
-            message.queue.offer(message)
-            self._undispatched[message.queue] = None
-
-        record = Counted(message.id, failures) if failures != message.failures else None
-        if at_once:
-            returned()
-        return self._effect(message, record, nobody if at_once else returned)
-
-    def _effect(self, message: Message, record: Change | None, apply: Done) -> Effect:
-        return Effect(record if message.durable and self._settings.persistence else None, apply)
-
-    def _perform(self, effects: list[Effect], done: Done, *, sync: bool, asked: Asked | None = None) -> None:
-        """Stores the effects as one, then applies them in their order, and then calls `done`; `asked` for an answer."""
-        records = tuple(effect.record for effect in effects if effect.record is not None)
-
-        def stored() -> None:
-            for effect in effects:
-                effect.apply()
-            done()
-
-        answered = self.behaviour.answered(asked, self._sends) if asked is not None else Answered.STORED
-        add = self._adders[answered] if sync else self._commit.add_early
-        add(Committed(records) if len(records) > 1 else next(iter(records), None), stored)
+    def _expire(self, message: Message) -> None:
+        self._storage.perform([self._effects.expiry(message)], nobody, None)
 
     def _send(self, subscription: Subscription, message: Message) -> None:
         subscription.sent += 1
@@ -289,21 +372,9 @@ class Broker:
         message.acquired = True
         settled = subscription.settled and not self.behaviour.keeps_settled
         if settled or self.behaviour.removes_when_sending:
-            removal = self._removal(message, Event.SENT_SETTLED)
-            self._perform([removal], nobody, sync=self._synced_acknowledgements)
+            removal = self._effects.removal(message, Event.SENT_SETTLED)
+            self._storage.perform([removal], nobody, None)
             return
-        message.advance(Event.SENT)
+        message.advance(_SENT)
         message.queue.unacknowledged += 1
         subscription.held[tag] = message
-
-    @property
-    def _synced_acknowledgements(self) -> bool:
-        return self._settings.sync_acknowledgements and self._settings.sync_non_transactional
-
-    def _restore(self, stored: Stored) -> None:
-        queue = self._queues[stored.queue]
-        message = Message(stored.id, queue, stored.number, True, stored.rest, stored.bare)
-        message.failures = stored.failures
-        message.acquired = True
-        message.advance(Event.STORED)
-        queue.add(message, hidden=self.behaviour.hides(message.number))

@@ -11,6 +11,8 @@ import enum
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from conformance.reference.honest import Honest
+
 Key = TypeVar("Key")
 
 SHARE = 3
@@ -45,8 +47,10 @@ class Confirms(Generic[Key]):
         later: Callable[[float, Callable[[], None]], object],
         *,
         ranged: bool,
+        behaviour: Honest | None = None,
     ) -> None:
-        self._share = -(-window // SHARE)
+        self._behaviour = behaviour or Honest()
+        self._share = self._behaviour.confirm_share or -(-window // SHARE)
         self._confirm = confirm
         self._later = later
         self._ranged = ranged
@@ -56,6 +60,9 @@ class Confirms(Generic[Key]):
         self._timed = False
         self._overdue = False
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._open
+
     @property
     def unanswered(self) -> int:
         """Sends that have no answer: what fills the window."""
@@ -63,13 +70,16 @@ class Confirms(Generic[Key]):
 
     def arrived(self, key: Key, *, immediate: bool = False) -> None:
         """A send has come, and is on its way to the disk. `immediate`: it asks for an answer of its own."""
-        self._open[key] = _Stand.URGENT if immediate else _Stand.ARRIVED
-        if not self._timed:
+        urgent = immediate and self._behaviour.confirms_at_once
+        self._open[key] = _Stand.URGENT if urgent else _Stand.ARRIVED
+        if not self._timed and self._behaviour.confirms_after_a_second:
             self._timed = True
             self._later(WAIT_S, self._second_over)
 
     def stored(self, key: Key) -> None:
         """The send is stored as its settings ask."""
+        if key not in self._open:
+            return  # a liar has confirmed it already
         urgent = self._open[key] is _Stand.URGENT
         if urgent and not self._ranged:
             self._leave([key])
@@ -85,12 +95,14 @@ class Confirms(Generic[Key]):
         What is stored before it is confirmed first, so that the peer has its answers in the order of its sends.
         """
         self._leave(self._front(key))
-        del self._open[key]
+        self._open.pop(key, None)
         self._leave_what_must()
 
     def flush(self) -> None:
         """Confirms all that may be confirmed."""
-        if self._ranged:
+        if self._behaviour.covers_unstored:
+            self._leave(list(self._open))
+        elif self._ranged:
             self._leave(self._front())
         else:
             self._leave([key for key, stand in self._open.items() if stand is _Stand.STORED])

@@ -27,11 +27,17 @@ class DecodeError(Exception):
 
 
 class Parsed(NamedTuple):
-    """A message taken apart: `rest` is the encoded priority and ttl as they came, `bare` all after the header."""
+    """A message taken apart: `rest` is the encoded priority and ttl as they came, `bare` all after the header.
+
+    It lives for `ttl_ms` from its arrival on, or until `expires_ms`, in milliseconds since the epoch; 0: not said. A
+    ttl of 0 is no ttl: it is how senders say so that cannot leave the field out.
+    """
 
     durable: bool
     rest: bytes
     bare: bytes
+    ttl_ms: int = 0
+    expires_ms: int = 0
 
 
 def parse(encoded: bytes) -> Parsed:
@@ -46,10 +52,10 @@ def parse(encoded: bytes) -> Parsed:
         return Parsed(False, _NULL * 2, encoded)
     try:
         fields, end = _fields(encoded, start)
-        durable = _boolean(fields[_DURABLE])
+        durable, ttl = _boolean(fields[_DURABLE]), _uint(fields[_TTL])
     except (IndexError, KeyError, struct.error) as error:
         raise DecodeError("the header section is malformed") from error
-    return Parsed(durable, fields[_PRIORITY] + fields[_TTL], encoded[end:])
+    return Parsed(durable, fields[_PRIORITY] + fields[_TTL], encoded[end:], ttl)
 
 
 def encode(durable: bool, rest: bytes, first: bool, count: int, bare: bytes) -> bytes:
@@ -58,6 +64,15 @@ def encode(durable: bool, rest: bytes, first: bool, count: int, bare: bytes) -> 
     flags = (b"\x41" if durable else b"\x42", rest, b"\x41" if first else b"\x42", number)
     fields = b"".join(flags)
     return b"".join((b"\x00\x53\x70\xc0", bytes((len(fields) + 1, 5)), fields, bare))
+
+
+def aged(rest: bytes, left_ms: int) -> bytes:
+    """The priority and ttl of `Parsed.rest`, with so many milliseconds left to live: an intermediary's duty (3.2.1).
+
+    A message that came without a ttl leaves without one.
+    """
+    ttl = 1 + _WIDTHS[rest[0] >> 4]
+    return rest if rest[ttl:] == _NULL else rest[:ttl] + b"\x70" + min(left_ms, 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def _fields(encoded: bytes, start: int) -> tuple[list[bytes], int]:
@@ -84,3 +99,10 @@ def _fields(encoded: bytes, start: int) -> tuple[list[bytes], int]:
 
 def _boolean(field: bytes) -> bool:
     return field[1] == 1 if field[0] == 0x56 else _TRUTH[field[0]]
+
+
+def _uint(field: bytes) -> int:
+    """A uint of four bytes, of one, or zero (section 1.6.4); null is 0 too."""
+    if field[0] not in (0x40, 0x43, 0x52, 0x70):
+        raise KeyError(field[0])
+    return int.from_bytes(field[1:], "big")

@@ -1,34 +1,58 @@
-"""Queues: order, who may have what, and how deep they are. No protocol, no disk."""
+"""Queues: order, who may have what, and how full they are. No protocol, no disk."""
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from conformance.reference.core.duplicates import Identities
 from conformance.reference.core.settlement import COUNTED, Event, State, step
+from conformance.reference.settings import QueueOptions
+
+_SLACK = 64
+"""Places in the list of what is ready that may have no message any more, beside one for each that has."""
+
+_ARRIVING, _READY = State.ARRIVING, State.READY
+"""Python 3.11 takes 0.1 us to find a member of an enum by its name: these are needed for every message."""
 
 
 class Message:
     """One message of one queue; `number` is its place there, from 1, and never changes while it is in that queue.
 
     `failures` is the delivery-count; `acquired` says that some link may have had it; `refused_by` are the
-    subscriptions to which it must not go again (AMQP 1.0 section 3.4.5, undeliverable-here).
+    subscriptions to which it must not go again (AMQP 1.0 section 3.4.5, undeliverable-here). `expires_ms` is the end
+    of its time, in milliseconds since the epoch, 0 for none.
     """
 
-    __slots__ = ("acquired", "bare", "durable", "failures", "id", "number", "queue", "refused_by", "rest", "state")
+    __slots__ = (
+        "acquired",
+        "bare",
+        "durable",
+        "expires_ms",
+        "failures",
+        "id",
+        "number",
+        "queue",
+        "refused_by",
+        "rest",
+        "state",
+    )
 
-    def __init__(self, id: int, queue: Queue, number: int, durable: bool, rest: bytes, bare: bytes) -> None:
+    def __init__(
+        self, id: int, queue: Queue, number: int, durable: bool, rest: bytes, bare: bytes, expires_ms: int = 0
+    ) -> None:
         self.id = id
         self.queue = queue
         self.number = number
         self.durable = durable
         self.rest = rest
         self.bare = bare
+        self.expires_ms = expires_ms
         self.failures = 0
         self.acquired = False
-        self.refused_by: frozenset[Subscription] = frozenset()
-        self.state = State.ARRIVING
+        self.refused_by: frozenset[Subscription] = _NOBODY
+        self.state = _ARRIVING
 
     def advance(self, event: Event) -> None:
         """Takes the step of the settlement table, and counts if the event counts."""
@@ -36,12 +60,19 @@ class Message:
         if event in COUNTED:
             self.failures += 1
 
+    @property
+    def kept(self) -> bool:
+        """Whether the journal has it, or is to have it."""
+        return self.durable and self.queue.kept
+
 
 class Subscription:
     """One link's wish for the messages of one queue.
 
     `credit` says how many more it may be sent now; `deliver` sends one, under the tag that is its key in `held`.
-    `held` has what was sent and has no outcome yet, in the order it was sent.
+    `held` has what was sent and has no outcome yet, in the order it was sent. `ended` is called, once, where the
+    queue is deleted: the subscription holds nothing any more, and is not `open`. `lazy` outcomes are answered before
+    they are stored.
     """
 
     def __init__(
@@ -50,22 +81,60 @@ class Subscription:
         settled: bool,
         credit: Callable[[], int],
         deliver: Callable[[int, Message], None],
+        ended: Callable[[], None] = lambda: None,
+        *,
+        lazy: bool = False,
     ) -> None:
         self.queue = queue
         self.settled = settled
+        self.lazy = lazy
         self.credit = credit
         self.deliver = deliver
+        self.ended = ended
+        self.open = True
         self.held: dict[int, Message] = {}
         self.sent = 0
 
+    def hold_again(self, tag: int, message: Message) -> None:
+        """An outcome did not come to be: the delivery is at its place among the others again."""
+        self.held[tag] = message
+        self.held = dict(sorted(self.held.items()))
+
+
+_NOBODY: frozenset[Subscription] = frozenset()
+
 
 class Queue:
-    """First in, first out, with several subscriptions served in turn."""
+    """First in, first out, with several subscriptions served in turn.
 
-    def __init__(self, name: str, next_number: int = 1) -> None:
+    `durable` queues are known after a restart, and `kept` says that their durable messages are too. `bytes` are those
+    of its messages without their headers, of what is `arriving` too: that was let in and is not stored yet. `counts`
+    says how often what has happened to its messages since the start, `refused` and `duplicates` what never became one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        next_number: int = 1,
+        options: QueueOptions | None = None,
+        *,
+        durable: bool = True,
+        persistence: bool = True,
+    ) -> None:
         self.name = name
         self.next_number = next_number
+        self.options = options or QueueOptions()
+        self.durable = durable
+        self.kept = durable and persistence
+        self.deleted = False
+        self.limited = bool(self.options.max_length or self.options.max_bytes)
+        self.identities = Identities(self.options.duplicate_ids) if self.options.duplicate_ids else None
         self.unacknowledged = 0
+        self.arriving = 0
+        self.bytes = 0
+        self.refused = 0
+        self.duplicates = 0
+        self.counts = dict.fromkeys(Event, 0)
         self._stored: dict[int, Message] = {}
         self._ready: list[int] = []
         self._subscriptions: deque[Subscription] = deque()
@@ -75,24 +144,72 @@ class Queue:
         """Stored messages, those delivered and not acknowledged included."""
         return len(self._stored)
 
+    @property
+    def consumers(self) -> int:
+        """Subscriptions."""
+        return len(self._subscriptions)
+
+    def full(self, size: int) -> str | None:
+        """Why one more message of so many bytes is too much; None if it is not."""
+        options = self.options
+        if options.max_length and len(self._stored) + self.arriving >= options.max_length:
+            return f"the queue {self.name} is full: max_length={options.max_length}"
+        if options.max_bytes and self.bytes + size > options.max_bytes:
+            return f"the queue {self.name} is full: max_bytes={options.max_bytes}"
+        return None
+
+    def reserve(self, size: int) -> None:
+        """A message of so many bytes is let in: from now on it takes its place, so that no burst goes past a limit."""
+        self.arriving += 1
+        self.bytes += size
+
+    def release(self, size: int) -> None:
+        """It does not come."""
+        self.arriving -= 1
+        self.bytes -= size
+
     def number(self) -> int:
         """The next number."""
         self.next_number += 1
         return self.next_number - 1
 
     def add(self, message: Message, *, hidden: bool = False) -> None:
-        """A stored message enters; a `hidden` one is counted and never offered (a liar's doing)."""
+        """A stored message takes the place that it has reserved; a `hidden` one is never offered (a liar's doing)."""
+        self.arriving -= 1
         self._stored[message.number] = message
         if not hidden:
-            self.offer(message)
+            heapq.heappush(self._ready, message.number)
 
     def offer(self, message: Message) -> None:
         """The message is ready, at its original place: before all that came after it."""
         heapq.heappush(self._ready, message.number)
 
     def discard(self, message: Message) -> None:
-        """The message leaves the queue."""
-        del self._stored[message.number]
+        """The message leaves the queue; what a deleted queue had has left it before."""
+        if self._stored.pop(message.number, None) is not None:
+            self.bytes -= len(message.bare)
+
+    def passed_over(self) -> None:
+        """A message that was ready left, and not to a subscription: its place goes when such places are many."""
+        if len(self._ready) > 2 * len(self._stored) + _SLACK:
+            self._ready = [number for number in self._ready if self._is_ready(number)]
+            heapq.heapify(self._ready)
+
+    def browse(self) -> Iterator[Message]:
+        """What is stored now, in order; what leaves the queue before its turn is left out."""
+        for number in sorted(self._stored):
+            message = self._stored.get(number)
+            if message is not None:
+                yield message
+
+    def close(self) -> list[Subscription]:
+        """Deleted: its messages are gone; who was subscribed."""
+        self.deleted = True
+        subscriptions = list(self._subscriptions)
+        self._subscriptions.clear()
+        self._stored.clear()
+        self._ready.clear()
+        return subscriptions
 
     def subscribe(self, subscription: Subscription) -> None:
         """The subscription takes its turn from now on."""
@@ -102,29 +219,47 @@ class Queue:
         """Nothing more is sent there."""
         self._subscriptions.remove(subscription)
 
-    def dispatch(self, send: Callable[[Subscription, Message], None]) -> None:
-        """Sends ready messages in order, each to the next subscription that has credit and has not refused it."""
+    def dispatch(
+        self,
+        send: Callable[[Subscription, Message], None],
+        now_ms: int = 0,
+        expire: Callable[[Message], None] | None = None,
+    ) -> None:
+        """Sends ready messages in order, each to the next subscription that has credit and has not refused it.
+
+        One whose time was over at `now_ms` is not sent but given to `expire`.
+        """
         idle = 0
         while self._ready and idle < len(self._subscriptions):
             subscription = self._subscriptions[0]
             self._subscriptions.rotate(-1)
-            message = self._take(subscription) if subscription.credit() > 0 else None
+            message = self._take(subscription, now_ms, expire) if subscription.credit() > 0 else None
             if message is None:
                 idle += 1
                 continue
             idle = 0
             send(subscription, message)
 
-    def _take(self, subscription: Subscription) -> Message | None:
+    def _take(
+        self, subscription: Subscription, now_ms: int, expire: Callable[[Message], None] | None
+    ) -> Message | None:
         """The first ready message that this subscription has not refused."""
-        refused = []
+        passed = []
         found = None
         while self._ready and found is None:
-            message = self._stored[heapq.heappop(self._ready)]
-            if subscription in message.refused_by:
-                refused.append(message.number)
+            message = self._stored.get(heapq.heappop(self._ready))
+            if message is None or message.state is not _READY:
+                continue
+            if expire is not None and 0 < message.expires_ms <= now_ms:
+                expire(message)
+            elif subscription in message.refused_by:
+                passed.append(message.number)
             else:
                 found = message
-        for number in refused:
+        for number in passed:
             heapq.heappush(self._ready, number)
         return found
+
+    def _is_ready(self, number: int) -> bool:
+        message = self._stored.get(number)
+        return message is not None and message.state is _READY

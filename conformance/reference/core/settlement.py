@@ -14,9 +14,12 @@ class State(enum.Enum):
     ARRIVING = "received, and not yet stored as its settings ask"
     READY = "waits for a consumer"
     ACQUIRED = "sent to one link and not acknowledged, or only in a transaction that is open"
-    REMOVING = "acknowledged; its removal is on the way to the disk"
-    MOVING = "rejected; its move to the dead-letter queue is on the way to the disk"
+    COMMITTING = "given an outcome in a transaction whose commit is on the way to the disk"
+    REMOVING = "acknowledged or expired; its removal is on the way to the disk"
+    MOVING = "dead or expired; its move to another queue is on the way to the disk"
     GONE = "removed"
+
+    __hash__ = object.__hash__  # a member is equal to itself only; Enum's own costs a message 1 us in all
 
 
 class Event(enum.Enum):
@@ -31,28 +34,52 @@ class Event(enum.Enum):
     MODIFIED = "outcome modified (3.4.5) without delivery-failed"
     FAILED = "outcome modified (3.4.5) with delivery-failed"
     ABANDONED = "the link ended, or settled the delivery, without an outcome"
+    EXHAUSTED = "FAILED or ABANDONED once more than its queue allows: it goes to the dead-letter queue"
+    DISCARDED = "outcome rejected (3.4.3) in a dead-letter queue: it has nowhere left to go"
+    EXPIRED = "its time to live (3.2.1) is over"
+    DIVERTED = "its time to live (3.2.1) is over, and its queue has another for such messages"
+    COMMITTED = "the transaction that has its outcome is being committed"
+    REFUSED = "what would have kept it, or the commit that it is part of, was not taken: the disk is full"
     REMOVED = "the removal is stored"
     MOVED = "the move is stored"
+
+    __hash__ = object.__hash__
 
 
 _S, _E = State, Event
 
+_OUTCOMES: dict[Event, State] = {
+    _E.ACCEPTED: _S.REMOVING,
+    _E.DISCARDED: _S.REMOVING,
+    _E.REJECTED: _S.MOVING,
+    _E.EXHAUSTED: _S.MOVING,
+    _E.RELEASED: _S.READY,
+    _E.MODIFIED: _S.READY,
+    _E.FAILED: _S.READY,
+    _E.ABANDONED: _S.READY,
+}
+"""What becomes of a message that a link has, by what the link says of it, in a transaction or not."""
+
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.ARRIVING, _E.STORED): _S.READY,
+    (_S.ARRIVING, _E.REFUSED): _S.GONE,
     (_S.READY, _E.SENT): _S.ACQUIRED,
     (_S.READY, _E.SENT_SETTLED): _S.REMOVING,
-    (_S.ACQUIRED, _E.ACCEPTED): _S.REMOVING,
-    (_S.ACQUIRED, _E.REJECTED): _S.MOVING,
-    (_S.ACQUIRED, _E.RELEASED): _S.READY,
-    (_S.ACQUIRED, _E.MODIFIED): _S.READY,
-    (_S.ACQUIRED, _E.FAILED): _S.READY,
-    (_S.ACQUIRED, _E.ABANDONED): _S.READY,
+    (_S.READY, _E.EXPIRED): _S.REMOVING,
+    (_S.READY, _E.DIVERTED): _S.MOVING,
+    **{(_S.ACQUIRED, event): state for event, state in _OUTCOMES.items()},
+    (_S.ACQUIRED, _E.COMMITTED): _S.COMMITTING,
+    **{(_S.COMMITTING, event): state for event, state in _OUTCOMES.items()},
+    (_S.COMMITTING, _E.REFUSED): _S.ACQUIRED,
     (_S.REMOVING, _E.REMOVED): _S.GONE,
     (_S.MOVING, _E.MOVED): _S.READY,
 }
-"""Every legal step. An acknowledged message has no way back: a lost link finds no entry for REMOVING."""
+"""Every legal step. An acknowledged message has no way back: a lost link finds no entry for REMOVING.
 
-COUNTED = frozenset({_E.FAILED, _E.ABANDONED})
+An acquired message has none to EXPIRED: its time may end in its consumer's hands, and counts when it comes back.
+"""
+
+COUNTED = frozenset({_E.FAILED, _E.ABANDONED, _E.EXHAUSTED})
 """The events after which delivery-count is one higher.
 
 ABANDONED is counted: the consumer may have acted on the message and died, which is what a reader of delivery-count

@@ -11,10 +11,14 @@ from conformance.reference.core.settlement import Event
 
 
 class Send(NamedTuple):
-    """A message that is offered to nobody before the commit; it gets its place in the queue there."""
+    """A message that is offered to nobody before the commit; it gets its number in the queue there.
+
+    It takes up room in the queue already. `identity` is its id for the detection of duplicates.
+    """
 
     queue: Queue
     parsed: Parsed
+    identity: bytes | None
 
 
 class Outcome(NamedTuple):

@@ -1,0 +1,96 @@
+"""What is let in: limits, the end of a message's time, and ids that were seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from conformance.reference.core.duplicates import PROPERTY, identity
+from conformance.reference.core.message import Parsed
+from conformance.reference.core.queues import Queue
+from conformance.reference.core.refusal import DELETED, LIMIT, SIZE, Refusal, Refused
+from conformance.reference.core.transactions import Send
+from conformance.reference.honest import Honest
+from conformance.reference.settings import Settings
+from conformance.reference.store.commit import Done, GroupCommit
+
+
+class Admission:
+    """Judges what is sent to one broker, before anything of it is stored; `now_ms` is since the epoch."""
+
+    def __init__(self, settings: Settings, behaviour: Honest, commit: GroupCommit, now_ms: Callable[[], int]) -> None:
+        self._behaviour = behaviour
+        self._most = settings.max_message_bytes
+        self._commit = commit
+        self._now_ms = now_ms
+
+    def refusal(self, queue: Queue, parsed: Parsed) -> Refusal | None:
+        """Why a message is not taken; None if it is."""
+        size = len(parsed.bare)
+        if size > self._most:
+            return Refusal(SIZE, f"the message is too large: max_message_bytes={self._most}")
+        if queue.limited and not queue.deleted and (reason := queue.full(size)) is not None:
+            return Refusal(LIMIT, reason)
+        return self._homeless(queue, parsed)
+
+    def commit_refusal(self, sends: Sequence[Send]) -> Refusal | None:
+        """Why a transaction cannot be committed; one that only acknowledges makes room on a full disk."""
+        return next((found for send in sends if (found := self._homeless(send.queue, send.parsed)) is not None), None)
+
+    def dated(self, queue: Queue, parsed: Parsed) -> Parsed:
+        """The message with an end, if it has none: from its own ttl, else from its queue's."""
+        ttl = self._behaviour.lives_ms(parsed.ttl_ms or queue.options.ttl_ms)
+        return parsed if parsed.expires_ms or not ttl else parsed._replace(expires_ms=self._now_ms() + ttl)
+
+    @staticmethod
+    def identity(queue: Queue, parsed: Parsed) -> bytes | None:
+        """The id by which a duplicate of this message is known; None if it has none, or nobody asks."""
+        if PROPERTY not in parsed.bare or queue.identities is None:
+            return None
+        return identity(parsed.bare)
+
+    def is_repeated(self, queue: Queue, repeated: bytes, done: Done, refused: Refused) -> bool:
+        """Whether this id is known; then it is answered in its turn, as the first copy is."""
+        ids = queue.identities
+        first = ids.arriving(repeated) if ids is not None else None
+        if ids is None or (first is None and not ids.known(repeated)):
+            return False
+        queue.duplicates += 1
+
+        def decided() -> None:
+            if first is not None and first.failed:
+                refused(Refusal(LIMIT, "the message that it repeats could not be stored"))
+            else:
+                done()
+
+        self._commit.add(None, decided)
+        return True
+
+    @staticmethod
+    def undecided(sends: Sequence[Send]) -> bool:
+        """Whether a first copy of one of these is on its way to the disk."""
+        pairs = [(send.queue.identities, send.identity) for send in sends]
+        return any(ids is not None and id is not None and ids.arriving(id) is not None for ids, id in pairs)
+
+    @staticmethod
+    def unrepeated(sends: Sequence[Send]) -> list[Send]:
+        """What is to be stored of a transaction's sends: no id that the queue knows, and each id only once."""
+        found = []
+        seen: set[tuple[Queue, bytes]] = set()
+        for send in sends:
+            queue, id = send.queue, send.identity
+            if id is not None:
+                if (queue.identities is not None and queue.identities.known(id)) or (queue, id) in seen:
+                    queue.release(len(send.parsed.bare))
+                    queue.duplicates += 1
+                    continue
+                seen.add((queue, id))
+            found.append(send)
+        return found
+
+    def _homeless(self, queue: Queue, parsed: Parsed) -> Refusal | None:
+        """Why there is no place for a message, wherever it is in its way in."""
+        if queue.deleted:
+            return Refusal(DELETED, f"the queue {queue.name} was deleted")
+        if self._commit.full and parsed.durable and queue.kept:
+            return Refusal(LIMIT, "the disk has no room for more messages")
+        return None
