@@ -7,10 +7,12 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from conformance.errors import ConformanceError
-from conformance.reference import settings
+from conformance.errors import ConformanceError, UsageError
+from conformance.reference import profiles, settings
 from conformance.reference.liars import registry
+from conformance.reference.tls import Tls
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,18 +24,43 @@ def main(argv: Sequence[str]) -> int:
     """
     typed = _parser().parse_args(argv)
     try:
-        chosen = settings.parse(typed.set)
         behaviour = registry.behaviour(typed.liar)
+        chosen = settings.parse(behaviour.known_settings(typed.set))
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
         from conformance.reference.server import Wanted, serve
 
         ports = typed.amqp_port, typed.http_port, typed.stomp_port
-        wanted = Wanted(*ports, typed.data, typed.queue, chosen, behaviour)
+        queues = settings.parse_queues(typed.queue, chosen)
+        profile = profiles.profile(typed.profile)
+        wanted = Wanted(*ports, typed.data, queues, chosen, behaviour, profile=profile, **_secured(typed))
         asyncio.run(serve(wanted))
     except ConformanceError as error:
         print(f"conformance broker: {error}", file=sys.stderr)
         return int(error.exit_code)
     return 0
+
+
+def _secured(typed: argparse.Namespace) -> dict[str, Any]:
+    """The TLS ports, their files, and who may come in; raises `UsageError` for a word that lacks its other half."""
+    from conformance.reference.amqp.handshake import OPEN, Guard
+
+    tls = Tls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
+    if tls is None and any((typed.tls_cert, typed.tls_key, typed.tls_ca)):
+        raise UsageError("--tls-cert, --tls-key and --tls-ca: give the first two together")
+    if tls is None and (typed.amqps_port is not None or typed.stomps_port is not None):
+        raise UsageError("--amqps-port and --stomps-port need --tls-cert and --tls-key")
+    if (typed.user is None) != (typed.password_file is None):
+        raise UsageError("--user and --password-file: give both or neither")
+    guard = OPEN
+    if typed.user is not None:
+        try:
+            guard = Guard(typed.user, typed.password_file.read_bytes().removesuffix(b"\n"))
+        except OSError as error:
+            raise UsageError(f"--password-file {typed.password_file}: {error.strerror}") from error
+    return {"amqps_port": typed.amqps_port, "stomps_port": typed.stomps_port, "tls": tls, "guard": guard}
+
+
+_QUEUE = f"declared at the start; its own {', '.join(settings.OPTIONS)}: else those of the settings"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"settings:\n{settings.described()}\n\nliars:\n{registry.described()}",
+        epilog=f"settings:\n{settings.described()}\n\nprofiles:\n{profiles.described()}\n\nliars:\n{registry.described()}",
     )
     parser.add_argument(
         "--amqp-port", type=int, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
@@ -63,9 +90,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--http-port", type=int, default=0, metavar="M", help="depths; 0: chosen by the system, the default"
     )
+    for name in ("--amqps-port", "--stomps-port"):
+        parser.add_argument(name, type=int, metavar="N", help="over TLS; 0: chosen by the system; not given: no TLS")
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the broker's certificate with its chain, PEM")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
+    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="who may sign a peer's certificate: SASL EXTERNAL")
+    parser.add_argument("--user", metavar="NAME", help="SASL PLAIN for this user, and no ANONYMOUS (AMQP only)")
+    parser.add_argument("--password-file", type=Path, metavar="FILE", help="the user's password, one line")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the journal is; made if missing")
-    parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="declared at the start")
+    parser.add_argument("--queue", action="append", default=[], metavar="NAME[:OPTION=VALUE,...]", help=_QUEUE)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="see settings below")
+    parser.add_argument("--profile", default="standard", metavar="NAME", help="a system's behaviour: see below")
     parser.add_argument("--liar", metavar="NAME", help="be wrong in exactly one way: see liars below")
     parser.add_argument("--liars", action=_Names, nargs=0, help="the names of all liars, one a line, and nothing else")
     return parser

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Protocol
 
+from conformance.reference import tls
 from conformance.reference.amqp import connection as amqp
+from conformance.reference.amqp.handshake import Guard
+from conformance.reference.amqp.links import MAX_UNSENT
 from conformance.reference.core.broker import Broker
+from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.depth import Asked
 from conformance.reference.stomp import connection as stomp
 
 LINGER = 2.0
 """Seconds in which a peer can read why it was dismissed (STOMP 1.2, Connection Lingering)."""
+
+REFUSED_AT_ONCE = 100
+"""Connections over the limit that are told so; more than these are dropped without a word, for each takes a file."""
 
 
 class Host(Protocol):
@@ -24,6 +32,8 @@ class Host(Protocol):
     connections: set[PeerProtocol]
     dirty: set[PeerProtocol]
     receipts: itertools.count[int]
+    guard: Guard
+    max_connections: int
 
     def schedule(self) -> None:
         """One turn soon, however often it is asked for."""
@@ -41,6 +51,16 @@ class Speaker(Protocol):
     def tick(self, now: float) -> float | None:
         """Keeps time: `now` in seconds; when to be called again, None for never."""
 
+    def pause(self) -> None:
+        """The socket takes no more."""
+
+    def resume(self) -> None:
+        """The socket takes more."""
+
+    @property
+    def choked(self) -> bool:
+        """Whether the peer should not be read now."""
+
     @property
     def closed(self) -> bool:
         """Whether nothing more will be sent, so that the socket may be closed."""
@@ -50,19 +70,26 @@ class Speaker(Protocol):
 
 
 class PeerProtocol(asyncio.Protocol):
-    """A socket and its connection, whatever that speaks."""
+    """A socket and its connection, whatever that speaks. The socket itself is what holds either side back."""
 
     _connection: Speaker
 
     def __init__(self, server: Host) -> None:
         self._server = server
         self._timer: asyncio.TimerHandle | None = None
+        self._lingers = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: the peer has connected."""
+        """asyncio's: the peer has connected. One too many is told so, and many too many are only dropped."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._server.connections.add(self)
+        transport.set_write_buffer_limits(high=MAX_UNSENT)
+        connections, most = self._server.connections, self._server.max_connections
+        connections.add(self)
+        self._connection = self._speaker(len(connections) > most)
+        self._wake()
+        if len(connections) > most + REFUSED_AT_ONCE:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """asyncio's: bytes have come."""
@@ -71,19 +98,35 @@ class PeerProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio's: the socket is gone, for whatever reason."""
         self._server.connections.discard(self)
+        self._server.dirty.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         self._connection.lost()
         self._server.schedule()
 
+    def pause_writing(self) -> None:
+        """asyncio's: the peer does not read."""
+        self._connection.pause()
+        self._wake()
+
+    def resume_writing(self) -> None:
+        """asyncio's: the peer reads again."""
+        self._connection.resume()
+
     def flush(self) -> None:
-        """Sends what the connection has to say."""
+        """Sends what the connection has to say, and reads the peer only while disk and peer keep up with it."""
+        if self._lingers:
+            return
         self._tick()
         data = self._connection.output()
         if data:
             self._transport.write(data)
         if self._connection.closed:
             self._finish()
+        elif self._connection.choked:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def stop(self) -> None:
         """Says that the broker is being stopped, and gives back what the peer holds while it can still be stored."""
@@ -92,21 +135,38 @@ class PeerProtocol(asyncio.Protocol):
         self._connection.lost()
         self._transport.close()
 
+    def _speaker(self, refused: bool) -> Speaker:
+        """The connection; with `refused` one that is told that there are too many."""
+        raise NotImplementedError
+
     def _dismiss(self, reason: str) -> None:
         """Closes the connection from our side."""
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """All is said."""
-        self._transport.close()
+        """Waits for the peer to close: a socket that is closed with unread bytes takes the last word from the wire."""
+        self._lingers = True
+        self._transport.resume_reading()
+        if self._transport.is_closing() or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._server.loop.call_later(LINGER, self._transport.abort)
+        with contextlib.suppress(OSError):  # The peer has closed it already.
+            self._transport.write_eof()
 
     def _tick(self) -> None:
         deadline = self._connection.tick(self._server.loop.time())
+        if deadline is None or (self._timer is not None and self._timer.when() <= deadline):
+            return  # A timer that is early asks again.
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if deadline is not None:
-            self._timer = self._server.loop.call_at(deadline, self._wake)
+        self._timer = self._server.loop.call_at(deadline, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._wake()
 
     def _wake(self) -> None:
         self._server.dirty.add(self)
@@ -119,47 +179,30 @@ class PeerProtocol(asyncio.Protocol):
 class AmqpProtocol(PeerProtocol):
     """A socket that speaks AMQP."""
 
-    def __init__(self, server: Host) -> None:
-        super().__init__(server)
-        self._connection: amqp.Connection = amqp.Connection(server.broker, self._wake, self._later)
+    _connection: amqp.Connection
+
+    def _speaker(self, refused: bool) -> amqp.Connection:
+        refusal = Refusal(LIMIT, f"the broker has {self._server.max_connections} connections") if refused else None
+        subject = tls.subject(self._transport.get_extra_info("peercert"))
+        return amqp.Connection(self._server.broker, self._wake, self._later, self._server.guard, subject, refusal)
 
     def _dismiss(self, reason: str) -> None:
         self._connection.close(amqp.FORCED, reason)
 
 
 class StompProtocol(PeerProtocol):
-    """A socket that speaks STOMP, which has no credit: the socket itself is what holds either side back."""
+    """A socket that speaks STOMP."""
 
-    def __init__(self, server: Host) -> None:
-        super().__init__(server)
-        self._connection: stomp.Connection = stomp.Connection(server.broker, self._wake, server.receipts)
-        self._lingers = False
+    _connection: stomp.Connection
 
-    def flush(self) -> None:
-        """Sends what the connection has to say, and reads the peer only while the disk keeps up with it."""
-        super().flush()
-        if self._connection.choked:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
-
-    def pause_writing(self) -> None:
-        """asyncio's: the peer does not read."""
-        self._connection.pause()
-
-    def resume_writing(self) -> None:
-        """asyncio's: the peer reads again."""
-        self._connection.resume()
+    def _speaker(self, refused: bool) -> stomp.Connection:
+        made = stomp.Connection(self._server.broker, self._wake, self._server.receipts, self._later)
+        if refused:
+            made.close(f"the broker has {self._server.max_connections} connections")
+        return made
 
     def _dismiss(self, reason: str) -> None:
         self._connection.close(reason)
-
-    def _finish(self) -> None:
-        """Waits for the peer to close: a socket that is closed with unread bytes takes the ERROR back from the wire."""
-        if not self._lingers and not self._transport.is_closing():
-            self._lingers = True
-            self._transport.write_eof()
-            self._later(LINGER, self._transport.abort)
 
 
 class HttpProtocol(asyncio.Protocol):

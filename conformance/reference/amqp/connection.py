@@ -1,103 +1,189 @@
 """AMQP 1.0 on proton's engine: bytes in, bytes out, one `Connection` a socket.
 
 The engine is used through `cproton`, the function layer beneath proton's classes: importing the classes takes 60 ms of
-a start where `cproton` takes 13 ms, and they build up to five wrapper objects an event.
+a start where `cproton` takes 13 ms, and they build up to five wrapper objects an event. It is made when the AMQP header
+has come: a peer that says nothing costs no engine.
 
 An engine pointer is valid until its link is freed, so every callback that may come later asks its link first.
+
+What the engine does not tell, and nothing here can honour: the resume of a delivery, the rcv-settle-mode of a single
+transfer, and a handle-max of our own (a link too many is refused by a detach).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import cproton as pn
 
-from conformance.reference.amqp.coordinator import Coordinator, accept
-from conformance.reference.amqp.links import Incoming, Link, Outgoing, Peer
-from conformance.reference.amqp.states import explain
+from conformance.reference.amqp import asking, states, termini
+from conformance.reference.amqp.coordinator import Coordinator
+from conformance.reference.amqp.handshake import OPEN, Guard, Handshake
+from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, Link, Peer
+from conformance.reference.amqp.receiving import Incoming
+from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
+from conformance.reference.amqp.windowed import Windowed
 from conformance.reference.core.broker import Broker
+from conformance.reference.core.refusal import LIMIT, Refusal
+from conformance.reference.profiles import PLAIN
 
-PREFERRED_FRAME = 256 * 1024
-_CHUNK = 256 * 1024
+MAX_FRAME = 256 * 1024
+MAX_SESSIONS = 256
+OPEN_S = 10.0
+"""Seconds in which a peer has to open its connection."""
 
-NOT_FOUND = "amqp:not-found"
-NOT_IMPLEMENTED = "amqp:not-implemented"
 FORCED = "amqp:connection:forced"
-"""Condition names of AMQP 1.0 sections 2.8.15 and 2.8.16."""
+FRAMING = "amqp:connection:framing-error"
+"""Condition names of section 2.8.16."""
+
+_SCRATCH = bytearray(256 * 1024)
+_VIEW = memoryview(_SCRATCH)
+_POINTER = pn.ffi.from_buffer(_SCRATCH)
 
 
 class Connection:
-    """One peer. `wake` is called when `output` may have something; `later` calls back after so many seconds."""
+    """One peer. `wake` is called when `output` may have something; `later` calls back after so many seconds.
+
+    `subject` is that of the peer's verified certificate. With a `refusal` the connection is opened only to be closed
+    with it.
+    """
 
     def __init__(
-        self, broker: Broker, wake: Callable[[], None], later: Callable[[float, Callable[[], None]], object]
+        self,
+        broker: Broker,
+        wake: Callable[[], None],
+        later: Callable[[float, Callable[[], None]], object],
+        guard: Guard = OPEN,
+        subject: str | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
+        self._broker = broker
         self._wake = wake
-        self._peer = Peer(broker, wake, later, {})
-        self._links: dict[int, Link] = {}
-        self._collector = pn.pn_collector()
-        self._connection = pn.pn_connection()
-        self._transport = pn.pn_transport()
-        self._alive = True
-        pn.pn_connection_set_container(self._connection, "conformance-reference")
-        pn.pn_connection_collect(self._connection, self._collector)
-        pn.pn_transport_set_server(self._transport)
-        pn.pn_transport_set_max_frame(self._transport, PREFERRED_FRAME)
-        pn.pn_sasl_allowed_mechs(pn.pn_sasl(self._transport), "ANONYMOUS")
-        # Not required: a client may also begin with the AMQP header and no security layer (section 5.3.2).
-        pn.pn_transport_require_auth(self._transport, False)
-        pn.pn_transport_bind(self._transport, self._connection)
+        self._peer = Peer(broker, wake, later)
+        self._handshake = Handshake(guard, subject)
+        self._refusal = refusal
+        self._links: dict[Any, Link] = {}
+        self._sessions: set[Any] = set()
+        self._refused = 0
+        self._transport: Any = None
+        self._deadline: float | None = None
+        self._opened = False
+        self._writing = False
+        self._was_choked = False
+        self._ended = False
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the peer; malformed ones close the connection with amqp:connection:framing-error by the engine."""
+        """Bytes from the peer; malformed ones close the connection with amqp:connection:framing-error."""
+        if self._ended:
+            return
+        if self._transport is None:
+            self._handshake.receive(data)
+            if not self._handshake.done:
+                self._wake()
+                return
+            self._begin()
+            data, self._handshake.rest = bytes(self._handshake.rest), bytearray()
+        if self._was_choked:
+            self._was_choked = False
+            pn.pn_transport_set_idle_timeout(self._transport, self._idle_ms)
         rest = memoryview(data)
-        while rest and self._alive:
+        while rest and not self._ended:
             room = pn.pn_transport_capacity(self._transport)
             if room <= 0:
                 break
-            taken = pn.pn_transport_push(self._transport, rest[:room])
-            if taken <= 0:
-                break
-            rest = rest[taken:]
+            rest = rest[pn.pn_transport_push(self._transport, rest[:room]) :]
             self._events()
+        if not self._ended and pn.pn_transport_capacity(self._transport) < 0:
+            self._no_more()
         self._wake()
+
+    def _no_more(self) -> None:
+        """The engine reads no more. It says why, but not where it did not know the performative or type of a frame."""
+        faulty = pn.pn_condition_is_set(pn.pn_transport_condition(self._transport))
+        if not faulty and not pn.pn_connection_state(self._connection) & pn.PN_LOCAL_CLOSED:
+            self.close(FRAMING, "a frame is none of section 2.7")
 
     def output(self) -> bytes:
         """The bytes that are now to be sent to the peer, in order."""
-        if not self._alive:
+        if self._ended:
             return b""
-        parts = []
-        while (pending := pn.pn_transport_pending(self._transport)) > 0:
-            _, data = pn.pn_transport_peek(self._transport, min(pending, _CHUNK))
-            parts.append(data)
-            pn.pn_transport_pop(self._transport, len(data))
+        parts = [said] if (said := self._handshake.output()) else []
+        if self._transport is None:
+            return b"".join(parts)
+        self._soon()
+        self._writing = True
+        while pn.pn_transport_pending(self._transport) > 0:
+            size = pn.lib.pn_transport_peek(self._transport, _POINTER, len(_SCRATCH))
+            parts.append(bytes(_VIEW[:size]))
+            pn.pn_transport_pop(self._transport, size)
         self._events()
-        return b"".join(parts)
+        self._writing = False
+        self._written()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def tick(self, now: float) -> float | None:
-        """Keeps the peer's idle time-out (section 2.4.5): `now` in seconds; when to be called again, None for never."""
-        if not self._alive:
+        """Keeps the idle time-outs (section 2.4.5): `now` in seconds; when to be called again, None for never."""
+        if self._ended:
             return None
+        if self._deadline is None:
+            self._deadline = now + OPEN_S
+        if not self._opened and now >= self._deadline:
+            self._ended = self._transport is None
+            self.close(FORCED, f"the connection was not opened within {OPEN_S:.0f} s")
+        if self._transport is None:
+            return self._deadline
         deadline: int = pn.pn_transport_tick(self._transport, int(now * 1000))
-        return deadline / 1000 if deadline else None
+        first = [*([deadline / 1000] if deadline else []), *([] if self._opened else [max(self._deadline, now + 1)])]
+        return min(first, default=None)
+
+    @property
+    def choked(self) -> bool:
+        """Whether the peer should not be read: too much of it waits for the disk, or too many answers wait for it."""
+        peer = self._peer
+        choked = peer.paused or peer.unstored >= MAX_UNSTORED
+        if choked and not self._was_choked and self._transport is not None and not self._ended:
+            # Nobody reads it, so its silence is ours; it is heard again with the next bytes that it sends.
+            pn.pn_transport_set_idle_timeout(self._transport, 0)
+        self._was_choked = self._was_choked or choked
+        return choked
 
     @property
     def closed(self) -> bool:
         """Whether nothing more will be sent, so that the socket may be closed."""
-        return not self._alive or pn.pn_transport_pending(self._transport) < 0
+        if self._ended or self._transport is None:
+            return self._ended or self._handshake.failed
+        return bool(pn.pn_transport_pending(self._transport) < 0)
+
+    def pause(self) -> None:
+        """The socket takes no more: the peer is sent no more messages, and not read."""
+        self._peer.paused = True
+
+    def resume(self) -> None:
+        """The socket takes more."""
+        self._peer.paused = False
+        self._more_room()
+        self._wake()
 
     def close(self, condition: str, description: str) -> None:
         """Closes from our side with an error."""
-        if self._alive:
-            explain(pn.pn_connection_condition(self._connection), condition, description)
-            pn.pn_connection_close(self._connection)
+        if not self._ended and self._transport is not None:
+            if self._opened:
+                states.explain(pn.pn_connection_condition(self._connection), condition, description)
+                pn.pn_connection_close(self._connection)
+            else:
+                # The engine closes no connection that the peer has not opened, but says why it reads no further.
+                states.explain(pn.pn_transport_condition(self._transport), condition, description)
+                pn.pn_transport_close_tail(self._transport)
             self._wake()
 
     def lost(self) -> None:
         """The socket is gone: every link ends, and the engine's memory is given back."""
-        if not self._alive:
+        if self._transport is None:
+            self._ended = True
+        if self._ended:
             return
-        self._alive = False
+        self._ended = True
         self._end_links(None)
         pn.pn_transport_unbind(self._transport)
         pn.pn_collector_free(self._collector)
@@ -105,64 +191,144 @@ class Connection:
         pn.pn_decref(self._connection)
         pn.pn_decref(self._transport)
 
+    def _begin(self) -> None:
+        """Makes the engine. Who the peer is has been asked before: the engine is to ask nothing."""
+        self._collector = pn.pn_collector()
+        self._connection = pn.pn_connection()
+        self._transport = pn.pn_transport()
+        pn.pn_connection_set_container(self._connection, "conformance-reference")
+        states.put_symbols(pn.pn_connection_offered_capabilities(self._connection), ["ANONYMOUS-RELAY"])
+        pn.pn_connection_collect(self._connection, self._collector)
+        pn.pn_transport_set_server(self._transport)
+        pn.pn_transport_set_max_frame(self._transport, MAX_FRAME)
+        pn.pn_transport_set_channel_max(self._transport, MAX_SESSIONS - 1)
+        pn.pn_transport_set_idle_timeout(self._transport, self._idle_ms)
+        pn.pn_transport_require_auth(self._transport, False)
+        pn.pn_transport_bind(self._transport, self._connection)
+
+    @property
+    def _idle_ms(self) -> int:
+        """The engine advertises half of it (section 2.4.5 asks for that), and enforces all of it."""
+        return min(2 * self._broker.settings.idle_timeout_ms, 0xFFFFFFFF)
+
+    def _soon(self) -> None:
+        soon = self._peer.soon
+        while soon:
+            calls = soon[:]
+            soon.clear()
+            for call in calls:
+                call()
+
+    def _written(self) -> None:
+        """What the peer's session windows hold back is unsent too."""
+        peer = self._peer
+        if peer.unsent:
+            was_full = peer.unsent >= MAX_UNSENT
+            peer.unsent = sum(pn.pn_session_outgoing_bytes(session) for session in self._sessions)
+            if was_full and peer.has_room:
+                self._more_room()
+
+    def _more_room(self) -> None:
+        for link in list(self._links.values()):
+            if link.open and isinstance(link, Sending):
+                link.flow()
+
     def _events(self) -> None:
-        while self._alive and not pn.isnull(event := pn.pn_collector_peek(self._collector)):
+        while not self._ended and not pn.isnull(event := pn.pn_collector_peek(self._collector)):
             handler = _HANDLERS.get(pn.pn_event_type(event))
             if handler is not None:
                 handler(self, event)
             pn.pn_collector_pop(self._collector)
 
     def _on_connection_open(self, event: object) -> None:
+        self._opened = True
         pn.pn_connection_open(self._connection)
+        if self._refusal is not None:
+            self.close(*self._refusal)
 
     def _on_connection_close(self, event: object) -> None:
         self._end_links(None)
         pn.pn_connection_close(self._connection)
 
     def _on_session_open(self, event: object) -> None:
-        pn.pn_session_open(pn.pn_event_session(event))
+        session = pn.pn_event_session(event)
+        self._sessions.add(session)
+        pn.pn_session_open(session)
 
     def _on_session_close(self, event: object) -> None:
         session = pn.pn_event_session(event)
-        self._end_links(pn.addressof(session))
+        self._end_links(session)
+        self._sessions.discard(session)
         pn.pn_session_close(session)
         pn.pn_session_free(session)
 
     def _on_link_open(self, event: object) -> None:
         engine = pn.pn_event_link(event)
-        sending = pn.pn_link_is_sender(engine)
-        near, far = (
-            (pn.pn_link_source(engine), pn.pn_link_remote_source(engine))
-            if sending
-            else (pn.pn_link_target(engine), pn.pn_link_remote_target(engine))
-        )
-        refusal = _refusal(far)
-        if refusal is not None:
-            # An attach without a terminus, and then the detach that says why (section 2.6.3).
-            pn.pn_link_open(engine)
-            explain(pn.pn_link_condition(engine), *refusal)
-            pn.pn_link_close(engine)
+        try:
+            refusal = self._attach(engine)
+        except UnicodeDecodeError:
+            refusal = Refusal("amqp:decode-error", "the address is no UTF-8")
+        if refusal is None:
             return
-        pn.pn_terminus_set_type(near, pn.pn_terminus_get_type(far))
-        pn.pn_link_set_snd_settle_mode(engine, pn.pn_link_remote_snd_settle_mode(engine))
-        pn.pn_link_set_rcv_settle_mode(engine, pn.pn_link_remote_rcv_settle_mode(engine))
-        session = pn.addressof(pn.pn_link_session(engine))
-        if pn.pn_terminus_get_type(far) == pn.PN_COORDINATOR:
-            accept(near)
-            pn.pn_link_open(engine)
-            self._links[pn.addressof(engine)] = Coordinator(engine, session, self._peer)
-            return
-        address = pn.pn_terminus_get_address(far)
-        pn.pn_terminus_set_address(near, address)
+        # An attach without a terminus, and then the detach that says why (section 2.6.3).
+        near = pn.pn_link_source(engine) if pn.pn_link_is_sender(engine) else pn.pn_link_target(engine)
+        pn.pn_terminus_set_type(near, pn.PN_UNSPECIFIED)
         pn.pn_link_open(engine)
-        make = Outgoing if sending else Incoming
-        self._links[pn.addressof(engine)] = make(engine, session, self._peer, self._peer.broker.queue(address))
+        states.explain(pn.pn_link_condition(engine), *refusal)
+        pn.pn_link_close(engine)
+        self._refused += 1
+        if self._refused > self._broker.settings.max_links:
+            self.close(LIMIT, "too many links were refused that the peer has not detached")
+
+    def _attach(self, engine: Any) -> Refusal | None:
+        """Opens a link as the peer wants it, or says why not."""
+        most = self._broker.settings.max_links
+        if len(self._links) >= most:
+            return Refusal(LIMIT, f"a connection has at most {most} links")
+        sending = pn.pn_link_is_sender(engine)
+        far = pn.pn_link_remote_source(engine) if sending else pn.pn_link_remote_target(engine)
+        wish = termini.asked(far, sending=sending)
+        found = None if wish.coordinator else termini.queue(self._broker, wish, sending=sending)
+        if isinstance(found, Refusal):
+            return found
+        profile = self._broker.profile
+        publishing = None if sending or wish.coordinator else asking.publishing(profile, engine)
+        if isinstance(publishing, Refusal):
+            return publishing
+        consuming = asking.consuming(profile, engine) if sending else PLAIN
+        if isinstance(consuming, Refusal):
+            return consuming
+        termini.modes(engine)
+        termini.tell(engine, wish, found, sending=sending)
+        pn.pn_link_set_max_message_size(engine, 0 if sending else self._broker.settings.max_message_bytes)
+        pn.pn_link_open(engine)
+        link: Link
+        if wish.coordinator:
+            link = Coordinator(engine, self._peer)
+        elif publishing is not None:
+            link = Windowed(engine, self._peer, found, publishing, self._apart)
+        elif not sending:
+            link = Incoming(engine, self._peer, found)
+        else:
+            assert found is not None
+            link = (
+                Browsing(engine, self._peer, found) if wish.browses else Outgoing(engine, self._peer, found, consuming)
+            )
+        link.owned = found if wish.dynamic else None
+        self._links[engine] = link
+        return None
+
+    def _apart(self) -> None:
+        """What is settled from now on is in another disposition: the engine writes what it has."""
+        pn.pn_transport_pending(self._transport)
 
     def _on_link_close(self, event: object) -> None:
         engine = pn.pn_event_link(event)
-        link = self._links.pop(pn.addressof(engine), None)
+        link = self._links.pop(engine, None)
         if link is not None:
             link.ended()
+        else:
+            self._refused -= 1
         # The same performative as the peer's: a detach is answered by a detach, a close by a close (section 2.6.6).
         if pn.pn_event_type(event) == pn.PN_LINK_REMOTE_DETACH:
             pn.pn_link_detach(engine)
@@ -171,20 +337,26 @@ class Connection:
         pn.pn_link_free(engine)
 
     def _on_link_flow(self, event: object) -> None:
-        link = self._links.get(pn.addressof(pn.pn_event_link(event)))
-        if link is not None:
+        if self._writing:
+            return  # Only the engine's word that it has written a transfer.
+        link = self._links.get(pn.pn_event_link(event))
+        if link is not None and link.open:
             link.flow()
 
     def _on_delivery(self, event: object) -> None:
-        link = self._links.get(pn.addressof(pn.pn_event_link(event)))
-        if link is not None:
-            link.delivery(pn.pn_event_delivery(event))
+        link = self._links.get(pn.pn_event_link(event))
+        delivery = pn.pn_event_delivery(event)
+        if link is not None and link.open:
+            link.delivery(delivery)
+        else:
+            # What still comes for a link that we have ended is not kept.
+            pn.pn_delivery_settle(delivery)
 
-    def _end_links(self, session: int | None) -> None:
+    def _end_links(self, session: Any) -> None:
         """Control links first: a transaction ends while its consumers' links still hold what it is about."""
-        keys = [key for key, link in self._links.items() if session is None or link.session == session]
-        for key in sorted(keys, key=lambda key: not isinstance(self._links[key], Coordinator)):
-            self._links.pop(key).ended()
+        ending = [engine for engine, link in self._links.items() if session is None or link.session == session]
+        for engine in sorted(ending, key=lambda engine: not isinstance(self._links[engine], Coordinator)):
+            self._links.pop(engine).ended()
 
 
 _HANDLERS: dict[int, Callable[[Connection, object], None]] = {
@@ -198,16 +370,3 @@ _HANDLERS: dict[int, Callable[[Connection, object], None]] = {
     pn.PN_LINK_FLOW: Connection._on_link_flow,
     pn.PN_DELIVERY: Connection._on_delivery,
 }
-
-
-def _refusal(terminus: object) -> tuple[str, str] | None:
-    """Why a link to this source or target is refused: condition and description; None if it is not."""
-    if pn.pn_terminus_get_type(terminus) == pn.PN_COORDINATOR:
-        return None
-    if pn.pn_terminus_is_dynamic(terminus):
-        return NOT_IMPLEMENTED, "there are no dynamic nodes"
-    if pn.pn_terminus_get_distribution_mode(terminus) == pn.PN_DIST_MODE_COPY:
-        return NOT_IMPLEMENTED, "there is no browsing"
-    if not pn.pn_terminus_get_address(terminus):
-        return NOT_FOUND, "the link names no queue"
-    return None

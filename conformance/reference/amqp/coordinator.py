@@ -7,38 +7,26 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import states
-from conformance.reference.amqp.links import Peer, Receiving
+from conformance.reference.amqp.links import Peer
+from conformance.reference.amqp.receiving import Receiving
+from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.core.transactions import Transaction
-
-CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
-"""What it can do (section 4.5.2)."""
-
-
-def accept(target: Any) -> None:
-    """Fills in the target of an attach that is accepted."""
-    data = pn.pn_terminus_capabilities(target)
-    pn.pn_data_clear(data)
-    pn.pn_data_put_array(data, False, pn.PN_SYMBOL)
-    pn.pn_data_enter(data)
-    for name in CAPABILITIES:
-        pn.pn_data_put_symbol(data, name)
-    pn.pn_data_exit(data)
 
 
 class Coordinator(Receiving):
     """A control link. Its transactions can be used on all links of the connection, and end with it."""
 
-    def __init__(self, engine: Any, session: int, peer: Peer) -> None:
-        super().__init__(engine, session, peer)
+    max_bytes = 64 * 1024
+
+    def __init__(self, engine: Any, peer: Peer) -> None:
+        super().__init__(engine, peer)
         self._declared: dict[bytes, Transaction] = {}
 
-    def ended(self) -> None:
+    def _release(self) -> None:
         """What it declared and nobody discharged is rolled back (section 4.1)."""
-        if self.open:
-            super().ended()
-            for identity in list(self._declared):
-                self._broker.abandon(self._close(identity))
-            self._wake()
+        super()._release()
+        for identity in list(self._declared):
+            self._broker.abandon(self._close(identity))
 
     def _take(self, delivery: Any, data: bytes, *, settled: bool) -> None:
         """A declare or a discharge; one that is sent settled is not answered, so that such a declare does nothing."""
@@ -50,6 +38,8 @@ class Coordinator(Receiving):
             self._reject(delivery, "amqp:decode-error", "the message is no declare and no discharge")
         elif settled or states.is_global(asked):
             self._reject(delivery, "amqp:not-implemented", "there are no transactions that are global or unanswered")
+        elif len(self._peer.transactions) >= (most := self._broker.settings.max_transactions):
+            self._reject(delivery, LIMIT, f"a connection has at most {most} open transactions")
         else:
             self._declare(delivery)
 
@@ -65,11 +55,20 @@ class Coordinator(Receiving):
         if identity not in self._declared:
             self._reject(delivery, states.UNKNOWN_ID, "no such transaction is open on this link")
         elif not failed:
-            self._broker.commit(self._close(identity), lambda: self._accept(delivery))
+            self._commit(delivery, self._close(identity))
         elif self._broker.behaviour.refuses_rollbacks:
             self._reject(delivery, "amqp:internal-error", "the transaction cannot be rolled back")
         else:
             self._broker.rollback(self._close(identity), lambda: self._accept(delivery))
+
+    def _commit(self, delivery: Any, transaction: Transaction) -> None:
+        """A commit that is refused has rolled back: the peer is told so, and why (section 4.3)."""
+
+        def refused(refusal: Refusal) -> None:
+            if self.open:
+                self._reject(delivery, states.ROLLBACK, refusal.description)
+
+        self._broker.commit(transaction, lambda: self._accept(delivery), refused)
 
     def _close(self, identity: bytes) -> Transaction:
         """No more work is taken into it."""

@@ -15,7 +15,11 @@ DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
 _AMQP_VALUE = 0x77
 
 UNKNOWN_ID = "amqp:transaction:unknown-id"
-"""Condition name of section 4.5.7."""
+ROLLBACK = "amqp:transaction:rollback"
+"""Condition names of section 4.5.8: no such transaction is open; it was to be committed, and was rolled back."""
+
+_DEPTH = 8
+"""How deep a value is looked into: nothing of section 4.5 is deeper, and a peer may nest as deep as a frame is long."""
 
 _NAMES = {
     "amqp:accepted:list": pn.PN_ACCEPTED,
@@ -140,25 +144,50 @@ def _state(delivery: Any, identity: bytes) -> Any:
     return data
 
 
-def _value(data: Any) -> object:
-    """The value at the cursor; None for the types that nothing of section 4.5 needs."""
+def symbols(data: Any) -> list[str]:
+    """The symbols of a field that has one of them or an array."""
+    pn.pn_data_rewind(data)
+    value = _value(data) if pn.pn_data_next(data) else None
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
+
+
+def put_symbols(data: Any, names: Sequence[str]) -> None:
+    """Makes a field an array of symbols."""
+    pn.pn_data_clear(data)
+    pn.pn_data_put_array(data, False, pn.PN_SYMBOL)
+    pn.pn_data_enter(data)
+    for name in names:
+        pn.pn_data_put_symbol(data, name)
+    pn.pn_data_exit(data)
+
+
+def _value(data: Any, depth: int = _DEPTH) -> object:
+    """The value at the cursor; None for the types that nothing here needs, and for what is nested too deep."""
     kind = pn.pn_data_type(data)
     if kind in _CONTAINERS:
-        pn.pn_data_enter(data)
-        values = []
-        while pn.pn_data_next(data):
-            values.append(_value(data))
-        pn.pn_data_exit(data)
-        return values if kind == pn.PN_LIST else Described(_code(values[0]), values[1])
+        values: list[object] = []
+        if depth:
+            pn.pn_data_enter(data)
+            while pn.pn_data_next(data):
+                values.append(_value(data, depth - 1))
+            pn.pn_data_exit(data)
+        if kind != pn.PN_DESCRIBED:
+            return values
+        return Described(_code(values[0]), values[1]) if len(values) > 1 else None
     reader = _READERS.get(kind)
     return reader(data) if reader is not None else None
 
 
-_CONTAINERS = frozenset({pn.PN_LIST, pn.PN_DESCRIBED})
+def _symbol(data: Any) -> str:
+    """proton's own reader raises for a symbol that is not ASCII."""
+    return str(pn.bytes2pybytes(pn.lib.pn_data_get_symbol(data)).decode("ascii", "replace"))
+
+
+_CONTAINERS = frozenset({pn.PN_LIST, pn.PN_ARRAY, pn.PN_DESCRIBED})
 _READERS = {
     pn.PN_BOOL: pn.pn_data_get_bool,
     pn.PN_ULONG: pn.pn_data_get_ulong,
-    pn.PN_SYMBOL: pn.pn_data_get_symbol,
+    pn.PN_SYMBOL: _symbol,
     pn.PN_BINARY: lambda data: bytes(pn.pn_data_get_binary(data)),
 }
 

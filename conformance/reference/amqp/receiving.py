@@ -1,0 +1,246 @@
+"""Links on which the peer sends: messages for one queue, or for the queue that each is addressed to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cproton as pn
+
+from conformance.reference.amqp import encoded, states
+from conformance.reference.amqp.links import OVERHEAD, Link, Peer
+from conformance.reference.core.message import DecodeError, Parsed, parse
+from conformance.reference.core.queues import Queue
+from conformance.reference.core.refusal import LIMIT, SIZE, Refusal
+from conformance.reference.core.transactions import Transaction
+
+CREDIT = 1000
+RETRACTION_DELAY = 0.02
+"""Seconds between the two answers of the liar that retracts: time for the peer to read the first."""
+
+_SCRATCH = bytearray(256 * 1024)
+_VIEW = memoryview(_SCRATCH)
+_POINTER = pn.ffi.from_buffer(_SCRATCH)
+"""The engine's bytes are copied here, and from here once more: its own wrapper copies them three times."""
+
+
+class Receiving(Link):
+    """A link on which the peer sends, and is given credit for what it has sent (section 2.6.7).
+
+    In receiver-settle-mode second the peer settles first: our outcomes are `told`, and settled after it (2.6.12).
+    """
+
+    max_bytes = 1 << 62
+
+    def __init__(self, engine: Any, peer: Peer, *, credit: int = CREDIT) -> None:
+        super().__init__(engine, peer)
+        self._most = credit
+        self._worth = credit // 2
+        self._second = pn.pn_link_rcv_settle_mode(engine) == pn.PN_RCV_SECOND
+        self._told: set[Any] = set()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._left = credit
+        pn.pn_link_flow(engine, credit)
+
+    def delivery(self, delivery: Any) -> None:
+        """A whole transfer is taken; a part of one waits for the rest, an aborted one is forgotten."""
+        if pn.pn_delivery_aborted(delivery):
+            self._forget_parts()
+            pn.pn_delivery_settle(delivery)
+            self._used()
+        elif pn.pn_delivery_readable(delivery):
+            self._read(delivery)
+        elif delivery in self._told and pn.pn_delivery_settled(delivery):
+            self._told.discard(delivery)
+            pn.pn_delivery_settle(delivery)
+            self._peer.next(self._replenish)
+
+    def _read(self, delivery: Any) -> None:
+        partial = pn.pn_delivery_partial(delivery)
+        data = self._bytes(delivery)
+        if partial or self._parts:
+            if not self._add_part(delivery, data) or partial:
+                return
+            data = b"".join(self._parts)
+            self._forget_parts()
+        elif len(data) > self.max_bytes:
+            self._refuse_size(delivery)
+            return
+        pn.pn_link_advance(self.engine)
+        self._used()
+        if self.open:
+            self._take(delivery, data, settled=pn.pn_delivery_settled(delivery))
+
+    def _bytes(self, delivery: Any) -> bytes:
+        pending = pn.pn_delivery_pending(delivery)
+        read = pn.lib.pn_link_recv(self.engine, _POINTER, len(_SCRATCH))
+        data = bytes(_VIEW[: max(read, 0)])
+        while 0 < read < pending:
+            pending -= read
+            read = pn.lib.pn_link_recv(self.engine, _POINTER, len(_SCRATCH))
+            data += _VIEW[: max(read, 0)]
+        return data
+
+    def _add_part(self, delivery: Any, data: bytes) -> bool:
+        """Keeps a part; false if it made the message, or all that have come in part, too large to be kept."""
+        self._parts.append(data)
+        self._size += len(data)
+        self._peer.partial += len(data)
+        if self._size > self.max_bytes:
+            self._refuse_size(delivery)
+        elif self._peer.partial > 2 * self._broker.settings.max_message_bytes:
+            pn.pn_delivery_settle(delivery)
+            self.refuse(Refusal(LIMIT, "too many bytes of messages have come in part on this connection"))
+        return self.open
+
+    def _refuse_size(self, delivery: Any) -> None:
+        # Settled: the engine drops what still comes of it.
+        pn.pn_delivery_settle(delivery)
+        self.refuse(Refusal(SIZE, f"a message has at most {self.max_bytes} bytes"))
+
+    def _used(self) -> None:
+        """One credit was used: at half of it there is new credit, from the next flow on and no earlier."""
+        self._left -= 1
+        if self._left == self._most // 2:
+            self._peer.next(self._replenish)
+        elif self._left < 0:
+            self.refuse(Refusal("amqp:link:transfer-limit-exceeded", "a transfer came without credit"))
+
+    def _replenish(self) -> None:
+        missing = self._most - self._left - len(self._told) - self._held()
+        if self.open and missing >= self._worth:
+            self._left += missing
+            pn.pn_link_flow(self.engine, missing)
+
+    def _held(self) -> int:
+        """How many deliveries hold their credit until they are answered."""
+        return 0
+
+    def _take(self, delivery: Any, data: bytes, *, settled: bool) -> None:
+        raise NotImplementedError
+
+    def _settle(self, delivery: Any) -> None:
+        """Disposition with settled=true (section 2.6.12), or in mode second with false, until the peer has settled."""
+        if self._second and not pn.pn_delivery_settled(delivery):
+            self._told.add(delivery)
+        else:
+            pn.pn_delivery_settle(delivery)
+        self._wake()
+
+    def _reject(self, delivery: Any, condition: str, description: str) -> None:
+        states.reject(delivery, condition, description)
+        self._settle(delivery)
+
+    def _forget_parts(self) -> None:
+        self._peer.partial -= self._size
+        self._size = 0
+        self._parts.clear()
+
+    def _release(self) -> None:
+        self._forget_parts()
+
+
+class Incoming(Receiving):
+    """A publisher's link: every send is answered when the broker says so, in whatever order that is.
+
+    `queue` is None for the anonymous terminus: each message goes where its property `to` says.
+    """
+
+    def __init__(self, engine: Any, peer: Peer, queue: Queue | None, *, credit: int = CREDIT) -> None:
+        super().__init__(engine, peer, credit=credit)
+        self._queue = queue
+        self.max_bytes = self._broker.settings.max_message_bytes
+
+    def _take(self, delivery: Any, data: bytes, *, settled: bool) -> None:
+        try:
+            identity = self._identity(delivery)
+            parsed = parse(data)
+            queue = self._queue or self._addressed(parsed)
+        except (DecodeError, encoded.Malformed) as error:
+            self._refused(delivery, Refusal("amqp:decode-error", str(error)), settled=settled)
+        except _Unacceptable as error:
+            self._refused(delivery, error.refusal, settled=settled)
+        else:
+            self._publish(delivery, queue, parsed, identity, settled=settled)
+
+    def _identity(self, delivery: Any) -> bytes | None:
+        """The transaction of a transfer, None without one."""
+        if pn.pn_delivery_remote_state(delivery) != states.TRANSACTIONAL:
+            return None
+        identity = states.transacted(delivery).identity
+        if identity not in self._peer.transactions:
+            raise _Unacceptable(Refusal(states.UNKNOWN_ID, "no such transaction is open on this connection"))
+        return identity
+
+    def _addressed(self, parsed: Parsed) -> Queue:
+        name = encoded.addressee(parsed.bare)
+        if not name:
+            raise _Unacceptable(Refusal("amqp:precondition-failed", "a message without to needs a link with a target"))
+        queue = self._broker.known(name)
+        if queue is None:
+            raise _Unacceptable(Refusal("amqp:not-found", f"there is no queue {name[:40]!r}"))
+        return queue
+
+    def _publish(
+        self,
+        delivery: Any,
+        queue: Queue,
+        parsed: Parsed,
+        identity: bytes | None,
+        *,
+        settled: bool,
+        urgent: bool = False,
+    ) -> None:
+        peer = self._peer
+        owed = len(parsed.bare) + OVERHEAD
+        peer.unstored += owed
+        send = 0 if settled else self._broker.next_send()
+
+        def stored() -> None:
+            peer.unstored -= owed
+            if settled:
+                self._wake()
+            elif self.open and self._broker.behaviour.answers(send):
+                self._accept(delivery, identity, retract=self._broker.behaviour.retracts(send))
+
+        def refused(refusal: Refusal) -> None:
+            peer.unstored -= owed
+            if self.open:
+                self._refused(delivery, refusal, settled=settled)
+
+        transaction: Transaction | None = peer.transactions[identity] if identity is not None else None
+        self._broker.publish(queue, parsed, stored, transaction, refused=refused, urgent=urgent)
+        if settled and self.open:
+            pn.pn_delivery_settle(delivery)
+
+    def _accept(self, delivery: Any, identity: bytes | None, *, retract: bool) -> None:
+        """The one place where a confirm leaves."""
+        if identity is None:
+            pn.pn_delivery_update(delivery, pn.PN_ACCEPTED)
+        else:
+            states.provisional(delivery, identity, pn.PN_ACCEPTED)
+        if not retract:
+            self._settle(delivery)
+            return
+        self._wake()
+        self._peer.later(RETRACTION_DELAY, lambda: self._retract(delivery))
+
+    def _retract(self, delivery: Any) -> None:
+        if self.open:
+            pn.pn_delivery_update(delivery, pn.PN_REJECTED)
+            self._settle(delivery)
+
+    def _refused(self, delivery: Any, refusal: Refusal, *, settled: bool) -> None:
+        """Rejected; what was sent settled has no answer, and is not dropped in silence: the link ends."""
+        if settled:
+            self.refuse(refusal)
+        else:
+            self._reject(delivery, *refusal)
+
+
+class _Unacceptable(Exception):
+    """A transfer that is rejected, and why."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.description)
+        self.refusal = refusal

@@ -1,0 +1,119 @@
+"""Sources and targets (sections 3.5.3 and 3.5.4): what a peer asks for in its attach, and what it is told it has."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cproton as pn
+
+from conformance.reference.amqp import states
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.queues import Queue
+from conformance.reference.core.refusal import Refusal
+from conformance.reference.settings import MAX_NAME
+
+OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+"""Each may be chosen for every delivery (section 3.4); the annotations of modified are read by nobody."""
+
+TRANSACTIONS = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+"""What the coordinator can do (section 4.5.2)."""
+
+NOT_FOUND = "amqp:not-found"
+NOT_IMPLEMENTED = "amqp:not-implemented"
+INVALID = "amqp:invalid-field"
+"""Condition names of section 2.8.15."""
+
+_TEMPORARY = "temporary-"
+"""How the names of temporary queues begin: one that is gone is not declared anew by who comes too late."""
+
+_TOPICS = frozenset({"topic", "temporary-topic"})
+_DELETE_ON_CLOSE = 0x2B
+
+
+class Asked(NamedTuple):
+    """What an attach asks for: the queue's `address`, None for the anonymous one; `nothing`: no terminus."""
+
+    nothing: bool
+    coordinator: bool
+    dynamic: bool
+    browses: bool
+    address: str | None
+    topic: bool
+
+
+def asked(terminus: Any, *, sending: bool) -> Asked:
+    """Reads the peer's source if we are to be `sending`, its target if not.
+
+    Raises `UnicodeDecodeError` for an address that is no UTF-8.
+    """
+    copies = sending and pn.pn_terminus_get_distribution_mode(terminus) == pn.PN_DIST_MODE_COPY
+    kind = pn.pn_terminus_get_type(terminus)
+    return Asked(
+        kind == pn.PN_UNSPECIFIED,
+        kind == pn.PN_COORDINATOR,
+        pn.pn_terminus_is_dynamic(terminus),
+        copies,
+        pn.pn_terminus_get_address(terminus) or None,
+        not _TOPICS.isdisjoint(states.symbols(pn.pn_terminus_capabilities(terminus))),
+    )
+
+
+def queue(broker: Broker, wish: Asked, *, sending: bool) -> Queue | Refusal | None:
+    """The queue of a link, made if it has to be; None for the anonymous terminus (a target whose address is null)."""
+    if wish.nothing:
+        return Refusal(INVALID, "the attach has no " + ("source" if sending else "target"))
+    if wish.topic:
+        return Refusal(NOT_IMPLEMENTED, "there are no topics")
+    if wish.dynamic:
+        return broker.temporary()
+    if wish.address is None:
+        return Refusal(NOT_FOUND, "the link names no queue") if sending else None
+    if len(wish.address.encode()) > MAX_NAME:
+        return Refusal(INVALID, f"the name of a queue has at most {MAX_NAME} bytes")
+    if wish.address.startswith(_TEMPORARY) and broker.known(wish.address) is None:
+        return Refusal(NOT_FOUND, "there is no such temporary queue any more")
+    return broker.queue(wish.address)
+
+
+def tell(engine: Any, wish: Asked, found: Queue | None, *, sending: bool) -> None:
+    """Fills in source and target of the attach that answers: no filter is applied, no terminus outlives its link."""
+    source, target = pn.pn_link_source(engine), pn.pn_link_target(engine)
+    near, other, far = (
+        (source, target, pn.pn_link_remote_target(engine))
+        if sending
+        else (target, source, pn.pn_link_remote_source(engine))
+    )
+    pn.pn_terminus_set_address(other, pn.pn_terminus_get_address(far))
+    states.put_symbols(pn.pn_terminus_outcomes(source), OUTCOMES)
+    if wish.coordinator:
+        pn.pn_terminus_set_type(near, pn.PN_COORDINATOR)
+        states.put_symbols(pn.pn_terminus_capabilities(near), TRANSACTIONS)
+        return
+    pn.pn_terminus_set_type(near, pn.PN_SOURCE if sending else pn.PN_TARGET)
+    pn.pn_terminus_set_address(near, found.name if found is not None else None)
+    states.put_symbols(pn.pn_terminus_capabilities(near), ("queue",) if found is not None else ())
+    if sending:
+        mode = pn.PN_DIST_MODE_COPY if wish.browses else pn.PN_DIST_MODE_MOVE
+        pn.pn_terminus_set_distribution_mode(near, mode)
+    if wish.dynamic:
+        pn.pn_terminus_set_dynamic(near, True)
+        _delete_on_close(pn.pn_terminus_properties(near))
+
+
+def _delete_on_close(data: Any) -> None:
+    """The lifetime-policy of a dynamic node (section 3.5.10)."""
+    pn.pn_data_put_map(data)
+    pn.pn_data_enter(data)
+    pn.pn_data_put_symbol(data, "lifetime-policy")
+    pn.pn_data_put_described(data)
+    pn.pn_data_enter(data)
+    pn.pn_data_put_ulong(data, _DELETE_ON_CLOSE)
+    pn.pn_data_put_list(data)
+    pn.pn_data_exit(data)
+    pn.pn_data_exit(data)
+
+
+def modes(engine: Any) -> None:
+    """Settlement as the peer wants it: what it sends may be settled or not, what it is sent is one of the two."""
+    pn.pn_link_set_snd_settle_mode(engine, pn.pn_link_remote_snd_settle_mode(engine))
+    pn.pn_link_set_rcv_settle_mode(engine, pn.pn_link_remote_rcv_settle_mode(engine))

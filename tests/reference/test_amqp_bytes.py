@@ -1,0 +1,212 @@
+"""A connection without a socket, on a disk that stores when it is told to."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.reference.amqp.connection import OPEN_S, Connection
+from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED
+from tests.reference.amqp_raw import (
+    DISPOSITION,
+    HEADER,
+    MESSAGE,
+    NULL,
+    TRUE,
+    attaching,
+    beginning,
+    described,
+    flow,
+    frame,
+    opening,
+    text,
+    transfer,
+    uint,
+)
+from tests.reference.queue_rig import Rig
+
+DECLARE = b"\x00\x53\x77" + described(0x31, NULL)
+ROLLBACK = b"amqp:transaction:rollback"
+CONFIRM = b"\x00\x53\x15"
+LIMIT = b"amqp:resource-limit-exceeded"
+
+
+class Talk:
+    """One connection to a rig; what it says is kept in `heard`."""
+
+    def __init__(self, rig, *said):
+        self.rig = rig
+        self.later = []
+        self.connection = Connection(rig.broker, lambda: None, lambda seconds, call: self.later.append(call))
+        self.heard = b""
+        for data in said:
+            self.say(data)
+
+    def say(self, data=b""):
+        """Bytes in, a turn, and what came out of it."""
+        self.connection.receive(data)
+        self.rig.broker.dispatch()
+        return self.turn()
+
+    def turn(self):
+        """What is said now."""
+        said = self.connection.output()
+        self.heard += said
+        return said
+
+
+def large(size):
+    """A durable message of about so many bytes."""
+    return b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+
+
+def state(identity, *outcome):
+    """A transactional-state."""
+    return described(0x34, text(identity, 0xA0), *outcome)
+
+
+def transacted(rig):
+    """A transaction with a send and an acknowledgement: the talk, and its id."""
+    control = attaching("c", 0, target=described(0x30, NULL))
+    receiver = attaching("r", 2, receives=True) + flow(2, 5)
+    talk = Talk(rig, opening() + beginning() + control + attaching("s", 1) + receiver)
+    said = talk.say(transfer(0, 0, DECLARE))
+    identity = said[said.index(b"\x00\x53\x33") :].split(b"\xa0\x08")[1][:8]
+    flags = [NULL, NULL, NULL]
+    talk.say(
+        frame(0x14, uint(1), uint(1), text("t", 0xA0), uint(0), *flags, state(identity), payload=MESSAGE)
+        + frame(DISPOSITION, TRUE, uint(0), uint(0), NULL, state(identity, described(0x24)))
+    )
+    return talk, identity
+
+
+def test_a_refused_commit_is_a_rollback():
+    """No room on the disk: rejected with amqp:transaction:rollback; nothing is sent, nothing acknowledged."""
+    rig = Rig("q")
+    rig.send(b"\x00\x53\x77\x40")
+    rig.disk()
+    talk, identity = transacted(rig)
+    discharge = b"\x00\x53\x77" + described(0x32, text(identity, 0xA0), b"\x42")
+    talk.say(transfer(0, 2, discharge))
+    assert ROLLBACK not in talk.heard
+    rig.no_room()
+    talk.turn()
+
+    assert talk.heard.count(ROLLBACK) == 1
+    assert (rig.queue.depth, rig.queue.unacknowledged) == (1, 1)
+    assert b"amqp:transaction:unknown-id" in talk.say(transfer(0, 3, discharge))
+
+
+def test_what_waits_for_the_disk_is_bounded():
+    """Beyond it the peer is not read; it is again when its messages are stored, each of them confirmed."""
+    rig = Rig("q")
+    talk = Talk(rig, opening() + beginning() + attaching("s", 0))
+    count = 0
+    while not talk.connection.choked:
+        talk.say(transfer(0, count, large(100_000)))
+        count += 1
+    assert MAX_UNSTORED <= count * 101_060 < MAX_UNSTORED + 202_000
+    assert CONFIRM not in talk.heard
+    rig.disk()
+    talk.turn()
+
+    assert not talk.connection.choked
+    assert rig.queue.depth == count
+    assert CONFIRM in talk.heard
+
+
+def test_what_is_not_taken_from_it_is_bounded():
+    """With credit for all of 10 MB: no more than the bound at a time, all of it in the end, and nothing while paused."""
+    rig = Rig("q")
+    for _ in range(100):
+        rig.send(large(100_000)[7:])
+    rig.disk()
+    talk = Talk(rig, opening(max_frame=1 << 18) + beginning() + attaching("r", 0, receives=True) + flow(0, 1000))
+    sizes = []
+    for _ in range(60):
+        sizes.append(len(talk.turn()))
+        rig.broker.dispatch()
+    assert max(sizes) < MAX_UNSENT + 200_000
+    assert rig.queue.unacknowledged == 100
+    rig.send(large(10)[7:])
+    rig.disk()
+    talk.connection.pause()
+    rig.broker.dispatch()
+    assert talk.turn() == b""
+    talk.connection.resume()
+    rig.broker.dispatch()
+    assert len(talk.turn()) > 10
+
+
+def test_what_a_session_window_holds_back_is_unsent():
+    """A peer that takes one frame at a time is not written for beyond the bound either."""
+    rig = Rig("q")
+    for _ in range(100):
+        rig.send(large(100_000)[7:])
+    rig.disk()
+    talk = Talk(rig, opening(max_frame=1 << 18) + beginning(window=1) + attaching("r", 0, receives=True))
+    talk.say(frame(0x13, uint(0), uint(1), uint(0), uint(1 << 30), uint(0), uint(0), uint(1000)))
+    for _ in range(20):
+        talk.turn()
+        rig.broker.dispatch()
+
+    assert rig.queue.unacknowledged < 10
+
+
+def test_a_drain_waits_for_room():
+    """All that is there comes before the credit is given up, however much it is (section 2.6.7)."""
+    rig = Rig("q")
+    for _ in range(20):
+        rig.send(large(100_000)[7:])
+    rig.disk()
+    talk = Talk(rig, opening(max_frame=1 << 18) + beginning() + attaching("r", 0, receives=True))
+    talk.say(frame(0x13, uint(0), uint(1 << 30), uint(0), uint(1 << 30), uint(0), uint(0), uint(50), NULL, TRUE))
+    for _ in range(20):
+        rig.broker.dispatch()
+        talk.turn()
+
+    given_up = talk.heard.rindex(b"\x00\x53\x13")
+    assert rig.queue.unacknowledged == 20
+    assert talk.heard.rindex(b"\x00\x53\x14") < given_up
+
+
+def test_a_peer_that_is_not_read_is_not_silent():
+    """The idle time-out does not run while the disk is what it waits for; afterwards it does."""
+    rig = Rig("q", idle_timeout_ms=1000)
+    talk = Talk(rig, opening() + beginning() + attaching("s", 0))
+    talk.connection.tick(100.0)
+    for n in range(180):
+        talk.say(transfer(0, n, large(100_000)))
+    assert talk.connection.choked
+    talk.connection.tick(200.0)
+    assert (talk.turn(), talk.connection.closed) == (b"", False)
+    rig.disk()
+    assert not talk.connection.choked
+    talk.connection.tick(201.0)
+    talk.say(b"\x00\x00\x00\x08\x02\x00\x00\x00")
+    talk.connection.tick(202.0)
+    assert not talk.connection.closed
+    talk.connection.tick(205.0)
+
+    assert LIMIT in talk.turn()
+    assert talk.connection.closed
+
+
+@pytest.mark.parametrize("said", [b"", b"AMQP", HEADER])
+def test_a_connection_has_to_be_opened(said):
+    """Within a time, or it is closed, with a word if it has come as far as AMQP."""
+    talk = Talk(Rig("q"), said)
+    assert talk.connection.tick(100.0) == 100.0 + OPEN_S
+    talk.connection.tick(100.0 + OPEN_S)
+    heard = talk.turn()
+
+    assert talk.connection.closed
+    assert (b"amqp:connection:forced" in heard) == (said == HEADER)
+
+
+def test_an_open_connection_has_time():
+    """No limits at all where none are asked for."""
+    talk = Talk(Rig("q"), opening())
+    talk.connection.tick(100.0)
+
+    assert talk.connection.tick(10_000.0) is None
+    assert not talk.connection.closed
