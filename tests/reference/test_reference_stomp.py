@@ -2,106 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from conformance.reference.core.broker import Broker
-from conformance.reference.liars.registry import Honest, behaviour
-from conformance.reference.settings import Settings
+from conformance.reference.core.queues import Subscription
+from conformance.reference.core.settlement import Event
+from conformance.reference.liars.registry import behaviour
 from conformance.reference.stomp import connection as stomp
-from conformance.reference.stomp.frames import SERVER, Decoder, encode
-from conformance.reference.store.commit import GroupCommit
-from conformance.reference.store.journal import Journal, recover
 
-
-class Rig:
-    """One broker; nothing reaches its disk before `disk`."""
-
-    def __init__(self, chosen=None):
-        self.commit = GroupCommit(Journal(recover({})))
-        self.broker = Broker(Settings(), chosen or Honest(), self.commit, recover({}))
-        self.numbers = itertools.count(1)
-
-    def client(self, version="1.2", **headers):
-        """A client that is connected."""
-        client = Client(self)
-        client.say("CONNECT", {"accept-version": version, "host": "h", **headers})
-        assert [f.command for f in client.heard()] == ["CONNECTED"]
-        client.decoder.version = client.version = version
-        return client
-
-    def disk(self):
-        """All that waits is stored."""
-        while self.commit.has_waiting:
-            self.commit.take()
-            self.commit.finished()
-
-    def depth(self, queue="q"):
-        """Stored messages."""
-        return self.broker.queue(queue).depth
-
-
-class Client:
-    """Writes frames, and reads what it is answered."""
-
-    def __init__(self, rig):
-        self.rig = rig
-        self.version = "1.2"
-        self.connection = stomp.Connection(rig.broker, lambda: None, rig.numbers)
-        self.decoder = Decoder(SERVER)
-
-    def say(self, command, headers, body=b""):
-        """One frame."""
-        self.connection.receive(encode(command, headers.items(), body, self.version))
-
-    def heard(self, *, stored=True):
-        """The frames that came since, after all was stored and sent."""
-        frames = []
-        while True:
-            if stored:
-                self.rig.disk()
-            self.rig.broker.dispatch()
-            data = self.connection.output()
-            if not data:
-                return frames
-            frames += self.decoder.feed(data)
-
-    def publish(self, count, queue="q", **headers):
-        """Persistent messages with the numbers from 1 as bodies, answered."""
-        for n in range(1, count + 1):
-            self.say(
-                "SEND", {"destination": queue, "persistent": "true", "receipt": f"s{n}", **headers}, str(n).encode()
-            )
-        assert [f.headers["receipt-id"] for f in self.heard()] == [f"s{n}" for n in range(1, count + 1)]
-
-    def subscribe(self, ack="client-individual", queue="q", id="0", **headers):
-        """The messages of a new subscription."""
-        headers = {key.replace("_", "-"): value for key, value in headers.items()}
-        self.say("SUBSCRIBE", {"id": id, "destination": queue, "ack": ack, **headers})
-        return self.heard()
-
-    def asks(self, command, **headers):
-        """Whether the frame is answered with its receipt and with nothing else; the frames else."""
-        self.say(command, {**headers, "receipt": "r"})
-        heard = self.heard()
-        return [(f.command, f.headers) for f in heard] == [("RECEIPT", {"receipt-id": "r"})] or heard
-
-    def acks(self, message, **headers):
-        """Whether an ACK is answered."""
-        return self.asks("ACK", id=message.headers["ack"], **headers)
-
-
-def bodies(frames):
-    return [int(f.body) for f in frames if f.command == "MESSAGE"]
-
-
-def refusal(client):
-    """The headers that matter of the ERROR that ended a connection."""
-    (error,) = client.heard()
-    assert (error.command, client.connection.closed) == ("ERROR", True)
-    assert error.body.decode().rstrip("\n") == error.headers["message"]
-    return error.headers["message"], error.headers.get("receipt-id")
+from .stomp_rig import Client, Rig, bodies, refusal
 
 
 @pytest.fixture
@@ -578,6 +486,34 @@ def test_a_peer_that_is_faster_than_the_disk_is_to_be_held_back(rig):
     assert not client.connection.choked
 
 
+def test_who_was_held_back_is_told_when_the_disk_is_done(rig):
+    """Though there is nothing to be sent: a peer that asks for no receipts would else never be read again."""
+    woken = []
+    connection = stomp.Connection(rig.broker, lambda: woken.append(connection.choked), rig.numbers, rig.later)
+    connection.receive(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+    connection.receive(b"SEND\ndestination:q\npersistent:true\n\nx\0" * stomp.MAX_UNFINISHED)
+    assert woken.pop()
+    woken.clear()
+    rig.disk()
+
+    assert woken == [False]
+
+
+def test_what_another_released_is_marked_and_not_counted(rig):
+    """redelivered says that some consumer may have seen it, delivery-count how often it may have failed."""
+    client = rig.client()
+    client.publish(1)
+    tags = []
+    other = Subscription(rig.broker.queue("q"), False, lambda: 1, lambda tag, message: tags.append(tag))
+    rig.broker.subscribe(other)
+    rig.broker.dispatch()
+    rig.broker.settle(other, tags[0], Event.RELEASED, lambda: None)
+    other.credit = lambda: 0
+    (message,) = client.subscribe()
+
+    assert (message.headers["redelivered"], message.headers["delivery-count"]) == ("true", "0")
+
+
 def test_a_peer_that_does_not_read_its_answers_is_held_back_too(rig):
     """Else a publisher that asks and never reads would fill the memory with receipts."""
     client = rig.client()
@@ -639,9 +575,17 @@ def test_older_versions_acknowledge_by_message_id(rig, version):
 
 def test_1_1_wants_the_right_subscription(rig):
     """Its own, and no other."""
+    client = rig.client("1.1")
+    client.publish(1)
+    message = client.subscribe("client")[0]
+    client.subscribe("client", "other", id="1")
+    client.say("ACK", {"message-id": message.headers["message-id"], "subscription": "1"})
+    assert refusal(client)[0].startswith("nothing that is delivered")
+    assert rig.depth() == 1
+
     for headers, wrong in (
         ({}, "ACK without the header subscription"),
-        ({"subscription": "x"}, "nothing that is delivered"),
+        ({"subscription": "x"}, "there is no subscription 'x'"),
     ):
         client = rig.client("1.1")
         client.publish(1)

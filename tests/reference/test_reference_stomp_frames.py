@@ -12,9 +12,9 @@ from conformance.reference.stomp.frames import CLIENT, MAX_HEADERS, MAX_LINE, SE
 EVERY = CLIENT | SERVER
 
 
-def read(*pieces, version="1.2", commands=EVERY):
+def read(*pieces, version="1.2", commands=EVERY, **limits):
     """The frames of a stream, and then what was wrong with it, if anything was."""
-    decoder = Decoder(commands)
+    decoder = Decoder(commands, **limits)
     decoder.version = version
     seen = []
     try:
@@ -125,13 +125,15 @@ def test_a_fault_names_the_receipt_of_its_frame():
     assert read(b"SEND\nreceipt:7\n\n\0", b"SEND\na\n")[1][1] is None
 
 
-def test_a_body_is_limited_without_a_length_too(monkeypatch):
-    """As soon as there is too much of it, and not only at its end."""
-    monkeypatch.setattr(stomp_frames, "MAX_BODY", 10)
+def test_a_body_is_limited_with_a_length_and_without():
+    """As soon as it is announced, or there is too much of it, and not only at its end."""
+    wrong = ("a body of more than 10 bytes", None)
 
-    assert read(b"SEND\n\n0123456789\0")[1] is None
-    assert read(b"SEND\n\n0123456789", b"0")[1] == ("a body of more than 10 bytes", None)
-    assert read(b"SEND\n\n01234567890\0")[1] == ("a body of more than 10 bytes", None)
+    assert read(b"SEND\n\n0123456789\0", max_body=10)[1] is None
+    assert read(b"SEND\n\n0123456789", b"0", max_body=10)[1] == wrong
+    assert read(b"SEND\n\n01234567890\0", max_body=10)[1] == wrong
+    assert read(b"SEND\ncontent-length:10\n\n0123456789\0", max_body=10)[1] is None
+    assert read(b"SEND\ncontent-length:11\n\n", max_body=10)[1] == wrong
 
 
 def test_a_client_does_not_send_the_frames_of_a_server():

@@ -46,7 +46,9 @@ def test_only_persistent_true_is_durable(headers, durable):
 
 def test_instructions_to_the_broker_are_not_stored():
     """Nor what would pass for its own headers on MESSAGE."""
-    assert show(store(dict.fromkeys(RESERVED - {"content-type"}, "x") | {"kept": "y"}, b"").bare) == (
+    reserved = dict.fromkeys(RESERVED - {"content-type", "expires"}, "x")
+
+    assert show(store(reserved | {"expires": "5", "kept": "y"}, b"").bare) == (
         [("kept", "y")],
         b"",
     )
@@ -99,7 +101,13 @@ def test_a_body_that_stomp_has_no_shape_for_is_shown_encoded(body):
 
 
 @pytest.mark.parametrize(
-    "kept", [b"\x00", b"\x00\x53", b"\xff\xff", b"\x00\x53\x75\xb0\xff\xff\xff\xff", b"\x00\x53\x73\xa1\x01a"]
+    "kept",
+    [
+        *(b"\x00", b"\x00\x53", b"\xff\xff", b"\x00\x53\x75\xb0\xff\xff\xff\xff", b"\x00\x53\x73\xa1\x01a"),
+        # a list and a map whose last string is longer than what there is
+        b"\x00\x53\x73\xc0\x04\x01\xa1\x09b",
+        b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x09b",
+    ],
 )
 def test_sections_that_cannot_be_read_are_shown_encoded(kept):
     """The broker stores what it does not look into, so it may find anything there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -24,13 +25,20 @@ PATIENCE = 20
 BUFFERED = "--set=journal_buffer_ms=60000"
 
 
+QUICK = (
+    "import sys; from conformance.reference.stomp import connection; connection.CONNECT_S = 0.5;"
+    "from conformance.reference.command import main; sys.exit(main(sys.argv[1:]))"
+)
+"""A broker as any, but for the time that a peer has for its CONNECT."""
+
+
 class Running:
     """A broker that has said that it is ready, and where."""
 
-    def __init__(self, data, words):
+    def __init__(self, data, words, program=("-m", "conformance.reference")):
         ports = ["--amqp-port=0", "--stomp-port=0", "--http-port=0"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "conformance.reference", *ports, f"--data={data}", "--queue=q", *words],
+            [sys.executable, *program, *ports, f"--data={data}", "--queue=q", *words],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -104,8 +112,8 @@ def start(tmp_path):
     """Starts brokers on one data directory, one after the other; each ends with the test."""
     started = []
 
-    def one(*words, data="data"):
-        started.append(Running(tmp_path / data, words))
+    def one(*words, data="data", **program):
+        started.append(Running(tmp_path / data, words, **program))
         return started[-1]
 
     yield one
@@ -130,9 +138,30 @@ def connect():
 
 
 def depth(running):
-    """What the HTTP port says of the queue."""
+    """What the HTTP port says of the queue's depth."""
     with urllib.request.urlopen(f"http://{running.places['http']}/queues/q", timeout=PATIENCE) as answer:
-        return json.load(answer)
+        told = json.load(answer)
+    return {name: told[name] for name in ("depth", "unacknowledged")}
+
+
+def memory(running):
+    """Bytes of the broker's memory that are in use."""
+    pages = Path(f"/proc/{running.process.pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGESIZE")
+
+
+def dial(running):
+    """A socket on which nothing was said."""
+    host, port = running.places["stomp"].split(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+
+
+def everything(raw):
+    """All bytes until the broker closes."""
+    data = b""
+    while piece := raw.recv(65536):
+        data += piece
+    return data
 
 
 def bodies(frames):
@@ -333,3 +362,107 @@ def test_a_liar_of_the_other_protocol_lies_here_too(start, connect):
     peer.ack(messages[0])
 
     assert depth(broker)["depth"] == 0
+
+
+def test_a_peer_that_never_connects_is_told_and_closed(start, connect):
+    """Silent, with endless heart-beats, or with a CONNECT that comes byte by byte; one that is connected stays."""
+    broker = start(program=("-c", QUICK))
+    stays = connect(broker)
+    said = {dial(broker): piece for piece in (b"", b"\n" * 1000, b"x")}
+    told = dict.fromkeys(said, b"")
+    for raw, piece in said.items():
+        raw.settimeout(0.01)
+        raw.sendall(b"CONNECT\nhost:" if piece == b"x" else b"")
+    while not all(told.values()):
+        for raw in [raw for raw in said if not told[raw]]:
+            raw.sendall(said[raw])
+            with contextlib.suppress(TimeoutError):
+                told[raw] = raw.recv(65536)
+    stays.publish(1)
+
+    assert all(b"message:no CONNECT came within 0.5 seconds\n" in data for data in told.values())
+    for raw in said:
+        raw.close()
+
+
+def test_megabytes_of_heart_beats_are_not_kept(start, connect):
+    """They are no CONNECT, and no reason to keep others waiting."""
+    broker = start()
+    stays = connect(broker)
+    stays.publish(1)
+    before = memory(broker)
+    with dial(broker) as raw:
+        for _ in range(30):
+            raw.sendall(b"\n" * 1_000_000)
+        stays.publish(1)
+        assert memory(broker) - before < 8_000_000
+
+
+def test_a_body_that_comes_slowly_takes_what_has_come_and_no_more(start, connect):
+    """99 MB are announced, and one comes; when the peer goes, that goes too. More than the limit is refused at once."""
+    broker = start()
+    stays, slow, greedy = connect(broker), connect(broker), connect(broker)
+    stays.publish(1)
+    before = memory(broker)
+    slow.socket.sendall(b"SEND\ndestination:q\ncontent-length:99000000\n\n" + b"x" * 1_000_000)
+    greedy.socket.sendall(b"SEND\ndestination:q\nreceipt:r\ncontent-length:199000000\n\n" + b"x" * 100_000)
+    (error,) = greedy.rest()
+    assert (error.headers["message"], error.headers["receipt-id"]) == ("a body of more than 104857600 bytes", "r")
+    stays.publish(5)
+    assert memory(broker) - before < 10_000_000
+    slow.socket.close()
+    stays.publish(1)
+
+    assert depth(broker)["depth"] == 7
+
+
+def test_ten_thousand_connections_leave_nothing_behind(start, connect):
+    """Dropped before CONNECT, in it, after it, and with a message in hand: it is there for the next, and memory is flat."""
+    broker = start()
+    stays = connect(broker)
+    stays.publish(1)
+    hello = encode("CONNECT", [("accept-version", "1.2"), ("host", "h")])
+    subscribe = encode("SUBSCRIBE", [("id", "0"), ("destination", "q"), ("ack", "client")])
+    manners = [b"", hello[:20], hello, hello + subscribe]
+
+    def storm(count):
+        for number in range(count):
+            with dial(broker) as raw:
+                raw.sendall(manners[number % 4])
+        stays.publish(1)
+
+    storm(4000)
+    before = memory(broker)
+    storm(6000)
+
+    assert memory(broker) - before < 8_000_000
+    assert [int(f.body) for f in connect(broker).subscribe(3)] == [1, 1, 1]
+
+
+def test_connections_beyond_the_limit_are_refused(start, connect):
+    """With ERROR; those before it are served, and one that ends makes room."""
+    broker = start("--set=max_connections=2")
+    first, second = connect(broker), connect(broker)
+    with dial(broker) as raw:
+        told = everything(raw)
+    assert told.startswith(b"ERROR\nmessage:the broker has 2 connections")
+    first.publish(1)
+    second.say("DISCONNECT", receipt="r")
+    assert [f.command for f in second.rest()] == ["RECEIPT"]
+    second.socket.close()
+    first.publish(1)
+
+    connect(broker).publish(1)
+
+
+def test_a_full_queue_refuses_and_drops_nothing(start, connect):
+    """The ERROR names the frame; what was confirmed is there, for another connection too."""
+    broker = start("--set=max_length=3")
+    peer = connect(broker)
+    peer.publish(3, persistent="true")
+    peer.say("SEND", b"4", destination="q", persistent="true", receipt="4")
+    (error,) = peer.rest()
+    assert error.headers["receipt-id"] == "4"
+    assert b"condition: amqp:resource-limit-exceeded\n" in error.body
+
+    assert bodies(connect(broker).subscribe(3)) == [1, 2, 3]

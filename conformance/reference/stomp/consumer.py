@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from conformance.reference.core.broker import Broker
 from conformance.reference.core.queues import Message, Queue, Subscription
 from conformance.reference.core.settlement import Event
-from conformance.reference.stomp.frames import Frame, ProtocolError
-from conformance.reference.stomp.message import show
+from conformance.reference.profiles import Mode, Unknown
+from conformance.reference.stomp.frames import Frame, ProtocolError, lines
+from conformance.reference.stomp.message import priority, show
 
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
 """Values of the ack header of SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""
@@ -18,8 +20,21 @@ Register = dict[str, tuple["Consumer", int]]
 """What a connection's peer may acknowledge: the name it is acknowledged by, then consumer and tag."""
 
 
+class Outlet(Protocol):
+    """The connection as its subscriptions need it."""
+
+    def has_room(self) -> bool:
+        """Whether the peer may be sent another message."""
+
+    def write(self, data: bytes) -> None:
+        """One whole frame."""
+
+    def close(self, description: str) -> None:
+        """ERROR, and the connection ends by no fault of the peer."""
+
+
 class Consumer:
-    """One SUBSCRIBE. `has_room` says whether the connection takes more; `write` takes a frame's three parts.
+    """One SUBSCRIBE, the `number`-th of its connection.
 
     `prefetch-count: N` is a hard limit of messages that are delivered and not acknowledged. An acknowledgement in a
     transaction opens the window too: else a client whose transaction is larger than its window waits for ever. An
@@ -34,25 +49,26 @@ class Consumer:
         queue: Queue,
         broker: Broker,
         register: Register,
-        has_room: Callable[[], bool],
-        write: Callable[[str, list[tuple[str, str]], bytes], None],
-        *,
-        by_message_id: bool,
+        outlet: Outlet,
+        version: str,
     ) -> None:
         mode = frame.headers.get("ack", AUTO)
         self._cumulative = mode == CLIENT
         self._broker = broker
         self._register = register
-        self._has_room = has_room
-        self._write = write
-        self._number = number
-        self._by_message_id = by_message_id
+        self._outlet = outlet
+        self._version = version
+        self._by_message_id = version != "1.2"
         self._limit = self._asked_limit(frame)
         self._open: OrderedDict[int, str] = OrderedDict()
         self._ended = False
-        self._front = [("destination", frame.headers["destination"])]
-        self._front += [("subscription", frame.headers["id"])] if "id" in frame.headers else []
-        self.subscription = Subscription(queue, mode == AUTO, self._credit, self._deliver)
+        front = [("destination", frame.headers["destination"])]
+        front += [("subscription", frame.headers["id"])] if "id" in frame.headers else []
+        self._front = b"MESSAGE\n" + lines(front, version)
+        self.number = number
+        asked = self._asked_mode(frame)
+        settled = mode == AUTO or asked.settled
+        self.subscription = Subscription(queue, settled, self._credit, self._deliver, self._queue_gone, lazy=asked.lazy)
         broker.subscribe(self.subscription)
 
     def covered(self, tag: int, outcome: Event) -> list[int]:
@@ -96,6 +112,17 @@ class Consumer:
         self._open.clear()
         self._broker.unsubscribe(self.subscription)
 
+    def _queue_gone(self) -> None:
+        """STOMP has no frame that ends a subscription from the side of the broker, but for the one that ends all."""
+        self._outlet.close(f"the queue {self.subscription.queue.name[:40]!r} was deleted")
+
+    def _asked_mode(self, frame: Frame) -> Mode:
+        """The mode of a profile (docs/reference-profiles.md), beside what `ack` says."""
+        try:
+            return self._broker.profile.consuming(frame.headers).mode
+        except Unknown as error:
+            raise ProtocolError(str(error)) from error
+
     def _asked_limit(self, frame: Frame) -> int | None:
         """How many may be unacknowledged; None for no limit but the peer's reading."""
         text = frame.headers.get("prefetch-count")
@@ -106,30 +133,34 @@ class Consumer:
         return self._broker.behaviour.prefetch_limit(int(text))
 
     def _credit(self) -> int:
-        if not self._has_room():
+        if not self._outlet.has_room():
             return 0
         if self._limit is None or self.subscription.settled:
             return 1
         return self._limit - (len(self._open) if self._broker.behaviour.refills else self.subscription.sent)
 
     def _deliver(self, tag: int, message: Message) -> None:
-        text = show(message.bare)
-        behaviour = self._broker.behaviour
-        headers = [*self._front, ("message-id", str(message.id))]
+        text = show(self._broker.body(message))
+        head = (self._front, self._own(tag, message, len(text.body)), lines(text.headers, self._version))
+        self._outlet.write(b"".join((*head, b"\n", text.body, b"\0")))
+
+    def _own(self, tag: int, message: Message, length: int) -> bytes:
+        """The broker's own headers: none has anything to escape. The sender's come after them, and so never count."""
+        named = ""
         if not self.subscription.settled:
-            name = str(message.id) if self._by_message_id else f"{self._number}-{tag}"
+            name = str(message.id) if self._by_message_id else f"{self.number}-{tag}"
             self._open[tag] = name
             self._register[name] = (self, tag)
-            headers += [] if self._by_message_id else [("ack", name)]
+            named = "" if self._by_message_id else f"ack:{name}\n"
         # As for first-acquirer, true after a restart only says that it may have been delivered before: deliveries are
         # not stored, and false would be a promise.
-        again = behaviour.marks_redelivered and message.acquired
+        behaviour = self._broker.behaviour
+        again = "true" if behaviour.marks_redelivered and message.acquired else "false"
         count = behaviour.delivery_count(message.failures) if behaviour.marks_redelivered else 0
-        headers += [
-            ("redelivered", str(again).lower()),
-            ("delivery-count", str(count)),
-            ("content-length", str(len(text.body))),
-            *([("persistent", "true")] if message.durable else []),
-            *text.headers,
-        ]
-        self._write("MESSAGE", headers, text.body)
+        persistent = "persistent:true\n" if message.durable else ""
+        expires = f"expires:{message.expires_ms}\n" if message.expires_ms else ""
+        urgency = "" if (number := priority(message.rest)) is None else f"priority:{number}\n"
+        return (
+            f"message-id:{message.id}\n{named}redelivered:{again}\ndelivery-count:{count}\n"
+            f"content-length:{length}\n{persistent}{expires}{urgency}"
+        ).encode()

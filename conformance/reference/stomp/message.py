@@ -3,6 +3,8 @@
 | STOMP | AMQP 1.0 |
 |---|---|
 | `persistent:true` | header, durable (section 3.2.1) |
+| priority, a number from 0 to 9 | header, priority (3.2.1) |
+| expires, milliseconds since 1970, 0 for never | properties, absolute-expiry-time (3.2.4) |
 | content-type | properties, content-type, where it is ASCII as a symbol must be (3.2.4) |
 | any other header, but the reserved | application-properties, string to string (3.2.5) |
 | body | one data section (3.2.6) |
@@ -19,19 +21,29 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from conformance.reference.core.message import DecodeError, Parsed
+from conformance.reference.stomp.frames import ProtocolError
 
 RESERVED = frozenset(
     "destination transaction receipt persistent content-length content-type"
-    " message-id subscription ack redelivered delivery-count".split()
+    " message-id subscription ack redelivered delivery-count expires".split()
 )
 """Headers of SEND that are instructions to the broker, and those that the broker itself sets on MESSAGE."""
 
 _BROKERS = RESERVED - {"content-type"}
 
-_NO_PRIORITY_NO_TTL = b"\x40\x40"
+_NULL = b"\x40"
+_NOTHING_SAID = 2 * _NULL
+"""Neither a priority nor a ttl."""
+
+_SECTION, _BODY = struct.Struct(">BBBBII"), struct.Struct(">BBBBI")
+_DESCRIBED = b"\x00\x53"
+"""A section whose descriptor is a smallulong (section 1.6.9)."""
+
 _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
-_MESSAGE_ID, _CONTENT_TYPE = 0, 6
+_MESSAGE_ID, _CONTENT_TYPE, _EXPIRY = 0, 6, 8
 """Places in the list of the properties section (3.2.4)."""
+
+_PRIORITIES = frozenset("0123456789")
 
 _CONSTANTS: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
 _NUMBERS = {
@@ -42,8 +54,8 @@ _NUMBERS = {
     }.items()
 }  # fmt: skip
 _WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_BINARY, _UUID = 0x0, 0x98
-"""The low nibble of binary among the variable widths 0xA and 0xB, and the constructor of uuid (section 1.6)."""
+_BINARY, _UUID, _SHORT_STRING = 0x0, 0x98, 0xA1
+"""The low nibble of binary among the variable widths 0xA and 0xB, and two constructors (section 1.6)."""
 
 _PASSED = object()
 """Stands for a value that has no text: lists, maps, arrays, described values, char and the decimals."""
@@ -57,20 +69,45 @@ class Text(NamedTuple):
 
 
 def store(headers: Mapping[str, str], body: bytes) -> Parsed:
-    """The headers and body of a SEND as the broker stores them; only `persistent:true` makes it durable."""
+    """The headers and body of a SEND as the broker stores them; only `persistent:true` makes it durable.
+
+    Raises `ProtocolError` where `expires` is no time. A priority that is none is a header as any.
+    """
     kind = headers.get("content-type", "")
+    expires = _expires(headers["expires"]) if "expires" in headers else 0
+    urgency = headers.get("priority") in _PRIORITIES
     others = [item for item in headers.items() if item[0] not in RESERVED]
-    parts = []
-    if kind.isascii() and kind:
-        symbol = b"\xb3" + struct.pack(">I", len(kind)) + kind.encode()
-        parts.append(_compound(_PROPERTIES, 0xD0, [b"\x40" * _CONTENT_TYPE, symbol], _CONTENT_TYPE + 1))
-    elif kind:
+    if urgency:
+        others.remove(("priority", headers["priority"]))
+    if kind and not kind.isascii():
         others.append(("content-type", kind))
+        kind = ""
+    parts = [_properties_of(kind, expires)] if kind or expires else []
     if others:
         strings = [_string(text) for item in others for text in item]
         parts.append(_compound(_APPLICATION, 0xD1, strings, len(strings)))
-    parts += (b"\x00\x53\x75\xb0", struct.pack(">I", len(body)), body)
-    return Parsed(headers.get("persistent") == "true", _NO_PRIORITY_NO_TTL, b"".join(parts))
+    parts += (_BODY.pack(0, 0x53, _DATA, 0xB0, len(body)), body)
+    rest = b"\x50" + bytes((int(headers["priority"]),)) + _NULL if urgency else _NOTHING_SAID
+    return Parsed(headers.get("persistent") == "true", rest, b"".join(parts), 0, expires)
+
+
+def _properties_of(kind: str, expires: int) -> bytes:
+    symbol = b"\xb3" + struct.pack(">I", len(kind)) + kind.encode() if kind else _NULL
+    fields = [_NULL * _CONTENT_TYPE, symbol]
+    if not expires:
+        return _compound(_PROPERTIES, 0xD0, fields, _CONTENT_TYPE + 1)
+    return _compound(_PROPERTIES, 0xD0, [*fields, _NULL, b"\x83" + struct.pack(">q", expires)], _EXPIRY + 1)
+
+
+def _expires(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise ProtocolError(f"expires {text[:40]!r} is not a whole number of milliseconds since 1970")
+    return int(text)
+
+
+def priority(rest: bytes) -> int | None:
+    """The priority in the encoded header fields of a message, None where it has none (AMQP 1.0 section 3.2.1)."""
+    return rest[1] if rest[0] == 0x50 else None
 
 
 def show(bare: bytes) -> Text:
@@ -89,9 +126,15 @@ def _show(bare: bytes) -> Text:
     headers: list[tuple[str, str]] = []
     parts: list[bytes] = []
     at = 0
+    section: Any
     while at < len(bare):
-        start = _end(bare, at + 1, described=False)
-        section, at = _scalar(bare, at + 1, start) if bare[at] == 0 else None, _end(bare, start)
+        if bare.startswith(_DESCRIBED, at):  # as nearly all are
+            start = at + 3
+            section = bare[at + 2]
+        else:
+            start = _end(bare, at + 1, described=False)
+            section = _scalar(bare, at + 1, start) if bare[at] == 0 else None
+        at = _end(bare, start)
         if section == _PROPERTIES:
             headers += _properties(_items(bare, start))
         elif section == _APPLICATION:
@@ -104,20 +147,26 @@ def _show(bare: bytes) -> Text:
 
 
 def _properties(fields: list[Any]) -> list[tuple[str, str]]:
-    named = {"amqp-message-id": fields[_MESSAGE_ID:][:1], "content-type": fields[_CONTENT_TYPE:][:1]}
-    return [(name, text) for name, found in named.items() for value in found if (text := _text(value)) is not None]
+    named = zip(
+        ("amqp-message-id", "content-type"), fields[_MESSAGE_ID : _CONTENT_TYPE + 1 : _CONTENT_TYPE], strict=False
+    )
+    return [(name, text) for name, value in named if (text := _text(value)) is not None]
 
 
 def _named(items: list[Any]) -> list[tuple[str, str]]:
     """Application properties as headers, without those that would pass for the broker's own."""
-    pairs = zip(items[::2], items[1::2], strict=True)
-    names = [(name, value) for name, value in pairs if isinstance(name, str) and name not in _BROKERS]
-    return [(name, text) for name, value in names if (text := _text(value)) is not None]
+    headers = []
+    for name, value in zip(items[::2], items[1::2], strict=True):
+        if isinstance(name, str) and name not in _BROKERS and (text := _text(value)) is not None:
+            headers.append((name, text))
+    return headers
 
 
 def _text(value: Any) -> str | None:
     """The value as text; None for null and for what has no text, as bytes that are not UTF-8 have none."""
-    if value is None or value is _PASSED:
+    if isinstance(value, str) or value is None:
+        return value
+    if value is _PASSED:
         return None
     if isinstance(value, bool):
         return str(value).lower()
@@ -143,10 +192,20 @@ def _items(data: bytes, at: int) -> list[Any]:
     if code not in (0xC0, 0xC1, 0xD0, 0xD1):
         raise DecodeError("a section that is no list or map")
     (count,), at = (data[at + 2 : at + 3], at + 3) if code < 0xD0 else (struct.unpack_from(">I", data, at + 5), at + 9)
-    items = []
+    items: list[Any] = []
     for _ in range(count):
-        end = _end(data, at)
-        items.append(_scalar(data, at, end))
+        code = data[at]
+        if code == _SHORT_STRING:  # these two first: nearly all are one of them
+            end = at + 2 + data[at + 1]
+            if end > len(data):
+                raise IndexError(end)
+            items.append(data[at + 2 : end].decode())
+        elif code == _NULL[0]:
+            end = at + 1
+            items.append(None)
+        else:
+            end = _end(data, at)
+            items.append(_scalar(data, at, end))
         at = end
     return items
 
@@ -191,4 +250,4 @@ def _string(text: str) -> bytes:
 def _compound(section: int, code: int, parts: list[bytes], count: int) -> bytes:
     """A section that is a list32 or a map32 (section 1.6.22 and 1.6.23)."""
     content = b"".join(parts)
-    return bytes((0x00, 0x53, section, code)) + struct.pack(">II", len(content) + 4, count) + content
+    return _SECTION.pack(0, 0x53, section, code, len(content) + 4, count) + content

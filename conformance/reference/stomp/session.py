@@ -1,0 +1,282 @@
+"""What a connected STOMP peer has: subscriptions, what it may acknowledge, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from conformance.reference.core.broker import Broker
+from conformance.reference.core.message import Parsed
+from conformance.reference.core.queues import Queue
+from conformance.reference.core.refusal import LIMIT, Refusal
+from conformance.reference.core.settlement import Event
+from conformance.reference.core.transactions import Transaction
+from conformance.reference.settings import MAX_NAME
+from conformance.reference.stomp.consumer import AUTO, CLIENT, INDIVIDUAL, Consumer, Register
+from conformance.reference.stomp.frames import Frame, ProtocolError
+from conformance.reference.stomp.message import store
+from conformance.reference.stomp.window import Window, is_urgent
+from conformance.reference.store.commit import Done
+
+_QUEUE = "/queue/"
+
+
+class Peer(Protocol):
+    """The connection as its session needs it."""
+
+    def has_room(self) -> bool:
+        """Whether the peer may be sent another message."""
+
+    def write(self, data: bytes) -> None:
+        """One whole frame."""
+
+    def owed(self, frame: Frame, *, answers: bool = True) -> Done:
+        """What is to be called when the frame has had its effect."""
+
+    def confirm(self, receipt: str) -> None:
+        """A RECEIPT of its own, for a frame that was owed none."""
+
+    def refused(self, frame: Frame, refusal: Refusal) -> None:
+        """The frame has no effect: ERROR, and the connection ends."""
+
+    def close(self, description: str) -> None:
+        """ERROR, and the connection ends by no fault of the peer."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A transaction under way, and what was acknowledged in it, to be open again if it is aborted."""
+
+    transaction: Transaction
+    acknowledged: list[tuple[Consumer, list[tuple[int, str]]]] = field(default_factory=list)
+
+
+class Session:
+    """What the frames between CONNECT and DISCONNECT do; they are of this `version`."""
+
+    def __init__(self, broker: Broker, peer: Peer, version: str, window: Window | None) -> None:
+        self._broker = broker
+        self._peer = peer
+        self._version = version
+        self._window = window
+        self._consumers: dict[str, Consumer] = {}
+        self._subscribed = 0
+        self._register: Register = {}
+        self._transactions: dict[str, _Open] = {}
+
+    def take(self, frame: Frame) -> None:
+        """One frame; raises `ProtocolError` if it cannot be done."""
+        _HANDLERS[frame.command](self, frame)
+
+    def more_credit(self) -> None:
+        """The connection has room again."""
+        for consumer in self._consumers.values():
+            consumer.more_credit()
+
+    def confirm_all(self) -> None:
+        """What is stored and waits in a publish window is confirmed."""
+        if self._window is not None:
+            self._window.flush()
+
+    def end(self) -> None:
+        """Subscriptions end, and open transactions are rolled back."""
+        for open_ in self._transactions.values():
+            self._broker.abandon(open_.transaction)
+        self._transactions.clear()
+        for consumer in self._consumers.values():
+            consumer.end()
+        self._consumers.clear()
+
+    def _queue(self, frame: Frame) -> Queue:
+        """The queue of the header destination; a name that starts with a slash says what it is a name of."""
+        destination = frame.need("destination")
+        name = destination.removeprefix(_QUEUE)
+        other_kind = destination.startswith("/") and not destination.startswith(_QUEUE)
+        if not name or other_kind or len(name.encode()) > MAX_NAME:
+            raise ProtocolError(f"the destination {destination[:40]!r} is not a queue's name of 1 to {MAX_NAME} bytes")
+        return self._broker.queue(name)
+
+    def _transaction(self, frame: Frame) -> _Open | None:
+        name = frame.headers.get("transaction")
+        if name is None:
+            return None
+        if name not in self._transactions:
+            raise ProtocolError(f"no transaction {name[:40]!r} is open")
+        return self._transactions[name]
+
+    def _on_send(self, frame: Frame) -> None:
+        queue = self._queue(frame)
+        open_ = self._transaction(frame)
+        parsed = store(frame.headers, frame.body)
+        answers = "receipt" not in frame.headers or self._broker.behaviour.answers(self._broker.next_send())
+        if self._window is not None and open_ is None and "receipt" in frame.headers and answers:
+            self._publish_windowed(self._window, frame, queue, parsed)
+            return
+        self._broker.publish(
+            queue,
+            parsed,
+            self._peer.owed(frame, answers=answers),
+            transaction=open_.transaction if open_ else None,
+            refused=self._refused(frame),
+        )
+
+    def _publish_windowed(self, window: Window, frame: Frame, queue: Queue, parsed: Parsed) -> None:
+        """Its RECEIPT is the window's affair; that it no longer waits for the disk is the connection's."""
+        key = window.arrived(frame)
+        finished = self._peer.owed(frame, answers=False)
+        refused = self._refused(frame)
+
+        def stored() -> None:
+            window.stored(key)
+            finished()  # last: after a DISCONNECT it may end the connection, with what the window has to say
+
+        def refuse(refusal: Refusal) -> None:
+            if window.refused(key):
+                refused(refusal)
+            else:
+                finished()
+
+        self._broker.publish(queue, parsed, stored, refused=refuse, urgent=is_urgent(frame))
+
+    def _refused(self, frame: Frame) -> Callable[[Refusal], None]:
+        """For the broker to call; the body is not kept for it."""
+        return partial(self._peer.refused, Frame(frame.command, frame.headers))
+
+    def _on_subscribe(self, frame: Frame) -> None:
+        queue = self._queue(frame)
+        key = self._key(frame)
+        if key in self._consumers:
+            raise ProtocolError(f"the subscription {key[:40]!r} exists already")
+        mode = frame.headers.get("ack", AUTO)
+        if mode not in (AUTO, CLIENT, INDIVIDUAL) or (mode == INDIVIDUAL and self._version == "1.0"):
+            raise ProtocolError(f"the ack mode {mode[:40]!r} does not exist in STOMP {self._version}")
+        if "selector" in frame.headers:
+            raise ProtocolError("there are no selectors")
+        if len(self._consumers) >= self._broker.settings.max_links:
+            raise _full("subscriptions", self._broker.settings.max_links, "max_links")
+        self._subscribed += 1
+        self._consumers[key] = Consumer(
+            frame, self._subscribed, queue, self._broker, self._register, self._peer, self._version
+        )
+        self._peer.owed(frame)()
+
+    def _key(self, frame: Frame) -> str:
+        """What names a subscription: its id, or, which only 1.0 allows, its destination."""
+        if self._version == "1.0" and "id" not in frame.headers:
+            return frame.need("destination")
+        return frame.need("id")
+
+    def _on_unsubscribe(self, frame: Frame) -> None:
+        consumer = self._consumers.pop(key := self._key(frame), None)
+        if consumer is None:
+            raise ProtocolError(f"there is no subscription {key[:40]!r}")
+        consumer.end()
+        self._peer.owed(frame)()
+
+    def _on_ack(self, frame: Frame) -> None:
+        self._settle(frame, Event.ACCEPTED)
+
+    def _on_nack(self, frame: Frame) -> None:
+        if self._version == "1.0":
+            raise ProtocolError("NACK does not exist in STOMP 1.0")
+        self._settle(frame, Event.FAILED)
+
+    def _settle(self, frame: Frame, outcome: Event) -> None:
+        consumer, tag = self._named(frame)
+        open_ = self._transaction(frame)
+        if not self._broker.takes(consumer.subscription, tag):
+            raise ProtocolError("an earlier delivery has no acknowledgement yet")
+        tags = consumer.covered(tag, outcome)
+        if open_ is not None:
+            open_.acknowledged.append((consumer, consumer.names(tags)))
+        consumer.take(tags)
+        done = _last_of(len(tags), self._peer.owed(frame))
+        transaction = open_.transaction if open_ else None
+        for each in tags:
+            self._broker.settle(consumer.subscription, each, outcome, done, transaction=transaction)
+
+    def _named(self, frame: Frame) -> tuple[Consumer, int]:
+        """The delivery that ACK or NACK names: by the ack header of its MESSAGE, before 1.2 by its message-id."""
+        name = frame.need("id" if self._version == "1.2" else "message-id")
+        found = self._register.get(name)
+        if self._version == "1.1":
+            consumer = self._consumers.get(key := frame.need("subscription"))
+            if consumer is None:
+                raise ProtocolError(f"there is no subscription {key[:40]!r}, so nothing of it can be acknowledged")
+            if found is not None and found[0] is not consumer:
+                found = None
+        if found is None:
+            why = self._why_unknown(name) if self._version == "1.2" else ""
+            raise ProtocolError(f"nothing that is delivered and not acknowledged is called {name[:40]!r}{why}")
+        return found
+
+    def _why_unknown(self, name: str) -> str:
+        """What became of the delivery that had this name; nothing where there never was one."""
+        number, _, tag = name.partition("-")
+        if not all(text.isascii() and text.isdigit() and len(text) < 20 for text in (number, tag)):
+            return ""
+        consumer = next((each for each in self._consumers.values() if each.number == int(number)), None)
+        if consumer is None:
+            return ": its subscription has ended" if 0 < int(number) <= self._subscribed else ""
+        return ": it was acknowledged before" if 0 < int(tag) <= consumer.subscription.sent else ""
+
+    def _on_begin(self, frame: Frame) -> None:
+        name = frame.need("transaction")
+        if name in self._transactions:
+            raise ProtocolError(f"the transaction {name[:40]!r} is open already")
+        if len(self._transactions) >= self._broker.settings.max_transactions:
+            raise _full("open transactions", self._broker.settings.max_transactions, "max_transactions")
+        self._transactions[name] = _Open(self._broker.begin())
+        self._peer.owed(frame)()
+
+    def _on_commit(self, frame: Frame) -> None:
+        self._broker.commit(self._closed(frame).transaction, self._peer.owed(frame), refused=self._refused(frame))
+
+    def _on_abort(self, frame: Frame) -> None:
+        """What was acknowledged in it stays with its subscription, and can be acknowledged again."""
+        if self._broker.behaviour.refuses_rollbacks:
+            raise ProtocolError("the rollback is refused")
+        open_ = self._closed(frame)
+        for consumer, named in open_.acknowledged:
+            consumer.give_back(named)
+        self._broker.rollback(open_.transaction, self._peer.owed(frame))
+
+    def _closed(self, frame: Frame) -> _Open:
+        frame.need("transaction")
+        open_ = self._transaction(frame)
+        assert open_ is not None
+        del self._transactions[frame.headers["transaction"]]
+        return open_
+
+
+_HANDLERS: dict[str, Callable[[Session, Frame], None]] = {
+    "SEND": Session._on_send,
+    "SUBSCRIBE": Session._on_subscribe,
+    "UNSUBSCRIBE": Session._on_unsubscribe,
+    "ACK": Session._on_ack,
+    "NACK": Session._on_nack,
+    "BEGIN": Session._on_begin,
+    "COMMIT": Session._on_commit,
+    "ABORT": Session._on_abort,
+}
+
+
+def _full(what: str, limit: int, setting: str) -> ProtocolError:
+    return ProtocolError(f"a connection has at most {limit} {what} ({setting})", condition=LIMIT)
+
+
+def _last_of(count: int, done: Done) -> Done:
+    """Calls `done` when it has been called so many times itself."""
+    if count == 1:
+        return done
+    left = count
+
+    def one() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done()
+
+    return one
