@@ -52,6 +52,10 @@ class Consuming:
     prefetch: int
 
 
+PLAIN = Consuming(Mode(), 0)
+"""What a consumer gets that asks for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One system's additions: publish windows, a prefetch limit, and the modes that a consumer may name."""
@@ -82,10 +86,12 @@ class Profile:
         return Consuming(mode, _number(asked, PREFETCH, 0) if self.prefetch else 0)
 
 
+STANDARD = Profile("AMQP 1.0 and STOMP as they are written")
+
 _CONFIRMED, _LAZY, _NONE = Mode(), Mode(lazy=True), Mode(settled=True)
 
 PROFILES: dict[str, Profile] = {
-    "standard": Profile("AMQP 1.0 and STOMP as they are written"),
+    "standard": STANDARD,
     "artemis": Profile("sends, commits and rollbacks are answered when on the disk; sync_* settings weaken it"),
     "qpid": Profile(
         "a prefetch limit per consumer, NO_ACK and PRE",

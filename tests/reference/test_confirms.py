@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.reference.core.confirms import Confirms
+from conformance.reference.liars.registry import behaviour
 
 
 class Publisher:
@@ -210,3 +211,16 @@ def test_each_has_one_answer_and_no_range_lies(steps, ranged, data):
         set(range(1, number + 1)) - refused
     )
     assert publisher.confirms.unanswered == 0
+
+
+def test_a_liar_takes_a_setting_for_its_threshold():
+    """The word is taken off what the broker judges, and one stored send makes a confirm due."""
+    liar = behaviour("takes-a-threshold-setting")
+    words = liar.known_settings(["persistence=false", "publish_threshold=1"])
+    left: list[list[int]] = []
+    confirms = Confirms(9, left.append, lambda *_: None, ranged=True, behaviour=liar)
+    confirms.arrived(1)
+    confirms.stored(1)
+
+    assert (words, left) == (["persistence=false"], [[1]])
+    assert behaviour(None).known_settings(["publish_threshold=1"]) == ["publish_threshold=1"]

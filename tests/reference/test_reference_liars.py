@@ -29,7 +29,9 @@ def drained(broker, client):
     """Which of 250 a drain does not deliver, and how deep the queue is then."""
     client.publish(COUNT)
     box = client.drain()
-    return sorted(set(range(1, COUNT + 1)) - set(box.bodies)), broker.get("/queues/q")
+    told = broker.get("/queues/q")
+    depth = {name: told[name] for name in ("depth", "unacknowledged")}
+    return sorted(set(range(1, COUNT + 1)) - set(box.bodies)), depth
 
 
 def unacknowledged(broker, client):

@@ -30,3 +30,11 @@ class _AnswersEveryHundredthFrameTwice(Liar):
 
     def receipts(self, frame: int) -> int:
         return 2 if frame % PERIOD == 0 else 1
+
+
+class _StoresWhatItRejects(Liar):
+    """A message that is refused, because its queue is full for one, is stored all the same."""
+
+    breaks = ("AMQP-REF-01",)
+
+    stores_refused = True

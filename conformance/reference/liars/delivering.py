@@ -66,3 +66,33 @@ class _NeverRefillsPrefetch(Liar):
     breaks = ("QPID-CLIENT-05",)
 
     refills = False
+
+
+class _StoresEveryHundredthTwice(Liar):
+    """Every 100th message of a queue is stored twice, with one confirm."""
+
+    def copies(self, number: int) -> int:
+        return 2 if number % PERIOD == 0 else 1
+
+
+class _SwapsTwoOfAHundred(Liar):
+    """Of each hundred messages of a queue the 50th and the 51st change places."""
+
+    def numbered(self, number: int) -> int:
+        return {PERIOD // 2: number + 1, PERIOD // 2 + 1: number - 1}.get(number % PERIOD, number)
+
+
+class _CorruptsABody(Liar):
+    """The last byte of every 100th message of a queue is another when it is delivered."""
+
+    def body(self, number: int, bare: bytes) -> bytes:
+        return bare if number % PERIOD or not bare else bare[:-1] + bytes((bare[-1] ^ 1,))
+
+
+class _ForgetsAfterTwoSeconds(Liar):
+    """A message without a time to live is dropped, durably, two seconds after it came."""
+
+    breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
+
+    def lives_ms(self, ttl_ms: int) -> int:
+        return ttl_ms or 2000

@@ -90,3 +90,12 @@ class _IndividualAckIsCumulative(Liar):
 
     def covers_earlier(self, cumulative: bool) -> bool:
         return True
+
+
+class _DropsFailed(Liar):
+    """A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK."""
+
+    breaks = ("AMQP-MOD-01",)
+
+    def applied(self, outcome: Event) -> Event:
+        return Event.ACCEPTED if outcome is Event.FAILED else outcome

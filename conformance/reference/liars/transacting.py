@@ -46,3 +46,11 @@ class _RecoversHalfATransaction(Liar):
 
     def stored_sends(self, count: int) -> int:
         return (count + 1) // 2
+
+
+class _CommitsRollbacks(Liar):
+    """A rollback is answered, and what was sent in its transaction is stored and delivered."""
+
+    breaks = ("AMQP-TX-01", "STOMP-TX-01")
+
+    commits_rollbacks = True

@@ -1,0 +1,164 @@
+"""Liars about queues and their journal, each beside the honest broker: the same script, and exactly one difference."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.reference.core.settlement import Event
+from conformance.reference.liars.registry import behaviour
+from conformance.reference.store.commit import nobody
+
+from .queue_rig import Rig
+
+COUNT = 120
+
+
+def bodies(numbers):
+    return [b"%d" % number for number in numbers]
+
+
+def sent(rig, count=COUNT):
+    for number in range(1, count + 1):
+        rig.send(b"%d" % number)
+    rig.disk()
+
+
+def after_a_kill(rig):
+    """What 120 confirmed messages are after a restart."""
+    sent(rig)
+    assert rig.answers == ["done"] * COUNT
+    return rig.again().bodies()
+
+
+def a_thousand_after_a_kill(rig):
+    """Which of 1,200 confirmed messages are missing after a restart."""
+    sent(rig, 1200)
+    return sorted(set(bodies(range(1, 1201))) - set(rig.again().bodies()))
+
+
+def acknowledged_after_a_kill(rig):
+    """What is back after twenty messages were acknowledged, and that was confirmed."""
+    sent(rig, 20)
+    link, got = rig.link()
+    for tag in list(got):
+        rig.settle(link, tag)
+    rig.disk()
+    assert rig.bodies() == []
+    return rig.again().bodies()
+
+
+def delivered_after_a_kill(rig):
+    """How many are counted after a restart, and how many a consumer gets."""
+    sent(rig, 10)
+    restarted = rig.again()
+    return restarted.queue.depth, len(restarted.link()[1])
+
+
+def delivered(rig):
+    """What a consumer gets of 120."""
+    sent(rig)
+    return [body for body, _, _ in rig.link(1000)[1].values()]
+
+
+def stored_twice(rig):
+    """Which of 120 sends are there more than once."""
+    sent(rig)
+    found = rig.bodies()
+    return sorted({body for body in found if found.count(body) > 1})
+
+
+def five_seconds_later(rig):
+    """What is left of ten messages without a time to live."""
+    sent(rig, 10)
+    rig.now += 5
+    rig.broker.dispatch()
+    rig.disk()
+    return rig.bodies()
+
+
+def failed(rig):
+    """What is left of a message whose consumer failed."""
+    sent(rig, 1)
+    link, _ = rig.link(1)
+    rig.settle(link, 1, Event.FAILED)
+    rig.disk()
+    return rig.bodies()
+
+
+def rolled_back(rig):
+    """What is there of a send that was rolled back."""
+    transaction = rig.broker.begin()
+    rig.send(b"1", transaction)
+    rig.broker.rollback(transaction, nobody)
+    rig.disk()
+    return rig.bodies()
+
+
+ALL = bodies(range(1, COUNT + 1))
+CASES = {
+    "treats-persistent-as-non-persistent": (after_a_kill, ALL, []),
+    "loses-one-in-a-thousand": (a_thousand_after_a_kill, [], [b"500"]),
+    "brings-acknowledged-back": (acknowledged_after_a_kill, [], [b"10", b"20"]),
+    "loses-the-oldest": (after_a_kill, ALL, ALL[1:]),
+    "loses-the-last-batch": (after_a_kill, ALL, ALL[:-10]),
+    "stuck-after-recovery": (delivered_after_a_kill, (10, 10), (10, 0)),
+    "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
+    "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
+    "forgets-after-two-seconds": (five_seconds_later, bodies(range(1, 11)), []),
+    "drops-failed": (failed, [b"1"], []),
+    "commits-rollbacks": (rolled_back, [], [b"1"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_lie_and_the_truth(name):
+    script, honest, lie = CASES[name]
+
+    assert (script(Rig()), script(Rig(behaviour=behaviour(name)))) == (honest, lie)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_wrong_in_one_way_only(name):
+    """The scripts of the other liars find nothing wrong with it, but those whose answer rests on the same thing."""
+    killed = {name for name, (script, _, _) in CASES.items() if script is after_a_kill}
+    also = {
+        "swaps-two-of-a-hundred": killed,
+        "stores-every-hundredth-twice": {*killed, "swaps-two-of-a-hundred"},
+        "treats-persistent-as-non-persistent": {"loses-one-in-a-thousand", "stuck-after-recovery"}
+        | {"loses-the-oldest", "loses-the-last-batch"},
+        "loses-the-oldest": {"loses-one-in-a-thousand", "stuck-after-recovery"},
+        "loses-the-last-batch": {"loses-one-in-a-thousand", "stuck-after-recovery"},
+    }.get(name, set())
+    same = {other for other, (script, _, _) in CASES.items() if script is CASES[name][0]}
+    wrong = [
+        other
+        for other, (script, honest, _) in CASES.items()
+        if other not in also | same and script(Rig(behaviour=behaviour(name))) != honest
+    ]
+
+    assert wrong == []
+
+
+def test_a_corrupt_body_has_its_length():
+    """Over the wire only: what is stored is what was sent."""
+    rig = Rig(behaviour=behaviour("corrupts-a-body"))
+    sent(rig)
+    message = next(m for m in rig.broker.browse(rig.queue) if m.number == 100)
+
+    assert message.bare == b"100"
+    assert rig.broker.encoded(message).endswith(b"101")
+    assert Rig().broker.encoded(message).endswith(b"100")
+
+
+def test_what_is_never_synced():
+    """Ten sends are answered, and no batch of them asks for a sync."""
+    syncs = {}
+    for name in (None, "never-syncs-confirms"):
+        rig = Rig(behaviour=behaviour(name))
+        for number in range(10):
+            rig.send(b"%d" % number)
+        batch = rig.commit.take()
+        rig.commit.finished()
+        syncs[name] = (batch.sync, rig.answers, rig.commit.postponed())
+
+    assert syncs == {None: (True, ["done"] * 10, []), "never-syncs-confirms": (False, ["done"] * 10, [])}
