@@ -106,6 +106,7 @@ def prepare(options: Options) -> Campaign:
         raise UsageError.unknown("protocol", options.protocol, PROTOCOLS)
     adapter.capabilities(options.protocol)
     overrides = adapters.parse_assignments(options.settings, adapter.file)
+    adapter = adapter.chosen(overrides)
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
     vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
@@ -136,8 +137,11 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
 
     Among the scenarios may be a user's own, which was not there when the run was prepared.
     """
-    needed = [fault.name for item in scenarios.values() if wanted(item, selection) for fault in item.faults]
-    return dataclasses.replace(selection, unable={**selection.unable, **able.unable(needed)})
+    played = [item for item in scenarios.values() if wanted(item, selection)]
+    lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
+    unable = able.unable(fault.name for item in played for fault in item.faults) | lacking
+    unable = {**selection.unable, **{name: why for name, why in unable.items() if why}}
+    return dataclasses.replace(selection, unable=unable)
 
 
 def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:

@@ -25,6 +25,8 @@ import msgspec
 from conformance.errors import HistoryError
 
 SCHEMA = 1
+WAITS, SHUT = "waits for the window", "the window did not reopen"
+"""The words of a CONFIRM of unknown outcome: its message cannot be sent, with `count` others unanswered."""
 
 
 class Op(enum.StrEnum):

@@ -23,7 +23,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `changed` what differs from stock, `deviations` what the harness itself changed so that the broker runs headless.
     `selected` are the ids of the claims asked for, `required` those judged although their conditions are not met;
     `judged_as` names vendors whose sentences the user wants applied although they bind other products. `unable` says
-    which faults this machine cannot take, and why.
+    which faults this machine cannot take, and what of a scenario the adapter has no words for, and why.
     """
 
     run: str

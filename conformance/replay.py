@@ -196,12 +196,13 @@ def _adapter(wanted: Wanted, run: RunRecord) -> Adapter:
             f"the run tried {run.adapter} {run.version} ({run.launcher}): {error}; name it by --adapter NAME@VERSION, "
             "or by the TOML file that the run was given"
         ) from error
+    found = found.chosen(run.changed)
     found.capabilities(run.protocol)
     return found
 
 
 def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Catalogue, *, same: bool) -> Selection:
-    overrides = {name: value for name, value in run.changed.items() if not isinstance(value, str)}
+    overrides = dict(run.changed)
     settings = adapter.effective(overrides)
     if same and (settings.values != run.settings or set(settings.absent) != set(run.absent)):
         raise UsageError(f"{run.adapter}: {_difference(run.settings, settings.values, run.absent, settings)}")

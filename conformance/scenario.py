@@ -27,7 +27,7 @@ from typing import Any
 import yaml
 
 from conformance import paths
-from conformance.claims import Catalogue, Claim, Subject, select
+from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
 from conformance.script import (
     After,
@@ -47,6 +47,7 @@ from conformance.script import (
     HoldLink,
     Kill,
     Nth,
+    Offer,
     Pause,
     PowerLoss,
     Publish,
@@ -84,6 +85,7 @@ __all__ = [
     "Kill",
     "Liar",
     "Nth",
+    "Offer",
     "Pause",
     "PowerLoss",
     "Publish",
@@ -126,13 +128,14 @@ class Weakened:
 class Liar:
     """A check-only control: the bundled broker, wrong in exactly this one way. Deterministic: one trial.
 
-    `claim` is the claim whose liar the catalogue describes. A liar that does nothing where something is due must be
-    waited for: `patient` trials are idle for the liveness bound, and `trials` of them repeat what the claim asks for.
+    A liar that does nothing where something is due must be waited for: `patient` trials are idle for the liveness
+    bound, and `trials` of them repeat what the claim asks for. `profile` is the variant of the broker that it lies in.
     """
 
     name: str
     trials: int = 1
     patient: bool = False
+    profile: str = ""
 
     @property
     def label(self) -> str:
@@ -146,6 +149,7 @@ class SessionLiar:
 
     name: str
     trials: int = 1
+    patient: bool = False
 
     @property
     def label(self) -> str:
@@ -187,7 +191,8 @@ class Check:
 class Scenario:
     """A frozen script. `id` is derived from the class name; `says` is the report's text.
 
-    `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire.
+    `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
+    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused.
     """
 
     id: str
@@ -196,6 +201,24 @@ class Scenario:
     steps: tuple[Step, ...]
     decides: Mapping[str, Check]
     client: str = "library"
+    queue: tuple[tuple[str, bool | int], ...] = ()
+
+    @property
+    def session(self) -> dict[str, Value]:
+        """What its publishers ask of the broker for themselves, in the words of the catalogue's settings."""
+        sends = [step for step in self.steps if isinstance(step, Publish) and not step.batch]
+        modes = [step.ack_event_mode for step in sends if step.ack_event_mode]
+        asked: dict[str, Value] = {"ack_event_mode": modes[0]} if modes else {}
+        if sends:
+            asked["publish_window"] = max(step.window for step in sends)
+            asked["ack_immediately"] = any(step.immediate_every for step in sends)
+        return asked
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What the adapter of a broker must have words for: kinds of queues, and settings of any name."""
+        offers = any(isinstance(step, Offer) for step in self.steps)
+        return (*(f"a queue with {name}" for name, _ in self.queue), *(["settings of any name"] if offers else []))
 
     @property
     def faults(self) -> tuple[Fault | DiskFault, ...]:
@@ -203,7 +226,7 @@ class Scenario:
         found = []
         for step in self.steps:
             under = step.under if isinstance(step, Restart) else None
-            until = None if isinstance(step, Drain) else step.until
+            until = None if isinstance(step, Drain | Offer) else step.until
             found += [fault for fault in (under, until) if fault is not None]
         return tuple(found)
 
@@ -238,7 +261,8 @@ def script_words(script: Scenario) -> tuple[str, ...]:
     ("Publish(count=9, window=1, until=Kill(at=Nth(event='confirm', k=3)))", 'Drain()')
     """
     client = [] if script.client == "library" else [f"client {script.client}"]
-    return (*client, *(_words(step) for step in script.steps))
+    queue = [f"queue {name}={str(value).lower()}" for name, value in script.queue]
+    return (*client, *queue, *(_words(step) for step in script.steps))
 
 
 def _words(value: object) -> str:
@@ -276,8 +300,8 @@ def scenario(cls: type[Any]) -> type[Any]:
     if not cls.__doc__:
         raise CatalogueError(f"scenario {identity} has no docstring: the report would have no text")
     says = " ".join(cls.__doc__.split())
-    client = getattr(cls, "client", "library")
-    _REGISTRY[identity] = Scenario(identity, says, cls.mode, tuple(cls.steps), dict(cls.decides), client)
+    client, queue = getattr(cls, "client", "library"), tuple(getattr(cls, "queue", {}).items())
+    _REGISTRY[identity] = Scenario(identity, says, cls.mode, tuple(cls.steps), dict(cls.decides), client, queue)
     return cls
 
 

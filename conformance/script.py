@@ -26,7 +26,8 @@ class Between:
 class Nth:
     """A trigger: the k-th event of one client process.
 
-    `event` is one of `sent` (a send was written), `confirm` (a send was answered), `process` (a processing has begun),
+    `event` is one of `sent` (a send was written), `confirm` (a send was answered), `confirm_immediate` (it had asked
+    for Ack Immediately), `confirm_range` (one answer has covered several), `process` (a processing has begun),
     `ack_written` (an acknowledgement was written), `ack` (it was answered), `before_commit` (everything of a
     transaction but the request has left), `commit_written` (the request has left as well) and `committed` (it was
     answered).
@@ -225,6 +226,9 @@ class Publish:
     receiver of the same connection waits all the while, and takes what becomes available, which must not be before the
     commit. `unasked_every`: each such send asks for no answer (raw client only). `every_ms`: sends or transactions
     are due so far apart, whatever the broker does.
+
+    A broker that knows publish windows is told `window`, and `ack_event_mode` (`per_message`, `windowed`, or nothing);
+    each `immediate_every`-th send asks it for Ack Immediately. `tells_waits`: each wait for the window is recorded.
     """
 
     count: int
@@ -237,6 +241,9 @@ class Publish:
     peek: bool = False
     unasked_every: int = 0
     every_ms: int = 0
+    ack_event_mode: str = ""
+    immediate_every: int = 0
+    tells_waits: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +258,7 @@ class Consume:
     `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
     time. `hold`: with `prefetch` deliveries open, wait whether the broker sends more, before they are acknowledged.
     `rollback_every`: each such transaction is rolled back, and its deliveries are released. `work_ms`: how long each
-    processing takes.
+    processing takes. `backwards`: with so many processed, those that are due are acknowledged, the last one first.
     """
 
     mode: str
@@ -266,6 +273,7 @@ class Consume:
     hold: bool = False
     rollback_every: int = 0
     work_ms: int = 0
+    backwards: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,7 +294,17 @@ class Drain:
     """Receive and acknowledge everything until silence, then ask the broker for its own depth."""
 
 
-Step = Publish | Consume | Restart | Drain
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """Offer the broker each of these settings (`name=value`) at a start of its own; it may refuse to start with one.
+
+    What it took is in force until the next `Restart`.
+    """
+
+    settings: tuple[str, ...]
+
+
+Step = Publish | Consume | Restart | Drain | Offer
 SETTLE = (Drain(), Restart(clean=True), Drain())
 
 

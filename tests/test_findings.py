@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters.configure import fill
+from conformance.adapters.placeholders import fill
 from conformance.faults import disk
 from conformance.ledger import Ledger
 

@@ -18,18 +18,22 @@ from conformance import paths
 from conformance.adapters import archive, fetch, native, settings
 from conformance.adapters.configure import Source
 from conformance.adapters.fetch import Artifact, Progress
-from conformance.adapters.model import BrokerFile, load
-from conformance.adapters.native import Broker, DepthProbe
+from conformance.adapters.model import LIAR, VARIANT, BrokerFile, load
+from conformance.adapters.native import Broker, DepthProbe, Options
 from conformance.adapters.settings import EffectiveSettings, parse_assignments
+from conformance.claims import Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 
 __all__ = [
+    "LIAR",
+    "VARIANT",
     "Adapter",
     "Broker",
     "BrokerFile",
     "DepthProbe",
     "EffectiveSettings",
+    "Options",
     "Progress",
     "fetch_to",
     "find",
@@ -63,9 +67,26 @@ class Adapter:
             raise UsageError.unknown(f"protocol of {self.name}", protocol, self.file.protocols)
         return self.file.capabilities | self.file.protocols[protocol].capabilities
 
-    def effective(self, overrides: Mapping[str, bool | int] | None = None) -> EffectiveSettings:
+    def chosen(self, overrides: Mapping[str, Value]) -> Adapter:
+        """The broker that these settings make of it: with its variant, and with a title that says so, and which liar.
+
+        Only `profile` and `liar` change what a broker is; any other setting changes what it does.
+        """
+        file = self.file.varied(overrides.get(VARIANT))
+        if overrides.get(LIAR):
+            file = file.model_copy(update={"title": f"{file.title}, liar {overrides[LIAR]}"})
+        return dataclasses.replace(self, file=file)
+
+    def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
         """Stock with these overrides; `UsageError` for an unknown or fixed setting, or a value of another type."""
         return settings.effective(self.file, overrides or {})
+
+    def lacks(self, need: str) -> str:
+        """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
+        kind, _, option = need.rpartition(" with ")
+        if kind and option not in self.file.start.queue_options:
+            return f"the adapter of {self.name} has no words for one"
+        return "" if kind or self.file.start.offer else f"the adapter of {self.name} does not say how one is offered"
 
     @property
     def artifact(self) -> Artifact | None:
@@ -99,15 +120,16 @@ class Adapter:
         liar: str | None = None,
         *,
         offline: bool = False,
+        options: Mapping[str, Options] | None = None,
     ) -> Broker:
-        """A broker in `folder` (new or empty) with these durable queues, not yet started.
+        """A broker in `folder` (new or empty) with these queues, durable but for their `options`; not yet started.
 
         Installs it first where it is not; the first broker of a version and Java also leaves a class archive in the
         cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
         source = Source(self.file, self.path.parent, self.version, self.install(offline=offline))
         option = archive.option(source, self.effective(), ledger)
-        return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option)
+        return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option, options=options)
 
 
 def names() -> list[str]:

@@ -8,7 +8,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.dom import minidom
@@ -19,13 +18,15 @@ from conformance import paths
 from conformance.adapters import settings as settings_of
 from conformance.adapters.fetch import locked
 from conformance.adapters.model import BrokerFile, Xml
-from conformance.errors import LaunchError, UsageError
+from conformance.adapters.placeholders import fill, python_words
+from conformance.errors import LaunchError
 
 if TYPE_CHECKING:
     from conformance.adapters.settings import EffectiveSettings
 
+__all__ = ["Source", "edit_xml", "fill", "make_instance", "python_words"]
+
 _CREATE_S = 120
-_PACKAGE = pathlib.Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,23 +37,6 @@ class Source:
     here: pathlib.Path
     version: str
     home: pathlib.Path
-
-
-def fill(text: str, words: Mapping[str, str]) -> str:
-    """`text` with its placeholders filled in; `UsageError` names one that does not exist."""
-    try:
-        return text.format_map(words)
-    except KeyError as error:
-        raise UsageError.unknown("placeholder", str(error.args[0]), words) from error
-    except (ValueError, IndexError, AttributeError) as error:
-        raise UsageError(f"placeholders of {text!r}: {error}") from error
-
-
-def python_words() -> dict[str, str]:
-    """The words of brokers written in Python; `{python_path}` lets a child find this very package."""
-    inherited = os.environ.get("PYTHONPATH")
-    search = os.pathsep.join([str(_PACKAGE), *([inherited] if inherited else [])])
-    return {"python": sys.executable, "python_path": search}
 
 
 def make_instance(source: Source, words: Mapping[str, str]) -> None:

@@ -17,7 +17,11 @@ import pydantic
 
 from conformance.errors import UsageError
 
-Value = pydantic.StrictBool | pydantic.StrictInt
+Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
+_TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str}
+VARIANT, LIAR = "profile", "liar"
+"""Settings that make another broker of a broker: of its documented behaviour, and one that is wrong on purpose."""
+
 Word = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
 
 
@@ -67,10 +71,11 @@ class Setting(Table):
     `default` is the value that the product documents for an absent key. `stock` is what its stock configuration says;
     without it the key is absent there. `follows` names the setting that decides this one; `fixed` ones cannot be
     changed. `xml` is a path in the configuration (`core/journal-datasync`), `argument` a part of the command line
-    (`{name}`, `{value}`); `scale` multiplies a number on its way there.
+    (`{name}`, `{value}`); `scale` multiplies a number on its way there. The values of a `word` are what the command
+    `words` prints, one a line; those of the setting `profile` are its default and the names of the variants.
     """
 
-    type: Literal["bool", "int"]
+    type: Literal["bool", "int", "word"]
     default: Value
     stock: Value | None = None
     description: str
@@ -78,6 +83,7 @@ class Setting(Table):
     follows: str | None = None
     xml: str | None = None
     argument: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     scale: int = 1
 
     @pydantic.model_validator(mode="after")
@@ -85,7 +91,7 @@ class Setting(Table):
         if not any([self.fixed, self.follows, self.xml, self.argument]):
             raise ValueError("needs one of xml, argument, follows or fixed = true")
         for value in (self.default, self.stock):
-            if value is not None and type(value).__name__ != self.type:
+            if value is not None and type(value) is not _TYPES[self.type]:
                 raise ValueError(f"{value!r} is not of type {self.type}")
         return self
 
@@ -94,8 +100,14 @@ class Setting(Table):
         """Whether a user can choose it."""
         return not self.fixed and self.follows is None
 
-    def text(self, value: bool | int) -> str:
-        """The value as the product reads it: `true`, `false` or a scaled number."""
+    def takes(self, value: object) -> bool:
+        """Whether a value is of its type; `true` is no number."""
+        return type(value) is _TYPES[self.type]
+
+    def text(self, value: bool | int | str) -> str:
+        """The value as the product reads it: `true`, `false`, a scaled number or a word."""
+        if isinstance(value, str):
+            return value
         return str(value).lower() if isinstance(value, bool) else str(value * self.scale)
 
 
@@ -154,11 +166,18 @@ class Xml(Table):
 
 
 class Start(Table):
-    """How it is started, when it is ready, and how it is stopped cleanly. Times in seconds."""
+    """How it is started, when it is ready, and how it is stopped cleanly. Times in seconds.
+
+    `{queue}` in `each_queue` is a name, or `name:option=value,...` with some of `queue_options`. `offer` is how a
+    setting of any name is given (`{name}`, `{value}`), and `refused_status` how the broker ends that does not know it.
+    """
 
     command: tuple[str, ...]
     each_queue: tuple[str, ...] = ()
+    queue_options: tuple[Word, ...] = ()
     liar: tuple[str, ...] = ()
+    offer: tuple[str, ...] = ()
+    refused_status: int | None = None
     environment: dict[str, str] = {}
     ready_log: str
     ready_port: str
@@ -202,8 +221,21 @@ class Logs(Table):
     paths: tuple[str, ...] = ()
 
 
+class Variant(Table):
+    """What the setting `profile` adds to a broker when it has this value; nothing is taken away or replaced.
+
+    `profiles` are the products whose documents bind the broker as well, `settings` those that only this variant has.
+    """
+
+    description: str
+    profiles: tuple[str, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+    ack_modes: dict[str, str] = {}
+    settings: dict[str, Setting] = {}
+
+
 class BrokerFile(Table):
-    """A whole `broker.toml`."""
+    """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them."""
 
     name: Word
     title: str
@@ -225,6 +257,8 @@ class BrokerFile(Table):
     data: Folder
     logs: Logs = Logs()
     deviations: dict[str, str] = {}
+    ack_modes: dict[str, str] = {}
+    variants: dict[Word, Variant] = {}
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> BrokerFile:
@@ -236,7 +270,27 @@ class BrokerFile(Table):
             raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):
             raise ValueError("a setting maps to xml, and there is no [xml]")
+        if self.variants and (VARIANT not in self.settings or self.settings[VARIANT].type != "word"):
+            raise ValueError(f"variants are chosen by a setting {VARIANT} of type word, and there is none")
+        for name, variant in self.variants.items():
+            if twice := sorted(variant.settings.keys() & self.settings.keys()):
+                raise ValueError(f"variant {name} has a setting that the broker has: {', '.join(twice)}")
         return self
+
+    def varied(self, word: object) -> BrokerFile:
+        """The file with what the variant of that name adds; itself for a word that names none."""
+        variant = self.variants.get(str(word))
+        if variant is None:
+            return self
+        return self.model_copy(
+            update={
+                "title": f"{self.title} (profile {word})",
+                "profiles": tuple(dict.fromkeys([*self.profiles, *variant.profiles])),
+                "capabilities": self.capabilities | variant.capabilities,
+                "ack_modes": {**self.ack_modes, **variant.ack_modes},
+                "settings": {**self.settings, **variant.settings},
+            }
+        )
 
 
 def load(file: pathlib.Path) -> BrokerFile:

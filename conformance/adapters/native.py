@@ -14,12 +14,16 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 from conformance.adapters import configure, ports
-from conformance.adapters.configure import Source, fill
+from conformance.adapters.configure import Source
 from conformance.adapters.java import JavaFound, find_java
+from conformance.adapters.placeholders import fill, python_words
 from conformance.adapters.settings import EffectiveSettings, explicit, show
 from conformance.adapters.tree import Tree, wait_ended_now
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
+
+Options = tuple[tuple[str, bool | int], ...]
+"""Names and values of a queue's own rules."""
 
 _TAIL = 40
 _TICK_MS = 20
@@ -63,11 +67,12 @@ def prepare(
     *,
     liar: str | None = None,
     archive: str = "",
+    options: Mapping[str, Options] | None = None,
 ) -> Broker:
     """Make the broker's folder (which must not exist, or be empty) and reserve its ports; nothing is started.
 
-    `archive` is the JVM option of a class archive. Raises `UsageError` (no liars in this broker), `LaunchError` (no
-    Java, no instance, no port).
+    `options` are those of some of the queues, by name. `archive` is the JVM option of a class archive. Raises
+    `UsageError` (this broker has no liars, or no such option of a queue), `LaunchError` (no Java, instance or port).
     """
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +85,7 @@ def prepare(
         data = pathlib.Path(fill(source.file.data.path, words))
         data.mkdir(parents=True, exist_ok=True)
         show(folder, settings)
-        command = _command(source, settings, queues, words, liar)
+        command = _command(source, settings, _declared(source, queues, options or {}), words, liar)
         deviations = {**edits, **source.file.deviations}
         plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations)
         return Broker(plan, reserved, ledger)
@@ -98,12 +103,27 @@ def _words(
         "here": str(source.here),
         "instance": str(instance),
         "archive": archive,
-        **configure.python_words(),
+        **python_words(),
         **{f"{name}_port": str(port) for name, port in reserved.by_name.items()},
     }
     if java:
         words |= {"java": str(java.path), "java_home": str(java.home)}
     return {**words, "data_dir": fill(source.file.data.path, words)}
+
+
+def _declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
+    """What `{queue}` is filled with, for each queue; raises `UsageError` for an option that the broker has not."""
+    found = []
+    for queue in queues:
+        chosen = options.get(queue, ())
+        for name, _ in chosen:
+            if name not in source.file.start.queue_options:
+                raise UsageError.unknown(
+                    f"option of a queue of {source.file.name}", name, source.file.start.queue_options
+                )
+        said = ",".join(f"{name}={str(value).lower()}" for name, value in chosen)
+        found.append(f"{queue}:{said}" if said else queue)
+    return found
 
 
 def _command(
@@ -146,6 +166,7 @@ class Broker:
         self._tree: Tree | None = None
         self._ticket = ""
         self._wrapped = False
+        self._more: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -176,28 +197,29 @@ class Broker:
         own = [pathlib.Path(fill(path, self.plan.words)) for path in self.plan.source.file.logs.paths]
         return [path for path in [*sorted(self.folder.glob("start-*.log")), *own] if path.is_file()]
 
-    def start(self, wrap: Sequence[str] = ()) -> None:
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         """Start it and wait until it is ready.
 
-        `wrap` is put before its command (a tracer). Raises `LaunchError` with the last 40 lines of its log and the
-        log's path where it ends, or is not ready in time; nothing of it is left then.
+        `wrap` is put before its command (a tracer), `more` after it, for this start only. Raises `LaunchError` with the
+        last 40 lines of its log and the log's path where it ends, or is not ready in time; nothing of it is left then.
         """
         self._refuse_twice()
         began = time.monotonic()
         try:
-            self.launch(wrap)
+            self.launch(wrap, more=more)
             self._wait_ready(began)
         except BaseException:
             self._kill()
             raise
         self.start_seconds.append(time.monotonic() - began)
 
-    def launch(self, wrap: Sequence[str] = ()) -> None:
+    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         """Start it and do not wait: for who wants to hurt it before it is ready. Raises `LaunchError`."""
         self._refuse_twice()
         self._reaped()
         self.epoch += 1
         self._wrapped = bool(wrap)
+        self._more = tuple(more)
         self._spawn(wrap)
 
     def _refuse_twice(self) -> None:
@@ -285,7 +307,7 @@ class Broker:
     def _spawn(self, wrap: Sequence[str]) -> None:
         wanted = self.plan.source.file.start.environment
         environment = {name: fill(text, self.plan.words) for name, text in wanted.items()}
-        command = [*wrap, *self.plan.command]
+        command = [*wrap, *self.plan.command, *self._more]
         with self.log.open("wb") as log:
             try:
                 leader, self._ticket = self._ledger.spawn(

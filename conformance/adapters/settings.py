@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import re
+import subprocess
 from collections.abc import Iterable, Mapping
 
-from conformance.adapters.model import BrokerFile, Setting
+from conformance.adapters.model import LIAR, VARIANT, BrokerFile, Setting
+from conformance.adapters.placeholders import fill, python_words
+from conformance.claims import Value
 from conformance.errors import UsageError
 
 _WORDS = {"true": True, "false": False}
+_LIST_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,22 +27,22 @@ class EffectiveSettings:
     explicit value is a change even where it equals the default, since stock says nothing.
     """
 
-    values: dict[str, bool | int]
+    values: dict[str, Value]
     absent: frozenset[str]
-    changed: dict[str, bool | int]
+    changed: dict[str, Value]
 
     def __hash__(self) -> int:
         """By content: a run groups its trials by broker and effective settings."""
         return hash((tuple(sorted(self.values.items())), self.absent))
 
 
-def parse_assignments(assignments: Iterable[str], file: BrokerFile) -> dict[str, bool | int]:
+def parse_assignments(assignments: Iterable[str], file: BrokerFile) -> dict[str, Value]:
     """`["sync_non_transactional=false"]` as values of the declared types.
 
     Raises `UsageError`: an unknown setting (with the closest known one), a missing `=`, a value of another type, a
     setting that cannot be chosen, or one that is assigned twice.
     """
-    chosen: dict[str, bool | int] = {}
+    chosen: dict[str, Value] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
@@ -45,17 +50,17 @@ def parse_assignments(assignments: Iterable[str], file: BrokerFile) -> dict[str,
         setting = _settable(name, file)
         if name in chosen:
             raise UsageError(f"setting {name!r} is assigned twice")
-        chosen[name] = _value(name, setting, text)
+        chosen[name] = _value(name, setting, text, file)
     return chosen
 
 
-def effective(file: BrokerFile, overrides: Mapping[str, bool | int]) -> EffectiveSettings:
+def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSettings:
     """Stock with these overrides; raises `UsageError` for an unknown name, a fixed one or a value of another type."""
-    values: dict[str, bool | int] = {}
+    values: dict[str, Value] = {}
     absent: set[str] = set()
     for name, value in overrides.items():
         setting = _settable(name, file)
-        if type(value).__name__ != setting.type:
+        if not setting.takes(value):
             raise UsageError(f"setting {name!r}: {value!r} is not of type {setting.type}")
     for name, setting in file.settings.items():
         values[name] = overrides.get(name, setting.default if setting.stock is None else setting.stock)
@@ -77,6 +82,8 @@ def explicit(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Setting
 
 def _settable(name: str, file: BrokerFile) -> Setting:
     setting = file.settings.get(name)
+    if setting is None and name in (LIAR, VARIANT):
+        raise UsageError(f"{file.name} has no {name}: only the reference broker has {name}s to choose from")
     if setting is None:
         raise UsageError.unknown("setting", name, file.settings)
     if setting.follows:
@@ -86,7 +93,12 @@ def _settable(name: str, file: BrokerFile) -> Setting:
     return setting
 
 
-def _value(name: str, setting: Setting, text: str) -> bool | int:
+def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
+    if setting.type == "word":
+        known = words(name, setting, file)
+        if text not in known:
+            raise UsageError.unknown(f"{name} of {file.name}", text, known)
+        return text
     if setting.type == "bool":
         if text.lower() not in _WORDS:
             raise UsageError(f"setting {name!r}: {text!r} is not a bool: true or false")
@@ -94,6 +106,21 @@ def _value(name: str, setting: Setting, text: str) -> bool | int:
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise UsageError(f"setting {name!r}: {text!r} is not an int: a whole number")
     return int(text)
+
+
+def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
+    """The values that a setting of type `word` may have; raises `UsageError` where the broker does not tell them."""
+    if name == VARIANT:
+        return tuple(dict.fromkeys([str(setting.default), *file.variants]))
+    environment = {key: fill(text, python_words()) for key, text in file.start.environment.items()}
+    command = [fill(part, python_words()) for part in setting.words]
+    try:
+        told = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=_LIST_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(f"setting {name!r} of {file.name}: its values cannot be listed: {error}") from error
+    return tuple(told.stdout.splitlines())
 
 
 def show(folder: pathlib.Path, settings: EffectiveSettings) -> None:

@@ -112,11 +112,13 @@ def _start(source: Source) -> str:
     ports = {f"{name}_port": str(PORTS.get(name, 8161)) for name in source.adapter.file.ports}
     words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
     settings = source.adapter.file.settings
-    command = list(start.command) + [part.replace("{queue}", source.queue) for part in start.each_queue]
+    options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
+    queue = ":".join(filter(None, [source.queue, options]))
+    command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
     for name, value in sorted(source.record.settings.items()):
         setting = settings.get(name)
         if setting is not None and setting.argument and setting.settable and value != setting.default:
-            command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]  # type: ignore[arg-type]
+            command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]
     if source.record.control.startswith("liar "):
         command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
     for name, word in words.items():

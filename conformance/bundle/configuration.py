@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from conformance.adapters import Adapter
 from conformance.adapters.configure import Source as BrokerSource
-from conformance.adapters.configure import make_instance, python_words
+from conformance.adapters.configure import make_instance
 from conformance.adapters.java import find_java
+from conformance.adapters.placeholders import python_words
 from conformance.bundle.source import Source
 from conformance.errors import ConformanceError
 

@@ -24,6 +24,7 @@ from conformance.scenario import (
     HeldSync,
     Kill,
     Nth,
+    Offer,
     Pause,
     PowerLoss,
     Publish,
@@ -148,9 +149,13 @@ def _step(step: Step, body: _Body, missing: list[str]) -> None:
             _restart(step, body)
         case Drain():
             body.lines.append("drain(words, notes)")
+        case Offer():
+            raise CannotError("a broker that is offered settings is not in it")
 
 
 def _publish(step: Publish, body: _Body, missing: list[str]) -> None:
+    if step.ack_event_mode or step.immediate_every:
+        raise CannotError("a publish window that the broker is told of is not in it")
     if step.peek or step.unasked_every:
         raise CannotError("a receiver that looks on while others publish, or sends without an answer, are not in it")
     if step.every_ms and step.window > 1 and not step.batch:
@@ -174,7 +179,7 @@ def _publish(step: Publish, body: _Body, missing: list[str]) -> None:
 def _consume(step: Consume, body: _Body) -> None:
     odd = [
         name
-        for name in ("refuse", "hold", "rollback_every", "work_ms")
+        for name in ("refuse", "hold", "rollback_every", "work_ms", "backwards")
         if getattr(step, name) != getattr(Consume(step.mode), name)
     ]
     if odd or MODES[step.mode].transacted:

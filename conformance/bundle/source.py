@@ -130,7 +130,8 @@ def _adapter(run: RunRecord, record: TrialRecord) -> Adapter | None:
     """The broker of this trial: a liar is one of the reference broker, whatever was on trial."""
     subject = record.adapter == run.adapter
     try:
-        return adapters.find(f"{run.adapter}@{run.version}:{run.launcher}" if subject else record.adapter)
+        found = adapters.find(f"{run.adapter}@{run.version}:{run.launcher}" if subject else record.adapter)
+        return found.chosen(record.settings)
     except UsageError:
         return None
 

@@ -85,6 +85,8 @@ def adapters_command() -> int:
         )
         for setting, entry in file.settings.items():
             click.echo(f"    {setting:24} {entry.description}")
+        for variant, added in file.variants.items():
+            click.echo(f"    --set profile={variant:10} {added.description}")
     return 0
 
 

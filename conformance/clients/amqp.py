@@ -8,14 +8,15 @@ answered (section 4.4.3); brokers that never settle first, Artemis among them, n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proton import Delivery, Endpoint, Event, Link, Message, symbol
 
 from conformance.clients.amqp_transactions import TRANSACTIONAL, Coordinator, coordinator_link
+from conformance.clients.job import Asks
 from conformance.clients.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused
+from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, ranged
 from conformance.clients.wire import Wire
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -48,11 +49,11 @@ class AmqpSession:
     releases_after_rollback = True
     """Deliveries stay acquired after a rollback until they are released (section 4.4.4)."""
 
-    def __init__(self, wire: Wire, ack_confirm: str) -> None:
+    def __init__(self, wire: Wire, ack_confirm: str, asks: Asks = Asks()) -> None:  # noqa: B008 - it is frozen
         self.outcomes: deque[Outcome] = deque()
         self.incoming: deque[Received] = deque()
         self.answers: deque[Answer] = deque()
-        self._wire, self._ack_confirm = wire, ack_confirm
+        self._wire, self._ack_confirm, self._asks = wire, ack_confirm, asks
         self._session = wire.connection.session()
         self._session.open()
         self._answered: list[Outcome] = []
@@ -70,14 +71,17 @@ class AmqpSession:
     # what roles call
 
     def attach_sender(self, queue: str) -> None:
-        """Open a sender to `queue` with the `queue` capability, unsettled."""
-        self._sender = self._open(self._session.sender(f"sender-{queue}"), target=queue)
+        """Open a sender to `queue` with the `queue` capability, unsettled; it asks for its window."""
+        sender = self._session.sender(f"sender-{queue}")
+        _ask(sender, self._asks.publisher)
+        self._sender = self._open(sender, target=queue)
 
     def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
         """Open a receiver from `queue` with that much credit; settled where the subscription asks for it."""
         receiver = self._session.receiver(f"{self._wire.connection.container}:{queue}")
         if subscription is Subscription.SETTLED:
             receiver.snd_settle_mode = Link.SND_SETTLED
+        _ask(receiver, self._asks.consumer)
         self._receiver = self._open(receiver, source=queue)
         self.replenish(credit)
 
@@ -85,13 +89,16 @@ class AmqpSession:
         """Link credit that is left."""
         return int(self._sender.credit)
 
-    def send(self, message: str, body: bytes, *, durable: bool, transaction: str | None = None) -> None:
+    def send(
+        self, message: str, body: bytes, *, durable: bool, transaction: str | None = None, immediate: bool = False
+    ) -> None:
         """Encode and put on the link; nothing leaves before `pump`."""
         delivery = self._sender.delivery(message)
         self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
-        self._sender.stream(Message(body=body, id=message, durable=durable).encode())
+        annotations = {symbol("x-opt-ack-immediately"): True} if immediate else None
+        self._sender.stream(Message(body=body, id=message, durable=durable, annotations=annotations).encode())
         self._sender.advance()
 
     def acknowledge(
@@ -164,8 +171,13 @@ class AmqpSession:
                 raise Disconnected("closed by the broker")
 
     def frame_ended(self) -> None:
-        """Answers of one frame, in the order of their sends: a range has no other, and the engine gives it any."""
+        """Answers of one frame, in the order of their sends: a range has no other, and the engine gives it any.
+
+        One frame is one disposition, so what it answers is one range (section 2.7.6).
+        """
         self._answered.sort(key=lambda outcome: self._order.get(outcome.message, 0))
+        if self._asks.window:
+            ranged(self._answered)
         self.outcomes.extend(self._answered)
         self._answered.clear()
 
@@ -218,6 +230,9 @@ class AmqpSession:
         message = self._unconfirmed.pop(delivery, None)
         if message is not None and delivery.remote_state in (Delivery.ACCEPTED, 0):
             self.answers.append(Answer(Op.ACK, message, Phase.OK))
+        elif message is not None:
+            said = delivery.remote.condition or _OUTCOMES.get(delivery.remote_state, (None, "another state"))[1]
+            self.answers.append(Answer(Op.ACK, message, Phase.FAIL, str(said)))
         delivery.settle()
 
     def _on_coordinator(self, answer: Answer) -> None:
@@ -266,3 +281,11 @@ class AmqpSession:
         if not self._wire.pump_until(lambda: bool(link.state & Endpoint.REMOTE_ACTIVE), _ANSWER_S):
             raise ClientError(f"the broker did not answer the attach of {link.name} within {_ANSWER_S:.0f} s")
         return link
+
+
+def _ask(link: Any, words: Mapping[str, int | str]) -> None:
+    """Properties of the attach; a peer that does not know them ignores them (section 2.7.3)."""
+    if words:
+        link.properties = {
+            symbol(name): symbol(value) if isinstance(value, str) else value for name, value in words.items()
+        }

@@ -32,16 +32,20 @@ def _amqp(job: Job, before_write: Callable[[], None]) -> Session:
         after_frame=lambda: held[0].frame_ended() if held else None,
         connect_s=job.connect_s,
     )
-    held.append(AmqpSession(wire, job.ack_confirm))
+    held.append(AmqpSession(wire, job.ack_confirm, job.asks))
     return held[0]
 
 
 def _stomp(job: Job, before_write: Callable[[], None]) -> Session:
-    return StompSession(job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s)
+    return StompSession(
+        job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s, asks=job.asks
+    )
 
 
 def _raw_stomp(job: Job, before_write: Callable[[], None]) -> Session:
-    return RawStompSession(job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s)
+    return RawStompSession(
+        job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s, asks=job.asks
+    )
 
 
 _SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] = {

@@ -8,7 +8,7 @@ from collections import deque
 from conformance.clients.armed import Armed
 from conformance.clients.job import Job, Result
 from conformance.clients.modes import MODES, Covers, Subscription, When
-from conformance.clients.session import Disconnected, Received, Refused, Session
+from conformance.clients.session import Answer, Disconnected, Received, Refused, Session
 from conformance.clients.told import Operations, next_answer, pump, seen
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder
@@ -28,10 +28,14 @@ def consume(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
     try:
         return consumer.run()
     except (Disconnected, Refused) as error:
-        if isinstance(error, Refused) and not armed.broker_is_ending:
+        answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
+        if isinstance(error, Refused) and not (answered or armed.broker_is_ending):
             raise
+        session.answers.extend(one for one in answered if isinstance(one, Answer))
         consumer.disconnected()
-        return Result(ended="disconnected", count=consumer.delivered, fired=armed.done, seen=armed.seen)
+        return Result(
+            ended="refused" if answered else "disconnected", count=consumer.delivered, fired=armed.done, seen=armed.seen
+        )
     finally:
         armed.heal_if_due(now=True)
 
@@ -48,6 +52,7 @@ class _Consumer:
         self.waited_s = 0.0
         self.known: set[str] = set()
         self.open: deque[Received] = deque()
+        self.processed: list[tuple[int, Received]] = []
         self.waiting: list[Received] = []
 
     def run(self) -> Result:
@@ -61,8 +66,11 @@ class _Consumer:
         return self._result("finished")
 
     def disconnected(self) -> None:
-        """What was asked and not answered is unknown."""
+        """What was asked and not answered is unknown; what was answered with the end itself is known."""
         self.operations.disconnected()
+        while self.waiting and self.session.answers:
+            answer = self.session.answers.popleft()
+            self._confirmed(answer.subject, answer.phase, answer.detail)
         self._unconfirmed("disconnected")
 
     def _patience_s(self) -> float:
@@ -134,6 +142,8 @@ class _Consumer:
                 self.session.replenish(1)
         elif self.mode.when is not When.BY_APPLICATION:
             self._acknowledge([received])
+        elif self.job.backwards:
+            self._collect(received)
         elif self.mode.covers is Covers.THIS:
             if self.delivered % self.job.acknowledge == 0:
                 self._acknowledge([received])
@@ -142,6 +152,15 @@ class _Consumer:
                 self._transact(list(self.open))
             else:
                 self._acknowledge(self._covered())
+
+    def _collect(self, received: Received) -> None:
+        """With enough of them processed, acknowledge each that is due by itself, the last one first."""
+        self.processed.append((self.delivered, received))
+        if len(self.processed) >= self.job.backwards:
+            due = [each for place, each in self.processed if place % self.job.acknowledge == 0]
+            self.processed.clear()
+            for each in reversed(due):
+                self._acknowledge([each])
 
     def _covered(self) -> list[Received]:
         if self.job.liar == "acknowledges-prefetched":

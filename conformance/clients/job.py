@@ -39,6 +39,31 @@ class StompWords(msgspec.Struct, frozen=True):
     subscribe: dict[str, str] = {}
 
 
+class Asks(msgspec.Struct, frozen=True):
+    """What a client asks of a broker that has it: docs/reference-profiles.md has the wire forms.
+
+    A publisher: `window` messages of a publish window (0: it asks for nothing), and `event_mode` (`per_message`,
+    `windowed` or nothing). A consumer: `mode`, the broker's own word for its acknowledgement mode.
+    """
+
+    window: int = 0
+    event_mode: str = ""
+    mode: str = ""
+
+    @property
+    def publisher(self) -> dict[str, int | str]:
+        """Names and values of what a publisher asks for."""
+        if not self.window:
+            return {}
+        mode = {"ack-event-mode": self.event_mode.replace("_", "-")} if self.event_mode else {}
+        return {"publish-window": self.window, **mode}
+
+    @property
+    def consumer(self) -> dict[str, int | str]:
+        """Names and values of what a consumer asks for."""
+        return {"ack-mode": self.mode} if self.mode else {}
+
+
 class Part(msgspec.Struct, frozen=True):
     """Half a trigger: the k-th `event` of this process, or `time`, where `k` is milliseconds since it began."""
 
@@ -76,7 +101,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `role` is `publish`, `consume` or `drain`; `history` the path of its file; `epoch` the run of the broker that it
     talks to; `ack_confirm` how this broker answers an acknowledgement (`disposition`, `transaction` or empty: never);
-    `liar` the name of a session liar; `broker_may_end` that it may end by itself. Times are in seconds.
+    `liar` the name of a session liar; `broker_may_end` that it may end by itself, and `may_be_refused` that a refusal
+    is an answer like any other, even one that costs the connection. Times are in seconds.
     """
 
     role: str
@@ -97,6 +123,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     peek: bool = False
     unasked_every: int = 0
     every_ms: int = 0
+    ack_event_mode: str = ""
+    immediate_every: int = 0
+    tells_waits: bool = False
     mode: str = ""
     prefetch: int = 100
     acknowledge: int = 1
@@ -108,8 +137,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     hold: bool = False
     work_ms: int = 0
     rollback_every: int = 0
+    backwards: int = 0
+    asks: Asks = Asks()
     trigger: Trigger | None = None
     broker_may_end: bool = False
+    may_be_refused: bool = False
     ack_confirm: str = ""
     depth: DepthProbe | None = None
     stomp: StompWords = StompWords()
@@ -122,9 +154,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The last word of a process that ended as it should.
 
-    `ended` is `finished`, `disconnected` (the broker went away under it) or `stuck` (a drain that did not get what
-    the broker says that it has). `fired` says whether its fault was, and `seen` how many events of its trigger it had
-    counted by then. `waited_s` is what it spent waiting for silence or for answers that never came.
+    `ended` is `finished`, `disconnected` (the broker went away under it), `refused` (a refusal that it recorded has
+    ended the connection) or `stuck` (a drain that did not get what the broker says that it has). `fired` says whether
+    its fault was, and `seen` how many events of its trigger it had counted by then. `waited_s` is what it spent waiting
+    for silence or for answers that never came.
     `error` is set where the process could not do its part for a reason that is ours.
     """
 

@@ -58,6 +58,7 @@ MODES = {
         Mode("auto", When.AFTER_PROCESSING),
         Mode("client", When.BY_APPLICATION, Covers.ALL_DELIVERED, subscription=Subscription.CUMULATIVE),
         Mode("individual", When.BY_APPLICATION, confirmed=True),
+        Mode("individual_dups_ok", When.BY_APPLICATION, confirmed=True),
         Mode("pre", When.BEFORE_PROCESSING),
         Mode("no_ack", When.NEVER, subscription=Subscription.SETTLED),
         Mode("transacted", When.BY_APPLICATION, Covers.ALL_DELIVERED, transacted=True),
@@ -70,5 +71,7 @@ SESSION_LIARS = {
     "acknowledges-after-processing": "a PRE session that acknowledges after the processing",
     "acknowledges-in-every-mode": "a NO_ACK session that acknowledges all the same",
     "ignores-its-window": "a publisher that sends although its window is full",
+    "blocks-at-half-its-window": "a publisher that waits although half of its window is free",
+    "never-reopens-its-window": "a publisher that sends no more once its window was full",
 }
 """Sessions that are wrong in one way, for the suite's checks of itself."""

@@ -6,19 +6,18 @@ import itertools
 import math
 import time
 
+from conformance.clients import window
 from conformance.clients.armed import Armed
 from conformance.clients.job import LIVENESS_FACTOR, Job, Result
 from conformance.clients.modes import Subscription
-from conformance.clients.session import Disconnected, Refused, Session
+from conformance.clients.session import Disconnected, Outcome, Refused, Session
 from conformance.clients.told import Operations, pump, seen
 from conformance.errors import ClientError
-from conformance.history import Op, Phase, Recorder, make_body, message_id
+from conformance.history import Op, Phase, Recorder, make_body, message_id, parse_message
 
 _PEEK_CREDIT = 1000
 _IN_FLIGHT = 5
 """How many sends a fault at a confirm is to meet at least."""
-_OVER = 10
-"""How many sends the liar among the sessions has too many."""
 
 
 def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Result:
@@ -29,9 +28,11 @@ def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
     try:
         return publisher.run()
     except (Disconnected, Refused) as error:
-        if isinstance(error, Refused) and not (armed.broker_is_ending or job.broker_may_end):
+        answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
+        if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.broker_may_end):
             raise
-        return publisher.disconnected()
+        session.outcomes.extend(one for one in answered if isinstance(one, Outcome))
+        return publisher.disconnected("refused" if answered else "disconnected")
     finally:
         armed.heal_if_due(now=True)
 
@@ -39,7 +40,9 @@ def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
 class _Publisher:
     def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
         self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
-        self.window = job.window + (_OVER if job.liar == "ignores-its-window" else 0)
+        self.window = window.size(job)
+        self.waiting = window.Wait(job, recorder)
+        self.asked_immediately: set[str] = set()
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
         self.answered = 0
@@ -57,7 +60,7 @@ class _Publisher:
             self._take_outcomes()
             if self.armed.due and not self.armed.fired:
                 self._fire_with_sends_in_flight()
-            waited = self._overdue_s()
+            waited = self._overdue_s() or self._shut_s()
             if waited:
                 self._give_up("unanswered")
                 return self._result("finished", waited)
@@ -66,11 +69,11 @@ class _Publisher:
         self._no_answer(self.unasked, "no answer was asked for")
         return self._result("finished")
 
-    def disconnected(self) -> Result:
+    def disconnected(self, ended: str) -> Result:
         self._take_outcomes()
         self._give_up("disconnected")
         self._no_answer(self.unasked, "no answer was asked for")
-        return self._result("disconnected")
+        return self._result(ended)
 
     def _read_to_the_end(self) -> None:
         """The answers that the broker had sent before its end: read until the stream ends."""
@@ -111,6 +114,8 @@ class _Publisher:
         return max(self._due_ns(number) - time.monotonic_ns(), 0) / 1e9
 
     def _send_what_fits(self, most: float = math.inf) -> None:
+        if self.waiting.refuses:
+            return
         room = int(min(self.window - len(self.pending), self.session.sendable(), self.job.count - self.sent, most))
         for _ in range(room):
             if self.paced and self._until_due_s(self.sent) > 0:
@@ -121,13 +126,17 @@ class _Publisher:
                 self.session.pump(0)  # the send has to be written, and not yet answered
                 self.armed.fire_if_due()
                 return
+        if self.sent < self.job.count and len(self.pending) >= self.window:
+            self.waiting.begin(self.sent + 1, len(self.pending))
 
     def _send(self) -> None:
         job = self.job
+        self.waiting.end()
         due_ns = self._due_ns(self.sent) if self.paced else None
         self.sent += 1
         message = message_id(job.producer, self.sent)
         asked = not job.unasked_every or self.sent % job.unasked_every != 0
+        immediate = job.immediate_every > 0 and self.sent % job.immediate_every == 0
         at_ns = self.recorder.record(
             Op.SEND,
             Phase.INVOKE,
@@ -137,12 +146,14 @@ class _Publisher:
             epoch=job.epoch,
             transaction=self.transaction,
             due_ns=due_ns,
-            detail=None if asked else "no answer asked for",
+            detail="ack immediately" if immediate else None if asked else "no answer asked for",
         )
         body = make_body(message, job.size)
         if asked:
             self.pending[message] = at_ns
-            self.session.send(message, body, durable=job.durable, transaction=self.transaction)
+            if immediate:
+                self.asked_immediately.add(message)
+            self.session.send(message, body, durable=job.durable, transaction=self.transaction, immediate=immediate)
         else:
             self.unasked.append(message)
             self.session.send_unanswered(message, body, durable=job.durable)  # type: ignore[attr-defined]
@@ -159,6 +170,8 @@ class _Publisher:
                 message=outcome.message,
                 epoch=job.epoch,
                 transaction=self.transaction,
+                first=_number(outcome.first),
+                last=_number(outcome.last),
                 detail=outcome.detail,
             )
             self.last = outcome.message
@@ -168,8 +181,16 @@ class _Publisher:
                 self.slowest_ns = max(self.slowest_ns, at_ns - invoked)
                 self.armed.check_answer(invoked)
             if phase is Phase.OK:
-                self.armed.count("confirm")
+                self._count(outcome)
         self._take_untrue_receipts()
+
+    def _count(self, outcome: Outcome) -> None:
+        """What the answer is to a trigger; a range counts once, at its end."""
+        self.armed.count("confirm")
+        if outcome.message in self.asked_immediately:
+            self.armed.count("confirm_immediate")
+        if outcome.first != outcome.last == outcome.message:
+            self.armed.count("confirm_range")
 
     def _take_untrue_receipts(self) -> None:
         """What the raw client says about answers that answer nothing; it is put down to the last send answered."""
@@ -188,9 +209,17 @@ class _Publisher:
         """How long the oldest send has waited, where that is more than the liveness bound; a pause is no wait."""
         if not self.pending or self.armed.paused:
             return 0.0
-        bound_ns = max(self.job.liveness_s * 1e9, LIVENESS_FACTOR * self.slowest_ns)
         waited_ns = time.monotonic_ns() - min(self.pending.values())
-        return waited_ns / 1e9 if waited_ns > bound_ns else 0.0
+        return waited_ns / 1e9 if waited_ns > self._bound_ns() else 0.0
+
+    def _shut_s(self) -> float:
+        """How long a publish has waited although there was room for it, beyond the same bound."""
+        if self.armed.paused:
+            return 0.0
+        return self.waiting.overdue_s(self._bound_ns(), len(self.pending), self.session.sendable())
+
+    def _bound_ns(self) -> float:
+        return max(self.job.liveness_s * 1e9, LIVENESS_FACTOR * self.slowest_ns)
 
     def _give_up(self, detail: str) -> None:
         self._no_answer(list(self.pending), detail)
@@ -231,9 +260,9 @@ class _Transacted(_Publisher):
         self._peek()
         return self._result("finished", self.waited_s)
 
-    def disconnected(self) -> Result:
+    def disconnected(self, ended: str) -> Result:
         self.operations.disconnected()
-        return super().disconnected()
+        return super().disconnected(ended)
 
     def _filled(self, name: str) -> bool:
         """A transaction with all its sends written and provisionally answered; False where one was not in time."""
@@ -276,6 +305,11 @@ class _Transacted(_Publisher):
                 self.session.replenish(1)
                 quiet = time.monotonic() + self.job.silence_s
         self.waited_s += self.job.silence_s
+
+
+def _number(message: str | None) -> int | None:
+    parsed = parse_message(message)
+    return parsed[1] if parsed else None
 
 
 def check_raw(job: Job, session: Session) -> None:

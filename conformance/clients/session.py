@@ -18,19 +18,36 @@ class Disconnected(Exception):
 
 
 class Refused(ClientError):
-    """The broker closed a link, a session or the connection with an error of its own, or sent an ERROR frame."""
+    """The broker closed a link, a session or the connection with an error of its own, or sent an ERROR frame.
+
+    `answers` are those to the operation that it refused, where it said which: a role that expects a refusal takes them.
+    """
+
+    def __init__(self, text: str, answers: Sequence[Outcome | Answer] = ()) -> None:
+        super().__init__(text)
+        self.answers = answers
 
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
     """The answer to one send: `ok`, or `fail` with the name of the outcome.
 
-    Of a send inside a transaction it is provisional: only the answer to the commit confirms it.
+    Of a send inside a transaction it is provisional: only the answer to the commit confirms it. `first` and `last` are
+    the messages at the ends of the range that the same answer covers, where a publisher asked for a window; the last
+    one is named by it.
     """
 
     message: str
     phase: Phase
     detail: str | None
+    first: str | None = None
+    last: str | None = None
+
+
+def ranged(covered: Sequence[Outcome]) -> None:
+    """Note in each of these outcomes, which one answer covers in this order, where its range begins and ends."""
+    for outcome in covered:
+        outcome.first, outcome.last = covered[0].message, covered[-1].message
 
 
 @dataclasses.dataclass(slots=True)
@@ -98,8 +115,10 @@ class Session(Protocol):
     def sendable(self) -> int:
         """How many messages may be sent now."""
 
-    def send(self, message: str, body: bytes, *, durable: bool, transaction: str | None = None) -> None:
-        """Put one message on its way."""
+    def send(
+        self, message: str, body: bytes, *, durable: bool, transaction: str | None = None, immediate: bool = False
+    ) -> None:
+        """Put one message on its way; `immediate` asks for Ack Immediately."""
 
     def acknowledge(
         self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None

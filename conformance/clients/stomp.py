@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from conformance.clients.job import StompWords
+from conformance.clients.job import Asks, StompWords
 from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
 from conformance.errors import ClientError
 
@@ -38,15 +38,23 @@ class StompSession(StompDialogue):
         words: How this broker wants to be addressed.
         before_write: Called right before bytes may leave.
         connect_s: Seconds for the TCP connection, and again for CONNECTED.
+        asks: What this client asks for in its CONNECT and SUBSCRIBE.
 
     Raises:
         ClientError: No connection, or no CONNECTED, in that time.
     """
 
     def __init__(
-        self, host: str, port: int, *, words: StompWords, before_write: Callable[[], None], connect_s: float = 20.0
+        self,
+        host: str,
+        port: int,
+        *,
+        words: StompWords,
+        before_write: Callable[[], None],
+        connect_s: float = 20.0,
+        asks: Asks = Asks(),  # noqa: B008 - it is frozen
     ) -> None:
-        super().__init__(words, before_write)
+        super().__init__(words, before_write, asks)
         self._thread: threading.Thread
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._woken = False

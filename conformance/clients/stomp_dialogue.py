@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import select
 import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.clients.job import StompWords
+from conformance.clients.job import Asks, StompWords
 from conformance.clients.modes import Subscription
+from conformance.clients.receipts import Receipts
 from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, pump_until
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -28,7 +28,6 @@ _REST_S = 5.0
 _UNLIMITED = 1 << 30
 _SUBSCRIPTION = "1"
 _REDELIVERED = {"true": True, "false": False}
-_ANSWERED_BY_US = re.compile(r"receipt-([1-9][0-9]*)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,8 +51,7 @@ class StompDialogue:
     """See `Session`. A transport calls `_open` when its socket stands and implements `_encode`, `_read`, `_release`.
 
     Attributes:
-        anomalies: Every RECEIPT that is not one clean answer, as a sentence: without receipt-id, for a receipt that
-            nobody asked for, or a second time.
+        anomalies: See `Receipts`.
         on_frame: Called with `sent` or `received` and each frame, in the caller's thread; sent means queued for the
             socket after `before_write`.
 
@@ -68,19 +66,18 @@ class StompDialogue:
     releases_after_rollback = False
     """STOMP 1.2 has no word for it: what was acknowledged in an aborted transaction comes back with the connection."""
 
-    def __init__(self, words: StompWords, before_write: Callable[[], None]) -> None:
+    def __init__(self, words: StompWords, before_write: Callable[[], None], asks: Asks) -> None:
         self.outcomes: deque[Outcome] = deque()
         self.incoming: deque[Received] = deque()
         self.answers: deque[Answer] = deque()
-        self.anomalies: deque[str] = deque()
+        self._receipts = Receipts(asks)
+        self.anomalies = self._receipts.anomalies
         self.on_frame: Callable[[str, Frame], None] | None = None
-        self._words, self._before_write = words, before_write
+        self._words, self._before_write, self._asks = words, before_write, asks
         self._arrived: deque[Frame | End] = deque()
         self._queued: list[Frame] = []
         self._output = bytearray()
         self._blocked = False
-        self._waiting: dict[str, Sequence[Outcome | Answer]] = {}  # what a receipt will confirm
-        self._receipts = 0
         self._deliveries = 0
         self._connected = False
         self._closed = False
@@ -116,17 +113,22 @@ class StompDialogue:
             for place, filled in places.items():
                 value = value.replace(place, filled)  # noqa: PLW2901 - one place after another
             headers[name] = value
+        headers |= {name: str(value) for name, value in self._asks.consumer.items()}
         receipt = self._ask("SUBSCRIBE", headers)
-        if not self._pump_until(lambda: receipt not in self._waiting, _ANSWER_S):
+        if not self._pump_until(lambda: receipt not in self._receipts, _ANSWER_S):
             raise ClientError(f"the broker did not answer the SUBSCRIBE to {queue} within {_ANSWER_S:.0f} s")
 
     def sendable(self) -> int:
         """No limit: STOMP has no credit for senders."""
         return _UNLIMITED
 
-    def send(self, message: str, body: bytes, *, durable: bool, transaction: str | None = None) -> None:
+    def send(
+        self, message: str, body: bytes, *, durable: bool, transaction: str | None = None, immediate: bool = False
+    ) -> None:
         """SEND with a receipt of its own; in a transaction too, where the outcome is provisional."""
         headers = self._sending(message, body, durable=durable)
+        if immediate:
+            headers["ack-immediately"] = "true"
         self._ask("SEND", headers, [Outcome(message, Phase.OK, None)], transaction=transaction, body=body)
 
     def acknowledge(
@@ -184,7 +186,7 @@ class StompDialogue:
             if self._connected:
                 receipt = self._ask("DISCONNECT", {})
                 with contextlib.suppress(Disconnected, ClientError):
-                    self._pump_until(lambda: receipt not in self._waiting, _CLOSE_S)
+                    self._pump_until(lambda: receipt not in self._receipts, _CLOSE_S)
         finally:
             self._release()
 
@@ -207,7 +209,8 @@ class StompDialogue:
         self._readable = readable
         self._own = frozenset({readable, self._socket.fileno()})
         self._poll.register(readable, select.POLLIN)
-        self._put("CONNECT", {"accept-version": "1.2", "host": host, "heart-beat": "0,0"})
+        asked = {name: str(value) for name, value in self._asks.publisher.items()}
+        self._put("CONNECT", {"accept-version": "1.2", "host": host, "heart-beat": "0,0", **asked})
         try:
             if not self._pump_until(lambda: self._connected, connect_s):
                 raise ClientError(f"the broker did not answer CONNECT within {connect_s:.0f} s")
@@ -242,9 +245,8 @@ class StompDialogue:
         transaction: str | None = None,
         body: bytes = b"",
     ) -> str:
-        self._receipts += 1
-        receipt = headers["receipt"] = f"receipt-{self._receipts}"
-        self._waiting[receipt] = confirms
+        in_window = command == "SEND" and transaction is None
+        receipt = headers["receipt"] = self._receipts.ask(confirms, in_window=in_window)
         self._put(command, headers, transaction=transaction, body=body)
         return receipt
 
@@ -325,29 +327,20 @@ class StompDialogue:
         if frame.command == "MESSAGE":
             self.incoming.append(self._received(frame))
         elif frame.command == "RECEIPT":
-            self._on_receipt(frame.headers.get("receipt-id"))
+            self._answer(self._receipts.came(frame.headers.get("receipt-id")))
         elif frame.command == "CONNECTED":
             self._connected = True
         elif frame.command == "ERROR":
             body = frame.body.decode(errors="replace").strip()
             told = [text for text in (frame.headers.get("message", ""), body) if text]
-            raise Refused(f"the broker sent ERROR: {': '.join(told) or 'without a text'}")
+            refused = self._receipts.refused(frame.headers.get("receipt-id"), told[0] if told else None)
+            raise Refused(f"the broker sent ERROR: {': '.join(told) or 'without a text'}", refused)
         else:
             raise ClientError(f"the peer broke the protocol: a frame {frame.command!r}")
 
-    def _on_receipt(self, receipt: str | None) -> None:
-        if receipt is None:
-            self.anomalies.append("a RECEIPT without receipt-id")
-        elif receipt in self._waiting:
-            for confirmed in self._waiting.pop(receipt):
-                if isinstance(confirmed, Outcome):
-                    self.outcomes.append(confirmed)
-                else:
-                    self.answers.append(confirmed)
-        else:
-            ours = _ANSWERED_BY_US.fullmatch(receipt)
-            again = ours is not None and int(ours[1]) <= self._receipts
-            self.anomalies.append(f"a RECEIPT for {receipt!r}, " + ("a second time" if again else "never asked for"))
+    def _answer(self, confirmed: Sequence[Outcome | Answer]) -> None:
+        self.outcomes.extend(one for one in confirmed if isinstance(one, Outcome))
+        self.answers.extend(one for one in confirmed if isinstance(one, Answer))
 
     def _received(self, frame: Frame) -> Received:
         headers = frame.headers

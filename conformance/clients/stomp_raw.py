@@ -10,7 +10,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 
-from conformance.clients.job import StompWords
+from conformance.clients.job import Asks, StompWords
 from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
 from conformance.errors import ClientError
 
@@ -125,9 +125,16 @@ class RawStompSession(StompDialogue):
     """Connects on construction; see `StompDialogue`, and `StompSession` for the arguments."""
 
     def __init__(
-        self, host: str, port: int, *, words: StompWords, before_write: Callable[[], None], connect_s: float = 20.0
+        self,
+        host: str,
+        port: int,
+        *,
+        words: StompWords,
+        before_write: Callable[[], None],
+        connect_s: float = 20.0,
+        asks: Asks = Asks(),  # noqa: B008 - it is frozen
     ) -> None:
-        super().__init__(words, before_write)
+        super().__init__(words, before_write, asks)
         self._decoder = Decoder()
         try:
             self._socket = socket.create_connection((host, port), timeout=connect_s)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
-from conformance.claims import Claim, Subject, spoken, unmet
+from conformance.claims import Claim, Subject, Value, spoken, unmet
 from conformance.records import RunRecord
 
 _NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
@@ -12,13 +13,14 @@ _REFERENCE = "reference"
 NOT_PROMISED = "Not promised by this configuration: "
 
 
-def why_not(claim: Claim, run: RunRecord) -> str:
+def why_not(claim: Claim, run: RunRecord, session: Mapping[str, Value] = MappingProxyType({})) -> str:
     """The first reason why the claim does not apply to the broker of this run, in words; empty where it does.
 
     A claim of another vendor judges nobody here unless the user asked; then come the client and the protocol it is
-    about, what the broker must be able to do, and the settings under which it promises anything.
+    about, what the broker must be able to do, and the settings under which it promises anything. `session` are those
+    that a client has of its own, from its script.
     """
-    return others(claim, run) or _surface(claim, run) or _capability(claim, run) or not_promised(claim, run)
+    return others(claim, run) or _surface(claim, run) or _capability(claim, run) or not_promised(claim, run, session)
 
 
 def others(claim: Claim, run: RunRecord) -> str:
@@ -58,11 +60,11 @@ def _capability(claim: Claim, run: RunRecord) -> str:
     return f"The broker does not have it over {run.protocol}: {missing[0]}." if missing else ""
 
 
-def not_promised(claim: Claim, run: RunRecord) -> str:
+def not_promised(claim: Claim, run: RunRecord, session: Mapping[str, Value] = MappingProxyType({})) -> str:
     """That the effective settings give up what the claim says; a session of ours has its settings from its script."""
     if claim.subject is Subject.SESSION:
         return ""
-    missed = unmet(claim.when, run.settings, run.absent)
+    missed = unmet(claim.when, {**run.settings, **session}, run.absent)
     return f"{NOT_PROMISED}{missed}." if missed else ""
 
 

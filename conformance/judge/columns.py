@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import Op, Phase
+from conformance.history import SHUT, WAITS, Op, Phase
 from conformance.judge.compact import OP_CODE, PHASE_CODE, ROLES
 from conformance.script import DiskFault, Fault
 
@@ -50,6 +50,11 @@ EVENT: Mapping[str, str] = {
     "rolls_back": f"{_on(Op.ROLLBACK, Phase.OK)} AND {_HAS_ID}",
     "keeps_on": f"{_on(Op.ROLLBACK, Phase.FAIL)} AND {_HAS_ID}",
     "untrue": _on(Op.CONFIRM, Phase.FAIL),
+    "waits": f"{_on(Op.CONFIRM, Phase.INFO)} AND detail = '{WAITS}'",
+    "stays_shut": f"{_on(Op.CONFIRM, Phase.INFO)} AND detail = '{SHUT}'",
+    "offers": f"op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.OK]}, {PHASE_CODE[Phase.FAIL]})"
+    " AND detail LIKE 'offered %'",
+    "ack_fails": _on(Op.ACK, Phase.FAIL),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
     # A sync that names a transaction is about the record of its discharge, any other about that of a send.
@@ -146,11 +151,21 @@ MESSAGE: Mapping[str, str] = {
     "received_at": f"min(at_ns) FILTER (WHERE {_RECEIVED})",
     "received_last_at": f"max(at_ns) FILTER (WHERE {_RECEIVED})",
     "receipt_untrue": "bool_or(untrue)",
+    # The publisher's side of a window: which answer, what it covers, and when the session gave up or had to wait.
+    "sent_at": "min(at_ns) FILTER (WHERE sent)",
+    "immediate": "bool_or(sent AND coalesce(detail = 'ack immediately', false))",
+    "window_size": "max(limit) FILTER (WHERE sent OR waits OR stays_shut)",
+    "gave_up_at": "min(at_ns) FILTER (WHERE forgets AND detail = 'unanswered')",
+    "range_first": "min(`first`) FILTER (WHERE accepts OR refuses)",
+    "range_last": "min(`last`) FILTER (WHERE accepts OR refuses)",
+    "waited_with": "min(`count`) FILTER (WHERE waits)",
+    "shut_with": "min(`count`) FILTER (WHERE stays_shut)",
     "unasked": "bool_or(sent AND coalesce(detail = 'no answer asked for', false))",
     "row_starved_at": "min(at_ns) FILTER (WHERE starves AND holding <= 0)",
     "ack_sent_at": "min(at_ns) FILTER (WHERE acks)",
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
+    "ack_failed": "coalesce(bool_or(ack_fails), false)",
     "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
     "confirm_epoch": "min(epoch) FILTER (WHERE accepts)",
     "written_at": "min(at_ns) FILTER (WHERE writes)",
@@ -171,6 +186,7 @@ MESSAGE: Mapping[str, str] = {
     "started_at": "min(at_ns)",
     "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
+    "row_offers": "count_if(offers)",
     "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
     "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
     " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
@@ -181,6 +197,9 @@ MESSAGE: Mapping[str, str] = {
 """One row a message: how it fared. Times are CLOCK_MONOTONIC nanoseconds, null where it did not happen."""
 
 _IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
+_OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
+_UNTIL_THEN = "OVER (PARTITION BY scenario, trial ORDER BY handed_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_NEVER = f"{2**63 - 1}L"
 TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_bites) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
@@ -191,6 +210,18 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "txn_received": "coalesce(max(received > 0) OVER (PARTITION BY scenario, trial, producer, send_txn), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
     "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
+    # Sends of one publisher, which sends as many as it wants and then falls silent; and what a round trip takes.
+    "burst": f"count_if(attempted) {_OF_PRODUCER}",
+    "burst_began_at": f"min(sent_at) {_OF_PRODUCER}",
+    "burst_ended_at": f"max(sent_at) {_OF_PRODUCER}",
+    "burst_answered_at": f"min(coalesce(confirmed_at, gave_up_at)) {_OF_PRODUCER}",
+    "immediates": "count_if(immediate AND accepted) OVER (PARTITION BY scenario, trial, producer, range_last)",
+    "round_trip_ns": f"max(committed_at - commit_asked_at) {_IN_TRIAL}",
+    "offered": f"max(row_offers) {_IN_TRIAL}",
+    "default_wait_ns": "min(CASE WHEN n = 1 AND send_txn IS NULL AND confirm_epoch = first_epoch"
+    f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
+    # Of what was delivered before: the latest acknowledgement, which for an open delivery never comes.
+    "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",
     "any_late": f"max(late) {_IN_TRIAL}",
@@ -208,6 +239,11 @@ DERIVED: Mapping[str, str] = {
     # A provisional answer that was read when the connection had gone names no transaction; its send does.
     "confirmed": "accepted AND NOT refused AND send_txn IS NULL",
     "silent_drains": "bit_count(silent_mask)",
+    "answer_at": "coalesce(confirmed_at, gave_up_at)",
+    "in_window": "attempted AND send_txn IS NULL AND window_size > 1",
+    "ranged": "range_first < range_last",
+    "out_of_order": "coalesce(earlier_ack_at > ack_sent_at, false)",
+    "unacknowledged": "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
     # Nothing that the broker does at its disk goes unseen; and this answer came from a run of it that was watched.
     "seen": "hidden IS NULL",
     "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",

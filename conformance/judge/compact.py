@@ -23,7 +23,7 @@ from conformance.errors import HistoryError
 from conformance.history import Ended, Event, History, Op, Phase, read
 from conformance.records import TrialRecord
 
-FORMAT = "2"
+FORMAT = "3"
 """Of the Parquet files; one of another format is made again."""
 
 FILE = "events.parquet"
@@ -55,6 +55,8 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("first_acquirer", pa.bool_(), "boolean"),
     ("intact", pa.bool_(), "boolean"),
     ("count", pa.int64(), "bigint"),
+    ("first", pa.int64(), "bigint"),  # the range of sends that one answer covers, by their numbers
+    ("last", pa.int64(), "bigint"),
     ("fault", pa.string(), "string"),
     ("detail", pa.string(), "string"),
 )
@@ -198,7 +200,8 @@ def _columns(
     fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
     rows = len(events)
     taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
-    columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, "count", "fault", "detail")}
+    more = ("count", "first", "last", "fault", "detail")
+    columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, *more)}
     for name in ("op", "phase"):
         columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
     columns["txn"] = [_number(event) for event in events]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from conformance.errors import CatalogueError
 from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.anomalies.windows import LESS_SENT, OFFERED, THIRD_SENT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +133,26 @@ EXPOSURES: Mapping[str, Exposure] = {
             "persistent messages of commits whose record could not be written or synced",
             "commit_asked_at IS NOT NULL AND durable AND discharge_failed_at IS NOT NULL",
         ),
+        Exposure("third_sent", "sends of a third of their window, and of no more", THIRD_SENT),
+        Exposure("less_sent", "sends below a third of their window", LESS_SENT),
+        Exposure("thresholds_offered", "sends after settings for the thresholds were offered", OFFERED),
+        Exposure("asked_immediately", "sends with Ack Immediately", "immediate"),
+        Exposure(
+            "immediate_in_window",
+            "messages with Ack Immediately confirmed within the loss window before the fault, or read after it",
+            "immediate AND confirmed AND durable",
+            window="lost_immediate",
+            since="confirmed_at",
+        ),
+        Exposure(
+            "ranged_in_window",
+            "messages confirmed by a range within the loss window before the fault, or read after it",
+            "ranged AND confirmed AND durable",
+            window="lost_in_range",
+            since="confirmed_at",
+        ),
+        Exposure("window_waits", "publishes that had to wait for their window", "waited_with IS NOT NULL"),
+        Exposure("acknowledged_out_of_order", "acknowledgements while an earlier delivery was open", "out_of_order"),
         Exposure("sends_refused", "sends that were refused and never accepted", "refused AND NOT accepted"),
         Exposure(
             "processed_unconfirmed",

@@ -16,8 +16,10 @@ from conformance.judge.tally import NONE, Evidence, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Scenario, names_of
 
-LIVENESS_REPEATS = 3
-"""What never came must have failed to come so often before it is a violation."""
+REPEATS = 3
+"""What never came, or came too late, must have done so in so many trials before it is a violation."""
+
+_REPEATED = (Kind.LIVENESS, Kind.TIMING)
 
 _AT_THE_DISK = ("held_sync", "power_loss")
 _SHORT_OF_IT = dict.fromkeys(
@@ -94,7 +96,7 @@ def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
 
 def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     run, claim = evidence.run, one.claim
-    why = applicable.why_not(claim, run)
+    why = applicable.why_not(claim, run, one.scenario.session)
     required = bool(why) and claim.id in run.required
     if why and not required:
         return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
@@ -102,6 +104,7 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
     if not one.subject.recorded:
         unable = next((f"This machine cannot do {name}: {run.unable[name]}" for name in _faults(one, run)), "")
+        unable = unable or next((f"It needs {n}: {run.unable[n]}" for n in one.scenario.needs if n in run.unable), "")
         if unable:
             return Ruling(Verdict.NOT_TRIED, f"{unable.rstrip('.')}.")
         if not run.finished:
@@ -144,7 +147,7 @@ def _judged(one: Tally, evidence: Evidence) -> Ruling:
 
 
 def _against_control(one: Tally, evidence: Evidence) -> Ruling:
-    due = LIVENESS_REPEATS if one.claim.kind is Kind.LIVENESS else 1
+    due = REPEATS if one.claim.kind in _REPEATED else 1
     if one.offended >= due:
         return Ruling(Verdict.VIOLATED, reasons.violated(one))
     if one.offended:

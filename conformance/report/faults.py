@@ -30,6 +30,8 @@ from conformance.script import (
 _EVENTS = {
     "sent": "send that was written",
     "confirm": "confirm",
+    "confirm_immediate": "confirm of a send with Ack Immediately",
+    "confirm_range": "confirm of several sends",
     "process": "processing",
     "ack_written": "acknowledgement that was written",
     "ack": "confirmed acknowledgement",

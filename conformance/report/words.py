@@ -7,7 +7,7 @@ import dataclasses
 from conformance.errors import ExitCode
 from conformance.judge.rows import ControlResult, Exposure, Verdict, VerdictRow
 from conformance.report.faults import fault_sentence, ordinal, restart_sentence
-from conformance.scenario import Consume, Drain, Publish, Restart, Scenario, Step
+from conformance.scenario import Consume, Drain, Offer, Publish, Restart, Scenario, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +149,8 @@ def _sentence(step: Step) -> str:
             what = _consuming(step)
         case Restart():
             return restart_sentence(step)
+        case Offer():
+            return f"Start the broker with each of {plural(len(step.settings), 'setting')}: {', '.join(step.settings)}."
         case Drain():
             return "Receive and acknowledge everything until silence, then ask the broker for its own depth."
     return f"{what}. {fault_sentence(step.until)}" if step.until else f"{what}."
@@ -168,6 +170,12 @@ def _publishing(step: Publish) -> str:
         parts.append("a receiver waits on the queue and takes what becomes available")
     if step.unasked_every:
         parts.append(f"every {ordinal(step.unasked_every)} asks for no answer")
+    if step.ack_event_mode:
+        parts.append(
+            f"the broker is told of that window, and asked for {step.ack_event_mode.upper()} acknowledgement events"
+        )
+    if step.immediate_every:
+        parts.append(f"every {ordinal(step.immediate_every)} asks for Ack Immediately")
     return "; ".join(parts)
 
 
@@ -179,6 +187,8 @@ def _consuming(step: Consume) -> str:
         parts.append(f"give every {ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
     if step.hold:
         parts.append("with the prefetch used up, wait whether more comes before acknowledging")
+    if step.backwards:
+        parts.append(f"wait until {step.backwards} are processed, and acknowledge the last one first")
     if step.work_ms:
         parts.append(f"each processing takes {step.work_ms} ms")
     if step.stop:

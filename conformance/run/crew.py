@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -62,6 +63,7 @@ class Crew:
     def job(self, role: str, **fields: object) -> Job:
         """What a client of that role is told; it connects to the broker itself."""
         broker, planned = self.broker, self.planned
+        fields |= self._asked(role, fields)
         host, port = broker.endpoint(planned.protocol)
         spoken = planned.adapter.file.protocols[planned.protocol]
         if role == "publish":
@@ -79,8 +81,19 @@ class Crew:
             ack_confirm=spoken.ack_confirm or "",
             depth=_probe(broker, planned.queue),
             stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
+            may_be_refused=bool(planned.script.queue or fields.get("backwards")),
             **fields,  # type: ignore[arg-type]
         )
+
+    def _asked(self, role: str, fields: Mapping[str, Any]) -> dict[str, object]:
+        """What the client asks of this broker, as far as the broker is one that can be asked."""
+        able = self.planned.adapter.capabilities(self.planned.protocol)
+        if role == "publish":
+            windows = "ranged_confirms" in able
+            asks = jobs.Asks(window=fields["window"], event_mode=fields["ack_event_mode"]) if windows else jobs.Asks()
+            return {"asks": asks} if "ack_immediately" in able else {"asks": asks, "immediate_every": 0}
+        mode = self.planned.adapter.file.ack_modes.get(fields.get("mode", ""), "")
+        return {"asks": jobs.Asks(mode=mode)}
 
     def play(self, job: Job, descriptors: Sequence[int] = ()) -> Result:
         """Run one client to its end.

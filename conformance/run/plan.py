@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings
-from conformance.claims import Catalogue, Claim, Subject, spoken, unmet
+from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import (
     TRIALS,
     After,
@@ -40,7 +40,7 @@ class Selection:
     adapter: Adapter
     protocol: str
     settings: EffectiveSettings
-    overrides: Mapping[str, bool | int]
+    overrides: Mapping[str, Value]
     claims: Sequence[Claim]
     required: frozenset[str]
     seed: int
@@ -131,7 +131,7 @@ def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """The checks of the scenario whose claims are selected, and could be decided here."""
     if selection.only and scenario.id not in selection.only:
         return {}
-    if any(fault.name in selection.unable for fault in scenario.faults):
+    if any(name in selection.unable for name in (*scenario.needs, *(fault.name for fault in scenario.faults))):
         return {}
     ids = {claim.id for claim in selection.claims if selection.applies(claim)}
     return {claim: check for claim, check in scenario.decides.items() if claim in ids}
@@ -161,7 +161,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
     found: dict[Control, None] = {}
     for claim_id, check in wanted(scenario, selection).items():
         claim = catalogue.claims[claim_id]
-        missed = unmet(claim.when, selection.settings.values, selection.settings.absent)
+        missed = unmet(claim.when, {**selection.settings.values, **scenario.session}, selection.settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
         if check.control is None or given_up:
             continue
@@ -179,11 +179,11 @@ def _control_trial(selection: Selection, scenario: Scenario, control: Control, i
     if isinstance(control, Weakened):
         settings = _weakened(selection, control)
         return _planned(selection, scenario, "control", control.label, index, selection.adapter, settings)
-    reference = adapters.find(REFERENCE)
-    trial = _planned(selection, scenario, "control", control.label, index, reference, reference.effective())
+    chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
+    reference = adapters.find(REFERENCE).chosen(chosen)
+    trial = _planned(selection, scenario, "control", control.label, index, reference, reference.effective(chosen))
     if isinstance(control, SessionLiar):
-        return dataclasses.replace(trial, session_liar=control.name)
-    assert isinstance(control, Liar)
+        return dataclasses.replace(trial, session_liar=control.name, patient=control.patient)
     return dataclasses.replace(trial, liar=control.name, patient=control.patient)
 
 

@@ -12,7 +12,19 @@ from collections.abc import Mapping
 
 from conformance.claims import Catalogue
 from conformance.run.plan import Selection, wanted
-from conformance.scenario import Check, Consume, Drain, Kill, Liar, PowerLoss, Publish, Restart, Scenario, Weakened
+from conformance.scenario import (
+    Check,
+    Consume,
+    Drain,
+    Kill,
+    Liar,
+    Offer,
+    PowerLoss,
+    Publish,
+    Restart,
+    Scenario,
+    Weakened,
+)
 
 CLAIMS = 10
 BUDGET_S = 40.0
@@ -82,4 +94,6 @@ def _trial(item: Scenario, start: float) -> float:
                 seconds += _DRAIN_S
             case Publish() | Consume():
                 seconds += _STEP_S
+            case Offer():
+                seconds += start * (len(step.settings) + 1)
     return seconds

@@ -61,6 +61,7 @@ class Stands:
         self._left: dict[tuple[object, ...], set[str]] = {}
         for trial in expected:
             self._left.setdefault(trial.instance, set()).add(trial.queue)
+        self._options = {trial.queue: trial.script.queue for trial in expected}
         self._kept: dict[tuple[object, ...], Stand] = {}
         self._brokers = 0
         self._lock = threading.Lock()
@@ -73,6 +74,7 @@ class Stands:
         """
         wanted = {planned.queue for planned in group}
         with self._lock:
+            self._options |= {planned.queue: planned.script.queue for planned in group}
             left = self._left.setdefault(group[0].instance, set())
             declared = wanted | left
             left -= wanted
@@ -107,7 +109,13 @@ class Stands:
             self._brokers += 1
             name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
         broker = first.adapter.prepare(
-            self._folder / name, first.settings, queues, self._ledger, first.liar, offline=self._offline
+            self._folder / name,
+            first.settings,
+            queues,
+            self._ledger,
+            first.liar,
+            offline=self._offline,
+            options={queue: self._options[queue] for queue in queues},
         )
         stand = Stand(broker, self._ledger, frozenset(queues))
         try:

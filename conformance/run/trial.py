@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import pathlib
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from conformance import records
+from conformance.adapters import Adapter
+from conformance.adapters.placeholders import fill
 from conformance.clients.job import Job, Part, Result, Trigger
 from conformance.clients.worker import Nursery
 from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
@@ -32,6 +35,7 @@ from conformance.scenario import (
     Drain,
     Kill,
     Nth,
+    Offer,
     Pause,
     PowerLoss,
     Publish,
@@ -103,6 +107,8 @@ class TrialPlayer:
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):
             self._restart(step)
+        elif isinstance(step, Offer):
+            self._offer(step)
         elif isinstance(step, Drain):
             result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT))
             self._alive(result)
@@ -197,6 +203,34 @@ class TrialPlayer:
         self._note(Op.BROKER, Phase.OK, detail=detail)
         self.floor_s += time.monotonic() - started
 
+    def _offer(self, step: Offer) -> None:
+        """A start with each setting; the broker refuses to, or takes it. Then one with all that it took.
+
+        Each is a BROKER event: `offered NAME=VALUE`, `fail` where it was refused and `ok` where it was taken.
+        """
+        started = time.monotonic()
+        self._untrace()
+        self.broker.stop()
+        taken: list[str] = []
+        for setting in step.settings:
+            words = offered(self.planned.adapter, setting)
+            if took := self._takes(words):
+                taken += words
+                self.broker.stop()
+            self._note(Op.BROKER, Phase.OK if took else Phase.FAIL, detail=f"offered {setting}")
+        self.broker.start(more=taken)
+        self.floor_s += time.monotonic() - started
+
+    def _takes(self, words: Sequence[str]) -> bool:
+        """Whether it starts with these; `LaunchError` where it does not for any other reason than not knowing them."""
+        try:
+            self.broker.start(more=words)
+        except LaunchError:
+            if self.broker.exit_status != self.planned.adapter.file.start.refused_status:
+                raise
+            return False
+        return True
+
     def _kill_in_recovery(self, fault: Kill) -> None:
         assert isinstance(fault.at, Recovery)
         assert isinstance(fault.at.k, int)
@@ -224,6 +258,12 @@ class TrialPlayer:
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
         self.recorder.flush()
+
+
+def offered(adapter: Adapter, setting: str) -> list[str]:
+    """The words of the command line that give the broker a setting of any name, `name=value`."""
+    name, _, value = setting.partition("=")
+    return [fill(word, {"name": name, "value": value}) for word in adapter.file.start.offer]
 
 
 def describe(planned: Planned) -> TrialRecord:

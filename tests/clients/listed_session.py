@@ -18,6 +18,7 @@ class Listed:
         self.replies, self.dies_after, self.unanswered = answers, dies_after, unanswered
         self.acknowledged, self.refused, self.transacted, self.log = [], [], [], []
         self.credit, self.most, self.pumps, self.subscription = 0, 0, 0, None
+        self.immediate = []
 
     def attach_sender(self, queue):
         pass
@@ -28,8 +29,9 @@ class Listed:
     def sendable(self):
         return 1_000
 
-    def send(self, message, body, *, durable, transaction=None):
+    def send(self, message, body, *, durable, transaction=None, immediate=False):
         self.waiting.append(message)
+        self.immediate += [message] if immediate else []
         self.log.append((Op.SEND, message, transaction))
         self.most = max(self.most, len(self.waiting))
 

@@ -5,7 +5,7 @@ import pathlib
 import msgspec
 
 from conformance import records
-from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.history import SHUT, WAITS, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.records import RunRecord, TrialRecord
 
 MS = 1_000_000
@@ -72,15 +72,57 @@ def _id(n):
     return n if isinstance(n, str) else f"p1:{n}"
 
 
-def sent(*numbers, durable=True, tx=None, detail=None):
-    about = {"durable": durable, "transaction": tx, "detail": detail}
+def pause(ms):
+    """Nothing happens for so long."""
+    return [("", ms)]
+
+
+def sent(*numbers, durable=True, tx=None, detail=None, epoch=1):
+    about = {"durable": durable, "transaction": tx, "detail": detail, "epoch": epoch}
     return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), **about)]
 
 
-def confirmed(*numbers, tx=None):
+def confirmed(*numbers, tx=None, epoch=1):
     """Answered; inside a transaction that is provisional."""
-    about = {"transaction": tx, "detail": "accepted"}
+    about = {"transaction": tx, "detail": "accepted", "epoch": epoch}
     return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.OK, _id(n), **about)]
+
+
+def ranged(*numbers, phase=Phase.OK):
+    """Answered together, by an answer that names the last."""
+    about = {"first": numbers[0], "last": numbers[-1]}
+    return [e for n in numbers for e in of("publisher-1", Op.SEND, phase, _id(n), **about)]
+
+
+def immediate(*numbers):
+    """Sent with Ack Immediately."""
+    return sent(*numbers, detail="ack immediately")
+
+
+def waited(n, unanswered):
+    """The publish of this message has to wait for its window."""
+    return of("publisher-1", Op.CONFIRM, Phase.INFO, _id(n), count=unanswered, detail=WAITS)
+
+
+def shut(n, unanswered):
+    """It has waited for the liveness bound although there was room."""
+    return of("publisher-1", Op.CONFIRM, Phase.INFO, _id(n), count=unanswered, detail=SHUT)
+
+
+def round_trip(ms=1, n="p9:1"):
+    """A commit that is answered so long after it was asked for, less the millisecond of the event itself."""
+    asked, answer = discharge(Op.COMMIT, "t1", by="publisher-9")
+    put_in = [("publisher-9", event) for _, event in sent(n, tx="t1")]
+    return [*put_in, asked, *pause(ms - 1), answer]
+
+
+def offered(setting="ack_threshold=1", phase=Phase.FAIL):
+    """The broker refuses to start with a setting, or takes it."""
+    return [("orchestrator", {"op": Op.BROKER, "phase": phase, "epoch": 2, "detail": f"offered {setting}"})]
+
+
+def ack_refused(n):
+    return of("consumer-1", Op.ACK, Phase.FAIL, _id(n), detail="rejected")
 
 
 def unasked(*numbers, durable=True):
@@ -282,14 +324,19 @@ def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended
     about = about or record()
     folder.mkdir(parents=True, exist_ok=True)
     by_process: dict[str, list] = {"orchestrator": []}
-    for place, (process, fields) in enumerate(history):
-        by_process.setdefault(process, []).append((place, fields))
+    clock = 0
+    for process, fields in history:
+        if process:
+            clock += MS
+            by_process.setdefault(process, []).append((clock, fields))
+        else:
+            clock += fields * MS
     for process, events in by_process.items():
         path = folder / f"{process}.jsonl"
         header = msgspec.structs.replace(BLANK, process=process, trial=about.trial, scenario=about.scenario)
         recorder = Recorder(path, header)
-        for sequence, (place, fields) in enumerate(events):
-            recorder.append(Event(sequence=sequence, at_ns=(place + 1) * MS, **fields))
+        for sequence, (at_ns, fields) in enumerate(events):
+            recorder.append(Event(sequence=sequence, at_ns=at_ns, **fields))
         recorder.close()
         close_history(path, (ended or {}).get(process, Ended.FINISHED))
     records.save(about, folder / "trial.json")

@@ -124,15 +124,19 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("used", "sorts"),
     [
-        (relations.EVERY, 4),
+        (relations.EVERY, 6),
         ([("lost", "confirmed_in_window")], 2),
         ([("confirmed_before_sync", "sync_held")], 3),
+        ([("waited_for_timer", "third_sent"), ("answered_late", "less_sent")], 2),
+        ([("immediate_waited", "asked_immediately")], 2),
+        ([("out_of_order_refused", "acknowledged_out_of_order")], 2),
     ],
 )
 def test_the_plan_is_linear(session, tmp_path, used, sorts):
     """One scan, no join, no union; a sort serves every window above it, and what nobody asks for is not in the plan.
 
-    A text that is counted (what a tracer could not see) costs one more, where a check is about the disk.
+    A text that is counted (what a tracer could not see) costs one more, where a check is about the disk. Only all
+    checks together also sort by what an answer covers, and by the order of deliveries.
     """
     from conformance.judge.compact import compact
 

@@ -278,6 +278,58 @@ def test_a_capability_that_is_missing_over_this_protocol():
     assert "The broker does not have it over stomp: transactional_acks." == applicable.why_not(claim, run)
 
 
+THIRD = "third-of-a-window-sent"
+SOLACE = msgspec.structs.replace(
+    RUN,
+    profiles=("solace",),
+    capabilities=("ranged_confirms",),
+    settings={"publish_window": 50, "ack_immediately": False, "ack_event_mode": "per_message"},
+)
+
+
+def timed(claim="SOLPUB-THR-01", offended=(), trials=3, **run):
+    """A row about time: in so many trials the third waited for the timer."""
+    late = {"waited_for_timer": 17}
+    subject = [facts(offends=late if number in offended else {}) for number in range(trials)]
+    label = "liar confirms-by-timer-only"
+    about = msgspec.structs.replace(SOLACE, **run)
+    return rule(claim, THIRD, subject, [facts(offends=late)] * 3, label=label, run=about)
+
+
+def test_what_came_too_late_must_do_so_in_three_trials():
+    """One slow trial on a busy machine accuses nobody, and lets nobody pass."""
+    once, twice, thrice = (timed(offended=range(count), trials=5) for count in (1, 2, 3))
+
+    assert [Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.VIOLATED] == [r.verdict for r in (once, twice, thrice)]
+    assert "A violation needs 3 trials that show it." in once.reason
+    assert Verdict.HOLDS == timed().verdict
+
+
+def test_a_session_meets_conditions_that_the_settings_leave_open():
+    """Ack Immediately is asked for by a script: the claim about it applies there, and the one about its absence not."""
+    script = SCENARIOS["acknowledged-immediately"]
+    run = msgspec.structs.replace(SOLACE, capabilities=("ack_immediately", "ranged_confirms"))
+    immediate, third = CATALOGUE.claim("SOLPUB-IMM-01"), CATALOGUE.claim("SOLPUB-THR-01")
+
+    assert ("", True) == (applicable.why_not(immediate, run, script.session), bool(applicable.why_not(immediate, run)))
+    assert (True, "") == (bool(applicable.why_not(third, run, script.session)), applicable.why_not(third, run))
+
+
+def test_what_an_adapter_has_no_words_for_is_not_tried():
+    """And the reason says what it would need."""
+    run = msgspec.structs.replace(
+        RUN,
+        capabilities=("explicit_rejections",),
+        unable={"a queue with max_length": "its adapter has no words for one"},
+    )
+    row = rule("AMQP-REF-01", "sends-refused-by-full-queue", [], run=run)
+
+    assert (Verdict.NOT_TRIED, "It needs a queue with max_length: its adapter has no words for one.") == (
+        row.verdict,
+        row.reason,
+    )
+
+
 def test_the_permission_needs_both_halves():
     """One message found and another absent, in whatever trials."""
     found, absent = facts(offends={"unanswered_either_way": 1}), facts(offends={"unanswered_absent": 1})

@@ -40,6 +40,14 @@ def selection(
     )
 
 
+def varied(profile, *patterns, **options):
+    """A selection on a variant of the reference broker."""
+    chosen = selection(*patterns, overrides={}, **options)
+    overrides = {"profile": profile}
+    adapter = chosen.adapter.chosen(overrides)
+    return dataclasses.replace(chosen, adapter=adapter, settings=adapter.effective(overrides), overrides=overrides)
+
+
 def planned(*patterns, **options):
     return plan(selection(*patterns, **options), SCENARIOS, CATALOGUE)
 
@@ -165,3 +173,76 @@ def test_drawn_numbers_are_fixed(name):
 
     assert drawn == dataclasses.replace(SCENARIOS[name].drawn(3), says=drawn.says)
     assert "Between(" not in repr(drawn.steps)
+
+
+@pytest.mark.parametrize(
+    ("profile", "claim", "expected"),
+    [
+        ("solace", "SOLPUB-THR-01", True),
+        ("standard", "SOLPUB-THR-01", False),
+        ("ems", "SOLPUB-THR-01", False),
+        ("ems", "EMS-EXPL-01", True),
+        ("solace", "EMS-EXPL-01", False),
+        ("solace", "AMQP-DUR-01", True),  # a variant takes nothing away
+        ("solace", "ARTEMIS-SEND-09", True),
+    ],
+)
+def test_a_variant_is_bound_by_its_document(profile, claim, expected):
+    """And by all that binds the broker without it."""
+    assert expected == varied(profile).applies(CATALOGUE.claim(claim))
+
+
+def test_a_liar_lies_in_the_variant_of_its_claim():
+    """Whatever the broker on trial is; and it is a broker of its own."""
+    trials = plan(varied("solace", "SOLPUB-THR-02"), SCENARIOS, CATALOGUE)
+    liars = [trial for trial in trials if trial.liar]
+
+    assert {("confirms-by-threshold-only", True, "solace")} == {
+        (trial.liar, trial.patient, trial.settings.values["profile"]) for trial in liars
+    }
+    assert 3 == len(liars)
+    assert all("ranged_confirms" in trial.adapter.capabilities("amqp") for trial in trials)
+
+
+def test_a_run_of_a_liar_keeps_its_controls():
+    """The broker on trial lies in one way, its control in another, or in the same."""
+    chosen = selection("AMQP-REL-01")
+    overrides = {"liar": "counts-releases"}
+    lying = dataclasses.replace(
+        chosen,
+        adapter=chosen.adapter.chosen(overrides),
+        settings=chosen.adapter.effective(overrides),
+        overrides=overrides,
+    )
+    trials = plan(lying, SCENARIOS, CATALOGUE)
+
+    assert {("subject", None, "counts-releases"), ("control", "drops-released", "")} == {
+        (trial.arm, trial.liar, trial.settings.values["liar"]) for trial in trials
+    }
+
+
+def test_conditions_are_met_by_the_session_of_the_script():
+    """The same setting is true in one script and false in another, and each claim has its own."""
+    immediate, third = (SCENARIOS[name] for name in ("acknowledged-immediately", "third-of-a-window-sent"))
+
+    assert {"ack_event_mode": "windowed", "publish_window": 50, "ack_immediately": True} == immediate.session
+    assert {"ack_event_mode": "windowed", "publish_window": 50, "ack_immediately": False} == third.session
+    assert {} == SCENARIOS["messages-sent-in-transactions"].session
+    controls = {trial.liar for trial in plan(varied("solace", "SOLPUB-IMM-01", "SOLPUB-THR-01"), SCENARIOS, CATALOGUE)}
+    assert {None, "ignores-ack-immediately", "confirms-by-timer-only"} == controls
+
+
+def test_what_the_adapter_has_no_words_for_is_not_planned():
+    """A queue of its own kind, or settings of any name; the script says what it needs."""
+    script = SCENARIOS["sends-refused-by-full-queue"]
+    chosen = selection("AMQP-REF-01")
+    lacking = dataclasses.replace(chosen, unable={"a queue with max_length": "no words for one"})
+
+    assert ("a queue with max_length",) == script.needs
+    assert ("settings of any name",) == SCENARIOS["thresholds-offered-as-settings"].needs
+    assert (["AMQP-REF-01"], []) == (list(wanted(script, chosen)), list(wanted(script, lacking)))
+
+
+def test_only_what_the_broker_was_asked_for_is_another_script():
+    """The words by which a replay knows its trial name the queue's options too."""
+    assert "queue max_length=40" in scenario.script_words(SCENARIOS["sends-refused-by-full-queue"])

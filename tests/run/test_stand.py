@@ -44,7 +44,7 @@ def stands(tmp_path, monkeypatch):
     """What keeps the brokers of a run that expects these trials, and every broker that it made."""
     made = []
 
-    def prepare(adapter, folder, settings, queues, ledger, liar, *, offline):
+    def prepare(adapter, folder, settings, queues, ledger, liar, *, offline, options):
         made.append(Broker(folder, set(queues)))
         return made[-1]
 

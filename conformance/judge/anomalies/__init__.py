@@ -16,10 +16,12 @@ from conformance.judge.anomalies.sends import SENDS
 from conformance.judge.anomalies.sessions import SESSIONS
 from conformance.judge.anomalies.strange import STRANGE
 from conformance.judge.anomalies.transactions import TRANSACTIONS
+from conformance.judge.anomalies.windows import WINDOWS
 
 __all__ = ["ANOMALIES", "Anomaly"]
 
 ANOMALIES: Mapping[str, Anomaly] = {
-    anomaly.name: anomaly for anomaly in (*SENDS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *DISK, *SESSIONS, *STRANGE)
+    anomaly.name: anomaly
+    for anomaly in (*SENDS, *WINDOWS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *DISK, *SESSIONS, *STRANGE)
 }
 """Every anomaly by its name; `Check.anomaly` of a scenario is one of these."""

@@ -74,6 +74,31 @@ DELIVERIES = (
         happens="brings such a message back",
     ),
     Anomaly(
+        "not_exactly_one",
+        """A message whose individual acknowledgement did not cover it alone.
+
+        Either it was acknowledged, that was confirmed, and the same run of the broker delivered it again; or it was not
+        acknowledged, and is gone with its neighbours.
+        """,
+        applies="(acked_at IS NOT NULL AND ack_epoch = first_epoch) OR (unacknowledged AND durable AND settled)",
+        offends="early_received_at > acked_at OR (unacknowledged AND redelivered = 0)",
+        of="delivered messages",
+        happened="delivered again after their acknowledgement, or gone without one",
+        happens="covers another message, or none",
+    ),
+    Anomaly(
+        "out_of_order_refused",
+        """An acknowledgement that was refused while an earlier delivery was open, or that took that one with it.
+
+        An earlier delivery is open where its own acknowledgement came later, or never.
+        """,
+        applies="out_of_order OR (unacknowledged AND durable AND settled)",
+        offends="(out_of_order AND ack_failed) OR (unacknowledged AND redelivered = 0)",
+        of="deliveries acknowledged out of order, or left open",
+        happened="refused, or gone",
+        happens="does so",
+    ),
+    Anomaly(
         "delivered_after_restart",
         "A message that came again after a restart, although its acknowledgement had been confirmed before.",
         applies="acked_at IS NOT NULL",

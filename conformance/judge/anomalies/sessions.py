@@ -61,4 +61,27 @@ SESSIONS = (
         happens="leads to one beyond the window",
         drained=False,
     ),
+    Anomaly(
+        "window_stayed_shut",
+        """A publish that had to wait for its window and never proceeded, although an answer had made room for it.
+
+        For the liveness bound, with credit, and with fewer sends unanswered than the window allows.
+        """,
+        applies="waited_with IS NOT NULL",
+        offends="shut_with < window_size AND NOT attempted",
+        of="publishes that had to wait for their window",
+        happened="left waiting",
+        happens="leaves one waiting",
+        drained=False,
+    ),
+    Anomaly(
+        "blocked_early",
+        "A publish that had to wait for its window although fewer sends were unanswered than the window allows.",
+        applies="attempted OR waited_with IS NOT NULL",
+        offends="waited_with < window_size",
+        of="publishes",
+        happened="held up by a window that was not full",
+        happens="holds one up",
+        drained=False,
+    ),
 )

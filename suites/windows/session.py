@@ -1,0 +1,27 @@
+"""The suite's own publish window: it reopens with every answer, and holds nothing up before it is full."""
+
+from conformance.scenario import Check, Drain, Frame, HoldLink, Publish, SessionLiar, scenario
+
+
+@scenario
+class AnswersHeldFromPublisher:
+    """A publisher with a window of 30 sends 300 messages; for half a second no answer reaches it, from the first on.
+
+    Its window fills, and must reopen with the answers; before it was full nothing may have waited for it.
+    """
+
+    mode = "publish_window"
+    steps = (
+        Publish(300, window=30, tells_waits=True, until=HoldLink(Frame("answer", 1, at="before"), hold_s=0.5)),
+        Drain(),
+    )
+    decides = {
+        "SOLPUB-WIN-02": Check(
+            "window_stayed_shut",
+            exposure="window_waits",
+            control=SessionLiar("never-reopens-its-window", trials=3, patient=True),
+        ),
+        "SOLPUB-WIN-03": Check(
+            "blocked_early", exposure="sends", control=SessionLiar("blocks-at-half-its-window", trials=3)
+        ),
+    }

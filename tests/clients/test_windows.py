@@ -1,0 +1,403 @@
+"""Publish windows and modes that a broker is asked for: what leaves, what one answer covers, and what is recorded."""
+
+import time
+import types
+
+import pytest
+from listed_session import Listed
+from proton import Connection, Delivery, Event, symbol
+from stomp_peer import Peer, receipt
+
+from conformance import history
+from conformance.clients import roles
+from conformance.clients.amqp import AmqpSession
+from conformance.clients.job import Asks, Job, StompWords, Trigger
+from conformance.clients.modes import Subscription
+from conformance.clients.receipts import Receipts
+from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, ranged
+from conformance.clients.stomp_raw import RawStompSession
+from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
+
+WINDOWED = Asks(window=9, event_mode="windowed")
+PER_MESSAGE = Asks(window=9, event_mode="per_message")
+
+
+@pytest.fixture
+def play(tmp_path):
+    def run(role, broker, **fields):
+        path = tmp_path / "h.jsonl"
+        about = {"header": bare_header("p"), "history": str(path), "host": "", "port": 0, "protocol": "amqp"}
+        job = Job(role=role, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
+        recorder = Recorder(path, job.header)
+        result = roles.play(job, broker, recorder, [])
+        recorder.close()
+        history.close_history(path, Ended.FINISHED)
+        return result, history.read(path).events
+
+    return run
+
+
+class Ranging(Listed):
+    """Answers everything that waits at once, by one answer."""
+
+    def pump(self, timeout_s):
+        super().pump(timeout_s)
+        ranged(list(self.outcomes))
+
+
+class Refusing(Listed):
+    """Refuses one operation, and says which, with the end of the connection."""
+
+    def __init__(self, answer, **more):
+        super().__init__(**more)
+        self.answer = answer
+
+    def pump(self, timeout_s):
+        super().pump(timeout_s)
+        if self.pumps == 4:
+            raise Refused("the broker sent ERROR", [self.answer])
+        if self.pumps > 4:
+            raise Disconnected("gone")
+
+
+def answers(events):
+    return [(e.message, e.phase, e.first, e.last) for e in events if e.op is Op.SEND and e.phase is not Phase.INVOKE]
+
+
+# the publisher
+
+
+def test_an_answer_tells_its_range(play):
+    """Which send it names, and which it covers; the first number and the last."""
+    _, events = play("publish", Ranging(), count=5, window=3)
+
+    assert [
+        *[(f"p1:{n}", Phase.OK, 1, 3) for n in (1, 2, 3)],
+        *[(f"p1:{n}", Phase.OK, 4, 5) for n in (4, 5)],
+    ] == answers(events)
+
+
+def test_an_answer_without_a_range_tells_none(play):
+    """A broker that was not asked for a window."""
+    _, events = play("publish", Listed(), count=1, window=1)
+
+    assert [("p1:1", Phase.OK, None, None)] == answers(events)
+
+
+def test_every_third_asks_for_ack_immediately(play):
+    """On the wire, and in the history before it."""
+    broker = Listed()
+    _, events = play("publish", broker, count=7, window=7, immediate_every=3)
+
+    assert ["p1:3", "p1:6"] == broker.immediate
+    assert ["p1:3", "p1:6"] == [e.message for e in events if e.detail == "ack immediately"]
+
+
+@pytest.mark.parametrize(
+    ("event", "k", "last"), [("confirm_immediate", 2, "p1:8"), ("confirm_range", 2, "p1:8"), ("confirm", 2, "p1:4")]
+)
+def test_a_trigger_at_a_confirm_of_its_kind(play, event, k, last):
+    """The second of those that were asked for at once, the second range, or the second of any; with all of its range."""
+    broker = Ranging(dies_after=30)
+    result, events = play(
+        "publish", broker, count=99, window=4, immediate_every=3, trigger=Trigger.nth(event, k, "kill")
+    )
+    fired = next(at for at, e in enumerate(events) if e.phase is Phase.FIRED)
+    confirmed = [e.message for e in events[:fired] if (e.op, e.phase) == (Op.SEND, Phase.OK)]
+
+    assert (True, last) == (result.fired, confirmed[-1])
+
+
+def waits(events):
+    return [(e.message, e.count, e.detail) for e in events if e.op is Op.CONFIRM]
+
+
+def test_a_full_window_is_waited_for(play):
+    """Once for each send that has to wait, with as many unanswered as the window takes."""
+    _, events = play("publish", Listed(), count=6, window=2, tells_waits=True)
+
+    assert [("p1:3", 2, WAITS), ("p1:5", 2, WAITS)] == waits(events)
+
+
+def test_waits_are_told_only_where_they_are_asked_for(play):
+    """A history holds what its scenario needs."""
+    _, events = play("publish", Listed(), count=6, window=2)
+
+    assert [] == waits(events)
+
+
+def test_a_publisher_that_blocks_at_half_its_window_is_seen(play):
+    """The liar among the sessions waits with one unanswered although two may be."""
+    _, events = play("publish", Listed(), count=4, window=2, tells_waits=True, liar="blocks-at-half-its-window")
+
+    assert [("p1:2", 1, WAITS), ("p1:3", 1, WAITS), ("p1:4", 1, WAITS)] == waits(events)
+
+
+def test_a_publisher_whose_window_stays_shut_is_seen(play):
+    """The liar among the sessions waits for the liveness bound with nothing unanswered, and sends no more."""
+    result, events = play("publish", Listed(), count=4, window=2, tells_waits=True, liar="never-reopens-its-window")
+
+    assert [("p1:3", 2, WAITS), ("p1:3", 0, SHUT)] == waits(events)
+    assert (2, True) == (result.count, result.waited_s >= 0.05)
+
+
+def test_a_session_without_credit_waits_for_the_broker(play):
+    """The window has room, and the broker gives no credit: nobody's window is shut."""
+    broker = Listed()
+    broker.sendable = lambda: 2 - len([entry for entry in broker.log if entry[0] is Op.SEND])
+    broker.pump = until(time.monotonic() + 0.2, broker.pump)
+    _, events = play("publish", broker, count=4, window=2, tells_waits=True)
+
+    assert [("p1:3", 2, WAITS)] == waits(events)
+
+
+def until(end, pump):
+    """A connection that lasts till then: four times the liveness bound of these tests."""
+
+    def pumped(timeout_s):
+        if time.monotonic() > end:
+            raise Disconnected("gone")
+        pump(timeout_s)
+
+    return pumped
+
+
+# refusals that cost the connection
+
+
+def test_a_refusal_that_ends_the_connection_is_an_answer(play):
+    """The send is refused, what was sent beside it is unknown, and the trial goes on."""
+    broker = Refusing(Outcome("p1:2", Phase.FAIL, "queue full"), answers=False)
+    result, events = play("publish", broker, count=3, window=3, liveness_s=5.0, may_be_refused=True)
+
+    assert "refused" == result.ended
+    assert {("p1:2", Phase.FAIL), ("p1:1", Phase.INFO), ("p1:3", Phase.INFO)} == {a[:2] for a in answers(events)}
+
+
+def test_a_refusal_that_nobody_expects_is_an_error_of_ours(play):
+    """As before: its trial is void."""
+    broker = Refusing(Outcome("p1:2", Phase.FAIL, "queue full"), answers=False)
+
+    with pytest.raises(Refused):
+        play("publish", broker, count=3, window=3, liveness_s=5.0)
+
+
+def test_a_refused_acknowledgement_is_an_answer(play):
+    """It has its own, and the consumer ends."""
+    broker = Refusing(Answer(Op.ACK, "p1:1", Phase.FAIL, "out of order"), messages=["p1:1", "p1:2"])
+    broker.acknowledge = lambda covered, **_: None
+    result, events = play("consume", broker, mode="individual", stop=2, liveness_s=5.0, may_be_refused=True)
+
+    assert "refused" == result.ended
+    assert [(Phase.INVOKE, None), (Phase.FAIL, "out of order")] == [
+        (e.phase, e.detail) for e in events if e.op is Op.ACK
+    ]
+
+
+# the consumer
+
+
+@pytest.mark.parametrize(
+    ("acknowledge", "expected"),
+    [(1, ["p1:3", "p1:2", "p1:1", "p1:6", "p1:5", "p1:4"]), (2, ["p1:2", "p1:6", "p1:4"])],
+)
+def test_the_last_first(play, acknowledge, expected):
+    """With three processed, those that are due, each by itself; the seventh waits for two more."""
+    broker = Listed(messages=[f"p1:{n}" for n in range(1, 8)])
+    _, events = play("consume", broker, mode="individual", acknowledge=acknowledge, backwards=3, stop=7)
+
+    assert expected == broker.acknowledged
+    assert [(p, m) for m in expected for p in (Phase.INVOKE, Phase.OK)] == [
+        (e.phase, e.message) for e in events if e.op is Op.ACK
+    ]
+
+
+# AMQP
+
+
+def amqp(asks):
+    """A session whose wire goes nowhere: what it has opened, and what it makes of answers."""
+    wire = types.SimpleNamespace(connection=Connection(), pump_until=lambda done, timeout_s: True)
+    session = AmqpSession(wire, "disposition", asks)
+    session.attach_sender("q")
+    return session
+
+
+def test_an_attach_asks_for_a_window():
+    """Link properties, as docs/reference-profiles.md has them; and none where nothing is asked."""
+    asked = amqp(WINDOWED)._sender.properties
+    assert {symbol("publish-window"): 9, symbol("ack-event-mode"): symbol("windowed")} == dict(asked)
+    assert "per-message" == amqp(PER_MESSAGE)._sender.properties["ack-event-mode"]
+    assert amqp(Asks())._sender.properties is None
+
+
+def test_an_attach_asks_for_a_mode():
+    """The broker's own word for it."""
+    session = amqp(Asks(mode="explicit-client"))
+    session.attach_receiver("q", 5, Subscription.INDIVIDUAL)
+
+    assert {symbol("ack-mode"): "explicit-client"} == dict(session._receiver.properties)
+
+
+def disposition(session, state, *tags):
+    """One frame that answers these sends, in the order in which the engine tells them."""
+    for tag in tags:
+        delivery = types.SimpleNamespace(tag=tag, remote_state=state, settled=True, settle=lambda: None)
+        session.dispatch(types.SimpleNamespace(type=Event.DELIVERY, link=session._sender, delivery=delivery))
+    session.frame_ended()
+
+
+@pytest.mark.parametrize(
+    ("asks", "ends"), [(WINDOWED, [("m0", "m2"), ("m3", "m3")]), (Asks(), [(None, None), (None, None)])]
+)
+def test_a_disposition_is_a_range(asks, ends):
+    """One frame, one answer; the refusal beside it is one of its own."""
+    session = amqp(asks)
+    for number in range(4):
+        session.send(f"m{number}", b"x", durable=True, immediate=number == 2)
+    disposition(session, Delivery.ACCEPTED, "m2", "m0", "m1")
+    disposition(session, Delivery.REJECTED, "m3")
+
+    assert [
+        *[Outcome(name, Phase.OK, None, *ends[0]) for name in ("m0", "m1", "m2")],
+        Outcome("m3", Phase.FAIL, "rejected", *ends[1]),
+    ] == list(session.outcomes)
+
+
+class RejectedAcknowledgement:
+    """A delivery whose accepted was answered by rejected, in proton's words."""
+
+    remote_state, settled, readable = Delivery.REJECTED, True, False
+    remote = types.SimpleNamespace(condition=None)
+
+    def update(self, state):
+        pass
+
+    def settle(self):
+        pass
+
+
+def test_an_acknowledgement_can_be_refused():
+    """Settled with another state: an answer, and no."""
+    session = amqp(Asks())
+    handle = RejectedAcknowledgement()
+    session._receiver = "receiver"
+    session.acknowledge([Received("p1:1", b"", 0, None, False, "1", handle)], confirmed=True)
+    session.dispatch(types.SimpleNamespace(type=Event.DELIVERY, link="receiver", delivery=handle))
+
+    assert [Answer(Op.ACK, "p1:1", Phase.FAIL, "rejected")] == list(session.answers)
+
+
+# STOMP
+
+
+def sends(receipts, *messages, in_window=True):
+    return [receipts.ask([Outcome(message, Phase.OK, None)], in_window=in_window) for message in messages]
+
+
+def names(confirmed):
+    return [(one.message, one.phase, one.first, one.last) for one in confirmed]
+
+
+def test_a_receipt_answers_what_came_before_it():
+    """In the order of the sends, and each only once."""
+    receipts = Receipts(WINDOWED)
+    one, two, three = sends(receipts, "a", "b", "c")
+
+    assert [("a", Phase.OK, "a", "b"), ("b", Phase.OK, "a", "b")] == names(receipts.came(two))
+    assert [("c", Phase.OK, "c", "c")] == names(receipts.came(three))
+    assert () == receipts.came(one)
+    assert [f"a RECEIPT for {one!r}, a second time"] == list(receipts.anomalies)
+
+
+@pytest.mark.parametrize("asks", [PER_MESSAGE, Asks(), Asks(event_mode="windowed")])
+def test_elsewhere_a_receipt_answers_its_own_frame(asks):
+    """STOMP 1.2 says of earlier frames only that they were received."""
+    receipts = Receipts(asks)
+    one, two = sends(receipts, "a", "b")
+
+    assert ["b"] == [each.message for each in receipts.came(two)]
+    assert ["a"] == [each.message for each in receipts.came(one)]
+
+
+def test_transactions_are_in_no_window():
+    """Neither a send in one, nor its commit, is answered by the receipt of a later send."""
+    receipts = Receipts(WINDOWED)
+    (inside,) = sends(receipts, "a", in_window=False)
+    (later,) = sends(receipts, "b")
+
+    assert ["b"] == [each.message for each in receipts.came(later)]
+    assert inside in receipts
+
+
+def test_a_refusal_is_in_no_range():
+    """It answers its own frame; what was sent before it still waits."""
+    receipts = Receipts(WINDOWED)
+    one, two, three = sends(receipts, "a", "b", "c")
+
+    assert [("b", Phase.FAIL, "b", "b")] == names(receipts.refused(two, "full"))
+    assert () == receipts.refused("receipt-99", "full") == receipts.refused(None, "full")
+    assert [("a", Phase.OK, "a", "c"), ("c", Phase.OK, "a", "c")] == names(receipts.came(three))
+    assert one not in receipts
+
+
+def test_what_a_stomp_client_asks_for_is_in_its_frames():
+    """CONNECT has the window, SEND Ack Immediately, SUBSCRIBE the mode; one RECEIPT answers both sends."""
+
+    def script(peer):
+        peer.read(2)
+        peer.write(receipt(2))
+        peer.read()
+        peer.write(receipt(3))
+        peer.go.wait(10)
+
+    peer = Peer(script)
+    session = RawStompSession(
+        "127.0.0.1",
+        peer.port,
+        words=StompWords(),
+        before_write=lambda: None,
+        connect_s=5.0,
+        asks=Asks(window=9, event_mode="windowed", mode="explicit-client"),
+    )
+    try:
+        session.attach_sender("q")
+        session.send("a", b"x", durable=True)
+        session.send("b", b"x", durable=True, immediate=True)
+        while len(session.outcomes) < 2:
+            session.pump(5.0)
+        session.attach_receiver("q", 5, Subscription.INDIVIDUAL)
+        connect, first, second, subscribe = (headers for _, headers, _ in peer.frames)
+        assert [("a", "a", "b"), ("b", "a", "b")] == [(o.message, o.first, o.last) for o in session.outcomes]
+        assert ("9", "windowed") == (connect["publish-window"], connect["ack-event-mode"])
+        assert (None, "true") == (first.get("ack-immediately"), second["ack-immediately"])
+        assert "explicit-client" == subscribe["ack-mode"]
+    finally:
+        peer.go.set()
+        session.close()
+        peer.close()
+
+
+def test_an_error_says_what_it_refuses():
+    """With the receipt-id of the frame; the others have no answer."""
+
+    def script(peer):
+        peer.read(2)
+        peer.write(b"ERROR\nmessage:full\nreceipt-id:receipt-2\n\n\0")
+
+    peer = Peer(script)
+    session = RawStompSession(
+        "127.0.0.1", peer.port, words=StompWords(), before_write=lambda: None, connect_s=5.0, asks=WINDOWED
+    )
+    try:
+        session.attach_sender("q")
+        session.send("a", b"x", durable=True)
+        session.send("b", b"x", durable=True)
+        with pytest.raises(Refused) as caught:
+            for _ in range(100):
+                session.pump(5.0)
+        assert [Outcome("b", Phase.FAIL, "full", "b", "b")] == list(caught.value.answers)
+        assert [] == list(session.outcomes)
+    finally:
+        session.close()
+        peer.close()
