@@ -139,7 +139,7 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
     """
     played = [item for item in scenarios.values() if wanted(item, selection)]
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
-    unable = able.unable(fault.name for item in played for fault in item.faults) | lacking
+    unable = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     unable = {**selection.unable, **{name: why for name, why in unable.items() if why}}
     return dataclasses.replace(selection, unable=unable)
 
@@ -164,7 +164,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
     """
     for line in release_leftovers():
         watcher.note(f"released what an earlier run left: {line}")
-    campaign.adapter.install(watcher.download, offline=campaign.options.offline)
+    if campaign.adapter.launcher == "native":
+        campaign.adapter.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
     run = _run_record(campaign)
     records.save(run, campaign.folder / "run.json")

@@ -127,8 +127,8 @@ class Ledger:
     def intend(self, kind: str, **fields: Any) -> str:
         """Say what is about to be made; returns the ticket that `made` and `released` take.
 
-        `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=) or `container` (engine=, name=).
-        What is only known afterwards (a pid, a loop device) belongs to `made`.
+        `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=) or `container` (engine=, host=,
+        name=). What is only known afterwards (a pid, a loop device) belongs to `made`.
         """
         ticket = uuid.uuid4().hex[:16]  # not a count: a run that is resumed appends to the same file
         self._append({"ticket": ticket, "state": "intent", "kind": kind, **fields})
@@ -332,8 +332,10 @@ def detach(backing: str) -> list[str]:
 
 
 def _release_container(record: Mapping[str, Any]) -> str:
-    engine, name = record.get("engine", "docker"), record.get("name", "")
-    return f"removed container {name}" if name and _did(engine, "rm", "--force", name) else ""
+    engine, name, host = (record.get(key, "") for key in ("engine", "name", "host"))
+    there = ["--host", host] if host else []
+    gone = name and _did(engine or "docker", *there, "rm", "--force", "--volumes", name)
+    return f"removed container {name}" if gone else ""
 
 
 # In this order: a mount is busy while its broker lives, a loop device while it is mounted.

@@ -2,7 +2,8 @@
 
 Reading order: `model` (what the file may say), `settings` (what is in force), `fetch` and `download` (where the
 distribution comes from), `configure` (from data to a folder), `native` (from a folder to a running broker), with
-`tree`, `ports` and `java` as its tools.
+`tree`, `ports` and `java` as its tools. In a container: `engine`, `images` (what it is made from), `docker` (the same
+broker inside) with `docker_tree` and `docker_ready` as its tools, `docker_able` and `dockerd`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import functools
 import importlib.metadata
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance import paths
 from conformance.adapters import archive, fetch, native, settings
 from conformance.adapters.configure import Source
 from conformance.adapters.fetch import Artifact, Progress
-from conformance.adapters.model import LIAR, VARIANT, BrokerFile, load
+from conformance.adapters.images import HOME, Recipe
+from conformance.adapters.model import LIAR, VARIANT, BrokerFile, load, order
 from conformance.adapters.native import Broker, DepthProbe, Options
 from conformance.adapters.settings import EffectiveSettings, parse_assignments
 from conformance.claims import Value
@@ -43,7 +45,7 @@ __all__ = [
 
 _SPEC = re.compile(r"(?P<name>[^:@]+)(?:@(?P<version>[^:@]+))?(?::(?P<launcher>[^:@]+))?")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
-_LAUNCHERS = ("native", "docker", "podman")
+_LAUNCHERS = ("native", "docker")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Adapter:
         wanted = self.file.fetch
         if wanted is None:
             return None
-        group = next(entry.group for entry in reversed(wanted.groups) if _order(entry.since) <= _order(self.version))
+        group = next(entry.group for entry in reversed(wanted.groups) if order(entry.since) <= order(self.version))
         file = f"{wanted.artifact}-{self.version}-{wanted.classifier}.{wanted.extension}"
         path = "/".join([*group.split("."), wanted.artifact, self.version, file])
         return Artifact(path, wanted.sha512.get(self.version), f"{self.name}@{self.version}")
@@ -110,6 +112,20 @@ class Adapter:
         if home.is_dir():  # it was renamed into place: if it is there, it is whole
             return home
         return fetch.unpack(fetch.fetch(self.artifact, progress, offline=offline), home.parent, folder)
+
+    def recipe(self, *, offline: bool = False) -> Recipe:
+        """What its image is made from, where it runs in a container."""
+        source = Source(self.file, self.path.parent, self.version, HOME)
+        return Recipe(source, lambda: self.install(offline=offline), offline)
+
+    @property
+    def able(self) -> Callable[[str], str] | None:
+        """Asked by the name of a fault, why a container cannot take it; None where the broker is in none."""
+        if self.launcher != "docker":
+            return None
+        from conformance.adapters.docker_able import Able
+
+        return Able(self.recipe())
 
     def prepare(
         self,
@@ -127,6 +143,11 @@ class Adapter:
         Installs it first where it is not; the first broker of a version and Java also leaves a class archive in the
         cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
+        if self.launcher == "docker":
+            from conformance.adapters import docker
+
+            recipe = self.recipe(offline=offline)
+            return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options)
         source = Source(self.file, self.path.parent, self.version, self.install(offline=offline))
         option = archive.option(source, self.effective(), ledger)
         return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option, options=options)
@@ -148,7 +169,7 @@ def find(spec: str) -> Adapter:
         raise UsageError(f"adapter {spec!r}: expected NAME[@VERSION][:LAUNCHER]; external brokers are not there yet")
     path = _path(match["name"])
     file = _load(path)
-    return Adapter(file.name, _version(file, match["version"]), _launcher(match["launcher"]), file, path)
+    return Adapter(file.name, _version(file, match["version"]), _launcher(file, match["launcher"]), file, path)
 
 
 def fetch_to(spec: str, folder: pathlib.Path, progress: Progress | None = None) -> list[pathlib.Path]:
@@ -188,13 +209,11 @@ def _own_version() -> str:
         return "0.1.0"
 
 
-def _launcher(asked: str | None) -> str:
+def _launcher(file: BrokerFile, asked: str | None) -> str:
     if asked in (None, "native"):
         return "native"
-    if asked in _LAUNCHERS:
-        raise UsageError(f"launcher {asked!r} is not there yet: only native")
-    raise UsageError.unknown("launcher", str(asked), _LAUNCHERS)
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
+    if asked not in _LAUNCHERS:
+        raise UsageError.unknown("launcher", str(asked), _LAUNCHERS)
+    if file.container is None:
+        raise UsageError(f"{file.name} has no [container]: it runs natively only")
+    return str(asked)

@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.dom import minidom
 from xml.parsers.expat import ExpatError
@@ -39,13 +39,17 @@ class Source:
     home: pathlib.Path
 
 
-def make_instance(source: Source, words: Mapping[str, str]) -> None:
+Create = Callable[[Sequence[str], Source, Mapping[str, str]], None]
+"""Runs the product's own command that makes a stock instance."""
+
+
+def make_instance(source: Source, words: Mapping[str, str], create: Create | None = None) -> None:
     """Make `{instance}`: a copy of the stock instance where the broker has one, else an empty folder."""
     instance = pathlib.Path(words["instance"])
     if source.file.template is None:
         instance.mkdir(parents=True, exist_ok=True)
         return
-    stock = _stock_instance(source, words)
+    stock = _stock_instance(source, words, create or _create)
     shutil.copytree(stock, instance)
     for folder in source.file.template.paths_in:
         for file in (instance / folder).rglob("*"):
@@ -53,7 +57,7 @@ def make_instance(source: Source, words: Mapping[str, str]) -> None:
                 _rewrite(file, str(stock), str(instance))
 
 
-def _stock_instance(source: Source, words: Mapping[str, str]) -> pathlib.Path:
+def _stock_instance(source: Source, words: Mapping[str, str], create: Create) -> pathlib.Path:
     """The instance that the product's own command makes; made once, since that costs a JVM start (1 s).
 
     It holds absolute paths (of itself and of the distribution), so both are part of its key: a cache that was moved
@@ -68,7 +72,7 @@ def _stock_instance(source: Source, words: Mapping[str, str]) -> pathlib.Path:
         if not (complete.exists() and complete.read_text() == str(stock)):
             shutil.rmtree(stock, ignore_errors=True)
             command = [fill(part, {**words, "instance": str(stock)}) for part in source.file.template.command]
-            _create(command, source, words)
+            create(command, source, words)
             complete.write_text(str(stock))
     return stock
 

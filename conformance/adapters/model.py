@@ -2,13 +2,14 @@
 
 Words in braces are placeholders, filled in when the broker is prepared: `{home}` (the unpacked distribution),
 `{here}` (the folder of the file), `{instance}` (this broker's folder), `{data_dir}`, `{python}`, `{java}`,
-`{java_home}`, `{archive}` (the JVM option of a class archive, or nothing), and `{NAME_port}` for each name in
-`ports`.
+`{java_home}`, `{archive}` (the JVM option of a class archive, or nothing), `{listen}` (the address to listen on) and
+`{NAME_port}` for each name in `ports`.
 """
 
 from __future__ import annotations
 
 import pathlib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -234,6 +235,32 @@ class Variant(Table):
     settings: dict[str, Setting] = {}
 
 
+class VendorImage(Table):
+    """The vendor's own image of the versions from `since` on; `{version}` stands for the version."""
+
+    since: str
+    name: str
+
+
+class Container(Table):
+    """How the broker comes into a container.
+
+    `dockerfile` lies beside this file: its build argument BASE_IMAGE is the vendor's image, or a plain Debian with
+    `packages`; it leaves the distribution at /opt/broker. `ports` are the numbers inside, by name; a port that is not
+    here has the same number inside as outside.
+    """
+
+    images: tuple[VendorImage, ...]
+    dockerfile: str = "Dockerfile"
+    packages: tuple[str, ...] = ()
+    ports: dict[str, int] = {}
+
+    def official(self, version: str) -> str:
+        """The vendor's image of a version."""
+        name = next(image.name for image in reversed(self.images) if order(image.since) <= order(version))
+        return name.format(version=version)
+
+
 class BrokerFile(Table):
     """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them."""
 
@@ -257,6 +284,7 @@ class BrokerFile(Table):
     data: Folder
     logs: Logs = Logs()
     deviations: dict[str, str] = {}
+    container: Container | None = None
     ack_modes: dict[str, str] = {}
     variants: dict[Word, Variant] = {}
 
@@ -264,6 +292,8 @@ class BrokerFile(Table):
     def _consistent(self) -> BrokerFile:
         named = {protocol.port for protocol in self.protocols.values()} | {self.start.ready_port}
         if missing := sorted(named - set(self.ports)):
+            raise ValueError(f"no such port: {', '.join(missing)}; ports are {', '.join(self.ports)}")
+        if self.container and (missing := sorted(self.container.ports.keys() - set(self.ports))):
             raise ValueError(f"no such port: {', '.join(missing)}; ports are {', '.join(self.ports)}")
         followed = {setting.follows for setting in self.settings.values() if setting.follows}
         if missing := sorted(followed - self.settings.keys()):
@@ -291,6 +321,11 @@ class BrokerFile(Table):
                 "settings": {**self.settings, **variant.settings},
             }
         )
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Versions compare by their numbers."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def load(file: pathlib.Path) -> BrokerFile:

@@ -85,7 +85,7 @@ def prepare(
         data = pathlib.Path(fill(source.file.data.path, words))
         data.mkdir(parents=True, exist_ok=True)
         show(folder, settings)
-        command = _command(source, settings, _declared(source, queues, options or {}), words, liar)
+        command = start_command(source, settings, declared(source, queues, options or {}), words, liar)
         deviations = {**edits, **source.file.deviations}
         plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations)
         return Broker(plan, reserved, ledger)
@@ -103,6 +103,7 @@ def _words(
         "here": str(source.here),
         "instance": str(instance),
         "archive": archive,
+        "listen": ports.HOST,
         **python_words(),
         **{f"{name}_port": str(port) for name, port in reserved.by_name.items()},
     }
@@ -111,7 +112,7 @@ def _words(
     return {**words, "data_dir": fill(source.file.data.path, words)}
 
 
-def _declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
+def declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
     """What `{queue}` is filled with, for each queue; raises `UsageError` for an option that the broker has not."""
     found = []
     for queue in queues:
@@ -126,9 +127,10 @@ def _declared(source: Source, queues: Sequence[str], options: Mapping[str, Optio
     return found
 
 
-def _command(
+def start_command(
     source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str], liar: str | None
 ) -> tuple[str, ...]:
+    """The broker's command line; `UsageError` where it is to be a liar and has none."""
     start = source.file.start
     command = [fill(part, words) for part in start.command]
     for queue in queues:
@@ -180,6 +182,11 @@ class Broker:
         if protocol not in protocols:
             raise UsageError.unknown(f"protocol of {self.plan.source.file.name}", protocol, protocols)
         return ports.HOST, self._ports[protocols[protocol].port]
+
+    @property
+    def contained(self) -> bool:
+        """Whether it runs in a container: then its pids in there are others, and its tracer is the container's."""
+        return False
 
     @property
     def http_port(self) -> int | None:
@@ -337,11 +344,14 @@ class Broker:
             while time.monotonic() - began < start.ready_s:
                 if wait_ended_now(descriptor, _TICK_MS):
                     raise self._error(f"ended with status {self._tree.leader.wait()} before it was ready")
-                if self.was_ready and _answers(self._ports[start.ready_port]):
+                if self._is_ready():
                     return
         finally:
             os.close(descriptor)
         raise self._error(f"was not ready within {start.ready_s:g} s")
+
+    def _is_ready(self) -> bool:
+        return self.was_ready and _answers(self._ports[self.plan.source.file.start.ready_port])
 
     def _kill(self) -> None:
         if self._tree is not None and not self._tree.kill():

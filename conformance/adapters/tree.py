@@ -6,17 +6,30 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import psutil
+
+
+class Leader(Protocol):
+    """What is asked of the first process of a tree; a `subprocess.Popen` answers it."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Its exit status, negative where a signal ended it; None while it runs."""
+
+    def wait(self) -> int:
+        """Wait for its end."""
 
 
 class Tree:
     """A process tree whose leader is our child and leads a session of its own."""
 
-    def __init__(self, leader: subprocess.Popen[bytes]) -> None:
+    def __init__(self, leader: Leader) -> None:
         self.leader = leader
         self._empty = False
 
@@ -28,14 +41,18 @@ class Tree:
         """
         if self._empty:
             return []
-        leader = self.leader.pid
-        found = dict.fromkeys([leader] if self.leader.poll() is None else [])
-        with contextlib.suppress(psutil.Error):
-            found |= dict.fromkeys(child.pid for child in psutil.Process(leader).children(recursive=True))
-        found |= dict.fromkeys(pid for pid in psutil.pids() if _session(pid) == leader)
-        alive = [pid for pid in found if is_alive(pid)]
+        alive = [pid for pid in dict.fromkeys(self.members()) if is_alive(pid)]
         self._empty = not alive and self.leader.returncode is not None
         return alive
+
+    def members(self) -> Iterator[int]:
+        """The leader while it runs, what descends from it, and who is left of its session; some may be dead."""
+        leader = self.leader.pid
+        if self.leader.poll() is None:
+            yield leader
+        with contextlib.suppress(psutil.Error):
+            yield from [child.pid for child in psutil.Process(leader).children(recursive=True)]
+        yield from (pid for pid in psutil.pids() if _session(pid) == leader)
 
     def main(self, *, wrapped: bool) -> int:
         """The broker's own pid: the leader, or, where a tracer was put before it, the tracer's child."""

@@ -16,7 +16,17 @@ _NEEDS: Mapping[str, Callable[[], str]] = {
 """What has to be asked for a fault; what is not here needs nothing but a process."""
 
 
-def unable(faults: Iterable[str]) -> dict[str, str]:
-    """Why this machine cannot take each of these faults, by name; those that it can take are left out."""
-    asked = {fault: _NEEDS[fault]() for fault in dict.fromkeys(faults) if fault in _NEEDS}
+def unable(faults: Iterable[str], container: Callable[[str], str] | None = None) -> dict[str, str]:
+    """Why this machine cannot take each of these faults, by name; those that it can take are left out.
+
+    `container`: where the broker is in one, why that cannot take a fault. It has a tracer of its own.
+    """
+    asked = {fault: _why(fault, container) for fault in dict.fromkeys(faults)}
     return {fault: why for fault, why in asked.items() if why}
+
+
+def _why(fault: str, container: Callable[[str], str] | None) -> str:
+    here = _NEEDS.get(fault, str)
+    if container is None:
+        return here()
+    return container(fault) or ("" if here is disk.cannot else here())

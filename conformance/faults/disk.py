@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -75,12 +75,21 @@ class Tracer:
         fault: What is done to it, its numbers drawn. `Watched` watches every file, so that calls that name none are
             seen as well.
         files: The names of the journal's files in that folder; `{n}` (or `{n:08d}`) stands for a number.
+        contained: For a broker in a container: its pids here. Its tracer is that of its image, and names other pids.
 
     Raises `FaultError` where this machine cannot trace.
     """
 
-    def __init__(self, folder: pathlib.Path, journal: pathlib.Path, fault: DiskFault, *, files: Sequence[str]) -> None:
-        if reason := cannot():
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        journal: pathlib.Path,
+        fault: DiskFault,
+        *,
+        files: Sequence[str],
+        contained: Callable[[], Iterable[int]] | None = None,
+    ) -> None:
+        if contained is None and (reason := cannot()):
             raise FaultError(f"the disk of the broker cannot be hurt: {reason}")
         folder.mkdir(parents=True)
         self.fault = fault
@@ -90,6 +99,7 @@ class Tracer:
         self._folder, self._journal, self._patterns = folder.absolute(), journal, files
         self._reasons: set[str] = set()
         self._looked = isinstance(fault, Watched)
+        self._pids = contained or self._traced
 
     @property
     def _narrowed(self) -> bool:
@@ -109,12 +119,16 @@ class Tracer:
     def look(self) -> None:
         """Look into the broker's processes for what the tracer cannot see: once it is ready, and before it ends."""
         self._looked = True
-        for path in self._folder.glob("trace.*"):
+        for pid in self._pids():
             with contextlib.suppress(OSError):  # that thread is gone
-                process = pathlib.Path("/proc", path.suffix[1:])
+                process = pathlib.Path("/proc", str(pid))
                 self._look_at_memory((process / "maps").read_text(errors="replace"))
                 if "anon_inode:[io_uring]" in map(_link, (process / "fd").iterdir()):
                     self._reasons.add("the broker uses io_uring: its writes and syncs are no system calls")
+
+    def _traced(self) -> list[int]:
+        """The threads that it has followed: its files have their numbers."""
+        return [int(path.suffix[1:]) for path in self._folder.glob("trace.*")]
 
     def _look_at_memory(self, maps: str) -> None:
         for line in maps.splitlines():

@@ -21,7 +21,10 @@ class Traced:
         number = crew.counts["disk"] = crew.counts.get("disk", 0) + 1
         self.name = f"disk-{number}"
         broker = crew.broker
-        self.tracer = disk.Tracer(crew.folder / self.name, broker.journal, fault, files=broker.journal_files)
+        contained = broker.processes if broker.contained else None
+        self.tracer = disk.Tracer(
+            crew.folder / self.name, broker.journal, fault, files=broker.journal_files, contained=contained
+        )
 
     @property
     def may_end_broker(self) -> bool:

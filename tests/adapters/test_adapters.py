@@ -71,7 +71,7 @@ def test_a_spec_is_name_version_launcher(spec: str, expected: str) -> None:
     [
         ("artmis", "did you mean 'artemis'"),
         ("artemis@2.5x", "unknown version of artemis '2.5x'"),
-        ("artemis:docker", "launcher 'docker' is not there yet: only native"),
+        ("reference:docker", r"reference has no \[container\]: it runs natively only"),
         ("artemis:nativ", "did you mean 'native'"),
         ("reference@9.9", "reference has one version"),
         ("external=amqp://somewhere", "external brokers are not there yet"),

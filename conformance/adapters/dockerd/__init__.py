@@ -1,0 +1,144 @@
+"""An engine where none runs: `python -m conformance.adapters.dockerd [--data-root DIR] COMMAND...`, as root.
+
+Where one answers, the command is run beside that. Else Debian's docker.io and iptables are installed where they are
+missing, `dockerd` is started with folders of its own and a socket of its own, the command finds it in DOCKER_HOST, and
+it ends with the command. It is in a ledger before it is started, by its pid; and the kernel ends it when this process
+dies, however that happens (prctl(2), PR_SET_PDEATHSIG), so that it takes its containers and mounts along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+from conformance import ledger as ledger_of
+from conformance.adapters import engine
+from conformance.adapters.tree import wait_ended_now
+from conformance.errors import LaunchError
+from conformance.ledger import Ledger
+
+_READY_S = 60.0
+_STOP_S = 30.0
+_PING_S = 5.0
+_TICK_MS = 50
+DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+"""Put before a command: SIGTERM when its parent dies, even of SIGKILL."""
+
+LOCK = pathlib.Path("/run/conformance-dockerd.lock")
+"""One engine of ours at a time on a machine, whoever starts it."""
+
+_PACKAGES = {"dockerd": "docker.io", "iptables": "iptables"}
+
+
+@contextlib.contextmanager
+def running(data_root: pathlib.Path, ledger: Ledger) -> Iterator[str]:
+    """An engine with its images and containers below `data_root`; gives what DOCKER_HOST has to say.
+
+    Waits until no other of ours runs: two engines share a bridge and its rules, and the second to start cuts the
+    connections of the first's containers. Raises `LaunchError`: not root, no engine to be had, or it does not come up
+    (with the end of its log).
+    """
+    install()
+    data_root.mkdir(parents=True, exist_ok=True)
+    # A socket's name has 107 bytes at most (unix(7)), and a data root may be anywhere.
+    with _only_one(), tempfile.TemporaryDirectory(prefix="conformance-dockerd-") as folder:
+        here = pathlib.Path(folder)
+        host = f"unix://{here}/docker.sock"
+        process, ticket = _spawn(data_root.resolve(), here, ledger)
+        try:
+            _wait_ready(process, here, data_root / "dockerd.log")
+            _remove_stale(host)
+            yield host
+        finally:
+            _end(process)
+            ledger.released(ticket)
+
+
+@contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    with LOCK.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def install() -> None:
+    """Have `dockerd` and `iptables` installed; `LaunchError` where they are missing and cannot be."""
+    missing = [package for tool, package in _PACKAGES.items() if ledger_of.tool(tool) is None]
+    if os.getuid() != 0:
+        raise LaunchError("an engine of its own needs root: run it with sudo, or start Docker")
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise LaunchError(f"{', '.join(missing)} cannot be installed here: there is no apt-get; install Docker")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *missing]):
+        done = subprocess.run(["apt-get", *words], env=environment, capture_output=True, text=True, check=False)  # noqa: S607
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).splitlines()[-20:]
+            raise LaunchError(f"`apt-get {' '.join(words)}` ended with {done.returncode}", log_tail=said)
+
+
+def _spawn(data_root: pathlib.Path, folder: pathlib.Path, ledger: Ledger) -> tuple[subprocess.Popen[bytes], str]:
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    command = [*DIES_WITH_US, "dockerd", "--data-root", str(data_root)]
+    command += ["--exec-root", str(folder / "exec"), "--pidfile", str(folder / "pid")]
+    command += ["--host", f"unix://{folder}/docker.sock"]
+    with (data_root / "dockerd.log").open("wb") as log:
+        try:
+            return ledger.spawn("dockerd", command, env={**os.environ, "PATH": path}, stdout=log, stderr=log)
+        except OSError as error:
+            raise LaunchError(f"dockerd cannot be started: {error.strerror}") from error
+
+
+def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pathlib.Path) -> None:
+    """Until it answers on its socket; its pidfd tells at once when it ends instead."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        for _ in range(int(_READY_S * 1000 / _TICK_MS)):
+            if wait_ended_now(descriptor, _TICK_MS):
+                break
+            if _answers(folder / "docker.sock"):
+                return
+    finally:
+        os.close(descriptor)
+    said = log.read_text(errors="replace").splitlines()[-40:]
+    raise LaunchError(f"dockerd did not come up; its log is {log}", log_tail=said, log=str(log))
+
+
+def _answers(path: pathlib.Path) -> bool:
+    """By hand: the library's client asks as soon as it is made, and cannot be made before there is an answer."""
+    with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
+        line.settimeout(_PING_S)
+        line.connect(str(path))
+        line.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+        return b" 200 " in line.recv(64)
+    return False
+
+
+def _remove_stale(host: str) -> None:
+    """No container of a run can be alive in an engine that has just been started: what is there was left behind."""
+    import docker
+
+    client = docker.DockerClient(base_url=host)
+    try:
+        for container in client.containers.list(all=True, filters={"label": engine.LABEL}):
+            container.remove(force=True, v=True)
+    finally:
+        client.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, which ends its containers too; SIGKILL where it does not end in time."""
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,307 @@
+"""What an image is built upon, and from what; and the engine that is not there."""
+
+import errno
+import fcntl
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from conformance import adapters
+from conformance import ledger as ledger_of
+from conformance.adapters import dockerd, engine, images, model
+from conformance.adapters.configure import Source
+from conformance.adapters.dockerd import __main__ as command
+from conformance.errors import LaunchError, UsageError
+from conformance.ledger import release_leftovers
+
+VENDOR = "vendor/broker:1.0"
+IMAGES = (model.VendorImage(since="0", name="vendor/broker:{version}"),)
+FILE = adapters.find("reference").file.model_copy(
+    update={"container": model.Container(images=IMAGES, packages=("strace",))}
+)
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(images.BASE_VARIABLE, raising=False)
+    monkeypatch.setattr(images, "_cannot_make", lambda: "no test makes one")
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Of a broker whose distribution has a binary, and examples that nobody needs."""
+    home = tmp_path / "home"
+    for name in ("bin/broker", "examples/one"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text(name)
+    (tmp_path / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
+
+    def make(version="1.0", offline=False):
+        source = Source(FILE, tmp_path, version, images.HOME)
+        return images.Recipe(source, lambda: home, offline)
+
+    return make
+
+
+def names(context):
+    with tarfile.open(fileobj=io.BytesIO(context)) as archive:
+        return {member.name: (member.uid, member.gid) for member in archive.getmembers()}
+
+
+def test_the_vendors_image_brings_its_own_distribution(pretend, recipe, ledger):
+    pretend.images[VENDOR] = "sha256:1"
+    image = images.broker_image(pretend, recipe(), ledger)
+
+    assert (VENDOR, True) == (image.base, image.official)
+    assert {"Dockerfile", "distribution"} == set(names(pretend.context))
+    assert [("build", image.name, {"BASE_IMAGE": VENDOR})] == pretend.asked
+
+
+def test_a_base_of_our_own_gets_the_distribution(pretend, recipe, ledger, monkeypatch):
+    """A registry is asked first; what is packed belongs to root, whoever unpacked it."""
+    monkeypatch.setattr(images, "_cannot_make", str)
+    monkeypatch.setattr(images, "base_archive", lambda packages, book: pathlib.Path(f"of-{'-'.join(packages)}.tar"))
+    pretend.images.clear()
+    image = images.broker_image(pretend, recipe(), ledger)
+    packed = names(pretend.context)
+
+    assert not image.official
+    assert ["pull", "import", "build"] == [asked[0] for asked in pretend.asked]
+    assert ("import", "of-strace.tar") in pretend.asked
+    assert {"Dockerfile", "distribution", "distribution/bin", "distribution/bin/broker"} == set(packed)
+    assert (0, 0) == packed["distribution/bin/broker"]
+
+
+def test_a_base_that_is_there_is_not_asked_for_again(pretend, recipe, ledger, monkeypatch):
+    """Nor is an image built twice."""
+    monkeypatch.setattr(images, "_cannot_make", str)
+    monkeypatch.setattr(images, "base_archive", lambda packages, book: pathlib.Path("base.tar"))
+    pretend.images.clear()
+    first = images.broker_image(pretend, recipe(), ledger)
+    asked = len(pretend.asked)
+
+    assert first == images.broker_image(pretend, recipe(), ledger)
+    assert asked == len(pretend.asked)
+
+
+def test_what_an_image_is_made_from_is_in_its_name(pretend, recipe, ledger):
+    pretend.images[VENDOR] = "sha256:1"
+    found = {images.broker_image(pretend, recipe(), ledger).name}
+    pretend.images[VENDOR] = "sha256:2"
+    found.add(images.broker_image(pretend, recipe(), ledger).name)
+    pretend.registry = ("vendor/broker:1.1",)
+    found.add(images.broker_image(pretend, recipe("1.1"), ledger).name)
+    recipe().dockerfile.write_text("FROM ${BASE_IMAGE}\nUSER root\n")
+    found.add(images.broker_image(pretend, recipe(), ledger).name)
+
+    assert 4 == len(found)
+
+
+def test_a_base_that_was_named_is_taken(pretend, recipe, ledger, monkeypatch):
+    monkeypatch.setenv(images.BASE_VARIABLE, "mine:1")
+    pretend.registry = ("mine:1",)
+
+    image = images.broker_image(pretend, recipe(), ledger)
+
+    assert ("mine:1", True) == (image.base, image.official)
+    assert ("pull", "mine:1") == pretend.asked[0]
+
+
+def test_a_run_that_is_offline_asks_no_registry(pretend, recipe, ledger, monkeypatch):
+    monkeypatch.setattr(images, "_cannot_make", lambda: "debootstrap is not installed")
+    pretend.images.clear()
+    with pytest.raises(
+        LaunchError, match=r"the run is offline; and debootstrap is not installed. Name an image with strace"
+    ):
+        images.broker_image(pretend, recipe(offline=True), ledger)
+
+    assert [] == pretend.asked
+
+
+def test_debootstrap_that_fails_leaves_no_archive(tmp_path, ledger, monkeypatch):
+    fake(tmp_path, monkeypatch, "debootstrap", "echo E: no such suite; exit 3")
+    fake(tmp_path, monkeypatch, "unshare", 'shift; exec "$@"')
+    with pytest.raises(LaunchError, match="ended with 3") as caught:
+        images.base_archive(["strace"], ledger)
+
+    assert ("E: no such suite",) == caught.value.log_tail
+    assert [] == list((tmp_path / "cache").rglob("*.tar"))
+
+
+def fake(tmp_path, monkeypatch, name, script):
+    """A command of that name, before all others."""
+    folder = tmp_path / "bin"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    if str(folder) not in os.environ["PATH"]:
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+# what a killed run leaves
+
+HARNESS = """
+import pathlib, sys
+from conformance.ledger import Ledger
+book = Ledger(pathlib.Path(sys.argv[1]), "killed")
+book.intend("container", engine="docker", host="unix:///e.sock", name="killed-01")
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_container_of_a_killed_run_is_removed_at_its_own_engine(tmp_path, monkeypatch):
+    """With its volumes: an image may declare some, and each would stay behind."""
+    fake(tmp_path, monkeypatch, "docker", f'echo "$@" >>{tmp_path}/asked')
+    harness = subprocess.Popen(
+        [sys.executable, "-c", HARNESS, str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert b"made\n" == harness.stdout.readline()
+    harness.kill()
+    harness.communicate()
+
+    assert ["run killed: removed container killed-01"] == release_leftovers()
+    assert "--host unix:///e.sock rm --force --volumes killed-01\n" == (tmp_path / "asked").read_text()
+
+
+# an engine that is not there
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    engine.connect.cache_clear()
+    yield
+    engine.connect.cache_clear()
+
+
+def test_no_engine_is_an_error_with_the_next_step(nowhere):
+    with pytest.raises(LaunchError, match=r"no container engine answers at unix://.*none.sock: start Docker, or name"):
+        engine.connect()
+
+
+def test_names_are_such_as_an_engine_takes():
+    assert "run-1-01-artemis-x" == engine.names_of(["run-1", "01-artemis x"])
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="an engine of its own needs root")
+
+
+@needs_root
+def test_an_engine_that_does_not_come_up(tmp_path, ledger, monkeypatch):
+    """Its log is told, and it is released."""
+    monkeypatch.setattr(dockerd, "LOCK", tmp_path / "lock")
+    fake(tmp_path, monkeypatch, "iptables", "")
+    fake(tmp_path, monkeypatch, "dockerd", "echo failed to start daemon: no bridge; exit 1")
+    with pytest.raises(LaunchError, match="dockerd did not come up") as caught, dockerd.running(tmp_path / "d", ledger):
+        pytest.fail("it is not there")
+    lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
+
+    assert ("failed to start daemon: no bridge",) == caught.value.log_tail
+    assert ["intent", "made", "released"] == [line["state"] for line in lines]
+
+
+@needs_root
+def test_there_is_one_engine_of_ours_at_a_time(tmp_path, ledger, monkeypatch):
+    """Two share a bridge: the second to start cuts the connections of the first's containers."""
+    taken = []
+
+    class Stopped(Exception): ...
+
+    def try_to_take(*_):
+        with dockerd.LOCK.open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as error:
+                taken.append(error.errno)
+        raise Stopped
+
+    monkeypatch.setattr(dockerd, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(dockerd, "install", lambda: None)
+    monkeypatch.setattr(dockerd, "_spawn", try_to_take)
+    with pytest.raises(Stopped), dockerd.running(tmp_path / "d", ledger):
+        pytest.fail("it was not started")
+
+    assert [errno.EWOULDBLOCK] == taken
+
+
+@needs_root
+def test_an_engine_ends_with_who_started_it(tmp_path):
+    """Even when that is killed: it hears of it from the kernel, and has time to unmount what it mounted."""
+    script = (
+        "import pathlib, sys\nfrom conformance.adapters import dockerd\nfrom conformance.ledger import Ledger\n"
+        "book = Ledger(pathlib.Path(sys.argv[1]), 'holder')\n"
+        "root = pathlib.Path(sys.argv[1])\n"
+        "print(dockerd._spawn(root, root, book)[0].pid, flush=True)\nsys.stdin.read()\n"
+    )
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    os.mkfifo(tmp_path / "up")
+    (folder / "dockerd").write_text(
+        f"#!/bin/sh\ntrap 'echo ended >{tmp_path}/said; exit 0' TERM; echo up >{tmp_path}/up\nwhile :; do sleep 0.05; done\n"
+    )
+    (folder / "dockerd").chmod(0o755)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    pid = int(holder.stdout.readline())
+    assert "up\n" == (tmp_path / "up").read_text()  # from now on the kernel knows
+    descriptor = os.pidfd_open(pid)
+    holder.kill()
+    holder.communicate()
+    ended = dockerd.wait_ended_now(descriptor, 10_000)
+    os.close(descriptor)
+
+    assert ended
+    assert "ended\n" == (tmp_path / "said").read_text()
+
+
+def test_what_is_missing_is_said_where_it_cannot_be_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(dockerd.os, "getuid", lambda: 0)
+    monkeypatch.setattr(ledger_of, "tool", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match=r"docker\.io, iptables cannot be installed here: there is no apt-get"):
+        dockerd.install()
+
+
+def test_a_plain_user_is_told_so(monkeypatch):
+    monkeypatch.setattr(dockerd.os, "getuid", lambda: 1000)
+    with pytest.raises(LaunchError, match="needs root"):
+        dockerd.install()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["docker", "ps"], ["docker", "ps"]),
+        (["--", "docker", "--version"], ["docker", "--version"]),
+        (["--data-root", "/d", "sh", "-c", "x"], ["sh", "-c", "x"]),
+    ],
+)
+def test_the_words_of_the_command(words, expected):
+    assert expected == command._parse(words)[1]
+
+
+@pytest.mark.parametrize("words", [[], ["--data-root"], ["--data-root", "/d"], ["--help"]])
+def test_words_that_are_no_command(words):
+    with pytest.raises(UsageError, match=r"usage: python -m conformance\.adapters\.dockerd"):
+        command._parse(words)
+
+
+def test_the_exit_status_is_the_commands(nowhere, monkeypatch):
+    """Beside an engine that answers nothing is started."""
+    monkeypatch.setattr(command, "_answering", lambda: True)
+
+    assert 7 == command.main(["sh", "-c", "exit 7"])
+    assert 4 == command.main([])
