@@ -32,6 +32,7 @@ ROUNDS = 5
 def run(what: str) -> Iterator[str]:
     """The lines of one benchmark, or of all of them."""
     from conformance.bench import disk, link
+    from conformance.bench.broker import broker
     from conformance.bench.triggers import triggers
 
     found: dict[str, Callable[[], Iterator[str]]] = {
@@ -41,6 +42,7 @@ def run(what: str) -> Iterator[str]:
         "link": functools.partial(_listed, "link", link.bench),
         "disk": functools.partial(_listed, "disk", disk.bench),
         "triggers": triggers,
+        "broker": broker,
     }
     for name, measure in found.items():
         if what in (name, "all"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -168,7 +169,7 @@ def bundle_command(trial: str, out: pathlib.Path | None) -> int:
     return 0
 
 
-_MEASURED = ("recorder", "session", "judge", "link", "disk", "triggers", "all")
+_MEASURED = ("recorder", "session", "judge", "link", "disk", "triggers", "broker", "liars", "all")
 
 
 @cli.command("bench")
@@ -179,9 +180,18 @@ def bench_command(what: str) -> int:
     \b
     conformance bench recorder
     conformance bench triggers     # kills at a named point beside kills at a random time
+    conformance bench broker       # the bundled broker beside Artemis, and, in CONFORMANCE_BROKER_J, Qpid Broker-J
+    conformance bench liars        # every liar of the bundled broker on trial; a quarter of an hour, not part of all
     """
     from conformance import bench
 
-    for line in bench.run(what):
+    for line in _liars() if what == "liars" else bench.run(what):
         click.echo(line)
     return 0
+
+
+def _liars() -> Iterator[str]:
+    from conformance.bench.liars import Label, liars
+    from conformance.reference.liars.registry import LIARS
+
+    return liars([Label(name, liar.breaks, liar.fault, liar.needs) for name, liar in LIARS.items()])

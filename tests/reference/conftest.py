@@ -23,6 +23,7 @@ from proton.utils import BlockingConnection
 import conformance.errors
 
 ROOT = Path(conformance.errors.__file__).parents[1]
+sys.path.insert(0, str(Path(__file__).parent))  # for `blackbox`
 PATIENCE = 20
 _DECLARED, _TRANSACTIONAL = 0x33, 0x34
 _NAMES = itertools.count()

@@ -66,7 +66,7 @@ def test_an_anonymous_terminus_goes_by_to(start, peer):
 
     assert outcome(client, link, Message(address="q", body=1, durable=True)) == (Delivery.ACCEPTED, None)
     assert outcome(client, link, Message(address="r", body=2, id="x", user_id=b"u")) == (Delivery.ACCEPTED, None)
-    assert outcome(client, link, Message(address="nowhere", body=3)) == (Delivery.REJECTED, "amqp:not-found")
+    assert outcome(client, link, Message(address="temporary-1", body=3)) == (Delivery.REJECTED, "amqp:not-found")
     assert outcome(client, link, Message(body=4)) == (Delivery.REJECTED, "amqp:precondition-failed")
     assert (client.receive(1, "q").bodies, client.receive(1, "r").bodies) == ([1], [2])
 

@@ -69,7 +69,7 @@ def test_stomp_is_spoken_where_it_was_asked_for(tmp_path, words, line):
 def test_one_socket_may_ask_twice(start):
     """HTTP/1.1 keeps the connection: a watcher of depths needs one."""
     connection = http.client.HTTPConnection(start().http, timeout=10)
-    for path, status in [("/queues", 200), ("/queues/q", 200), ("/", 404)]:
+    for path, status in [("/queues", 200), ("/queues/q", 200), ("/", 200), ("/else", 404)]:
         connection.request("GET", path)
         answer = connection.getresponse()
         assert (answer.status, bool(json.load(answer))) == (status, True)

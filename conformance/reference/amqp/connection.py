@@ -19,7 +19,7 @@ import cproton as pn
 
 from conformance.reference.amqp import asking, states, termini
 from conformance.reference.amqp.coordinator import Coordinator
-from conformance.reference.amqp.handshake import OPEN, Guard, Handshake
+from conformance.reference.amqp.handshake import OPEN, Guard, Handshake, farewell
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, Link, Peer
 from conformance.reference.amqp.receiving import Incoming
 from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
@@ -71,6 +71,8 @@ class Connection:
         self._opened = False
         self._writing = False
         self._was_choked = False
+        self._dismissed = False
+        self._farewell = b""
         self._ended = False
 
     def receive(self, data: bytes) -> None:
@@ -88,7 +90,7 @@ class Connection:
             self._was_choked = False
             pn.pn_transport_set_idle_timeout(self._transport, self._idle_ms)
         rest = memoryview(data)
-        while rest and not self._ended:
+        while rest and not self._dismissed and not self._ended:
             room = pn.pn_transport_capacity(self._transport)
             if room <= 0:
                 break
@@ -120,6 +122,9 @@ class Connection:
         self._events()
         self._writing = False
         self._written()
+        if self._farewell:
+            parts.append(self._farewell)
+            self._farewell = b""
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def tick(self, now: float) -> float | None:
@@ -153,6 +158,8 @@ class Connection:
         """Whether nothing more will be sent, so that the socket may be closed."""
         if self._ended or self._transport is None:
             return self._ended or self._handshake.failed
+        if self._dismissed:
+            return not self._farewell
         return bool(pn.pn_transport_pending(self._transport) < 0)
 
     def pause(self) -> None:
@@ -167,15 +174,16 @@ class Connection:
 
     def close(self, condition: str, description: str) -> None:
         """Closes from our side with an error."""
-        if not self._ended and self._transport is not None:
-            if self._opened:
-                states.explain(pn.pn_connection_condition(self._connection), condition, description)
-                pn.pn_connection_close(self._connection)
-            else:
-                # The engine closes no connection that the peer has not opened, but says why it reads no further.
-                states.explain(pn.pn_transport_condition(self._transport), condition, description)
-                pn.pn_transport_close_tail(self._transport)
-            self._wake()
+        if self._ended or self._transport is None:
+            return
+        if self._opened:
+            states.explain(pn.pn_connection_condition(self._connection), condition, description)
+            pn.pn_connection_close(self._connection)
+        elif not self._dismissed:
+            # The engine closes no connection that the peer has not opened.
+            self._dismissed = True
+            self._farewell = farewell(condition, description)
+        self._wake()
 
     def lost(self) -> None:
         """The socket is gone: every link ends, and the engine's memory is given back."""

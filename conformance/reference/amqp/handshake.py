@@ -157,6 +157,25 @@ class Handshake:
         self._output += (len(body) + 8).to_bytes(4, "big") + bytes((2, _SASL_TYPE, 0, 0)) + body
 
 
+def farewell(condition: str, description: str) -> bytes:
+    """Open and close with an error, for a peer that has not sent its own; at most 200 bytes of text."""
+    error = _list(0x1D, _text(0xA3, condition), _text(0xA1, description))
+    return _frame(_list(0x10, _text(0xA1, ""))) + _frame(_list(0x18, error))
+
+
+def _list(code: int, *fields: bytes) -> bytes:
+    items = b"".join(fields)
+    return bytes((0x00, 0x53, code, 0xC0, len(items) + 1, len(fields))) + items
+
+
+def _text(code: int, text: str) -> bytes:
+    return bytes((code, len(data := text.encode()))) + data
+
+
+def _frame(body: bytes) -> bytes:
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
+
+
 _MECHANISMS: dict[str, Callable[[Handshake, bytes], bool]] = {
     "ANONYMOUS": lambda _handshake, _trace: True,
     "EXTERNAL": Handshake._external,

@@ -6,7 +6,7 @@ from typing import Any
 
 import cproton as pn
 
-from conformance.reference.amqp import encoded, states
+from conformance.reference.amqp import encoded, states, termini
 from conformance.reference.amqp.links import OVERHEAD, Link, Peer
 from conformance.reference.core.message import DecodeError, Parsed, parse
 from conformance.reference.core.queues import Queue
@@ -176,10 +176,10 @@ class Incoming(Receiving):
         name = encoded.addressee(parsed.bare)
         if not name:
             raise _Unacceptable(Refusal("amqp:precondition-failed", "a message without to needs a link with a target"))
-        queue = self._broker.known(name)
-        if queue is None:
-            raise _Unacceptable(Refusal("amqp:not-found", f"there is no queue {name[:40]!r}"))
-        return queue
+        found = termini.named(self._broker, name)
+        if isinstance(found, Refusal):
+            raise _Unacceptable(found)
+        return found
 
     def _publish(
         self,

@@ -24,7 +24,7 @@ INVALID = "amqp:invalid-field"
 """Condition names of section 2.8.15."""
 
 _TEMPORARY = "temporary-"
-"""How the names of temporary queues begin: one that is gone is not declared anew by who comes too late."""
+"""How the names of temporary queues begin."""
 
 _TOPICS = frozenset({"topic", "temporary-topic"})
 _DELETE_ON_CLOSE = 0x2B
@@ -68,11 +68,16 @@ def queue(broker: Broker, wish: Asked, *, sending: bool) -> Queue | Refusal | No
         return broker.temporary()
     if wish.address is None:
         return Refusal(NOT_FOUND, "the link names no queue") if sending else None
-    if len(wish.address.encode()) > MAX_NAME:
+    return named(broker, wish.address)
+
+
+def named(broker: Broker, name: str) -> Queue | Refusal:
+    """The queue of this name, declared now if it is unknown; a temporary one that is gone is not declared anew."""
+    if len(name.encode()) > MAX_NAME:
         return Refusal(INVALID, f"the name of a queue has at most {MAX_NAME} bytes")
-    if wish.address.startswith(_TEMPORARY) and broker.known(wish.address) is None:
+    if name.startswith(_TEMPORARY) and broker.known(name) is None:
         return Refusal(NOT_FOUND, "there is no such temporary queue any more")
-    return broker.queue(wish.address)
+    return broker.queue(name)
 
 
 def tell(engine: Any, wish: Asked, found: Queue | None, *, sending: bool) -> None:

@@ -1,0 +1,308 @@
+"""The bundled broker beside Artemis, and beside Broker-J where it is given: the same client, disk and moment.
+
+Persistent messages of 1 KiB. Rounds are interleaved, the first one (a cold JVM) is not counted, figures are medians.
+`CONFORMANCE_BROKER_J=DIR` adds an unpacked Broker-J, `CONFORMANCE_BENCH_FULL=1` passes a million messages through a
+queue and takes more rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import httpx
+
+from conformance.bench import broker_sites as sites
+from conformance.bench import broker_wire as wire
+from conformance.bench.broker_sites import QUEUE, Peer, Site
+from conformance.clients.amqp import AmqpSession
+from conformance.clients.modes import Subscription
+from conformance.clients.wire import Wire
+from conformance.ledger import Ledger
+
+_HOST = "127.0.0.1"
+_GROUP = 100
+"""Acknowledgements of one commit: a way to have them confirmed that every broker here has."""
+
+_RECEIVE = f"AMQP receive, {_GROUP} acks a commit"
+_DEPTH = 1000
+_CALLS = ("pwrite64", "fdatasync", "recvfrom", "sendto", "epoll_wait", "futex")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Messages of each part: `blocking` of a round at window 1, `pipelined` at others, `stored` before a SIGKILL.
+
+    `passed` go through a queue of depth 1,000; `starts` on empty data; `others`: brokers besides the bundled one.
+    """
+
+    rounds: int = 3
+    blocking: int = 400
+    pipelined: int = 6_000
+    stored: int = 100_000
+    passed: int = 30_000
+    starts: int = 5
+    others: bool = True
+
+
+FULL = Sizes(rounds=5, blocking=1_000, pipelined=20_000, passed=1_000_000)
+
+
+@dataclasses.dataclass
+class Figures:
+    """Of one broker in one phase: messages a second in each round, and CPU seconds a message on either side."""
+
+    rates: list[float] = dataclasses.field(default_factory=list)
+    broker_us: list[float] = dataclasses.field(default_factory=list)
+    client_us: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """The median; 0 where nothing was measured."""
+        return statistics.median(self.rates) if self.rates else 0.0
+
+
+def broker(sizes: Sizes | None = None) -> Iterator[str]:
+    """The lines of the benchmark."""
+    sizes = sizes or (FULL if os.environ.get("CONFORMANCE_BENCH_FULL") else Sizes())
+    with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(name)
+        ledger = stack.enter_context(Ledger(folder, f"bench-broker-{os.getpid()}"))
+        yield f"broker: load average {_load()} before, {os.cpu_count()} cores; data in {folder}"
+        yield from _starts(folder, ledger, sizes)
+        found = stack.enter_context(sites.sites(folder, ledger, others=sizes.others))
+        for site in found:
+            yield f"broker: {site.about}: empty data to ready {site.start():.2f} s"
+        yield from _rates(found, ledger, sizes)
+        yield from _recovery(found, sizes)
+        stack.pop_all().close()
+        yield f"broker: load average {_load()} after them"
+    with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name:
+        folder = pathlib.Path(name)
+        with Ledger(folder, f"bench-broker-{os.getpid()}-alone") as ledger:
+            yield from _memory(folder, ledger, sizes)
+            yield from _calls(folder, ledger, sizes)
+
+
+def _load() -> str:
+    return " ".join(f"{figure:.2f}" for figure in os.getloadavg())
+
+
+def _starts(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]:
+    """Of the bundled broker, each on data of its own that is empty."""
+    taken = []
+    for number in range(sizes.starts):
+        with sites.reference(folder / f"start-{number}", ledger) as site:
+            taken.append(site.start())
+    told = f"{statistics.median(taken):.2f} s (worst {max(taken):.2f} of {len(taken)}; target 0.5)"
+    yield f"broker: reference: empty data to ready, median {told}"
+
+
+# rates
+
+
+def _rates(found: Sequence[Site], ledger: Ledger, sizes: Sizes) -> Iterator[str]:
+    phases = _phases(sizes)
+    figures: dict[str, dict[str, Figures]] = {}
+    with _no_broker(ledger) as nobody:
+        peers: list[Peer] = [*found, nobody]
+        for turn in range(sizes.rounds + 1):
+            sent: dict[str, int] = {}
+            for name, phase in phases.items():
+                for site in peers:
+                    if phase.protocol == "stomp" and site.stomp is None:
+                        continue
+                    sent[site.name] = sent.get(site.name, 0) + phase.count
+                    _take(figures, name, site, phase.count, functools.partial(phase.run, site), turn)
+            for site in found:
+                count = sent[site.name]
+                _take(figures, _RECEIVE, site, count, functools.partial(consume, site, count), turn)
+    for name, by_site in figures.items():
+        yield from _row(name, by_site)
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """So many messages sent to one broker over one protocol."""
+
+    protocol: str
+    window: int
+    count: int
+
+    def run(self, site: Peer) -> None:
+        """Until each is confirmed."""
+        if self.protocol == "amqp":
+            wire.publish(site.port("amqp"), QUEUE, self.count, self.window)
+        else:
+            assert site.stomp is not None  # the caller has looked
+            wire.publish_stomp(site.port("stomp"), site.stomp, self.count, self.window)
+
+
+def _phases(sizes: Sizes) -> dict[str, Phase]:
+    counts = {1: sizes.blocking, 100: sizes.pipelined, 1000: sizes.pipelined}
+    amqp = {f"AMQP send, window {window}": Phase("amqp", window, count) for window, count in counts.items()}
+    return {**amqp, "STOMP send, window 1000": Phase("stomp", 1000, sizes.pipelined)}
+
+
+def _take(
+    figures: dict[str, dict[str, Figures]], name: str, site: Peer, count: int, phase: Callable[[], None], turn: int
+) -> None:
+    """Measure; the first round is not kept."""
+    pids = site.pids()
+    broker_s, client_s, began = sites.cpu_s(pids), time.process_time(), time.perf_counter()
+    phase()
+    taken = time.perf_counter() - began
+    kept = figures.setdefault(name, {}).setdefault(site.name, Figures())
+    if turn:
+        kept.rates.append(count / taken)
+        kept.broker_us.append((sites.cpu_s(pids) - broker_s) / count * 1e6)
+        kept.client_us.append((time.process_time() - client_s) / count * 1e6)
+
+
+def _row(name: str, by_site: dict[str, Figures]) -> Iterator[str]:
+    """The rates, the ratio of the bundled broker to each other, and what it spent."""
+    ours = by_site["reference"]
+    rates = ", ".join(f"{site} {figures.rate:,.0f}" for site, figures in by_site.items())
+    ratios = ", ".join(
+        f"reference/{site} {ours.rate / figures.rate:.2f}" for site, figures in by_site.items() if site != "reference"
+    )
+    yield f"broker: {name}: msg/s {rates}" + (f"; {ratios}" if ratios else "")
+    broker_us, client_us = statistics.median(ours.broker_us), statistics.median(ours.client_us)
+    wall = 1e6 / ours.rate
+    yield (
+        f"broker: {name}: reference spends {broker_us:.0f} us CPU a message of {wall:.0f} us "
+        f"({broker_us / wall:.0%} of a core), its client {client_us:.0f} us ({client_us / wall:.0%})"
+    )
+
+
+class _Nobody:
+    """The other end of the engine, which keeps nothing."""
+
+    name = "no broker"
+    stomp: dict[str, str] | None = None
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self._process, self._port = process, port
+
+    def port(self, protocol: str) -> int:
+        """Where it listens."""
+        return self._port
+
+    def pids(self) -> list[int]:
+        """Its one process."""
+        return [self._process.pid]
+
+
+@contextlib.contextmanager
+def _no_broker(ledger: Ledger) -> Iterator[_Nobody]:
+    """In a process of its own."""
+    process, ticket = ledger.spawn("engine", [sys.executable, "-m", wire.__name__], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield _Nobody(process, int(process.stdout.readline()))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        ledger.released(ticket)
+
+
+def consume(site: Peer, count: int) -> None:
+    """Receive so many by the project's own session, and acknowledge each group in a transaction."""
+    held: list[AmqpSession] = []
+    link = Wire(
+        _HOST,
+        site.port("amqp"),
+        "bench-consumer",
+        dispatch=lambda event: held[0].dispatch(event) if held else None,
+        before_write=lambda: None,
+        after_frame=lambda: held[0].frame_ended() if held else None,
+    )
+    session = AmqpSession(link, "transaction")
+    held.append(session)
+    session.attach_receiver(QUEUE, 1000, Subscription.INDIVIDUAL)
+    asked = 0
+    while len(session.answers) < count:
+        session.pump(wire.PATIENCE_S)
+        while len(session.incoming) >= _GROUP or (session.incoming and asked + len(session.incoming) == count):
+            group = [session.incoming.popleft() for _ in range(min(_GROUP, len(session.incoming)))]
+            session.acknowledge(group, confirmed=True)
+            session.replenish(len(group))
+            asked += len(group)
+    session.close()
+    refused = [answer for answer in session.answers if answer.phase != "ok"]
+    if refused:
+        raise RuntimeError(f"{site.name} refused {len(refused)} acknowledgements: {refused[0].detail}")
+
+
+# the rest
+
+
+def _recovery(found: Sequence[Site], sizes: Sizes) -> Iterator[str]:
+    """SIGKILL to ready, with so many messages stored."""
+    for site in found:
+        wire.publish(site.port("amqp"), QUEUE, sizes.stored, 1000)
+        began = time.perf_counter()
+        site.kill()
+        site.start()
+        taken = time.perf_counter() - began
+        target = "; target 2" if site.name == "reference" else ""
+        yield f"broker: {site.name}: SIGKILL to ready with {sizes.stored:,} stored {taken:.2f} s{target}"
+        if isinstance(site, sites.Adapted) and site.name == "reference":
+            left = _look(site)
+            if left != sizes.stored:
+                raise RuntimeError(f"{left} of {sizes.stored} messages are there after the SIGKILL")
+        site.kill()
+
+
+def _look(site: sites.Adapted) -> int:
+    probe: Any = httpx.get(f"http://{_HOST}:{site.broker.http_port}/queues/{QUEUE}", trust_env=False).json()
+    return int(probe["depth"])
+
+
+def _memory(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]:
+    """Resident memory with 1,000 messages in a queue, before and after many have passed it."""
+    with sites.reference(folder / "memory", ledger) as site:
+        site.start()
+        port = site.port("amqp")
+        wire.publish(port, QUEUE, _DEPTH, _DEPTH)
+        before = sites.rss(site.pids())
+        for _ in range(sizes.passed // _DEPTH):
+            wire.publish(port, QUEUE, _DEPTH, _DEPTH)
+            wire.consume(port, QUEUE, _DEPTH)
+        after = sites.rss(site.pids())
+    passed = sizes.passed // _DEPTH * _DEPTH
+    yield (
+        f"broker: reference: memory {before / 1e6:.0f} MB with {_DEPTH:,} messages, {after / 1e6:.0f} MB after "
+        f"{passed:,} more have passed (target under 200)"
+    )
+
+
+def _calls(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]:
+    """System calls a message, counted by strace; rates under it mean nothing and are not given."""
+    program = sites.tracer()
+    if program is None:
+        yield "broker: reference: system calls are not counted: strace is not installed"
+        return
+    for window in (1, 1000):
+        count = sizes.blocking if window == 1 else sizes.pipelined
+        summary = folder / f"calls-{window}"
+        with sites.reference(folder / f"traced-{window}", ledger) as site:
+            site.start((program, "-f", "-c", "-o", str(summary)))
+            wire.publish(site.port("amqp"), QUEUE, count, window)
+            site.stop()
+        lines = re.findall(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) .*?(\w+)$", summary.read_text(), re.MULTILINE)
+        calls = {name: int(number) / count for number, name in lines}
+        told = ", ".join(f"{name} {calls[name]:.3g}" for name in _CALLS if name in calls)
+        yield f"broker: reference: system calls a message, AMQP window {window} (with start and end): {told}"

@@ -1,0 +1,85 @@
+"""The broker as its users start it: a process, its ports, its death. Nothing here looks inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import Any, Self
+
+import conformance.errors
+
+ROOT = pathlib.Path(conformance.errors.__file__).parents[1]
+PATIENCE = 60
+QUEUE = "q"
+
+
+class Server:
+    """A broker on `data` that has said that it is ready, with AMQP, STOMP and HTTP on free ports.
+
+    Raises `AssertionError` with what it wrote on standard error where it ends before that.
+    """
+
+    def __init__(self, data: pathlib.Path, *words: str, errors: pathlib.Path | None = None) -> None:
+        self.errors = errors or data.with_name(data.name + ".err")
+        command = [sys.executable, "-m", "conformance.reference", "--amqp-port=0", "--stomp-port=0", "--http-port=0"]
+        with self.errors.open("ab") as said:
+            self.process = subprocess.Popen(
+                [*command, f"--data={data}", f"--queue={QUEUE}", *words],
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                start_new_session=True,
+            )
+        assert self.process.stdout is not None
+        word, *places = self.process.stdout.readline().split() or [""]
+        if word != "ready":
+            self.kill()
+            raise AssertionError(f"the broker did not start: {self.errors.read_text()[-2000:]}")
+        self.places = dict(place.split("=", 1) for place in places)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def port(self, protocol: str) -> int:
+        """The port of `amqp`, `stomp` or `http`."""
+        return int(self.places[protocol].rpartition(":")[2])
+
+    @property
+    def url(self) -> str:
+        """For AMQP clients."""
+        return f"amqp://{self.places['amqp']}"
+
+    def get(self, path: str) -> Any:
+        """The JSON that the HTTP port answers."""
+        with urllib.request.urlopen(f"http://{self.places['http']}{path}", timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def depth(self, queue: str = QUEUE) -> int:
+        """The depth of a queue, by its own word."""
+        return int(self.get(f"/queues/{queue}")["depth"])
+
+    def rss(self) -> int:
+        """Bytes of its memory that are resident (proc(5), VmRSS)."""
+        lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
+
+    def kill(self) -> None:
+        """SIGKILL, and until it is gone; a second call does nothing."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)

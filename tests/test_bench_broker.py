@@ -1,0 +1,139 @@
+"""The benchmark of brokers with tiny numbers: it says what it is for, and leaves nothing running."""
+
+import os
+import re
+import types
+
+import pytest
+
+from conformance import bench as benches
+from conformance.bench import broker as bench
+from conformance.bench import broker_sites, broker_wire
+from conformance.bench.broker import Figures, Sizes, broker
+from conformance.errors import LaunchError
+from conformance.ledger import Ledger
+
+TINY = Sizes(rounds=1, blocking=20, pipelined=300, stored=500, passed=2_000, starts=2, others=False)
+
+
+def test_every_line_is_there(marked):
+    """Starts, rates with their ratio and what bounds them, a recovery, memory, system calls."""
+    said = list(broker(TINY))
+    text = "\n".join(said)
+
+    assert all(line.startswith("broker: ") for line in said)
+    for window in (1, 100, 1000):
+        assert re.search(
+            rf"AMQP send, window {window}: msg/s reference [\d,]+, no broker [\d,]+; reference/no broker \d\.\d\d", text
+        )
+        assert re.search(rf"AMQP send, window {window}: reference spends \d+ us CPU a message of \d+ us", text)
+    assert re.search(r"STOMP send, window 1000: msg/s reference [\d,]+\n", text)
+    assert re.search(r"AMQP receive, 100 acks a commit: msg/s reference [\d,]+\n", text)
+    assert re.search(r"reference: empty data to ready, median \d\.\d\d s \(worst \d\.\d\d of 2; target 0\.5\)", text)
+    assert re.search(r"reference: SIGKILL to ready with 500 stored \d+\.\d\d s; target 2", text)
+    assert re.search(r"memory \d+ MB with 1,000 messages, \d+ MB after 2,000 more have passed", text)
+    assert "strace is not installed" in text or re.search(r"AMQP window 1 .*fdatasync [\d.]+", text)
+    for name in (f"bench-broker-{os.getpid()}", f"bench-broker-{os.getpid()}-alone"):
+        assert marked(name) == []
+
+
+def test_an_interrupt_leaves_nothing(marked):
+    """Ctrl-C while brokers run: between two lines, and in the middle of a measurement."""
+    lines = broker(TINY)
+    while "empty data to ready" not in next(lines) or not marked(f"bench-broker-{os.getpid()}"):
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        lines.throw(KeyboardInterrupt)
+
+    assert marked(f"bench-broker-{os.getpid()}") == []
+
+
+def test_an_interrupt_in_a_measurement_leaves_nothing(marked, monkeypatch):
+    """It comes out of the client."""
+
+    def interrupted(*words):
+        assert marked(f"bench-broker-{os.getpid()}") != []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broker_wire, "publish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(broker(TINY))
+
+    assert marked(f"bench-broker-{os.getpid()}") == []
+
+
+def test_a_rate_is_messages_by_seconds(monkeypatch):
+    """The first round is not kept."""
+    figures, clock = {}, iter([0.0, 2.0, 2.0, 6.0])
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
+    nobody = types.SimpleNamespace(name="reference", pids=lambda: [os.getpid()])
+    for turn in (0, 1):
+        bench._take(figures, "x", nobody, 100, lambda: None, turn)
+
+    assert figures["x"]["reference"].rates == [25.0]
+
+
+def test_the_ratio_is_ours_by_theirs():
+    """Above 1 where the bundled broker is faster."""
+    said = list(
+        bench._row("x", {"reference": Figures([50.0], [1.0], [1.0]), "artemis": Figures([100.0], [1.0], [1.0])})
+    )
+
+    assert said[0] == "broker: x: msg/s reference 50, artemis 100; reference/artemis 0.50"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """The bundled broker, started."""
+    with Ledger(tmp_path, "r") as ledger, broker_sites.reference(tmp_path / "b", ledger) as started:
+        started.start()
+        yield started
+
+
+def test_what_was_published_is_there_and_what_was_consumed_is_not(site):
+    """Over both protocols, and by both consumers."""
+    wire = broker_wire
+    wire.publish(site.port("amqp"), "bench", 250, 7)
+    wire.publish_stomp(site.port("stomp"), site.stomp, 250, 7)
+    assert bench._look(site) == 500
+    wire.consume(site.port("amqp"), "bench", 250)
+    assert bench._look(site) == 250
+    bench.consume(site, 250)
+    assert bench._look(site) == 0
+    assert broker_sites.rss(site.pids()) > 1 << 20
+
+
+def test_every_client_waits_for_every_answer(site, monkeypatch):
+    """Each settles a delivery when it has read the answer, and is done with the last."""
+    settled = []
+    settle = broker_wire.pn.pn_delivery_settle
+    monkeypatch.setattr(broker_wire.pn, "pn_delivery_settle", lambda d: settled.append(d) or settle(d))
+    broker_wire.publish(site.port("amqp"), "bench", 3_000, 1_000)
+    assert len(settled) == 3_000
+    broker_wire.consume(site.port("amqp"), "bench", 3_000)
+    assert len(settled) == 6_000
+
+
+def test_a_refusal_is_no_rate(site):
+    """A broker that answers with an error must not look fast."""
+    with pytest.raises(RuntimeError, match="a SEND was answered with b'ERROR"):
+        broker_wire.publish_stomp(site.port("stomp"), {"no destination": "x"}, 10, 10)
+
+
+def test_a_folder_that_is_no_broker_j(tmp_path, monkeypatch):
+    """Said before anything is measured."""
+    monkeypatch.setenv(broker_sites.BROKER_J, str(tmp_path))
+    monkeypatch.setattr(broker_sites, "artemis", broker_sites.reference)
+    with (
+        Ledger(tmp_path / "l", "r") as ledger,
+        pytest.raises(LaunchError, match="unpack the distribution"),
+        broker_sites.sites(tmp_path / "s", ledger),
+    ):
+        pass
+
+
+def test_it_is_listed(monkeypatch):
+    """`conformance bench broker` is this."""
+    monkeypatch.setattr(bench, "broker", lambda: iter(["a line"]))
+
+    assert list(benches.run("broker")) == ["a line"]
