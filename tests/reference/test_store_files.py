@@ -232,7 +232,7 @@ def test_early_answers_are_kept_where_the_disk_is_full(store, space):
     one.put(stored(1))
     one.commit.add_early(stored(2), nobody)
     space.fails = records
-    one.files.full = False
+    one.files.retry()
     batch = one.commit.take(early=True)
     with pytest.raises(NoSpace):
         one.files.store(batch)
@@ -336,6 +336,15 @@ def test_a_start_with_a_full_disk_serves_what_it_has(store, space):
 
     assert (one.commit.full, one.put(stored(3), Removed(1))) == (True, [FULL, "done"])
     assert one.ids() == [2]
+
+
+def test_a_journal_that_cannot_begin_fails(store, space):
+    """There is nothing to keep, so nothing is served by going on: the first record stops the broker."""
+    space.fails = anything
+    one = store()
+    assert (one.files.full, one.files.untended) == (False, False)
+    with pytest.raises(OSError, match="injected"):
+        one.put(QueueDeclared("q", 1))
 
 
 def test_segments_go_one_by_one(store, monkeypatch):

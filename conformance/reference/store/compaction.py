@@ -97,7 +97,8 @@ class Compaction:
             at = framed.end
         self._offset += at
         needed = extent(data, at)
-        last = wanted.offset + wanted.length >= self._journal.segments[wanted.segment]
+        # A file that is shorter than it was made is a liar's, or somebody cut it: it has no more than this.
+        last = len(data) < wanted.length or wanted.offset + wanted.length >= self._journal.segments[wanted.segment]
         if needed and (last or at + needed <= len(data)):
             raise CorruptJournal(f"{filename(wanted.segment)} is damaged at offset {self._offset}")
         if last or (not needed and len(data) - at >= RECORD_HEADER):

@@ -50,7 +50,8 @@ class SegmentFiles:
         self._file = -1
         self._reserve = Zeros(folder / "reserve", segment_bytes, self._write, self._sync)
         self._dead: list[int] = []
-        self.full = False
+        self._blocked = False
+        self._begun = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -74,6 +75,7 @@ class SegmentFiles:
             if recovered.cut is not None:
                 _write_all(self._file, bytes(recovered.size - recovered.cut[1]), recovered.cut[1])
             self._sync(self._file, os.fsync)
+            self._begun = True
         self._dead += recovered.stale
         self._reserve.reopen()
         while self.untended:
@@ -90,11 +92,12 @@ class SegmentFiles:
                 begun.append(write)
                 if write.create:
                     self._create(write)
+                    self._begun, self._blocked = True, False
                 self._select(write.segment)
                 self._write(self._file, write.data, write.offset)
         except NoSpace as error:
             self._take_back(begun, error)
-            self.full = True
+            self._blocked = True
             raise NoSpace(begun[-1].create) from error
         finally:
             self._dead += batch.unneeded
@@ -107,9 +110,14 @@ class SegmentFiles:
             return os.pread(file.fileno(), wanted.length, wanted.offset)
 
     @property
+    def full(self) -> bool:
+        """Whether there was no space for the reserve. A journal that has not begun keeps nothing, and fails instead."""
+        return self._blocked and self._begun
+
+    @property
     def untended(self) -> bool:
-        """Whether `tend` has something to do; not while the directory is `full`."""
-        return bool(self._dead) or not (self._reserve.made or self.full)
+        """Whether `tend` has something to do; where there was no space, not before `retry`."""
+        return bool(self._dead) or not (self._reserve.made or self._blocked)
 
     def tend(self) -> None:
         """One short step of what nobody waits for: a segment that is not needed goes, or a part of the reserve is made.
@@ -124,11 +132,11 @@ class SegmentFiles:
         try:
             self._reserve.fill()
         except NoSpace:
-            self.full = True
+            self._blocked = True
 
     def retry(self) -> None:
         """There may be space again."""
-        self.full = False
+        self._blocked = False
 
     def close(self) -> None:
         """Lets go of the files and of the lock."""
@@ -195,7 +203,7 @@ class SegmentFiles:
 
         Raises `OSError` where that cannot be done. A journal that has not even begun has nothing to keep either.
         """
-        if begun[0].create and begun[0].segment == 1 and isinstance(error.__cause__, OSError):
+        if not self._begun and isinstance(error.__cause__, OSError):
             raise error.__cause__
         for write in reversed(begun):
             if write.create:
