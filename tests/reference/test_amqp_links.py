@@ -75,7 +75,7 @@ def test_a_settled_send_that_is_refused_ends_its_link(start, peer):
     """It has no answer that could carry the error, and is not dropped in silence."""
     client = peer(start())
     link = opened(client, None, name="anonymous")
-    link.send(Message(address="nowhere", body=1)).settle()
+    link.send(Message(address="temporary-1", body=1)).settle()
 
     assert closed_with(client, link) == "amqp:not-found"
 

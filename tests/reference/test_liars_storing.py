@@ -61,6 +61,7 @@ LOSES = {
     "confirms-every-tenth-before-storing": {"sent": [1, 2, 3, 4, 5, 6, 7, 8, 9]},
     "confirms-before-sync": {},
     "commits-before-sync": {},
+    "never-syncs-confirms": {},
     "confirms-after-failed-sync": {},
     "confirms-although-disk-full": {},
 }

