@@ -16,6 +16,7 @@ from conformance.expectations import Expect
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
 from conformance.plugin import OPTIONS
+from conformance.reference import command, profiles, settings
 from conformance.reference.liars.registry import LIARS
 
 README = (paths.root() / "README.md").read_text()
@@ -33,7 +34,11 @@ PYTEST = [words for words in LINES if words[0] == "pytest"]
 def test_commands_parse(words):
     """Every command line of the README is one of ours, with options, adapters and claims that exist."""
     name, *rest = words[1:]
-    parsed = cli.commands[name].make_context(name, rest).params
+    parsed = cli.commands[name].make_context(name, list(rest)).params
+    if name == "broker" and "--liars" not in rest:
+        typed = command.parser().parse_args(rest)
+        settings.parse_queues(typed.queue, settings.parse(typed.set))
+        assert typed.profile in profiles.PROFILES
     if name == "run":
         adapter = adapters.find(parsed["adapter"])
         adapter.capabilities(parsed["protocol"])
@@ -64,7 +69,8 @@ def test_lines_of_pytest_parse(words, pytest_options):
 
 def test_every_option_that_is_named_exists(pytest_options):
     """In the text as well: of a command, or of pytest."""
-    ours = {name for command in cli.commands.values() for param in command.params for name in param.opts}
+    ours = {name for each in cli.commands.values() for param in each.params for name in param.opts}
+    ours |= set(re.findall(r"--[a-z][a-z-]*", command.parser().format_help()))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", README))
     known = {name.replace("-", "") for name in ours | pytest_options}  # pytest's help writes --junit-xml
 

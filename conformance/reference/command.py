@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     it was asked for), one line on standard error when it cannot. A disk error after that ends the process with
     `disk.DISK_ERROR`.
     """
-    typed = _parser().parse_args(argv)
+    typed = parser().parse_args(argv)
     try:
         behaviour = registry.behaviour(typed.liar)
         chosen = settings.parse(behaviour.known_settings(typed.set))
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     """The TLS ports, their files, and who may come in; raises `UsageError` for a word that lacks its other half."""
-    from conformance.reference.amqp.handshake import OPEN, Guard
+    from conformance.reference.guard import OPEN, Guard
 
     tls = Tls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
     if tls is None and any((typed.tls_cert, typed.tls_key, typed.tls_ca)):
@@ -76,7 +76,8 @@ class _Names(argparse.Action):
         sys.exit(0)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What can be typed."""
     parser = _Parser(
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
@@ -95,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the broker's certificate with its chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
     parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="who may sign a peer's certificate: SASL EXTERNAL")
-    parser.add_argument("--user", metavar="NAME", help="SASL PLAIN for this user, and no ANONYMOUS (AMQP only)")
+    parser.add_argument("--user", metavar="NAME", help="who comes in without a certificate: SASL PLAIN, login")
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="the user's password, one line")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the journal is; made if missing")
     parser.add_argument("--queue", action="append", default=[], metavar="NAME[:OPTION=VALUE,...]", help=_QUEUE)

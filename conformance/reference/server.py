@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.errors import LaunchError
-from conformance.reference.amqp.handshake import OPEN, Guard
 from conformance.reference.core.broker import Broker
 from conformance.reference.disk import Disk
+from conformance.reference.guard import OPEN, Guard
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings

@@ -10,11 +10,11 @@ from typing import Protocol
 
 from conformance.reference import tls
 from conformance.reference.amqp import connection as amqp
-from conformance.reference.amqp.handshake import Guard
 from conformance.reference.amqp.links import MAX_UNSENT
 from conformance.reference.core.broker import Broker
 from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.depth import Asked
+from conformance.reference.guard import OPEN, Guard
 from conformance.reference.stomp import connection as stomp
 
 LINGER = 2.0
@@ -196,7 +196,9 @@ class StompProtocol(PeerProtocol):
     _connection: stomp.Connection
 
     def _speaker(self, refused: bool) -> stomp.Connection:
-        made = stomp.Connection(self._server.broker, self._wake, self._server.receipts, self._later)
+        subject = tls.subject(self._transport.get_extra_info("peercert"))
+        host = self._server
+        made = stomp.Connection(host.broker, self._wake, host.receipts, self._later, OPEN if subject else host.guard)
         if refused:
             made.close(f"the broker has {self._server.max_connections} connections")
         return made

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from conformance.reference.amqp import encoded
 from conformance.reference.amqp.encoded import Malformed
-from conformance.reference.amqp.handshake import AMQP_HEADER, MAX_FRAME, OPEN, SASL_HEADER, Guard, Handshake
+from conformance.reference.amqp.handshake import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Handshake
+from conformance.reference.guard import OPEN, Guard
 
 LOCKED = Guard("alice", b"secret")
 OK, REFUSED = b"\x00\x53\x44\xc0\x03\x01\x50\x00", b"\x00\x53\x44\xc0\x03\x01\x50\x01"

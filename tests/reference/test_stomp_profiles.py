@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.reference.guard import Guard
 from conformance.reference.honest import LAZY_S
 from conformance.reference.liars.registry import behaviour
+from conformance.reference.stomp.connection import Connection
 
 from .stomp_rig import Client, Rig
 
@@ -248,3 +250,24 @@ def test_a_liar_takes_neighbours_lazily():
         left[mode] = rig.depth()
 
     assert left == {"explicit-client-dups-ok": 1, "explicit-client": 2}
+
+
+@pytest.mark.parametrize(
+    ("headers", "command"),
+    [
+        ({"login": "u", "passcode": "p"}, "CONNECTED"),
+        ({"login": "u", "passcode": "q"}, "ERROR"),
+        ({"login": "v", "passcode": "p"}, "ERROR"),
+        ({}, "ERROR"),
+    ],
+)
+def test_a_guarded_broker(headers, command):
+    """One user, and nobody else; the ERROR does not repeat the passcode."""
+    client = Client(Rig())
+    client.connection = Connection(
+        client.rig.broker, lambda: None, client.rig.numbers, client.rig.later, Guard("u", b"p")
+    )
+    client.say("CONNECT", {"accept-version": "1.2", "host": "h", **headers})
+    (frame,) = client.heard()
+
+    assert (frame.command, b"passcode:q" in frame.body) == (command, False)

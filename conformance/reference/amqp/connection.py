@@ -19,13 +19,14 @@ import cproton as pn
 
 from conformance.reference.amqp import asking, states, termini
 from conformance.reference.amqp.coordinator import Coordinator
-from conformance.reference.amqp.handshake import OPEN, Guard, Handshake, farewell
+from conformance.reference.amqp.handshake import Handshake, farewell
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, Link, Peer
 from conformance.reference.amqp.receiving import Incoming
 from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
 from conformance.reference.amqp.windowed import Windowed
 from conformance.reference.core.broker import Broker
 from conformance.reference.core.refusal import LIMIT, Refusal
+from conformance.reference.guard import OPEN, Guard
 from conformance.reference.profiles import PLAIN
 
 MAX_FRAME = 256 * 1024

@@ -13,8 +13,8 @@ What the standard leaves to the server:
   something is full, and shows the head of the frame.
 - The header `expires` of a SEND is when it ends, in milliseconds since 1970, and `priority` a number from 0 to 9, as in
   ActiveMQ and Artemis. MESSAGE has both, whichever protocol the sender spoke.
-- host, login and passcode are read by nobody. What CONNECT, SEND and SUBSCRIBE may ask for under a profile is in
-  docs/reference-profiles.md.
+- host is read by nobody, login and passcode where the broker has a user. What CONNECT, SEND and SUBSCRIBE may ask for
+  under a profile is in docs/reference-profiles.md.
 
 `Connection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT and
 DISCONNECT do is in `Session`.
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 
 from conformance.reference.core.broker import Broker
 from conformance.reference.core.refusal import Refusal
+from conformance.reference.guard import OPEN, Guard
 from conformance.reference.stomp.beats import BEAT_MS, Beats
 from conformance.reference.stomp.frames import VERSIONS, Decoder, Frame, ProtocolError, encode, lines
 from conformance.reference.stomp.session import Session
@@ -61,7 +62,9 @@ class Connection:
         wake: Callable[[], None],
         numbers: Iterator[int],
         later: Callable[[float, Callable[[], None]], object],
+        guard: Guard = OPEN,
     ) -> None:
+        self._guard = guard
         self._broker = broker
         self._wake = wake
         self._numbers = numbers
@@ -251,6 +254,9 @@ class Connection:
             known = ",".join(reversed(VERSIONS))
             self._refuse(f"supported versions are {known}", frame, extra=(("version", known),))
             return
+        login, passcode = (frame.headers.get(name, "").encode() for name in ("login", "passcode"))
+        if self._guard.user is not None and not self._guard.knows(login, passcode):
+            raise ProtocolError("login and passcode are not those of a user")
         window = Window.asked(frame, self._broker, self, self._later)
         headers = [("version", version), ("server", "conformance-reference"), ("session", uuid.uuid4().hex)]
         if version != "1.0":  # which knows neither
