@@ -33,7 +33,7 @@ class FakeAdapter:
         self.made = []
         self.broken = None
 
-    def prepare(self, folder, settings, queues, ledger, liar, *, offline):
+    def prepare(self, folder, settings, queues, ledger, liar, *, offline, options):
         broker = types.SimpleNamespace(name=folder.name, queues=queues, start_seconds=[1.0], closed=False)
         broker.deviations = {"of": liar or "the subject"}
 
