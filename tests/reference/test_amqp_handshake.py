@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.reference.amqp import encoded
-from conformance.reference.amqp.encoded import Malformed
 from conformance.reference.amqp.handshake import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Handshake
+from conformance.reference.core import encoded
+from conformance.reference.core.encoded import Malformed
 from conformance.reference.guard import OPEN, Guard
 
 LOCKED = Guard("alice", b"secret")

@@ -6,7 +6,7 @@ from typing import Any
 
 import cproton as pn
 
-from conformance.reference.amqp import encoded
+from conformance.reference.core import encoded
 from conformance.reference.core.refusal import Refusal
 from conformance.reference.profiles import Consuming, Profile, Publishing, Unknown
 

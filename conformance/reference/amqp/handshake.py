@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.reference.amqp import encoded
+from conformance.reference.core import encoded
 from conformance.reference.guard import Guard
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"

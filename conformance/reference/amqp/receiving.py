@@ -6,8 +6,9 @@ from typing import Any
 
 import cproton as pn
 
-from conformance.reference.amqp import encoded, states, termini
+from conformance.reference.amqp import states, termini
 from conformance.reference.amqp.links import OVERHEAD, Link, Peer
+from conformance.reference.core import encoded
 from conformance.reference.core.message import DecodeError, Parsed, parse
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import LIMIT, SIZE, Refusal
@@ -181,16 +182,8 @@ class Incoming(Receiving):
             raise _Unacceptable(found)
         return found
 
-    def _publish(
-        self,
-        delivery: Any,
-        queue: Queue,
-        parsed: Parsed,
-        identity: bytes | None,
-        *,
-        settled: bool,
-        urgent: bool = False,
-    ) -> None:
+    def _publish(self, delivery: Any, queue: Queue, parsed: Parsed, identity: bytes | None, *, settled: bool) -> None:
+        urgent = identity is None and not settled and self._arrived(delivery, parsed)
         peer = self._peer
         owed = len(parsed.bare) + OVERHEAD
         peer.unstored += owed
@@ -212,6 +205,10 @@ class Incoming(Receiving):
         self._broker.publish(queue, parsed, stored, transaction, refused=refused, urgent=urgent)
         if settled and self.open:
             pn.pn_delivery_settle(delivery)
+
+    def _arrived(self, delivery: Any, parsed: Parsed) -> bool:
+        """An unsettled transfer outside a transaction is about to be stored; whether it asks for an answer at once."""
+        return False
 
     def _accept(self, delivery: Any, identity: bytes | None, *, retract: bool) -> None:
         """The one place where a confirm leaves."""

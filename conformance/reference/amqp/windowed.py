@@ -40,21 +40,10 @@ class Windowed(Incoming):
             return self._confirms.unanswered
         return self._most - self._left
 
-    def _publish(
-        self,
-        delivery: Any,
-        queue: Queue,
-        parsed: Parsed,
-        identity: bytes | None,
-        *,
-        settled: bool,
-        urgent: bool = False,
-    ) -> None:
-        windowed = identity is None and not settled
-        urgent = windowed and is_urgent(parsed.bare)
-        if windowed:
-            self._confirms.arrived(delivery, immediate=urgent)
-        super()._publish(delivery, queue, parsed, identity, settled=settled, urgent=urgent)
+    def _arrived(self, delivery: Any, parsed: Parsed) -> bool:
+        urgent = is_urgent(parsed.bare)
+        self._confirms.arrived(delivery, immediate=urgent)
+        return urgent
 
     def _accept(self, delivery: Any, identity: bytes | None, *, retract: bool) -> None:
         if identity is not None or retract:

@@ -6,13 +6,12 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
+from conformance.reference.core import encoded
+
 PROPERTY = b"_AMQ_DUPL_ID"
 """The application property with the id: the name that Apache Artemis gave it. Over STOMP it is a header."""
 
 _APPLICATION_PROPERTIES = 0x74
-_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-"""Bytes after a constructor, by its high nibble (AMQP 1.0 section 1.2); those beyond say how many follow."""
-
 _TEXTS = frozenset({0xA0, 0xB0, 0xA1, 0xB1, 0xA3, 0xB3})
 """binary, string and symbol in both lengths: the same bytes are the same id."""
 
@@ -88,13 +87,13 @@ def _find(bare: bytes) -> bytes | None:
             values = _values(bare, start)
             pairs = zip(values, values, strict=False)
             return next((_bounded(_plain(value)) for name, value in pairs if _plain(name) == PROPERTY), None)
-        at = _end(bare, start)
+        at = encoded.end(bare, start)
     return None
 
 
 def _descriptor(bare: bytes, at: int) -> tuple[int, int]:
     """The number that says which section this is, -1 for a name, and where its value begins."""
-    end = _end(bare, at)
+    end = encoded.end(bare, at)
     return (int.from_bytes(bare[at + 1 : end], "big") if bare[at] in (0x53, 0x80) else -1), end
 
 
@@ -102,7 +101,7 @@ def _values(bare: bytes, at: int) -> Iterator[bytes]:
     """What a map holds, each encoded, keys and values in turn (section 1.6.23)."""
     count, at = (bare[at + 2], at + 3) if bare[at] == 0xC1 else (struct.unpack_from(">I", bare, at + 5)[0], at + 9)
     for _ in range(count):
-        end = _end(bare, at)
+        end = encoded.end(bare, at)
         yield bare[at:end]
         at = end
 
@@ -121,27 +120,3 @@ def _bounded(identity: bytes) -> bytes:
     from hashlib import sha256  # costs a start 3 ms, and hardly anybody needs it
 
     return sha256(identity).digest()
-
-
-def _end(data: bytes, at: int) -> int:
-    """Where the value at `at` ends; raises ValueError where that is behind the data, or no type of section 1.6.
-
-    A descriptor is itself no described value here: else any message could nest deeper than Python's stack.
-    """
-    while data[at] == 0:
-        at = _plain_end(data, at + 1)
-    return _plain_end(data, at)
-
-
-def _plain_end(data: bytes, at: int) -> int:
-    code = data[at]
-    kind = code >> 4
-    if kind in _WIDTHS:
-        end = at + 1 + _WIDTHS[kind]
-    elif kind < 0xA:
-        raise ValueError(code)
-    else:
-        end = at + 5 + struct.unpack_from(">I", data, at + 1)[0] if kind & 1 else at + 2 + data[at + 1]
-    if end > len(data):
-        raise ValueError(at)
-    return end
