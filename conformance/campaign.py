@@ -27,6 +27,7 @@ from conformance.errors import Interrupted, UsageError
 from conformance.faults import able
 from conformance.history import Header
 from conformance.judge.rows import Judgement
+from conformance.judge.rules import names_used
 from conformance.judge.session import Session
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
@@ -40,8 +41,6 @@ CLIENTS = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
 """The distribution whose library speaks the protocol."""
 
 REPEATS = 2
-PARTS = "workers"
-"""Below the folder of a run that several processes recorded: a run of its own for each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +169,9 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
     run = _run_record(campaign)
     records.save(run, campaign.folder / "run.json")
     with Ledger(campaign.folder, run.run) as ledger:
-        starting = judge.start_in_background()
+        planned = campaign.trials
+        played = dict.fromkeys(trial.script.id for trial in planned)
+        starting = judge.start_in_background(list(names_used(campaign.scenarios[name] for name in played)))
         try:
             recording = Recording(
                 campaign.folder,
@@ -178,7 +179,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
                 ledger,
                 watcher.progress,
                 offline=campaign.options.offline,
-                expected=campaign.trials,
+                expected=planned,
             )
             running = Running(campaign, run, recording, starting, watcher)
             try:
@@ -283,34 +284,6 @@ def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
     scenarios = scenario.load(campaign.catalogue)
     selection = _able(dataclasses.replace(campaign.selection, claims=kept), scenarios)
     return dataclasses.replace(campaign, options=options, selection=selection, scenarios=scenarios)
-
-
-def merge(folder: pathlib.Path) -> bool:
-    """Make one run of those below `folder/workers`, whose scenarios are disjoint; False where there is none.
-
-    Their trials are moved, their brokers' logs stay where messages name them. A part that is not finished leaves a
-    whole that is not; of a scenario that was begun twice, because a worker died of it, the finished part counts.
-    """
-    found = {path.parent: records.read(path, RunRecord) for path in sorted(folder.glob(f"{PARTS}/*/run.json"))}
-    if not found:
-        return False
-    parts = sorted(found, key=lambda part: not found[part].finished)
-    (folder / "trials").mkdir(exist_ok=True)
-    for trial in [path for part in parts for path in sorted(part.glob("trials/*"))]:
-        if not (folder / "trials" / trial.name).exists():
-            trial.rename(folder / "trials" / trial.name)
-    runs = [found[part] for part in parts]
-    whole = msgspec.structs.replace(
-        runs[0],
-        started=min(run.started for run in runs),
-        deviations={name: text for run in runs for name, text in run.deviations.items()},
-        finished=all(run.finished for run in runs),
-        interrupted=any(run.interrupted for run in runs),
-        floor_seconds=max(run.floor_seconds for run in runs),
-        seconds=max(run.seconds for run in runs),
-    )
-    records.save(whole, folder / "run.json")
-    return True
 
 
 def _judge(

@@ -219,7 +219,7 @@ def _hit(found: Trace, fault: DiskFault) -> list[Call]:
 def _as_told(call: Call, fault: DiskFault) -> bool:
     match fault:
         case HeldSync(seconds):
-            # The tracer ends a hold by a timer and stamps it by the wall clock, which need not agree to the microsecond.
+            # The tracer ends a hold by a timer and stamps it by the wall clock: they need not agree to the microsecond.
             return call.name in WRITES or call.ended_ns is None or call.seconds >= seconds - STEP_NS / 1e9
         case FailedSync():
             return call.error == "EIO"

@@ -34,7 +34,7 @@ def bench() -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name:
         started = time.perf_counter()
-        with Session.start(warm=False) as session:
+        with Session.start() as session:
             found["session start"] = time.perf_counter() - started
             records = [_written(pathlib.Path(name) / str(number), number) for number in range(TRIALS)]
             started = time.perf_counter()

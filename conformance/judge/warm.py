@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.judge.compact import compact
 from conformance.judge.facts import TrialFacts
-from conformance.judge.relations import FEW
+from conformance.judge.relations import EVERY, FEW, Check
 from conformance.records import TrialRecord, save
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 TRIAL = "warm-up"
 
 
-def warm_up(spark: SparkSession) -> TrialFacts:
-    """Run the real plan on made-up trials, as many as a whole run's plan needs; returns the facts of one."""
+def warm_up(spark: SparkSession, used: Sequence[Check] = EVERY) -> TrialFacts:
+    """Run the plan of these checks on made-up trials, as many as a whole run's plan needs; the facts of one."""
     from conformance.judge.verdict import collect_facts
 
     with tempfile.TemporaryDirectory(prefix="conformance-warm-") as name:
         folders = [pathlib.Path(name) / str(number) for number in range(FEW + 1)]
         trials = [compact(folder, write(folder, 3, trial=f"{TRIAL}-{folder.name}")) for folder in folders]
-        return collect_facts(spark, trials)[f"{TRIAL}-0"]
+        return collect_facts(spark, trials, used)[f"{TRIAL}-0"]
 
 
 def write(

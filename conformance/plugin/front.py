@@ -24,7 +24,7 @@ from conformance.claims import Kind, Scope
 from conformance.errors import ConformanceError, Interrupted, UsageError
 from conformance.expectations import Outcome
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
-from conformance.plugin import expect, tell
+from conformance.plugin import expect, parts, tell
 from conformance.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
 from conformance.plugin.expect import Answer
 from conformance.report.expected import Standing
@@ -276,7 +276,7 @@ class Front:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """A worker records the same run, into a folder of its own."""
-        folder = self.campaign.folder.absolute() / campaign.PARTS / node.workerinput["workerid"]
+        folder = self.campaign.folder.absolute() / parts.PARTS / node.workerinput["workerid"]
         node.workerinput["conformance_out"] = str(folder)
         node.workerinput["conformance_seed"] = self.campaign.selection.seed
 
@@ -302,7 +302,7 @@ class Front:
             _load(pathlib.Path(path))
 
     def _join(self) -> None:
-        if campaign.merge(self.campaign.folder) and self.error is None:
+        if parts.merge(self.campaign.folder) and self.error is None:
             self.judgement = campaign.judge_folder(self.campaign.folder)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.campaign import PARTS
 from conformance.claims import Claim, Kind
 from conformance.judge import again
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
 from conformance.plugin.expect import Answer
+from conformance.plugin.parts import PARTS
 from conformance.records import RunRecord
 from conformance.report.html import timeline
 from conformance.report.model import is_undecided

