@@ -170,8 +170,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
     records.save(run, campaign.folder / "run.json")
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
-        played = dict.fromkeys(trial.script.id for trial in planned)
-        starting = judge.start_in_background(list(names_used(campaign.scenarios[name] for name in played)))
+        starting = _spark(campaign, planned)
         try:
             recording = Recording(
                 campaign.folder,
@@ -192,6 +191,13 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
             raise Interrupted(f"stopped by the user; what was recorded is in {campaign.folder}") from error
         finally:
             starting.stop()
+
+
+def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.Starting:
+    """Warmed by what it will be asked; on its way only where there is something to record."""
+    played = dict.fromkeys(trial.script.id for trial in planned)
+    checks = list(names_used(campaign.scenarios[name] for name in played))
+    return judge.start_in_background(checks) if checks else judge.start_when_asked()
 
 
 class Running:
@@ -289,7 +295,7 @@ def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
 def _judge(
     folder: pathlib.Path, catalogue: Catalogue, scenarios: Mapping[str, Scenario], starting: judge.Starting
 ) -> Judgement:
-    return judge.judge(folder, catalogue, scenarios, starting.result(), untried=scenario.untried(catalogue))
+    return judge.judge(folder, catalogue, scenarios, starting, untried=scenario.untried(catalogue))
 
 
 def judge_folder(folder: pathlib.Path) -> Judgement:

@@ -1,7 +1,7 @@
 """One decider: from the histories of a run to verdicts, on PySpark.
 
     starting = judge.start_in_background()
-    judgement = judge.judge(folder, catalogue, scenarios, starting.result())
+    judgement = judge.judge(folder, catalogue, scenarios, starting)
 
 Read in this order: `anomalies` (what can go wrong with a message), `compact` (histories to Parquet), `relations` (the
 one plan), `facts` (what it brings home), `tally` and `rules` (what a verdict needs), `verdict`. Importing this package
@@ -10,7 +10,16 @@ imports no Spark: that happens in the thread that `start_in_background` starts.
 
 from conformance.judge.exits import exit_code, needs_repeats
 from conformance.judge.measure import bench
-from conformance.judge.session import Session, Starting, start_in_background
+from conformance.judge.session import Session, Starting, start_in_background, start_when_asked
 from conformance.judge.verdict import judge
 
-__all__ = ["Session", "Starting", "bench", "exit_code", "judge", "needs_repeats", "start_in_background"]
+__all__ = [
+    "Session",
+    "Starting",
+    "bench",
+    "exit_code",
+    "judge",
+    "needs_repeats",
+    "start_in_background",
+    "start_when_asked",
+]

@@ -96,14 +96,23 @@ class Session:
 
 
 class Starting:
-    """A session that is on its way; nothing of it is shown before `result` is asked for."""
+    """A session that is on its way; nothing of it is shown before `result` is asked for.
 
-    def __init__(self, *, master: str = "", remote: str = "", warm: Sequence[Check] = ()) -> None:
+    With `later` its way begins there: for who may turn out not to need one.
+    """
+
+    def __init__(self, *, master: str = "", remote: str = "", warm: Sequence[Check] = (), later: bool = False) -> None:
         self._future: concurrent.futures.Future[Session] = concurrent.futures.Future()
         self._stopped = threading.Event()
         words = (master, remote, warm)
         self._thread = threading.Thread(target=self._start, args=words, name="spark-start", daemon=True)
-        self._thread.start()
+        self._begun = threading.Lock()
+        if not later:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._begun.acquire(blocking=False):
+            self._thread.start()
 
     def _start(self, master: str, remote: str, warm: Sequence[Check]) -> None:
         try:
@@ -117,7 +126,13 @@ class Starting:
 
     def result(self) -> Session:
         """The session, when it is ready; raises `JudgeError` where it could not start."""
+        self._begin()
         return self._future.result()
+
+    @property
+    def spark(self) -> SparkSession:
+        """That of `result`."""
+        return self.result().spark
 
     def stop(self) -> None:
         """End the session, or whatever of it has started; does not raise."""
@@ -132,6 +147,11 @@ class Starting:
 def start_in_background(warm: Sequence[Check] = (), *, master: str = "", remote: str = "") -> Starting:
     """Start a session in a thread, warmed by the plan of the checks that it will run; none: it is wanted at once."""
     return Starting(master=master, remote=remote, warm=warm)
+
+
+def start_when_asked(*, master: str = "", remote: str = "") -> Starting:
+    """A session that is started by who first asks for it."""
+    return Starting(master=master, remote=remote, later=True)
 
 
 def _line(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from conformance.scenario import Scenario
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from conformance.judge.session import Session
+    from conformance.judge.session import Session, Starting
 
 TIMELINE = 200
 """Events of one timeline at most."""
@@ -35,14 +35,14 @@ def judge(
     run_dir: pathlib.Path,
     catalogue: Catalogue,
     scenarios: Mapping[str, Scenario],
-    session: Session,
+    session: Session | Starting,
     *,
     untried: Mapping[str, str] | None = None,
 ) -> Judgement:
     """Judge everything that was recorded in the folder of a run.
 
     `untried` says of claims that no scenario tries why (claim id to sentence). Trials whose histories turn out not to
-    be complete come back with `void` set.
+    be complete come back with `void` set. Where nothing was recorded whole, Spark is not asked for.
 
     Raises:
         HistoryError: `run.json`, or the record of a trial of a finished run, cannot be read.
@@ -54,9 +54,11 @@ def judge(
     compacted = compact_all(list(_trials(run_dir, run)))
     recorded = {trial.record.scenario for trial in compacted}
     used = list(rules.names_used(item for item in scenarios.values() if item.id in recorded))
-    evidence = Evidence(run, [trial.record for trial in compacted], collect_facts(session.spark, compacted, used))
+    recorded_whole = any(trial.parquet is not None for trial in compacted)
+    found = collect_facts(session.spark, compacted, used) if recorded_whole else {}
+    evidence = Evidence(run, [trial.record for trial in compacted], found)
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
-    rows = _with_timelines(session.spark, rows, compacted, evidence.facts)
+    rows = _with_timelines(session, rows, compacted, evidence.facts)
     return Judgement(
         run=run,
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
@@ -99,14 +101,17 @@ def _cause(error: Exception) -> str:
 
 
 def _with_timelines(
-    spark: SparkSession, rows: Iterable[VerdictRow], trials: Sequence[Compacted], known: Mapping[str, TrialFacts]
+    session: Session | Starting,
+    rows: Iterable[VerdictRow],
+    trials: Sequence[Compacted],
+    known: Mapping[str, TrialFacts],
 ) -> list[VerdictRow]:
     """The rows, with the timeline of the first witness wherever something is violated."""
     rows = list(rows)
     firsts = {row.witnesses[0] for row in rows if row.verdict is Verdict.VIOLATED and row.witnesses}
     if not firsts:
         return rows
-    lines = _timelines(spark, firsts, trials, known)
+    lines = _timelines(session.spark, firsts, trials, known)
     return [
         msgspec.structs.replace(row, witnesses=tuple(_told(witness, lines) for witness in row.witnesses))
         if row.verdict is Verdict.VIOLATED

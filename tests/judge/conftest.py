@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from conformance.judge.relations import EVERY
 from conformance.judge.session import Session
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -13,6 +12,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def session():
-    """A warm local session; its start is the price of the first test that asks."""
-    with Session.start(warm=EVERY) as started:
+    """A local session; its start is the price of the first test that asks."""
+    with Session.start() as started:
         yield started

@@ -153,7 +153,7 @@ def test_bench_measures(session, monkeypatch):
     """Every figure that `conformance bench judge` prints, on a scale that a test can afford."""
     monkeypatch.setattr(measure, "TRIALS", 2)
     monkeypatch.setattr(measure, "WARM", 1)
-    found = judge.bench()
+    found = judge.bench(measure.SCENARIO)
 
     assert 6 == len(found)
     assert all(seconds > 0 for seconds in found.values())

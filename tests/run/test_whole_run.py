@@ -36,11 +36,11 @@ def verdicts(report, claim):
 
 def test_honest_broker(finished, marked, tmp_path):
     """Exit 0: it holds, with a control that failed 3 of 3, and nothing is left running."""
-    done, report = finished("--claims", "SOLCD-ACK-01,ARTEMIS-TX-04")
-    row = next(row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.verdict == "HOLDS")
+    done, report = finished("--claims", "AMQP-DUR-01,ARTEMIS-TX-04")
+    row = next(row for row in report.verdicts if row.claim == "AMQP-DUR-01" and row.verdict == "HOLDS")
 
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert {"HOLDS"} == {verdict for _, verdict in verdicts(report, "SOLCD-ACK-01")}
+    assert {"HOLDS"} == {verdict for _, verdict in verdicts(report, "AMQP-DUR-01")}
     assert {"NOT_APPLICABLE"} == {verdict for _, verdict in verdicts(report, "ARTEMIS-TX-04")}
     assert (3, 3, 3, True) == (row.trials, row.control.failed, row.control.trials, row.q <= 0.05)
     assert row.exposure.minimum > 0
@@ -75,8 +75,8 @@ def test_weakened_artemis_is_not_accused(conformance, tmp_path):
 
 def test_weakened_broker_violates_what_the_user_requires(finished):
     """3 of 3, exit 1, with the message and its timeline, and never counted against the vendor."""
-    done, report = finished("--claims", "SOLCD-ACK-01", "--require", "SOLCD-ACK-01", *WEAK)
-    rows = [row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.fault == "kill"]
+    done, report = finished("--claims", "AMQP-DUR-01", "--require", "AMQP-DUR-01", *WEAK)
+    rows = [row for row in report.verdicts if row.claim == "AMQP-DUR-01" and row.fault == "kill"]
 
     assert 1 == done.returncode, done.stdout + done.stderr
     assert {("VIOLATED", True, 3, 3)} == {(str(r.verdict), r.required, r.offended, r.trials) for r in rows}
