@@ -7,6 +7,7 @@ from conformance.scenario import (
     Between,
     Check,
     Kill,
+    Liar,
     Nth,
     Publish,
     Restart,
@@ -36,7 +37,13 @@ class BrokerKilledWhilePublishing:
 
     mode = "async_ack"
     steps = (Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))), Restart(), *SETTLE)
-    decides = {**decided(SYNC_OFF), "AMQP-DUR-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)}
+    decides = {
+        **decided(SYNC_OFF),
+        "AMQP-DUR-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
+        "EMS-STEP-03": Check(
+            "stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, patient=True)
+        ),
+    }
 
 
 @scenario
