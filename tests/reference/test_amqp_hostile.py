@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 from pathlib import Path
@@ -33,9 +34,11 @@ from tests.reference.amqp_raw import (
     transfer,
     uint,
 )
+from tests.reference.conftest import Running
 
 FRAMING = b"amqp:connection:framing-error"
 LIMIT = b"amqp:resource-limit-exceeded"
+_QUEUES = itertools.count()
 
 
 def resident(running):
@@ -50,19 +53,32 @@ def until_served(running):
     assert frames[-1][0] == CLOSE
 
 
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory):
+    """One broker that has all of them as peers, one after the other, and in the end stops as it should."""
+    broker = Running(tmp_path_factory.mktemp("survivor"), [])
+    try:
+        yield broker
+        assert broker.stop() == 0
+        assert broker.process.stderr.read() == ""
+    finally:
+        broker.kill()
+        broker.process.stdout.close()
+        broker.process.stderr.close()
+
+
 @pytest.fixture
-def lives(start, peer):
+def lives(survivor, peer):
     """A broker with a client that has stored a message before, and gets it, and stores another, afterwards."""
-    broker = start()
-    client = peer(broker)
+    client = peer(survivor, f"q-{next(_QUEUES)}")
     client.publish(1)
-    yield broker
-    assert broker.process.poll() is None
+    yield survivor
+    assert survivor.process.poll() is None
     client.publish(1, first=2)
-    assert client.receive(2).bodies == [1, 2]
+    inbox = client.receive(2)
+    assert inbox.bodies == [1, 2]
+    client.accept(delivery for _, delivery in inbox.got)
     client.close()
-    assert broker.stop() == 0
-    assert broker.process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(
