@@ -29,6 +29,7 @@ from conformance.history import Header
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
 from conformance.judge.session import Session
+from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
@@ -213,6 +214,7 @@ class Running:
         self._recording, self._starting = recording, starting
         self._started = time.monotonic()
         self._judged: Judgement | None = None
+        self._remembered = Remembered()
         self._repeated: set[str] = set()
 
     def record(self, scenarios: Collection[str] | None = None) -> None:
@@ -270,7 +272,8 @@ class Running:
 
     def _judge(self) -> Judgement:
         self.finish()
-        return _judge(self.campaign.folder, self.campaign.catalogue, self.campaign.scenarios, self._starting)
+        campaign = self.campaign
+        return _judge(campaign.folder, campaign.catalogue, campaign.scenarios, self._starting, self._remembered)
 
 
 def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
@@ -293,9 +296,14 @@ def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
 
 
 def _judge(
-    folder: pathlib.Path, catalogue: Catalogue, scenarios: Mapping[str, Scenario], starting: judge.Starting
+    folder: pathlib.Path,
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Scenario],
+    starting: judge.Starting,
+    remembered: Remembered | None = None,
 ) -> Judgement:
-    return judge.judge(folder, catalogue, scenarios, starting, untried=scenario.untried(catalogue))
+    untried = scenario.untried(catalogue)
+    return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
 
 
 def judge_folder(folder: pathlib.Path) -> Judgement:

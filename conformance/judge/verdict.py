@@ -38,10 +38,12 @@ def judge(
     session: Session | Starting,
     *,
     untried: Mapping[str, str] | None = None,
+    remembered: Remembered | None = None,
 ) -> Judgement:
     """Judge everything that was recorded in the folder of a run.
 
-    `untried` says of claims that no scenario tries why (claim id to sentence). Trials whose histories turn out not to
+    `untried` says of claims that no scenario tries why (claim id to sentence). Who judges a run again and again while
+    it grows gives the same `remembered` each time. Trials whose histories turn out not to
     be complete come back with `void` set. Where nothing was recorded whole, Spark is not asked for.
 
     Raises:
@@ -52,10 +54,7 @@ def judge(
     run = records.read(run_dir / "run.json", RunRecord)
     exposures.check_names(rules.names_used(scenarios.values()))
     compacted = compact_all(list(_trials(run_dir, run)))
-    recorded = {trial.record.scenario for trial in compacted}
-    used = list(rules.names_used(item for item in scenarios.values() if item.id in recorded))
-    recorded_whole = any(trial.parquet is not None for trial in compacted)
-    found = collect_facts(session.spark, compacted, used) if recorded_whole else {}
+    found = _facts(session, compacted, scenarios, remembered or Remembered())
     evidence = Evidence(run, [trial.record for trial in compacted], found)
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
     rows = _with_timelines(session, rows, compacted, evidence.facts)
@@ -65,6 +64,50 @@ def judge(
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
     )
+
+
+class Remembered:
+    """The facts of scenarios that were judged before, by this process.
+
+    Those of a trial rest on its own scenario only, whose controls show its loss window: a scenario is judged again when
+    a trial of it was added, and when another's was it is not.
+    """
+
+    def __init__(self) -> None:
+        self._facts: dict[frozenset[str], dict[str, TrialFacts]] = {}
+
+    def of(self, trials: frozenset[str]) -> dict[str, TrialFacts] | None:
+        """What is known of all the trials of one scenario; None where it is not just these."""
+        return self._facts.get(trials)
+
+    def keep(self, trials: frozenset[str], facts: Mapping[str, TrialFacts]) -> None:
+        """Facts of all the trials of one scenario, from those of some more."""
+        self._facts[trials] = {trial: facts[trial] for trial in trials if trial in facts}
+
+
+def _facts(
+    session: Session | Starting,
+    trials: Sequence[Compacted],
+    scenarios: Mapping[str, Scenario],
+    remembered: Remembered,
+) -> dict[str, TrialFacts]:
+    """Of every trial that is not void; Spark is asked for those of the scenarios that are not remembered."""
+    whole: dict[str, list[Compacted]] = {}
+    for trial in trials:
+        if trial.parquet is not None:
+            whole.setdefault(trial.record.scenario, []).append(trial)
+    names = {scenario: frozenset(trial.record.trial for trial in group) for scenario, group in whole.items()}
+    found: dict[str, TrialFacts] = {}
+    for scenario in list(names):
+        if (known := remembered.of(names[scenario])) is not None:
+            found |= known
+            del names[scenario]
+    if names:
+        used = list(rules.names_used(item for item in scenarios.values() if item.id in names))
+        found |= collect_facts(session.spark, [trial for name in names for trial in whole[name]], used)
+        for group in names.values():
+            remembered.keep(group, found)
+    return found
 
 
 def _trials(run_dir: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Path, TrialRecord]]:

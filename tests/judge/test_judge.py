@@ -6,6 +6,7 @@ from judge_histories import RUN, kept, killed, no_answer, record, sent, settled,
 from conformance import claims, judge, records, scenario
 from conformance.errors import HistoryError
 from conformance.judge import measure, relations
+from conformance.judge.verdict import Remembered
 
 pytestmark = pytest.mark.spark
 KILL = "broker-killed-while-publishing"
@@ -44,6 +45,58 @@ def test_holds(rows):
     assert [] == judge.needs_repeats(found)
     assert "EMS-AUTO-03" in {r.claim for r in found.self_checks}
     assert set(claims.load().claims) == {r.claim for r in found.rows + found.self_checks}
+
+
+class Counted:
+    """A session that counts how often it was asked for its Spark."""
+
+    def __init__(self, session):
+        self._session = session
+        self.asked = 0
+
+    @property
+    def spark(self):
+        self.asked += 1
+        return self._session.spark
+
+
+def test_a_growing_run_judges_what_was_added(session, tmp_path):
+    """The rows are those of a run that is judged once; a scenario that did not grow is not asked about again."""
+    catalogue = claims.load()
+    scripts = scenario.load(catalogue)
+    remembered, counted = Remembered(), Counted(session)
+    records.save(RUN, tmp_path / "run.json")
+
+    def judged(counted, remembered=None):
+        return judge.judge(tmp_path, catalogue, scripts, counted, remembered=remembered)
+
+    def add(trial, script, arm="subject", label=""):
+        about = record(trial, script, arm, label, int(trial[-1]))
+        write(tmp_path / "trials" / trial, LOSSY if arm == "control" else CLEAN, about)
+
+    add("subject.1", KILL)
+    add("control.1", KILL, "control", scenario.SYNC_OFF.label)
+    first = judged(counted, remembered)
+    assert (1, first) == (counted.asked, judged(counted, remembered))
+    assert 1 == counted.asked
+
+    add("other.1", "broker-killed-while-sending-one-by-one")
+    assert (judged(session), 2) == (judged(counted, remembered), counted.asked)
+
+    add("subject.2", KILL)
+    grown = judged(counted, remembered)
+    assert (2, 3) == (row(grown).trials, counted.asked)
+    assert judged(session) == grown
+
+
+def test_nothing_recorded_asks_for_no_spark(tmp_path):
+    """A session of tests that tried nothing need not wait for one."""
+    catalogue = claims.load()
+    records.save(RUN, tmp_path / "run.json")
+    counted = Counted(None)
+
+    assert judge.judge(tmp_path, catalogue, scenario.load(catalogue), counted).trials == ()
+    assert 0 == counted.asked
 
 
 def test_violated_with_its_timeline(rows):
