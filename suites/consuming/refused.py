@@ -27,6 +27,7 @@ class DeliveriesRefused:
         "AMQP-REL-02": Check("release_counted", exposure="released", control=Liar("counts-releases")),
         "EMS-DUPS-05": Check("failure_unmarked", exposure="failed", control=Liar("never-marks-redelivered")),
         "AMQP-MOD-01": Check("failure_uncounted", exposure="failed", control=Liar("never-counts-failures")),
+        "AMQP-MOD-03": Check("failed_gone", exposure="failed", control=Liar("drops-failed")),
         "AMQP-MOD-02": Check(
             "undeliverable_again", exposure="undeliverable", control=Liar("ignores-undeliverable-here")
         ),

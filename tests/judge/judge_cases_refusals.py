@@ -17,6 +17,25 @@ REFUSALS = {
     ),
     "rejected and gone": ("released_gone", kept(1) + handed(1) + given_back(1, "rejected") + settled(epoch=1), 0, 0),
     "released, and the queue not silent yet": ("released_gone", kept(1) + handed(1) + given_back(1) + silent(1), 0, 0),
+    "failed and gone": (
+        "failed_gone",
+        kept(1, 2) + handed(1) + given_back(1, "failed") + handed(2) + given_back(2, "failed") + settled(2, epoch=1),
+        2,
+        1,
+    ),
+    "failed, come again and taken": (
+        "failed_gone",
+        kept(1) + handed(1) + given_back(1, "failed") + took(1) + settled(epoch=1),
+        1,
+        0,
+    ),
+    "released and gone is another's": ("failed_gone", kept(1) + handed(1) + given_back(1) + settled(epoch=1), 0, 0),
+    "failed, and the queue not silent yet": (
+        "failed_gone",
+        kept(1) + handed(1) + given_back(1, "failed") + silent(1),
+        0,
+        0,
+    ),
     # counts
     "a release that counts": (
         "release_counted",

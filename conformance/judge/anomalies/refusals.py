@@ -15,6 +15,15 @@ REFUSALS = (
         happens="takes a released message away",
     ),
     Anomaly(
+        "failed_gone",
+        "A message that was given back as failed, and did not come again.",
+        applies="refused_as = 'failed' AND durable AND settled",
+        offends="received_last_at <= refused_at",
+        of="messages given back as failed",
+        happened="gone",
+        happens="takes a failed message away",
+    ),
+    Anomaly(
         "release_counted",
         "A released message whose next delivery, to the same consumer, carries a higher delivery count.",
         applies="refused_as = 'released' AND handed = 2 AND handed_on_one_link",

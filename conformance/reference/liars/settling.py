@@ -95,7 +95,7 @@ class _IndividualAckIsCumulative(Liar):
 class _DropsFailed(Liar):
     """A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK."""
 
-    breaks = ("AMQP-MOD-01",)
+    breaks = ("AMQP-MOD-03",)
 
     def applied(self, outcome: Event) -> Event:
         return Event.ACCEPTED if outcome is Event.FAILED else outcome
