@@ -30,6 +30,7 @@ from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
 from conformance.script import (
+    LINK_FAULTS,
     After,
     All,
     Between,
@@ -219,6 +220,12 @@ class Scenario:
         """What the adapter of a broker must have words for: kinds of queues, and settings of any name."""
         offers = any(isinstance(step, Offer) for step in self.steps)
         return (*(f"a queue with {name}" for name, _ in self.queue), *(["settings of any name"] if offers else []))
+
+    @property
+    def linked(self) -> bool:
+        """Whether a client of it goes over a link, so that there are frames to judge by."""
+        clients = [step for step in self.steps if isinstance(step, Publish | Consume)]
+        return any(step.linked or isinstance(step.until, LINK_FAULTS) for step in clients)
 
     @property
     def faults(self) -> tuple[Fault | DiskFault, ...]:

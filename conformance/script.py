@@ -229,6 +229,7 @@ class Publish:
 
     A broker that knows publish windows is told `window`, and `ack_event_mode` (`per_message`, `windowed`, or nothing);
     each `immediate_every`-th send asks it for Ack Immediately. `tells_waits`: each wait for the window is recorded.
+    `linked`: it goes over a link that records what crosses it, and does nothing else.
     """
 
     count: int
@@ -244,6 +245,7 @@ class Publish:
     ack_event_mode: str = ""
     immediate_every: int = 0
     tells_waits: bool = False
+    linked: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +261,7 @@ class Consume:
     time. `hold`: with `prefetch` deliveries open, wait whether the broker sends more, before they are acknowledged.
     `rollback_every`: each such transaction is rolled back, and its deliveries are released. `work_ms`: how long each
     processing takes. `backwards`: with so many processed, those that are due are acknowledged, the last one first.
+    `linked`: it goes over a link that records what crosses it, and does nothing else.
     """
 
     mode: str
@@ -274,6 +277,7 @@ class Consume:
     rollback_every: int = 0
     work_ms: int = 0
     backwards: int = 0
+    linked: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -107,6 +107,7 @@ class _Consumer:
         early = self._acknowledges_early()
         if early:
             self._acknowledge([received])
+            pump(self.session, self.armed, 0)  # it leaves before the processing begins: a session only writes here
         self._record(Op.PROCESS, Phase.INVOKE, received)
         self.armed.count("process")
         self.armed.fire_if_due()

@@ -26,6 +26,15 @@ none.
 
 TO_BROKER, TO_CLIENT = "to_broker", "to_client"
 
+SUBSCRIPTIONS = {"auto": "settled", "client": "cumulative", "client-individual": "individual"}
+"""The word for each `ack` of a SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""
+
+REACHED = "bytes reached the client"
+"""The words of a CONNECT of unknown outcome in the history of a link: `count` bytes of that connection's stream did."""
+
+UNSUBSCRIBED = "unsubscribed"
+"""The word where nobody can say which subscription a MESSAGE is for, or what that had asked for."""
+
 
 class Unreadable(Exception):
     """The stream is not what its protocol says; from here on nothing is known of it."""
@@ -36,9 +45,16 @@ class Frame(NamedTuple):
 
     `name` is the protocol's word. `delivery` is an AMQP delivery-id, or of STOMP the receipt of a SEND, the receipt-id
     of a RECEIPT, the `ack` of a MESSAGE (else its message-id) or the `id` of an ACK. `first` and `last` are the
-    delivery-ids of a disposition; a range is no cumulative acknowledgement by itself, clients coalesce. `detail` is
-    what people read. An EOL between STOMP frames is one of its own: nothing tells a heart-beat from a line feed that
-    ends a frame (STOMP 1.2, Heart-beating).
+    delivery-ids of a disposition; a range is no cumulative acknowledgement by itself, clients coalesce. `message` is
+    the id that this suite gave to the message in the frame: of a SEND, a MESSAGE, or each frame of a transfer; None
+    where it is not one of ours, or stands too deep. An EOL between STOMP frames is one of its own: nothing tells a
+    heart-beat from a line feed that ends a frame (STOMP 1.2, Heart-beating).
+
+    `detail` is what people read, and the judge after them. Its first word is `name`. A transfer adds `settled` (by this
+    frame or one before it), `more` (of its delivery follows) and `aborted`; a disposition its state and its outcome,
+    `settled`, and `by the sender`. Both add `session=N` for the N-th of a connection, unless it is the first. The last
+    word of a MESSAGE says how its subscription acknowledges: one of `SUBSCRIPTIONS`, or `UNSUBSCRIBED`; the one before
+    it names a subscription whose acknowledgements are cumulative.
     """
 
     start: int
@@ -50,6 +66,7 @@ class Frame(NamedTuple):
     transaction: str | None = None
     first: int | None = None
     last: int | None = None
+    message: str | None = None
 
     @property
     def end(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from conformance.faults import amqp_values, frames
 from conformance.faults.amqp_values import Described
 from conformance.faults.frames import Frame, Splitter, Unreadable
+from conformance.history import parse_message
 
 _HEADER = struct.Struct(">IBBH")
 _AMQP, _SASL = 0, 1
@@ -22,6 +23,13 @@ _STATES = {
     **dict(enumerate("received accepted rejected released modified".split(), 0x23)),
     **dict(enumerate("declared transactional".split(), 0x33)),
 }
+_BEFORE_PROPERTIES = frozenset(
+    (0x70, 0x71, 0x72, b"amqp:header:list", b"amqp:delivery-annotations:map", b"amqp:message-annotations:map")
+)
+_PROPERTIES = (0x73, b"amqp:properties:list")
+_DESCRIPTORS = frozenset((0x53, 0x80, 0xA3, 0xB3))
+"""Constructors of what a section's descriptor can be: a small or a large number, a short or a long symbol."""
+
 _COORDINATOR, _DECLARE, _DISCHARGE, _DECLARED, _TRANSACTIONAL, _VALUE = 0x30, 0x31, 0x32, 0x33, 0x34, 0x77
 _ANSWERS = {
     frames.COMMIT: frames.COMMIT_ANSWER,
@@ -40,18 +48,23 @@ _SERIAL = 0xFFFFFFFF
 _Request = tuple[str, str | None]
 """The kind of a transfer, and the transaction that its body names."""
 
+_Carried = tuple[int | None, str | None, bool]
+"""Of a delivery in the middle of its frames: its delivery-id, its message, and whether it is settled."""
+
 
 @dataclasses.dataclass
 class _Shared:
     """What both directions of a connection must know. Channels and handles are the client's own numbers."""
 
     channels: dict[int, int] = dataclasses.field(default_factory=dict)  # by the broker's
+    sessions: dict[int, int] = dataclasses.field(default_factory=dict)  # by channel: the N-th that was begun
+    begun: int = 0
     coordinators: set[tuple[int, int]] = dataclasses.field(default_factory=set)  # channel, handle
     asked: dict[tuple[int, int], _Request] = dataclasses.field(default_factory=dict)  # by channel and delivery-id
 
 
 def pair() -> tuple[Splitter, Splitter]:
-    """Both directions; they share channels, control links and what a coordinator was asked for."""
+    """Both directions; they share channels, sessions, control links and what a coordinator was asked for."""
     shared = _Shared()
     return _ToBroker(shared), _ToClient(shared)
 
@@ -60,7 +73,7 @@ class _Amqp(Splitter):
     def __init__(self, shared: _Shared) -> None:
         super().__init__()
         self._shared = shared
-        self._partial: set[tuple[int, int]] = set()  # links in the middle of a transfer of several frames
+        self._partial: dict[tuple[int, int], _Carried] = {}  # by link, in the middle of a transfer of several frames
 
     def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
         if end - at < _HEADER.size:
@@ -76,8 +89,9 @@ class _Amqp(Splitter):
             return Frame(offset, size, frames.OTHER, "heartbeat", "heartbeat")
         for limit in (_HEAD, _WHOLE):
             head = bytes(data[body : min(known, body + limit)])
+            whole = body + len(head) == at + size or len(head) >= _WHOLE
             try:
-                return self._performative(head, channel, offset, size)
+                return self._performative(head, channel, offset, size, whole=whole)
             except IndexError:
                 continue
             except (ValueError, TypeError, RecursionError) as error:
@@ -86,37 +100,50 @@ class _Amqp(Splitter):
             raise Unreadable(f"a frame of {size} bytes whose performative does not end in it")
         return None
 
-    def _performative(self, head: bytes, channel: int, offset: int, size: int) -> Frame:
+    def _performative(self, head: bytes, channel: int, offset: int, size: int, *, whole: bool) -> Frame:
         performative, at = amqp_values.read(head, 0)
         if not isinstance(performative, Described):
             raise ValueError("no performative")  # noqa: TRY004 - it is the stream that is wrong, as with the others
         code = performative.code
         fields = (*performative.value, *(None,) * 12)
         if code == _TRANSFER:
-            return self._transfer(fields, head, at, channel, offset, size)
+            return self._transfer(fields, head, at, channel, offset, size, whole=whole)
         if code == _DISPOSITION:
             return self._disposition(fields, channel, offset, size)
         self._remember(code, channel, fields)
         name = _NAMES.get(code, f"performative {code!r}") if isinstance(code, int) else f"performative {code!r}"
         return Frame(offset, size, frames.OTHER, name, name)
 
-    def _transfer(self, fields: tuple[Any, ...], head: bytes, at: int, channel: int, offset: int, size: int) -> Frame:
+    def _transfer(
+        self, fields: tuple[Any, ...], head: bytes, at: int, channel: int, offset: int, size: int, *, whole: bool
+    ) -> Frame:
         """Section 2.7.5: handle, delivery-id, delivery-tag, message-format, settled, more, ..., state, ..., aborted."""
         handle, delivery, _, _, settled, more, _, state, _, aborted, *_ = fields
         key = (channel, handle)
+        kind, asked = frames.OTHER, None
         continued = key in self._partial
-        request: _Request = (frames.OTHER, None)
-        if not continued:
-            request = self._kind(key, delivery, head, at)  # may ask for more of the frame: nothing is remembered before
+        if continued:
+            first, message, before = self._partial[key]
+            delivery, settled = (first if delivery is None else delivery), settled or before
+        else:  # may ask for more of the frame: nothing is remembered before
+            message = _message(head, at, whole=whole)
+            kind, asked = self._kind(key, delivery, head, at)
         if more and not aborted:
-            self._partial.add(key)
+            self._partial[key] = delivery, message, bool(settled)
         else:
-            self._partial.discard(key)
-        kind, asked = request
-        told = {"settled": settled, "aborted": aborted, "continued": continued, kind: kind in _ANSWERS}
+            self._partial.pop(key, None)
+        told = {"settled": settled, "aborted": aborted, "continued": continued, "more": more, kind: kind in _ANSWERS}
         words = ["transfer", f"handle={handle}", *(word for word, true in told.items() if true)]
-        text = None if delivery is None else str(delivery)
-        return Frame(offset, size, kind, "transfer", " ".join(words), text, _transaction(state) or asked)
+        return Frame(
+            offset,
+            size,
+            kind,
+            "transfer",
+            " ".join([*words, *self._session(channel)]),
+            None if delivery is None else str(delivery),
+            _transaction(state) or asked,
+            message=message,
+        )
 
     def _disposition(self, fields: tuple[Any, ...], channel: int, offset: int, size: int) -> Frame:
         """Section 2.7.6: role (true: of a receiver), first, last, settled, state."""
@@ -133,7 +160,7 @@ class _Amqp(Splitter):
             size,
             kind,
             "disposition",
-            " ".join(words),
+            " ".join([*words, *self._session(channel)]),
             transaction=_transaction(state) or transaction,
             first=first,
             last=last,
@@ -141,9 +168,19 @@ class _Amqp(Splitter):
 
     def _remember(self, code: int | bytes, channel: int, fields: tuple[Any, ...]) -> None:
         if code == _DETACH:
-            self._partial.discard((channel, fields[0]))
+            self._partial.pop((channel, fields[0]), None)
         elif code == _END:
-            self._partial -= {key for key in self._partial if key[0] == channel}
+            for key in [key for key in self._partial if key[0] == channel]:
+                del self._partial[key]
+
+    def _session(self, channel: int) -> list[str]:
+        """Which session of the connection, unless it is the first: delivery-ids are its own (section 2.5.6)."""
+        number = self._shared.sessions.get(self._mine(channel), 1)
+        return [f"session={number}"] if number > 1 else []
+
+    def _mine(self, channel: int) -> int:
+        """The client's number for a channel."""
+        return channel
 
     def _kind(self, link: tuple[int, int], delivery: int | None, head: bytes, at: int) -> _Request:
         """The kind of a new transfer, and the transaction that its body names."""
@@ -167,7 +204,10 @@ class _ToBroker(_Amqp):
     def _remember(self, code: int | bytes, channel: int, fields: tuple[Any, ...]) -> None:
         super()._remember(code, channel, fields)
         shared = self._shared
-        if code == _ATTACH:
+        if code == _BEGIN:
+            shared.begun += 1
+            shared.sessions[channel] = shared.begun
+        elif code == _ATTACH:
             target = fields[6]
             if isinstance(target, Described) and target.code == _COORDINATOR:
                 shared.coordinators.add((channel, fields[1]))
@@ -188,7 +228,7 @@ class _ToClient(_Amqp):
         asked = self._shared.asked
         if not (asked and by_receiver):
             return frames.ANSWER, "", None
-        mine = self._shared.channels.get(channel, channel)
+        mine = self._mine(channel)
         within = [key for key in asked if key[0] == mine and (key[1] - first) & _SERIAL <= (last - first) & _SERIAL]
         answered = dict(asked.pop(key) for key in within)
         kind = next((kind for kind in _ANSWERS if kind in answered), "")
@@ -198,6 +238,31 @@ class _ToClient(_Amqp):
         super()._remember(code, channel, fields)
         if code == _BEGIN and fields[0] is not None:
             self._shared.channels[channel] = fields[0]
+
+    def _mine(self, channel: int) -> int:
+        return self._shared.channels.get(channel, channel)
+
+
+def _message(head: bytes, at: int, *, whole: bool) -> str | None:
+    """The message-id in the properties of the message that begins at `at` (section 3.2.4), if it is one of ours.
+
+    IndexError where it may stand in what has not come yet; in a frame that is `whole` it does not.
+    """
+    try:
+        while head[at] == 0 and head[at + 1] in _DESCRIPTORS:
+            code, at = amqp_values.read(head, at + 1)
+            if code not in _BEFORE_PROPERTIES and code not in _PROPERTIES:
+                return None
+            value, at = amqp_values.read(head, at)
+            if code in _PROPERTIES:
+                found = value[0].decode() if value and isinstance(value[0], bytes) else None
+                return found if parse_message(found) else None
+    except IndexError:
+        if not whole:
+            raise
+    except (ValueError, TypeError, RecursionError):
+        pass  # what is no message is nobody's
+    return None
 
 
 def _request(head: bytes, at: int) -> _Request:

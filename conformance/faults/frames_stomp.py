@@ -6,10 +6,12 @@ stands where content-length says, if it says so.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from conformance.faults import frames
 from conformance.faults.frames import Frame, Splitter, Unreadable
+from conformance.history import parse_message
 
 _ASKS = {
     "SEND": frames.SEND,
@@ -29,6 +31,7 @@ _ANSWERS = {
 _IDENTITY = {"SEND": ("receipt",), "MESSAGE": ("ack", "message-id"), "RECEIPT": ("receipt-id",)}
 """Which header tells one frame from another; of ACK and NACK it is `id` in 1.2 and `message-id` before."""
 
+_CARRIERS = ("SEND", "MESSAGE")
 _SHOWN = ("receipt", "message-id", "ack", "id", "receipt-id")
 _COMMAND = re.compile(rb"[A-Z]{1,32}")
 _ESCAPED = re.compile(r"\\([rnc\\])")
@@ -39,20 +42,28 @@ MAX_UNDECLARED = 1 << 24
 """Bytes of a head, and of a body without content-length, that are kept back to be understood."""
 
 
-_Asked = dict[str, tuple[str, str | None]]
-"""By receipt: the command that asked for it, and its transaction."""
+@dataclasses.dataclass
+class _Shared:
+    """What both directions of a connection must know.
+
+    `asked`, by receipt: the command that asked for it, and its transaction. `subscribed`, by the id of a subscription:
+    how it acknowledges.
+    """
+
+    asked: dict[str, tuple[str, str | None]] = dataclasses.field(default_factory=dict)
+    subscribed: dict[str | None, str] = dataclasses.field(default_factory=dict)
 
 
 def pair() -> tuple[Splitter, Splitter]:
-    """Both directions; they share the receipts that were asked for."""
-    asked: _Asked = {}
-    return _ToBroker(asked), _ToClient(asked)
+    """Both directions; they share the receipts that were asked for, and the subscriptions."""
+    shared = _Shared()
+    return _ToBroker(shared), _ToClient(shared)
 
 
 class _Stomp(Splitter):
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, shared: _Shared) -> None:
         super().__init__()
-        self._asked = asked
+        self._shared = shared
         self._searched = 0  # how much of an unreported frame has no NUL in its body
 
     def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
@@ -77,6 +88,7 @@ class _Stomp(Splitter):
             " ".join([command, *shown, *([note] if note else [])]),
             delivery=next((headers[name] for name in names if name in headers), None),
             transaction=transaction,
+            message=_message(headers) if command in _CARRIERS else None,
         )
 
     def _length(self, data: bytes | bytearray, at: int, end: int, body: int, headers: dict[str, str]) -> int | None:
@@ -101,21 +113,33 @@ class _ToBroker(_Stomp):
     def _kind(self, command: str, headers: dict[str, str]) -> tuple[str, str, str | None]:
         transaction = headers.get("transaction")
         if "receipt" in headers:
-            self._asked[headers["receipt"]] = command, transaction
+            self._shared.asked[headers["receipt"]] = command, transaction
+        if command == "SUBSCRIBE":
+            self._subscribe(headers)
         return _ASKS.get(command, frames.OTHER), "", transaction
+
+    def _subscribe(self, headers: dict[str, str]) -> None:
+        """Of two under one id, or without one (STOMP 1.0), that differ nobody can say which a MESSAGE is for."""
+        subscribed, mine = self._shared.subscribed, headers.get("id")
+        word = frames.SUBSCRIPTIONS.get(headers.get("ack", "auto"), frames.UNSUBSCRIBED)
+        subscribed[mine] = word if subscribed.get(mine, word) == word else frames.UNSUBSCRIBED
 
 
 class _ToClient(_Stomp):
     def _kind(self, command: str, headers: dict[str, str]) -> tuple[str, str, str | None]:
         if command == "MESSAGE":
-            return frames.DELIVER, "", None
+            return frames.DELIVER, self._subscription(headers.get("subscription")), None
         if command != "RECEIPT":
             return frames.OTHER, "", None
         receipt = headers.get("receipt-id", "")
-        if receipt not in self._asked:
+        if receipt not in self._shared.asked:
             return frames.ANSWER, "never asked for", None
-        asked, transaction = self._asked.pop(receipt)
+        asked, transaction = self._shared.asked.pop(receipt)
         return _ANSWERS.get(_ASKS.get(asked, ""), frames.OTHER), f"of {asked}", transaction
+
+    def _subscription(self, mine: str | None) -> str:
+        word = self._shared.subscribed.get(mine, frames.UNSUBSCRIBED)
+        return f"subscription={mine or ''} {word}" if word == frames.SUBSCRIPTIONS["client"] else word
 
 
 def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
@@ -155,6 +179,12 @@ def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, st
     if nul >= 0:
         headers["content-length"] = "0"  # whatever it says, the frame is over
     return command[0].decode(), headers, body
+
+
+def _message(headers: dict[str, str]) -> str | None:
+    """The id that our publishers give to a message; a broker passes on what it does not know (STOMP 1.2, SEND)."""
+    found = headers.get("conformance-id")
+    return found if parse_message(found) else None
 
 
 def _unescape(text: str) -> str:

@@ -25,6 +25,7 @@ _IDLE_S = 0.1
 _PROOF_S = 2.0
 _LOOK_S = 0.002
 _UNSENT = 0x894B  # SIOCOUTQNSD of linux/sockios.h
+_TCP_INFO, _BYTES_ACKED_AT, _BYTES_ACKED = 128, 120, struct.Struct("=Q")  # tcp_info of linux/tcp.h, since Linux 4.1
 _ESTABLISHED = "01"
 _RESET = struct.pack("ii", 1, 0)
 
@@ -115,6 +116,7 @@ class Connection:
         self._count = 0
         self._mine = False  # whether the fault hits this connection
         self._cut = False
+        self._resets = False  # a reset is being passed on: what else ends is part of it
         self._affected = 0
         to_broker, to_client = frames.pair(protocol)
         pace = armed.pace
@@ -124,9 +126,10 @@ class Connection:
         }
 
     def close(self) -> None:
-        """End both directions at once."""
+        """End both directions at once, and say how much of its stream the client has got."""
         for lane in self._lanes.values():
             lane.stop()
+        self._tell_reached()
         self._client.close()
         self._broker.close()
         self._closed(self)
@@ -178,7 +181,10 @@ class Connection:
         """An end of stream was passed on by the lane; a reset is here. Of two ended lanes nothing is left."""
         if self._cut and isinstance(self._armed.fault, Cut) and self._armed.fault.how == "half_open":
             return
+        if self._resets:
+            return
         if lane.lost is lane.source and not self._cut:
+            self._resets = True
             self._armed.start(self._reset(lane.target))
         elif all(each.over for each in self._lanes.values()):
             self.close()
@@ -207,6 +213,7 @@ class Connection:
             Op.FRAME,
             Phase.FAIL if lost else Phase.OK,
             epoch=self._armed.epoch,
+            message=frame.message,
             delivery=frame.delivery,
             transaction=frame.transaction,
             connection=self.number,
@@ -217,6 +224,25 @@ class Connection:
             detail=f"{frame.detail}, not passed on" if lost else frame.detail,
         )
         self._armed.record(event)
+
+    def _tell_reached(self) -> None:
+        """What the client's end has acknowledged of the bytes to it: that many of them reached it.
+
+        What was passed on is too much: it may lie in a kernel on this side, and goes with the connection. Measured with
+        a client that read nothing and was killed: of 4,194,976 bytes that the kernel had taken 100,000 were there.
+        """
+        if self._client.fileno() < 0 or (reached := _acknowledged(self._client)) is None:
+            return
+        recorder = self._armed.recorder
+        recorder.record(
+            Op.CONNECT,
+            Phase.INFO,
+            epoch=self._armed.epoch,
+            connection=self.number,
+            link=TO_CLIENT,
+            count=reached,
+            detail=frames.REACHED,
+        )
 
     # faults
 
@@ -273,6 +299,12 @@ def _unsent(end: socket.socket) -> int:
     """Bytes that the kernel has taken and not sent yet."""
     answer = fcntl.ioctl(end, _UNSENT, bytes(4))
     return int.from_bytes(answer, "little")
+
+
+def _acknowledged(end: socket.socket) -> int | None:
+    """Bytes of ours that the peer's kernel has acknowledged, also after its reset; None where this one cannot tell."""
+    told = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO)
+    return _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)[0] if len(told) == _TCP_INFO else None
 
 
 def _established(ports: list[tuple[int, int]]) -> int:

@@ -3,9 +3,10 @@
     starting = judge.start_in_background()
     judgement = judge.judge(folder, catalogue, scenarios, starting)
 
-Read in this order: `anomalies` (what can go wrong with a message), `compact` (histories to Parquet), `relations` (the
-one plan), `facts` (what it brings home), `tally` and `rules` (what a verdict needs), `verdict`. Importing this package
-imports no Spark: that happens in the thread that `start_in_background` starts.
+Read in this order: `anomalies` (what can go wrong with a message), `framed` (which frames of the link are about which
+message), `compact` (histories to Parquet), `relations` (the one plan), `facts` (what it brings home), `tally` and
+`rules` (what a verdict needs), `verdict`. Importing this package imports no Spark: that happens in the thread that
+`start_in_background` starts.
 """
 
 from conformance.judge.exits import exit_code, needs_repeats

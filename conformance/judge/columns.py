@@ -11,6 +11,7 @@ from typing import get_args
 
 from conformance.history import SHUT, WAITS, Op, Phase
 from conformance.judge.compact import OP_CODE, PHASE_CODE, ROLES
+from conformance.judge.framed import CARRIES
 from conformance.script import DiskFault, Fault
 
 FAULTS: tuple[str, ...] = tuple(kind.name for kind in (*get_args(Fault), *get_args(DiskFault)))
@@ -21,6 +22,8 @@ def _on(op: Op, phase: Phase) -> str:
     return f"op = {OP_CODE[op]} AND phase = {PHASE_CODE[phase]}"
 
 
+_CARRIES = {word: code for code, word in enumerate(CARRIES)}
+_FRAME = f"op = {OP_CODE[Op.FRAME]} AND n IS NOT NULL"
 _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
 _TRIAL = "OVER (PARTITION BY trial)"
 _PROCESS = "OVER (PARTITION BY trial, process)"
@@ -65,6 +68,11 @@ EVENT: Mapping[str, str] = {
     "syncs_discharge": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NOT NULL",
     "fails_discharge": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NOT NULL",
     "hides": f"{_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} AND txn IS NULL",
+    # A frame to the broker is stamped when the link has read it, which is after its client wrote it; one to the client
+    # before it is passed on, which is before the client can have it.
+    "carries_delivery": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole",
+    "carries_settled": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole AND settled",
+    "carries_ack": f"{_FRAME} AND carries = {_CARRIES['acknowledge']}",
     "fires": _on(Op.FAULT, Phase.FIRED),
     "bites": _on(Op.FAULT, Phase.EFFECTIVE),
 }
@@ -77,6 +85,7 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "unanswered_now": f"sum(CASE WHEN asks THEN 1 WHEN answers THEN -1 ELSE 0 END) {_SO_FAR}",
     "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
     "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
+    "last_answered_at": f"max(CASE WHEN ack_settled THEN at_ns END) {_PROCESS}",
     # Of two faults the first is what a loss window ends at (what was halted and then killed did nothing in between),
     # and after the last the queue is looked at.
     "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
@@ -108,7 +117,8 @@ MESSAGE: Mapping[str, str] = {
     "handed": "count_if(hands)",
     "handed_at": "min(at_ns) FILTER (WHERE hands)",
     "handed_after_acknowledge": "coalesce(bool_or(hands AND at_ns > last_ack_at), false)",
-    "handed_before_acknowledge": "coalesce(bool_or(hands AND at_ns < last_ack_at), false)",
+    # Only an acknowledge that was answered has certainly left: one of a client that was killed may lie in its memory.
+    "handed_before_answer": "coalesce(bool_or(hands AND at_ns < last_ack_at AND at_ns < last_answered_at), false)",
     "held": "max(holding) FILTER (WHERE hands)",
     "redelivered": "count_if(drains)",
     "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
@@ -166,6 +176,10 @@ MESSAGE: Mapping[str, str] = {
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
     "ack_failed": "coalesce(bool_or(ack_fails), false)",
+    "carried": "count_if(carries_delivery)",
+    "carried_last_at": "max(at_ns) FILTER (WHERE carries_delivery AND epoch = first_epoch)",
+    "reached_at": "min(at_ns) FILTER (WHERE carries_settled AND epoch = first_epoch)",
+    "ack_framed_at": "min(at_ns) FILTER (WHERE carries_ack)",
     "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
     "confirm_epoch": "min(epoch) FILTER (WHERE accepts)",
     "written_at": "min(at_ns) FILTER (WHERE writes)",

@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, History, Op, Phase, read
+from conformance.judge import framed
 from conformance.records import TrialRecord
 
-FORMAT = "3"
+FORMAT = "4"
 """Of the Parquet files; one of another format is made again."""
 
 FILE = "events.parquet"
@@ -59,6 +60,9 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("last", pa.int64(), "bigint"),
     ("fault", pa.string(), "string"),
     ("detail", pa.string(), "string"),
+    ("carries", pa.int8(), "tinyint"),  # what a frame on a link is to its message: `framed.CARRIES`
+    ("settled", pa.bool_(), "boolean"),  # the delivery in it needs no acknowledgement
+    ("whole", pa.bool_(), "boolean"),  # with it the delivery had reached its client completely
 )
 """Name, Arrow type and Spark type of each column, in order."""
 
@@ -71,6 +75,7 @@ _TRANSACTION = re.compile(r"t(\d{1,9})")
 _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
 # Members are looked up by identity: hashing a StrEnum runs Python, and costs more than all the rest.
 _JOINS, _DISCHARGES = (Op.SEND, Op.ACK), (Op.COMMIT, Op.ROLLBACK)
+_OBSERVED = (Op.SYNC, Op.FRAME)
 _CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
 
@@ -148,8 +153,8 @@ def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
     links: dict[tuple[str, str | None], int] = {}
     discharged: Discharged = {}
     # What was seen at the disk is told of the members of transactions, and so comes after the processes that name them.
-    ordered = sorted(histories, key=_is_disk)
-    watched = bool(ordered) and _is_disk(ordered[-1])
+    ordered = sorted(histories, key=_observes)
+    watched = bool(ordered) and _observes(ordered[-1])
     sent = {e.message: e.queue for h in ordered for e in h.events if e.op is Op.SEND} if watched else {}
     parts = [_columns(history, links, discharged, sent) for history in ordered if history.events]
     if not parts:
@@ -168,13 +173,14 @@ def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
         raise HistoryError(f"a number does not fit its column: {error}") from error
 
 
-def _is_disk(history: History) -> bool:
-    return history.header.process.startswith("disk")
+def _observes(history: History) -> bool:
+    """Whether it is of a process that only watches: the disk, or a link."""
+    return history.header.process.startswith(("disk", "link"))
 
 
 def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
-    """What was seen of a message at the disk, with the queue that it was sent to: a journal does not tell it."""
-    if event.message not in sent or event.op is not Op.SYNC:
+    """What was seen of a message, with the queue that it was sent to: neither a journal nor a frame tells it."""
+    if event.message not in sent or event.op not in _OBSERVED:
         return event
     return msgspec.structs.replace(event, queue=sent[event.message])
 
@@ -194,8 +200,9 @@ def _columns(
     match = _PROCESS.fullmatch(process)
     if match is None:
         raise HistoryError(f"{process}: not the name of a process that this judge knows")
-    events = _expanded(process, history.events, discharged)
-    if _is_disk(history):
+    told = framed.tied(history.events, history.header.protocol) if match[1] == "link" else None
+    events = _expanded(process, history.events, discharged) if told is None else [row.event for row in told]
+    if _observes(history):
         events = [_in_queue(event, sent) for event in events]
     fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
     rows = len(events)
@@ -204,6 +211,8 @@ def _columns(
     columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, *more)}
     for name in ("op", "phase"):
         columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
+    for place, name in enumerate(framed.Tied._fields[1:], 1):
+        columns[name] = [None] * rows if told is None else [row[place] for row in told]
     columns["txn"] = [_number(event) for event in events]
     columns["link"] = [links.setdefault((process, link), len(links)) for link in fields[_PLACE["link"]]]
     columns["process"] = [process] * rows

@@ -50,6 +50,17 @@ EXPOSURES: Mapping[str, Exposure] = {
         Exposure("answered", "sends with an outcome", "answered"),
         Exposure("unanswered", "sends without an outcome", "unanswered"),
         Exposure("acknowledged", "messages whose acknowledgement left", "ack_sent_at IS NOT NULL"),
+        Exposure(
+            "acknowledged_on_link",
+            "messages whose acknowledgement was seen on the link",
+            "ack_framed_at IS NOT NULL",
+        ),
+        Exposure("carried", "messages whose delivery a link carried to its end", "carried > 0"),
+        Exposure(
+            "reached_settled",
+            "messages that reached their client whole on the link, and settled",
+            "reached_at IS NOT NULL",
+        ),
         Exposure("acknowledgements_confirmed", "acknowledgements the broker settled", "acked_at IS NOT NULL"),
         Exposure(
             "delivered_unacknowledged",

@@ -1,6 +1,9 @@
-"""A client whose bytes pass the link proxy, and the proof that the fault on the link took effect."""
+"""A client whose bytes pass the link proxy: watched only, or with a fault on the link that is shown to take effect."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -14,12 +17,25 @@ from conformance.script import LinkFault
 
 def over_link(ledger: Ledger, crew: Crew, job: Job, fault: LinkFault) -> Result:
     """Run the client over a link with that fault. `FaultError` where the fault did not fire, or had no effect."""
-    number = crew.counts["link"] = crew.counts.get("link", 0) + 1
-    broker = (job.host, job.port)
-    with Link(
-        ledger, crew.folder, crew.header("link"), broker, job.protocol, fault, number=number, epoch=job.epoch
-    ) as link:
-        result = crew.play(msgspec.structs.replace(job, host=HOST, port=link.port))
+    with _link(ledger, crew, job, fault) as link:
+        result = crew.play(_to(link, job))
         told = link.finish()
     prove(fault, told)
     return result
+
+
+@contextlib.contextmanager
+def watched(ledger: Ledger, crew: Crew, job: Job) -> Iterator[Job]:
+    """The job of a client whose link records every frame, for as long as the block; `FaultError` where that died."""
+    with _link(ledger, crew, job, None) as link:
+        yield _to(link, job)
+
+
+def _link(ledger: Ledger, crew: Crew, job: Job, fault: LinkFault | None) -> Link:
+    number = crew.counts["link"] = crew.counts.get("link", 0) + 1
+    broker = (job.host, job.port)
+    return Link(ledger, crew.folder, crew.header("link"), broker, job.protocol, fault, number=number, epoch=job.epoch)
+
+
+def _to(link: Link, job: Job) -> Job:
+    return msgspec.structs.replace(job, host=HOST, port=link.port)

@@ -23,7 +23,7 @@ from conformance.history import Ended, Header, Op, Phase, Recorder, close_histor
 from conformance.records import TrialRecord
 from conformance.run.crew import Abort, Crew
 from conformance.run.evidence import Evidence
-from conformance.run.linked import over_link
+from conformance.run.linked import over_link, watched
 from conformance.run.plan import Planned
 from conformance.run.stand import Stand
 from conformance.run.traced import Traced
@@ -117,25 +117,32 @@ class TrialPlayer:
             self._drive(step)
 
     def _drive(self, step: Publish | Consume) -> None:
-        fields = {name: value for name, value in vars(step).items() if name != "until"}
+        fields = {name: value for name, value in vars(step).items() if name not in ("until", "linked")}
         role = "publish" if isinstance(step, Publish) else "consume"
         fields["broker_may_end"] = self.traced is not None and self.traced.may_end_broker
         job = self.crew.job(role, liar=self.planned.session_liar, trigger=self._trigger(step.until), **fields)
-        match step.until:
+        if isinstance(step.until, LINK_FAULTS):
+            self._over_link(job, step.until)
+        elif step.linked:
+            with watched(self.stand.ledger, self.crew, job) as linked:
+                self._play(linked, step.until)
+        else:
+            self._play(job, step.until)
+
+    def _play(self, job: Job, fault: Fault | None) -> None:
+        match fault:
             case ConsumerCrash():
                 self.crew.crash(job)
                 self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
                 self.broker.alive_check()
             case Kill() | Stop():
-                self._end_broker(job, step.until)
+                self._end_broker(job, fault)
             case Pause():
-                self._pause(job, step.until)
+                self._pause(job, fault)
             case PowerLoss():
                 self._lose_power(job)
-            case None:
-                self._alive(self.crew.play(job))
             case _:
-                self._over_link(job, step.until)
+                self._alive(self.crew.play(job))
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
         with self.broker.pidfds(main_only=isinstance(fault, Stop)) as pidfds:

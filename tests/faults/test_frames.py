@@ -212,7 +212,7 @@ def test_a_session_over_amqp():
 
 def test_what_is_kept_of_frames():
     """Delivery-ids, ranges, outcomes, transactions; receipts and ids."""
-    amqp = [frame[4:] for frame in split("amqp", AMQP) if frame.kind != "other"]
+    amqp = [frame[4:9] for frame in split("amqp", AMQP) if frame.kind != "other"]
     stomp = [frame[4:7] for frame in split("stomp", STOMP) if frame.kind != "other"]
     first = "0000000000000001"
 
@@ -227,8 +227,48 @@ def test_what_is_kept_of_frames():
     assert ("SEND receipt=receipt-1", "receipt-1", None) == stomp[0]
     assert ("COMMIT receipt=receipt-6", None, "t1") == stomp[10]
     assert ("RECEIPT receipt-id=receipt-6 of COMMIT", "receipt-6", "t1") == stomp[11]
-    assert ("MESSAGE message-id=1 ack=1-1", "1-1", None) == stomp[18]
+    assert ("MESSAGE message-id=1 ack=1-1 individual", "1-1", None) == stomp[18]
     assert ("NACK receipt=receipt-12 id=1-4", "1-4", None) == stomp[-3]
+
+
+def named(protocol, name):
+    """The recorded session with its first message under another id."""
+    old, new = {
+        "amqp": ((b"\x01\xa1\x02m0", b"\x05"), (b"\x01\xa1%c%s" % (len(name), name), b"%c" % (len(name) + 3))),
+        "stomp": ((b"conformance-id:m0", b""), (b"conformance-id:%s" % name, b"")),
+    }[protocol]
+    return [(direction, _renamed(data, old, new)) for direction, data in SESSIONS[protocol]]
+
+
+def _renamed(data, old, new):
+    """Once in each part; in a frame of AMQP its size, and that of its properties, go with it."""
+    at = data.find(old[0])
+    if at < 0:
+        return data
+    grown = bytearray(data.replace(old[0], new[0], 1))
+    if old[1]:
+        assert grown[at - 1 : at] == old[1]
+        grown[at - 1 : at] = new[1]
+        size = int.from_bytes(grown[:4], "big") + len(new[0]) - len(old[0])
+        grown[:4] = size.to_bytes(4, "big")
+    return bytes(grown)
+
+
+@pytest.mark.parametrize("protocol", SESSIONS)
+@pytest.mark.parametrize("name", [b"p1:7", b"p12:345", b"m", b"p1:7x", b"ID:p1:7", b"p1:"])
+def test_a_message_is_known_by_our_own_id(protocol, name):
+    """Where it is sent and where it is delivered, in any pieces; another's is nobody's."""
+    parts = named(protocol, name)
+    bytewise = [(direction, data[at : at + 1]) for direction, data in parts for at in range(len(data))]
+    ours = name.decode() if name in (b"p1:7", b"p12:345") else None
+
+    for each in (parts, bytewise):
+        assert [("send", ours), ("deliver", ours)] == [
+            (seen.kind, seen.message)
+            for kind in ("send", "deliver")
+            for seen in [next(seen for seen in split(protocol, each) if seen.kind == kind)]
+        ]
+    assert len([seen for seen in split(protocol, parts) if seen.message]) == (2 if ours else 0)
 
 
 @pytest.mark.parametrize("protocol", SESSIONS)
@@ -319,6 +359,31 @@ def test_a_frame_is_known_before_its_body_comes():
     assert [(0, 1027)] == [frame[:2] for frame in seen]
     assert [] == splitter.feed(b"\0" * 1001)
     assert [1027] == [frame.start for frame in splitter.feed(b"BEGIN\n\n\0")]
+
+
+def subscribed(*heads):
+    """The last words of MESSAGEs for subscriptions 1 and 2, and for none."""
+    asks = b"".join(b"SUBSCRIBE\n%s\n\n\0" % head for head in heads)
+    came = b"".join(
+        b"MESSAGE\nmessage-id:7\n%s\n\n\0" % head for head in (b"subscription:1", b"subscription:2", b"x:y")
+    )
+    found = split("stomp", [("to_broker", asks), ("to_client", came)])[len(heads) :]
+    return [" ".join(frame.detail.split()[2:]) for frame in found]
+
+
+def test_a_message_says_how_its_subscription_acknowledges():
+    """Auto where nothing was asked for (STOMP 1.2, SUBSCRIBE ack Header); of cumulative ones also which it is."""
+    assert ["settled", "individual", "unsubscribed"] == subscribed(b"id:1", b"id:2\nack:client-individual")
+    assert ["subscription=1 cumulative", "settled", "unsubscribed"] == subscribed(
+        b"id:1\nack:client", b"id:2\nack:auto"
+    )
+    assert ["unsubscribed"] * 2 + ["settled"] == subscribed(b"ack:auto")
+
+
+def test_of_two_subscriptions_that_differ_nobody_says_which():
+    """Under one id, or without any as STOMP 1.0 allows; two that ask for the same are no doubt."""
+    assert ["unsubscribed"] * 3 == subscribed(b"id:1", b"id:1\nack:client", b"ack:auto", b"ack:client")
+    assert ["settled", "unsubscribed", "unsubscribed"] == subscribed(b"id:1", b"id:1\nack:auto", b"id:2\nack:never")
 
 
 def test_a_nul_ends_a_head_without_a_blank_line():
@@ -416,7 +481,7 @@ def test_a_transfer_of_several_frames_counts_once():
 
     assert ["send"] * 3 == amqp(("to_broker", parts))
     assert ["deliver"] * 3 == amqp(("to_client", parts))
-    assert ["0", "7", None, None, "1"] == [seen.delivery for seen in split("amqp", [("to_broker", parts)])]
+    assert ["0", "7", "0", "0", "1"] == [seen.delivery for seen in split("amqp", [("to_broker", parts)])]
 
 
 def test_a_link_that_was_cut_short_begins_anew():
@@ -425,6 +490,78 @@ def test_a_link_that_was_cut_short_begins_anew():
     ends = (aborted, frame(described(0x16, uint(0))), frame(described(0x17)))
 
     assert [["send"] * 2] * 3 == [amqp(("to_broker", transfer(0, more=TRUE) + end + transfer(1))) for end in ends]
+
+
+HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
+ID = b"\xa1\x04p1:7"
+
+
+def properties(*fields, symbol=None):
+    return described(0x73, *fields, symbol=symbol)
+
+
+def messages(*parts):
+    return [seen.message for seen in split("amqp", [("to_client", part) for part in parts])]
+
+
+ANNOTATIONS = (
+    b"\x00\x53\x72\xd1" + struct.pack(">II", 2004, 2) + b"\xa3\x01x\xb0" + struct.pack(">I", 1992) + b"y" * 1992
+)
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        (properties(ID), "p1:7"),
+        (HEADER + properties(ID, NULL), "p1:7"),
+        (HEADER + ANNOTATIONS + properties(ID) + b"\x00\x53\x77\xa1\x01x", "p1:7"),
+        (properties(ID, symbol=b"amqp:properties:list"), "p1:7"),
+        (b"\x00\xa3\x10amqp:header:list\x45" + properties(ID), "p1:7"),
+        (properties(b"\x80" + bytes(8)), None),
+        (properties(NULL), None),
+        (properties(b"\xa1\x02\xff\xfe"), None),
+        (properties(), None),
+        (HEADER, None),
+        (b"", None),
+        (b"\x00\x53\x77" + ID, None),
+        (b"\x00\x53\x77" + ID + properties(ID), None),
+        (b"\x00" * 600, None),
+        (b"\x00\x53\x70\xc0\xff\x01", None),
+        (b"\x00\x53\x70\x99", None),
+        (b"\x00\x53\x73\xa1\x04p1:7", None),
+    ],
+)
+def test_the_properties_say_whose_a_transfer_is(payload, expected):
+    """Behind whatever may stand before them; a body, nonsense and an end that comes too soon name nobody."""
+    whole = transfer(0, payload=payload) + transfer(1, payload=properties(ID))
+
+    assert [expected, "p1:7"] == messages(whole)
+    assert [expected, "p1:7"] == messages(*(whole[at : at + 1] for at in range(len(whole))))
+
+
+def test_every_frame_of_a_delivery_is_of_its_message():
+    """And its last one says that no more follows; settled once is settled (section 2.7.5)."""
+    first = frame(described(0x14, uint(0), uint(4), b"\xa0\x01t", b"\x43", TRUE, TRUE), properties(ID))
+    parts = first + transfer(None, more=TRUE) + transfer(5, handle=1) + transfer(None) + transfer(6)
+    found = split("amqp", [("to_client", parts)])
+
+    assert ["p1:7", "p1:7", None, "p1:7", None] == [seen.message for seen in found]
+    assert ["settled more", "settled continued more", "", "settled continued", ""] == [
+        " ".join(seen.detail.split()[2:]) for seen in found
+    ]
+
+
+def test_a_session_has_delivery_ids_of_its_own():
+    """The second of a connection, and the one that takes the first one's channel after its end."""
+    begin, reply = described(0x11, NULL), described(0x11, b"\x60\x00\x03")
+    asks = frame(begin, channel=3) + transfer(0, channel=3) + frame(begin, channel=1) + transfer(0, channel=1)
+    asks += frame(described(0x17), channel=3) + frame(begin, channel=3) + disposition(0, 0, channel=3)
+    found = split("amqp", [("to_broker", asks), ("to_client", frame(reply, channel=8) + transfer(0, channel=8))])
+
+    assert ["transfer handle=0", "transfer handle=0 session=2", "disposition accepted settled session=3"] == [
+        seen.detail for seen in found if seen.kind in ("send", "acknowledge")
+    ]
+    assert "transfer handle=0 session=3" == found[-1].detail
 
 
 def test_the_answer_to_a_commit_is_told_from_others():

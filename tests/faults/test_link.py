@@ -1,6 +1,7 @@
 """A proxy between real clients and brokers, and raw sockets: what passes, what each fault does, how it ends."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import select
@@ -9,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -162,11 +164,11 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     queue = next(broker.free)
     client.attach_sender(queue)
     pump(client, client.sendable)
-    client.send("m1", b"one", durable=True)
+    client.send("p1:1", b"one", durable=True)
     client.begin("t")
     pump(client, lambda: client.answers and client.outcomes)
     client.answers.clear()
-    client.send("m2", b"two", durable=True, transaction="t")
+    client.send("p1:2", b"two", durable=True, transaction="t")
     client.pump(0)
     client.commit("t")
     pump(client, lambda: client.answers)
@@ -177,7 +179,7 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     pump(client, lambda: len(client.answers) == 2)
     client.close()
     told = between.finish()
-    seen = events(between)
+    *seen, last = events(between)
     words = {
         "amqp": ["transfer handle=0", "transfer handle=1 commit", "of commit", "by the sender"],
         "stomp": ["SEND receipt=", "COMMIT receipt=", "of COMMIT", "of ACK"],
@@ -188,6 +190,55 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     assert {"to_broker", "to_client"} == {event.link for event in seen}
     assert (1, len(seen), "") == (told.connections, told.frames, told.unreadable)
     assert len({event.transaction for event in seen} - {None}) == 1
+    assert [(way, f"p1:{n}") for way in ("to_broker", "to_client") for n in (1, 2)] == [
+        (event.link, event.message) for event in seen if event.message
+    ]
+    assert (Op.CONNECT, Phase.INFO, 1, "to_client") == (last.op, last.phase, last.connection, last.link)
+    assert sum(event.count for event in seen if event.link == "to_client") <= last.count
+
+
+def told_reached(link):
+    """How many bytes of each connection reached its client, says the link."""
+    return [event.count for event in events(link) if event.op is Op.CONNECT]
+
+
+def test_what_reached_a_client_is_not_what_was_passed_on(link, upstream):
+    """One that reads nothing and dies: the rest of some megabytes lay on this side, in the kernel and in the link."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    body = 1 << 12
+    message = b"MESSAGE\ncontent-length:%d\n\n" % body + bytes(body + 1)
+    sent = 0
+    peer.setblocking(False)
+    while sent < 8 << 20 and select.select([], [peer], [], 0.5)[1]:
+        sent += peer.send((message * 2)[sent % len(message) :][: len(message)])
+    there = struct.unpack("i", fcntl.ioctl(client, termios.FIONREAD, bytes(4)))[0]
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    peer.settimeout(PATIENCE)
+    assert (b"", True) == until_end(peer)
+    between.finish()
+
+    passed = len(message) * sum((event.op, event.phase) == (Op.FRAME, Phase.OK) for event in events(between))
+    (reached,) = told_reached(between)
+    assert 0 < there <= reached < passed - len(message)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_all_of_what_a_client_has_read_reached_it(link, upstream, reset):
+    """However it ended, and whoever ended first; the end of the stream may count for one more."""
+    between = link(upstream)
+    client, peer = dial(between.port, upstream)
+    peer.sendall(RECEIPT % 1 + RECEIPT % 2)
+    assert RECEIPT % 1 + RECEIPT % 2 == read(client, 2 * len(RECEIPT % 1))
+    if reset:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    assert (b"", reset) == until_end(peer)
+    peer.close()
+    between.finish()
+
+    assert told_reached(between)[0] - 2 * len(RECEIPT % 1) in (0, 1)
 
 
 @pytest.mark.parametrize("fault", [None, Delay(2), Throttle(500_000_000)])
@@ -646,7 +697,7 @@ def test_sigterm_ends_it_in_order(link, ledger, marked, upstream):
     os.kill(*marked(ledger.run_id), signal.SIGTERM)
 
     assert (b"", b"") == (until_end(client)[0], until_end(peer)[0])
-    assert (1, 1) == (between.finish().frames, len(events(between)))
+    assert (1, [Op.FRAME, Op.CONNECT]) == (between.finish().frames, [event.op for event in events(between)])
 
 
 def test_it_ends_with_its_harness(tmp_path, marked):

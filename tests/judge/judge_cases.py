@@ -2,13 +2,14 @@
 
 from judge_cases_deliveries import DELIVERIES
 from judge_cases_disk import DISK
+from judge_cases_link import LINK
 from judge_cases_refusals import REFUSALS
 from judge_cases_sends import SENDS
 from judge_cases_sessions import SESSIONS
 from judge_cases_transactions import TRANSACTIONS
 from judge_cases_windows import WINDOWS
 
-PARTS = (SENDS, DELIVERIES, TRANSACTIONS, REFUSALS, DISK, SESSIONS, WINDOWS)
+PARTS = (SENDS, DELIVERIES, TRANSACTIONS, REFUSALS, DISK, SESSIONS, LINK, WINDOWS)
 
 # name: (anomaly, history, messages it applies to, messages that offend)
 CASES = {name: case for part in PARTS for name, case in part.items()}

@@ -157,20 +157,6 @@ DELIVERIES = {
         2,
         0,
     ),
-    "delivered settled and again to another": (
-        "settled_again",
-        kept(1, 2) + handed(1) + handed(2) + crashed() + settled(2, epoch=1),
-        2,
-        1,
-    ),
-    "delivered settled and again to the same": ("settled_again", kept(1) + handed(1) + handed(1), 1, 1),
-    "delivered settled and again after a restart": (
-        "settled_again",
-        kept(1) + handed(1) + killed("consumer-1") + settled(1, epoch=2),
-        1,
-        0,
-    ),
-    "sent settled and never handed over": ("settled_again", kept(1) + crashed() + settled(1, epoch=1), 0, 0),
     # headers
     "a first delivery counted as one": ("counted_at_first", kept(1, 2) + handed(1, count=1) + handed(2), 2, 1),
     "a second delivery may count": ("counted_at_first", kept(1) + handed(1) + handed(1, count=1), 1, 0),

@@ -1,5 +1,6 @@
 """Every anomaly on literal histories of a few events, all of them in one Spark job."""
 
+import judge_cases_link
 import pytest
 from judge_cases import CASES, PARTS
 from judge_cases_exposures import EXPOSED
@@ -25,6 +26,7 @@ from judge_histories import (
     wrote,
 )
 
+from conformance import claims, scenario
 from conformance.errors import CatalogueError
 from conformance.history import Op, Phase
 from conformance.judge.anomalies import ANOMALIES
@@ -180,6 +182,23 @@ def test_every_exposure_has_a_history():
 def test_exposure(exposed, name):
     """What was at risk, and nothing that is merely close to it."""
     assert EXPOSED[name][1] == exposed[name].exposed(name)
+
+
+@pytest.mark.parametrize("exposure", ["acknowledged_on_link", "carried", "reached_settled"])
+def test_nothing_is_exposed_where_no_frame_was_recorded(exposed, exposure):
+    """Deliveries, acknowledgements and transactions of every other history: a check by frames decides nothing there."""
+    assert {0} == {facts.exposed(exposure) for name, facts in exposed.items() if name not in judge_cases_link.EXPOSED}
+
+
+def test_what_frames_decide_goes_over_a_link():
+    """A check by frames in a scenario without a link would never decide anything."""
+    by_frames = {name for name, anomaly in ANOMALIES.items() if anomaly.on_link}
+    scenarios = scenario.load(claims.load()).values()
+    used = [(check.anomaly, item.linked) for item in scenarios for check in item.decides.values()]
+    decided = {"settled_again", "acknowledged_early", "acknowledged_undelivered", "acknowledged_at_all"}
+
+    assert {anomaly for anomaly, *_ in judge_cases_link.LINK.values()} == by_frames
+    assert {(anomaly, True) for anomaly in decided} == {pair for pair in used if pair[0] in by_frames}
 
 
 def test_only_what_bit_is_effective(one):

@@ -5,6 +5,7 @@ import os
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from judge_frames import disposed, reached, settled_on_link, transferred
 from judge_histories import (
     ack_sent,
     acked_in,
@@ -31,6 +32,7 @@ from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Op, Phase, parse_message
 from conformance.judge import compact
 from conformance.judge.compact import FILE, OP_CODE, PHASE_CODE, SCHEMA
+from conformance.judge.framed import CARRIES
 
 HISTORY = kept(1, 2) + took(1) + killed("consumer-1") + settled(2)
 
@@ -236,6 +238,32 @@ def test_frames_are_carried(packed):
 
     assert [(5, 1, 300, "SEND")] * 2 == [(r["role"], r["number"], r["count"], r["detail"]) for r in frames]
     assert 2 == len({row["link"] for row in frames})
+
+
+def test_a_frame_is_told_of_each_of_its_messages(packed):
+    """In the queue of each, at the time of the one frame; of what nobody sent the queue is not known."""
+    history = transferred(1, 2) + settled_on_link(3) + disposed(1, 2) + reached(3)
+    rows = [row for row in pq.read_table(packed(kept(1, 2) + history).parquet).to_pylist() if row["role"] == 5]
+    carries = {word: code for code, word in enumerate(CARRIES)}
+
+    assert [("deliver", 1, "q"), ("deliver", 2, "q"), ("deliver", 3, None)] == [
+        (CARRIES[row["carries"]], row["n"], row["queue"]) for row in rows if row["carries"] == carries["deliver"]
+    ]
+    assert [(1, 8), (2, 8)] == [
+        (r["n"], r["at_ns"] // 1_000_000) for r in rows if r["carries"] == carries["acknowledge"]
+    ]
+    assert [(False, True), (False, True), (True, True)] == [
+        (r["settled"], r["whole"]) for r in rows if r["settled"] is not None
+    ]
+
+
+def test_a_link_of_no_protocol_voids_the_trial(packed, tmp_path):
+    """Its frames say nothing to this judge, and the trial would look innocent."""
+    packed(kept(1) + transferred(1))
+    path = tmp_path / "link-1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"protocol":"amqp"', b'"protocol":"mqtt"', 1))
+
+    assert "a link that carries 'mqtt'" in compact.compact(tmp_path, record()).record.void
 
 
 def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):

@@ -4,6 +4,7 @@ import random
 
 import duckdb
 import pytest
+from judge_frames import disposed, reached, transferred
 from judge_histories import (
     ack_sent,
     acked,
@@ -34,6 +35,7 @@ from judge_histories import (
 
 from conformance.history import Op, Phase
 from conformance.judge.compact import OP_CODE, PHASE_CODE, compact
+from conformance.judge.framed import CARRIES
 from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
@@ -52,6 +54,10 @@ NAMES = (
     "confirmed_before_sync",
     "committed_before_sync",
     "confirmed_though_sync_failed",
+    "settled_again",
+    "acknowledged_early",
+    "acknowledged_unhanded",
+    "acknowledged_at_all",
 )
 
 # Sets and their differences, not one row a message with flags: the other way to think about it.
@@ -134,6 +140,18 @@ early_commit AS (SELECT trial, process, txn FROM committed
                                    AND s.phase = $ok AND s.at_ns <= committed.at_ns)),
 early_committed AS (SELECT trial, producer, n FROM posted SEMI JOIN early_commit USING (trial, process, txn)
                     INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused),
+passed AS (SELECT trial, producer, n, at_ns, epoch, carries, settled, whole FROM e WHERE op = $frame AND n IS NOT NULL),
+there AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carried AND whole AND epoch = 1),
+there_settled AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carried AND whole AND settled AND epoch = 1),
+settled_again AS (SELECT DISTINCT s.trial, s.producer, s.n FROM there_settled s JOIN
+                  (FROM there UNION ALL SELECT trial, producer, n, at_ns FROM given WHERE op = $drain AND epoch = 1) g
+                  ON (s.trial, s.producer, s.n) = (g.trial, g.producer, g.n) AND g.at_ns > s.at_ns),
+told AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $acknowledges),
+processed AS (SELECT trial, producer, n, at_ns FROM e WHERE op = $process AND phase = $ok),
+unprocessed AS (SELECT DISTINCT trial, producer, n FROM told t WHERE NOT EXISTS (FROM processed p
+                WHERE (p.trial, p.producer, p.n) = (t.trial, t.producer, t.n) AND p.at_ns <= t.at_ns)),
+unhanded AS (SELECT DISTINCT trial, producer, n FROM told t WHERE NOT EXISTS (FROM given g
+             WHERE (g.trial, g.producer, g.n) = (t.trial, t.producer, t.n) AND g.at_ns <= t.at_ns)),
 misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
 SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'gone', trial, count(*) FROM gone SEMI JOIN settled USING (trial) GROUP BY ALL
@@ -144,6 +162,10 @@ UNION ALL SELECT 'undischarged_gone', trial, count(*) FROM undischarged_gone SEM
 UNION ALL SELECT 'confirmed_before_sync', trial, count(*) FROM early ANTI JOIN hidden USING (trial) GROUP BY ALL
 UNION ALL SELECT 'confirmed_though_sync_failed', trial, count(*) FROM in_vain ANTI JOIN hidden USING (trial) GROUP BY ALL
 UNION ALL SELECT 'committed_before_sync', trial, count(*) FROM early_committed ANTI JOIN hidden USING (trial) GROUP BY ALL
+UNION ALL SELECT 'settled_again', trial, count(*) FROM settled_again GROUP BY ALL
+UNION ALL SELECT 'acknowledged_early', trial, count(*) FROM unprocessed GROUP BY ALL
+UNION ALL SELECT 'acknowledged_unhanded', trial, count(*) FROM unhanded GROUP BY ALL
+UNION ALL SELECT 'acknowledged_at_all', trial, count(DISTINCT (producer, n)) FROM told GROUP BY ALL
 UNION ALL SELECT 'transacted_acknowledgement', trial, count(*) FROM misapplied SEMI JOIN settled USING (trial) GROUP BY ALL
 """
 CODES = {
@@ -155,6 +177,10 @@ CODES = {
     "rollback": OP_CODE[Op.ROLLBACK],
     "fault": OP_CODE[Op.FAULT],
     "sync": OP_CODE[Op.SYNC],
+    "frame": OP_CODE[Op.FRAME],
+    "process": OP_CODE[Op.PROCESS],
+    "carried": CARRIES.index("deliver"),
+    "acknowledges": CARRIES.index("acknowledge"),
     "invoke": PHASE_CODE[Phase.INVOKE],
     "ok": PHASE_CODE[Phase.OK],
     "fail": PHASE_CODE[Phase.FAIL],
@@ -255,11 +281,26 @@ def storing(rng):
     return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *unseen, *killed()]
 
 
+def linking(rng):
+    """Deliveries over two links, settled or not, there or not, acknowledged in ranges and at any time."""
+    events = []
+    for n in range(1, MESSAGES + 1):
+        words = rng.choice(["settled", "settled", "", "settled more"])
+        way = [(0, sent(n) + confirmed(n)), (2, transferred(n, words=words))]
+        way += [(3, handed(n))] * (rng.random() < 0.8) + [(4, processed(n))] * (rng.random() < 0.8)
+        way += [(rng.randint(3, 8), disposed(n, n + rng.choice([0, 0, 1, 2])))] * (rng.random() < 0.5)
+        way += [(rng.randint(1, 8), transferred(n, words=words, link=2))] * (rng.random() < 0.15)
+        events += [(n + rank * rng.random(), what) for rank, what in way]
+    again = [e for n in range(1, MESSAGES + 1) if rng.random() < 0.2 for e in came(n, epoch=rng.choice([1, 1, 2]))]
+    there = reached(rng.randint(MESSAGES // 2, MESSAGES)) + reached(rng.randint(1, 5), link=2)
+    return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *there, *crashed(), *again]
+
+
 def test_duckdb_counts_the_same(session, tmp_path):
-    """Lost, gone, delivered again, what transactions do, and what is synced, in random trials of four kinds."""
+    """Lost, gone, delivered again, what transactions do, what is synced and what crosses links, in random trials."""
     rng = random.Random(20261121)
     trials = []
-    for number, kind in enumerate([history, posting, retiring, storing] * TRIALS):
+    for number, kind in enumerate([history, posting, retiring, storing, linking] * TRIALS):
         folder = tmp_path / f"t{number}"
         trials.append(compact(folder, write(folder, kind(rng), record(f"t{number}", f"s{number % 7}"))))
     facts = collect_facts(session.spark, trials)

@@ -6,6 +6,7 @@ import pytest
 from trial_histories import events_of
 
 from conformance import adapters
+from conformance.adapters import native
 from conformance.errors import LaunchError
 from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
@@ -36,13 +37,13 @@ def test_settings_are_offered_and_refused(play):
 def test_what_was_taken_is_in_force_until_the_next_restart(play, monkeypatch):
     """The trial after it gets the broker as it was."""
     seen = []
-    start = adapters.Broker.start
+    start = native.Broker.start
 
     def noted(self, wrap=(), *, more=()):
         seen.append(tuple(more))
         start(self, wrap, more=more)
 
-    monkeypatch.setattr(adapters.Broker, "start", noted)
+    monkeypatch.setattr(native.Broker, "start", noted)
     record, _ = play(Offer(("journal_buffer_ms=7", "nothing=1")), Restart(clean=True))
     taken = ("--set", "journal_buffer_ms=7")
 
@@ -81,7 +82,7 @@ def test_a_kept_broker_knows_the_options_of_later_trials(tmp_path, monkeypatch):
         told.append(options)
         raise LaunchError("enough was seen")
 
-    monkeypatch.setattr(adapters.Adapter, "prepare", prepare)
+    monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
     one, two = (
         Planned(f"s.{n}", Scenario("s", "", "", (), {}, queue=queue), "subject", "", n, 1, ADAPTER, SETTINGS, "amqp")
         for n, queue in ((1, ()), (2, (("durable", False),)))

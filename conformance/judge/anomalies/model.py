@@ -17,6 +17,9 @@ class Anomaly:
     `at_disk`: it is about the order of answers, writes and syncs, decides nothing where something of that cannot be
     seen, and needs no fault to be true: a broker that never syncs gives a held sync nothing to hold. `missed` counts
     the messages that it should have been decided on and was not, because what decides was not seen.
+
+    `on_link`: frames decide it. The clients that it is about must go over a link (`Scenario.linked`); where none was
+    recorded it applies to nothing, and no exposure of it is above zero.
     """
 
     name: str
@@ -32,3 +35,4 @@ class Anomaly:
     beside: str = ""
     at_disk: bool = False
     missed: str = ""
+    on_link: bool = False

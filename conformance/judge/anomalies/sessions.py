@@ -1,35 +1,63 @@
-"""What can be wrong with the suite's own sessions."""
+"""What can be wrong with a session: the suite's own, or that of a vendor's client.
+
+Where a sentence is about the link, frames decide. All processes of a machine have one clock, and the link stamps an
+acknowledgement when it has read it, which is after the client wrote it. So an acknowledgement whose stamp is the
+earlier one had left before; of one whose stamp is the later one nothing is known. Smallest counter-example to more:
+written at 1, handed over at 2, stamped at 3 by a link that had to wait for a processor. It is missed, and nobody is
+accused of what the scheduler did.
+"""
 
 from __future__ import annotations
 
 from conformance.judge.anomalies.model import Anomaly
 
+_UNHANDED = "received_at IS NULL OR ack_framed_at < received_at"
+
 SESSIONS = (
     Anomaly(
         "acknowledged_early",
-        """An acknowledgement that left before the processing of its message had ended.
+        """An acknowledgement that left on the link before the processing of its message had ended.
 
         A message whose processing the crash cut short and which was acknowledged all the same is such a one.
         """,
-        applies="ack_sent_at IS NOT NULL",
-        offends="processed_at IS NULL OR ack_sent_at < processed_at",
+        applies="ack_framed_at IS NOT NULL",
+        offends="processed_at IS NULL OR ack_framed_at < processed_at",
         of="acknowledged messages",
         happened="acknowledged before their processing ended",
         happens="leads to such an acknowledgement",
         drained=False,
+        on_link=True,
+    ),
+    Anomaly(
+        "acknowledged_unhanded",
+        """An acknowledgement that left on the link for a message that the application had not been handed.
+
+        One in the middle of a range is one: what it names it acknowledges.
+        """,
+        # With receive() a message is the application's from the call on: a client that has it must record that instant.
+        # What leaves within the call leaves before it returns, and the order in there is nobody's business.
+        applies="ack_framed_at IS NOT NULL",
+        offends=_UNHANDED,
+        of="acknowledged messages",
+        happened="acknowledged before they were handed over",
+        happens="leads to such an acknowledgement",
+        drained=False,
+        on_link=True,
     ),
     Anomaly(
         "acknowledged_undelivered",
         """An acknowledge that covered a message not yet handed over, or left out one handed over before.
 
-        For sessions whose acknowledge covers everything so far (CLIENT).
+        On the link, and for sessions whose acknowledge covers everything so far (CLIENT). Left out is what was handed
+        over before an acknowledge that was answered, and of which no acknowledgement had left by the end.
         """,
-        applies="ack_sent_at IS NOT NULL OR handed_before_acknowledge",
-        offends="ack_sent_at IS NULL OR handed_at IS NULL OR ack_sent_at < handed_at",
+        applies="ack_framed_at IS NOT NULL OR (handed_before_answer AND carried > 0)",
+        offends=f"ack_framed_at IS NULL OR {_UNHANDED}",
         of="messages that an acknowledge was due for",
         happened="wrongly covered or left out",
         happens="leads to such an acknowledge",
         drained=False,
+        on_link=True,
     ),
     Anomaly(
         "acknowledged_late",
@@ -43,13 +71,14 @@ SESSIONS = (
     ),
     Anomaly(
         "acknowledged_at_all",
-        "A delivery of a NO_ACK session for which an acknowledgement left.",
-        applies="handed > 0",
-        offends="ack_sent_at IS NOT NULL",
+        "A delivery of a NO_ACK session for which an acknowledgement was seen on the link.",
+        applies="carried > 0 OR ack_framed_at IS NOT NULL",
+        offends="ack_framed_at IS NOT NULL",
         of="deliveries",
         happened="acknowledged",
         happens="leads to an acknowledgement",
         drained=False,
+        on_link=True,
     ),
     Anomaly(
         "over_window",

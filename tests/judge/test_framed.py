@@ -1,0 +1,209 @@
+"""Frames and their messages: what a range, a header or a receipt is about, connection by connection."""
+
+import pytest
+
+from conformance.errors import HistoryError
+from conformance.history import Event, Op, Phase
+from conformance.judge.framed import CARRIES, tied
+
+SIZE = 100
+
+
+def frame(detail, to="to_broker", *, phase=Phase.OK, connection=1, **fields):
+    about = {"connection": connection, "link": to, "count": SIZE, "detail": detail}
+    return Event(0, 1, Op.FRAME, phase, **about, **fields)
+
+
+def reached(frames, connection=1):
+    about = {"connection": connection, "link": "to_client", "count": frames * SIZE}
+    return Event(0, 1, Op.CONNECT, Phase.INFO, **about, detail="bytes reached the client")
+
+
+def told(protocol, *events):
+    """What was tied: `(what it is to the message, its number)` each."""
+    rows = tied(events, protocol)
+    return [(CARRIES[row.carries], int(row.event.message[3:])) for row in rows if row.carries is not None]
+
+
+def delivered(number, message, words="", **fields):
+    return frame(f"transfer handle=0 {words}".strip(), "to_client", delivery=str(number), message=message, **fields)
+
+
+def disposed(first, last, words="accepted settled", to="to_broker", **fields):
+    return frame(f"disposition {words}", to, first=first, last=last, **fields)
+
+
+def three(**fields):
+    """Deliveries 0 to 2 of messages 1 to 3."""
+    return [delivered(n, f"p1:{n + 1}", **fields) for n in range(3)]
+
+
+# AMQP
+
+
+def test_a_range_is_about_each_of_its_deliveries():
+    """And about no other; one without an end is about one."""
+    assert [("acknowledge", 2), ("acknowledge", 3)] == told("amqp", *three(), disposed(1, 2))[3:]
+    assert [("acknowledge", 2)] == told("amqp", *three(), disposed(1, None))[3:]
+
+
+def test_a_range_of_more_than_there_is_names_what_there_is():
+    """Four thousand million numbers, of which three were seen."""
+    assert [("acknowledge", n) for n in (1, 2, 3)] == told("amqp", *three(), disposed(0, 2**32 - 1))[3:]
+
+
+def test_a_range_goes_over_the_end_of_the_numbers():
+    """Delivery-ids are serial numbers (AMQP 1.0 section 2.8.10)."""
+    around = [delivered(2**32 - 1, "p1:1"), delivered(0, "p1:2"), delivered(1, "p1:3")]
+
+    assert [("acknowledge", 1), ("acknowledge", 2)] == told("amqp", *around, disposed(2**32 - 1, 0))[3:]
+    assert [("acknowledge", 1), ("acknowledge", 2)] == told("amqp", *around, disposed(2**32 - 9, 0))[3:]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("accepted", "acknowledge"),
+        ("accepted settled", "acknowledge"),
+        ("transactional accepted", "acknowledge"),
+        ("accepted settled, not passed on", "acknowledge"),
+        ("transactional released", "refuse"),
+        ("rejected settled", "refuse"),
+        ("modified settled", "refuse"),
+        ("settled", None),
+        ("received", None),
+        ("accepted settled by the sender", None),
+    ],
+)
+def test_only_an_outcome_acknowledges(words, expected):
+    """Accepted does, settled or not; settled alone says nothing, and of its own sends a client says nothing new."""
+    found = told("amqp", *three(), disposed(0, 0, words))[3:]
+
+    assert found == ([(expected, 1)] if expected else [])
+
+
+def test_the_answer_to_a_send_is_about_what_the_client_numbered():
+    """The same number of the broker's deliveries is another."""
+    sends = [frame("transfer handle=0", delivery=str(n), message=f"p1:{n + 8}") for n in range(2)]
+    answers = [disposed(0, 1, to="to_client"), disposed(0, 0, "accepted settled by the sender", to="to_client")]
+
+    assert [("send", 8), ("send", 9), ("answer", 8), ("answer", 9), ("answer", 1)] == [
+        row for row in told("amqp", *sends, *three(), *answers) if row[0] != "deliver"
+    ]
+
+
+def test_a_number_is_of_its_session_and_its_connection():
+    """Each counts its own."""
+    here = [*three(), delivered(0, "p1:8", "session=2"), delivered(0, "p1:9", connection=2)]
+
+    assert [("acknowledge", 8)] == told("amqp", *here, disposed(0, 0, "accepted session=2"))[5:]
+    assert [("acknowledge", 9)] == told("amqp", *here, disposed(0, 2, connection=2))[5:]
+    assert [] == told("amqp", *here, disposed(0, 2, "accepted session=3"))[5:]
+
+
+def test_a_number_is_of_its_last_delivery():
+    """One that was given again names what came last, and of what it cannot name nobody is told."""
+    assert [("acknowledge", 5)] == told("amqp", *three(), delivered(0, "p1:5"), disposed(0, 0))[4:]
+    assert [] == told("amqp", *three(), delivered(0, None), disposed(0, 0))[3:]
+
+
+def test_what_cannot_be_tied_is_kept_apart():
+    """As a row of its own, without a message."""
+    events = [frame("transfer handle=0", delivery="0"), disposed(0, 9), frame("flow"), frame("SEND", message="p1:1")]
+
+    assert [(None,) * 4] * 4 == [(row.event.message, *row[1:]) for row in tied(events, "amqp")]
+    assert [event.detail for event in events] == [row.event.detail for row in tied(events, "amqp")]
+
+
+# whole, and there
+
+
+def whole(*events, protocol="amqp"):
+    return [row.whole for row in tied(events, protocol) if row.carries is not None]
+
+
+def test_whole_is_what_the_client_has_acknowledged_to_the_last_byte():
+    """Other frames of the same stream count, those of the other direction and of another connection do not."""
+    other = [frame("flow", "to_client"), frame("flow"), delivered(0, "p1:9", connection=2)]
+
+    assert [False, True, True, True] == whole(*other, *three(), reached(4), reached(0, connection=2))
+    assert [False, True, True, False] == whole(*other, *three(), reached(3))
+    assert [False] * 4 == whole(*other, *three())
+
+
+def test_whole_is_a_delivery_with_its_last_frame():
+    """Not with one before it, not where it was cut, not where its sender took it back."""
+    parts = [delivered(0, "p1:1", "more"), delivered(0, "p1:1", "continued"), delivered(1, "p1:2", "aborted")]
+    cut = delivered(2, "p1:3", ", not passed on", phase=Phase.FAIL)
+
+    assert [False, True, False, False] == whole(*parts, cut, reached(4))
+
+
+def test_a_stream_that_cannot_be_read_makes_its_connection_unknown():
+    """Both directions of it: an acknowledgement that nobody read may have followed."""
+    blind = frame("unreadable: a size of 3", connection=1)
+
+    assert [False, True] == whole(
+        delivered(0, "p1:1"), blind, delivered(0, "p1:2", connection=2), reached(9), reached(9, connection=2)
+    )
+
+
+def test_settled_is_what_its_sender_says():
+    """Of AMQP the transfer, of STOMP the subscription."""
+    amqp = tied([delivered(0, "p1:1", "settled"), delivered(1, "p1:2")], "amqp")
+    stomp = tied([message(1, "p1:1", "settled"), message(2, "p1:2"), message(3, "p1:3", "unsubscribed")], "stomp")
+
+    assert ([True, False], [True, False, False]) == ([r.settled for r in amqp], [r.settled for r in stomp])
+
+
+# STOMP
+
+
+def message(ack, ours, how="individual"):
+    return frame(f"MESSAGE message-id={ack} {how}", "to_client", delivery=str(ack), message=ours)
+
+
+def acknowledged(ack, command="ACK", receipt=""):
+    return frame(f"{command} {receipt and f'receipt={receipt} '}id={ack}", delivery=str(ack))
+
+
+def answered(receipt):
+    return frame(f"RECEIPT receipt-id={receipt} of SEND", "to_client", delivery=receipt)
+
+
+def test_a_header_names_a_delivery():
+    """That of an ACK, and of a NACK; one that nobody gave names none."""
+    came = [message(7, "p1:1"), message(8, "p1:2"), message(9, None)]
+
+    assert [("acknowledge", 2)] == told("stomp", *came, acknowledged(8))[2:]
+    assert [("refuse", 1)] == told("stomp", *came, acknowledged(7, "NACK"))[2:]
+    assert [] == told("stomp", *came, acknowledged(9), acknowledged(10))[2:]
+
+
+def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
+    """Once; on a cumulative one only, and not what came on another (STOMP 1.2, ACK)."""
+    one, two = "subscription=1 cumulative", "subscription=2 cumulative"
+    came = [message(1, "p1:1", one), message(2, "p1:2", two), message(3, "p1:3", one), message(4, "p1:4", one)]
+
+    assert [("acknowledge", 1), ("acknowledge", 3)] == told("stomp", *came, acknowledged(3))[4:]
+    assert [("acknowledge", 1), ("acknowledge", 3), ("acknowledge", 4)] == told(
+        "stomp", *came, acknowledged(3), acknowledged(4)
+    )[4:]
+    assert [("acknowledge", 2)] == told("stomp", *came, acknowledged(2))[4:]
+
+
+def test_a_receipt_answers_what_asked_for_it():
+    """A SEND, or an ACK with all that it covers; once."""
+    send = frame("SEND receipt=r-1", delivery="r-1", message="p1:8")
+    came = [message(1, "p1:1", "subscription= cumulative"), message(2, "p1:2", "subscription= cumulative")]
+    found = told(
+        "stomp", send, *came, acknowledged(2, receipt="r-2"), answered("r-2"), answered("r-1"), answered("r-1")
+    )
+
+    assert [("answer", 1), ("answer", 2), ("answer", 8)] == [row for row in found if row[0] == "answer"]
+
+
+def test_a_protocol_that_is_none_is_refused():
+    """Nothing could be tied, and everything would look innocent."""
+    with pytest.raises(HistoryError, match="carries 'mqtt'"):
+        tied([], "mqtt")
