@@ -1,12 +1,16 @@
 """What a run writes beside its histories: what was asked, and what each trial was.
 
 `run.json` holds a `RunRecord`; every folder below `trials/` holds a `TrialRecord` (`trial.json`) and one history file
-per process.
+per process. `broker.json` holds a `BrokerRecord` where the broker is none of this package, and a copy of its file lies
+beside it: it names a place of one machine, which a report, that holds the `RunRecord`, must not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
+import tomllib
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -76,6 +80,86 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     void_log: tuple[str, ...] = ()
     floor_seconds: float = 0.0
     seconds: float = 0.0
+
+
+class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How a broker of the user's is found again.
+
+    `words` are what `--adapter` takes, without version and launcher. `path` is where its file lay, absolute, and `copy`
+    what the run calls its own copy; both are empty for a broker of another package. `sha256` is of its bytes.
+    """
+
+    words: str
+    path: str = ""
+    copy: str = ""
+    sha256: str = ""
+
+
+def keep_broker(folder: pathlib.Path, asked: str, path: pathlib.Path) -> None:
+    """Write down the broker of a run, and copy its file (a TOML file, or the Python file of a class).
+
+    Args:
+        folder: Of the run.
+        asked: The words that named it, without version and launcher; `path.py:Class` for a class.
+        path: Its file; what is none is that of a package, which is found by its name alone.
+    """
+    if not path.is_file():
+        save(BrokerRecord(words=asked), folder / "broker.json")
+        return
+    path, data = path.absolute(), path.read_bytes()
+    words = f"{path}:{asked.rpartition(':')[2]}" if path.suffix == ".py" else str(path)
+    copy = f"broker{path.suffix}"
+    (folder / copy).write_bytes(data)
+    record = BrokerRecord(words=words, path=str(path), copy=copy, sha256=hashlib.sha256(data).hexdigest())
+    save(record, folder / "broker.json")
+
+
+def kept_broker(folder: pathlib.Path) -> tuple[BrokerRecord, pathlib.Path] | None:
+    """The broker that the run wrote down, and the folder that has the copy; None for one of this package.
+
+    A run of several processes has it in each of its parts.
+    """
+    for part in (folder, *sorted(folder.glob("workers/*"))):
+        if (part / "broker.json").is_file():
+            return read(part / "broker.json", BrokerRecord), part
+    return None
+
+
+def broker_changed(record: BrokerRecord, part: pathlib.Path) -> str | None:
+    """What has changed in the broker's file since: None for nothing, empty for words that mean the same.
+
+    Raises `UsageError` where the file is gone, with what the user can do.
+    """
+    path, copy = pathlib.Path(record.path), part / record.copy
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the run tried the broker of {path}, which cannot be read: {error.strerror}. The run kept a copy: put "
+            f"{copy} back there with what lay beside it, or name another by --adapter"
+        ) from error
+    if hashlib.sha256(data).hexdigest() == record.sha256:
+        return None
+    if path.suffix == ".py":
+        return "its code is another"
+    try:
+        now, then = tomllib.loads(data.decode()), tomllib.loads(copy.read_text())
+    except (OSError, ValueError):
+        return "it is no TOML any more, or the copy of the run is gone"
+    return _difference(then, now)
+
+
+def _difference(then: Mapping[str, object], now: Mapping[str, object], at: str = "") -> str:
+    """The first key of two tables that is not the same in both; empty where all are."""
+    for key in sorted({*then, *now}):
+        was, is_ = then.get(key), now.get(key)
+        if isinstance(was, dict) and isinstance(is_, dict):
+            if found := _difference(was, is_, f"{at}{key}."):
+                return found
+        elif was != is_:
+            words = ["nothing" if value is None else repr(value) for value in (was, is_)]
+            return f"{at}{key} was {words[0]}, and is {words[1]}"
+    return ""
 
 
 def save(record: msgspec.Struct, path: pathlib.Path) -> None:

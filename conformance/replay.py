@@ -114,7 +114,7 @@ def prepare(wanted: Wanted) -> Replay:
         close = difflib.get_close_matches(record.scenario, scenarios, n=1)
         hint = f"; the closest is {close[0]}" if close else ""
         raise UsageError(f"scenario {record.scenario} was recorded, and this version has none of that name{hint}")
-    adapter = _adapter(wanted, run)
+    adapter, told = _adapter(wanted, run)
     selection = _selection(run, adapter, script, catalogue, same=not wanted.adapter)
     first = _planned(record, script, selection, catalogue, scenarios)
     _check_script(record, first)
@@ -141,7 +141,7 @@ def prepare(wanted: Wanted) -> Replay:
         chosen=tuple(_numbered(first, number) for number in range(1, wanted.times + 1)),
         again=_command(wanted, record),
     )
-    return Replay(made, wanted.folder, record, tuple(_notes(run, record)))
+    return Replay(made, wanted.folder, record, (*told, *_notes(run, record)))
 
 
 def find_trial(found: Sequence[TrialRecord], wanted: Wanted) -> TrialRecord:
@@ -186,9 +186,12 @@ def _numbers(found: Iterable[TrialRecord], arm: str) -> str:
     return ", ".join(str(record.index) for record in sorted(found, key=lambda each: each.index) if _arm(record) == arm)
 
 
-def _adapter(wanted: Wanted, run: RunRecord) -> Adapter:
+def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
+    """The broker, and what a user should know of its file."""
+    told: list[str] = []
+    words = wanted.adapter or f"{_words(wanted.folder, run, told)}@{run.version}:{run.launcher}"
     try:
-        found = adapters.find(wanted.adapter or f"{run.adapter}@{run.version}:{run.launcher}")
+        found = adapters.find(words)
     except UsageError as error:
         if wanted.adapter:
             raise
@@ -198,7 +201,24 @@ def _adapter(wanted: Wanted, run: RunRecord) -> Adapter:
         ) from error
     found = found.chosen(run.changed)
     found.capabilities(run.protocol)
-    return found
+    return found, told
+
+
+def _words(folder: pathlib.Path, run: RunRecord, told: list[str]) -> str:
+    """What names the broker of the run; `UsageError` where the user's file is gone, or says another thing today."""
+    kept = records.kept_broker(folder)
+    if kept is None:
+        return run.adapter
+    record, part = kept
+    changed = records.broker_changed(record, part) if record.path else None
+    if changed:
+        raise UsageError(
+            f"{record.path} has changed since the run: {changed}. The run kept a copy, {part / record.copy}: put it "
+            f"back, or try the broker as it is today by --adapter {record.words}"
+        )
+    if changed is not None:
+        told.append(f"{record.path} has changed since, in words that mean the same")
+    return record.words
 
 
 def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Catalogue, *, same: bool) -> Selection:

@@ -1,7 +1,7 @@
 """What a broker's maintainer needs of one trial: a zip that stands by itself, and needs nothing of this suite.
 
-Reading order: `source` (what the run holds), `script` (from the drawn steps to `reproduce.py`), `configuration`, `bug`
-(the draft of the report), `archive` (the zip, and what must not be in it).
+Reading order: `source` (what the run holds), `script` (from the drawn steps to `reproduce.py`) with `body` and a module
+for each kind of fault, `configuration`, `bug` (the draft of the report), `archive` (the zip, and what is not in it).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pathlib
 
 import msgspec
 
+from conformance import records
 from conformance.bundle import archive, bug
 from conformance.bundle.configuration import configuration
 from conformance.bundle.script import Reproduction, write
@@ -73,8 +74,14 @@ def make(words: str, out: pathlib.Path | None = None, spark: Session | None = No
     if made.text:
         members["reproduce.py"] = made.text.encode()
     members["README.md"] = _readme(source, members).encode()
-    archive.write(path, members, archive.places(source.folder))
+    archive.write(path, members, archive.places(source.folder, *_place(source)))
     return Made(path, tuple(_lines(source, made, missing)))
+
+
+def _place(source: Source) -> list[tuple[pathlib.Path, str]]:
+    """The folder of the broker's file, where it was the user's."""
+    kept = records.kept_broker(source.folder)
+    return [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
 
 
 def _lines(source: Source, made: Reproduction, missing: list[str]) -> list[str]:
@@ -104,6 +111,7 @@ def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
     found = configuration(source)
     members |= {f"configuration/{name}": data for name, data in found.files.items() if data}
     missing += found.missing
+    members |= _broker_file(source)
     members |= _logs(source, missing)
     members |= _journals(source, missing)
     wire = b"".join(msgspec.json.encode(frame) + b"\n" for frame in frames(source))
@@ -116,6 +124,14 @@ def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
     versions = {"broker": f"{source.run.title} {source.run.version}", **source.run.versions}
     members["versions.json"] = msgspec.json.format(msgspec.json.encode(versions), indent=1) + b"\n"
     return members, missing
+
+
+def _broker_file(source: Source) -> dict[str, bytes]:
+    """The file that described the broker, where it was the user's."""
+    kept = records.kept_broker(source.folder)
+    if kept is None or not kept[0].copy or not (kept[1] / kept[0].copy).is_file():
+        return {}
+    return {f"configuration/{kept[0].copy}": (kept[1] / kept[0].copy).read_bytes()}
 
 
 def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:

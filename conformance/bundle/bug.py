@@ -90,17 +90,16 @@ def _steps(source: Source, made: Reproduction) -> Iterator[str]:
     if not made.text:
         yield "There is no `reproduce.py`: see what is missing below."
         return
-    root = (
-        " It needs root, and a disk of its own for the data: called without one it prints the commands."
-        if (made.root)
-        else ""
-    )
+    more = " It needs root, and a disk of its own for the data: called without one it prints the commands."
+    root = more if made.root else ""
+    root += " The broker runs under strace, which answers for the disk." if "strace" in made.needs else ""
     port = PORTS[source.run.protocol]
+    journal = f" --journal '{_words(source, _journal(source))}'" if "journal" in made.needs else ""
     yield (
         f"`reproduce.py` does the same and needs nothing of the suite: a queue `{source.queue}`, and the command that "
         f"runs the broker.{root}"
     )
-    yield f"    python reproduce.py --address 127.0.0.1:{port} --start '{_start(source)}'"
+    yield f"    python reproduce.py --address 127.0.0.1:{port}{journal} --start '{_start(source)}'"
     yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
 
 
@@ -109,8 +108,6 @@ def _start(source: Source) -> str:
     if source.adapter is None:
         return "COMMAND THAT RUNS THE BROKER"
     start = source.adapter.file.start
-    ports = {f"{name}_port": str(PORTS.get(name, 8161)) for name in source.adapter.file.ports}
-    words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
     settings = source.adapter.file.settings
     options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
     queue = ":".join(filter(None, [source.queue, options]))
@@ -121,9 +118,21 @@ def _start(source: Source) -> str:
             command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]
     if source.record.control.startswith("liar "):
         command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
+    return _words(source, " ".join(command))
+
+
+def _journal(source: Source) -> str:
+    return source.adapter.file.journal.path if source.adapter else "<journal>"
+
+
+def _words(source: Source, text: str) -> str:
+    """A text of the broker's file with words instead of its placeholders."""
+    names = source.adapter.file.ports if source.adapter else ()
+    ports = {f"{name}_port": str(PORTS.get(name, 8161)) for name in names}
+    words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
     for name, word in words.items():
-        command = [part.replace(f"{{{name}}}", word) for part in command]
-    return " ".join(command)
+        text = text.replace(f"{{{name}}}", word)
+    return text
 
 
 def _expected(source: Source) -> Iterator[str]:

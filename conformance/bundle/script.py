@@ -1,7 +1,8 @@
 """From a drawn script to `reproduce.py`: what a maintainer can run without this suite.
 
-Only what the templates (`fixtures/reproduce/`) can do is written; a step, a trigger or a sentence that they cannot do
-is named instead. A script that did something else than the trial would prove nothing.
+Only what the templates (`fixtures/reproduce`) can do is written; a step, a trigger or a sentence that they cannot do is
+named instead. A script that did something else than the trial would prove nothing. Each kind of fault has a module:
+`process_faults`, `link_faults`, `disk_faults`.
 """
 
 from __future__ import annotations
@@ -14,30 +15,27 @@ import jinja2
 
 from conformance import paths
 from conformance.adapters import Adapter
+from conformance.bundle import disk_faults, link_faults, process_faults
+from conformance.bundle.body import Body, CannotError, call
 from conformance.clients.modes import MODES
-from conformance.scenario import (
-    After,
-    All,
-    Consume,
-    ConsumerCrash,
-    Drain,
-    HeldSync,
-    Kill,
-    Nth,
-    Offer,
-    Pause,
-    PowerLoss,
-    Publish,
-    Recovery,
-    Restart,
-    Scenario,
-    Step,
-    Stop,
-    Watched,
-)
+from conformance.scenario import Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
+
+FOLDER = paths.fixtures() / "reproduce"
 
 TEMPLATES = {"amqp": "amqp.py.j2", "stomp": "stomp.py.j2"}
 COMMON = "common.py.j2"
+PARTS = {"relay": "relay.py.j2", "recovery": "recovery.py.j2", "strace": "disk.py.j2"}
+"""What a fault needs beside the client."""
+
+MODULES = {
+    "": "argparse os select shlex signal subprocess sys time uuid",
+    "child": "json",
+    "power": "fcntl struct",
+    "recovery": "ctypes socket struct",
+    "relay": "fcntl socket struct threading",
+    "strace": "re",
+}
+"""What each part imports."""
 
 PORTS = {"amqp": 5672, "stomp": 61613}
 
@@ -47,6 +45,7 @@ CHECKS = {
     "lost_committed": 'yield "LOST", committed - drained, len(committed), "messages of committed transactions"',
     "half": 'yield "HALF", half, len(transactions), "transactions"',
     "uncommitted": 'yield "UNCOMMITTED", loose & drained, len(loose), "messages that nobody committed"',
+    "unstored": 'yield "UNSTORED", wrong, len(risk), "messages that no sync after them stored"',
     "early": 'yield "EARLY", notes.early, len(notes.held), f"answers, with syncs of {HELD} s"',
 }
 """What the script can decide, a line of it each."""
@@ -55,6 +54,7 @@ BEFORE = {
     "gone": "left = notes.confirmed - notes.acknowledged",
     "lost_committed": "committed = {number for number, each in notes.transaction.items() if each in notes.committed}",
     "half": "half = {each for each, whole in transactions.items() if 0 < len(whole & drained) < len(whole)}",
+    "unstored": "wrong, risk = unstored(notes)",
     "uncommitted": "loose = {number for number, each in notes.transaction.items() if each not in notes.asked}",
 }
 
@@ -66,16 +66,10 @@ ANOMALIES = {
     "half_applied": "half",
     "available_undischarged": "uncommitted",
     "confirmed_before_sync": "early",
+    "confirmed_though_sync_failed": "unstored",
     "committed_before_sync": "early",
 }
 """Anomalies of the judge's table that the script decides as well."""
-
-EVENTS = {
-    "publish": {"sent", "confirm", "ms"},
-    "publish_in_transactions": {"before_commit", "commit_written", "committed", "ms"},
-    "consume": {"process"},
-}
-"""The events that each function of the script counts for a trigger."""
 
 _IMPORTS = {
     "amqp": """
@@ -90,30 +84,21 @@ LOST = (ProtonException, ConnectionError)
 }
 
 
-class CannotError(Exception):
-    """A step, or a sentence, that the minimal script has no words for."""
-
-
-@dataclasses.dataclass
-class _Body:
-    """The lines of `main`, and which parts of the templates they need."""
-
-    lines: list[str] = dataclasses.field(default_factory=list)
-    needs: set[str] = dataclasses.field(default_factory=set)
-    held: float = 0.0
-
-
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
-    """`text` of the script, empty where it cannot be written; `missing` says what it leaves out, a sentence each."""
+    """`text` of the script, empty where it cannot be written; `missing` says what it leaves out, a sentence each.
+
+    `needs` are the parts of it that ask for more than a broker: `power`, `strace`, `journal`.
+    """
 
     text: str
     missing: tuple[str, ...]
+    needs: frozenset[str] = frozenset()
 
     @property
     def root(self) -> bool:
         """Whether it needs root."""
-        return "cut_power" in self.text
+        return "power" in self.needs
 
 
 def write(
@@ -121,39 +106,54 @@ def write(
 ) -> Reproduction:
     """The script of one trial: its drawn steps, and the checks of these anomalies as far as it can decide them."""
     wanted = list(dict.fromkeys(anomalies))
-    missing = [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
+    sizes = [step.size for step in script.steps if isinstance(step, Publish)]
+    body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
+    body.missing += [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
     checks = list(dict.fromkeys(ANOMALIES[name] for name in wanted if name in ANOMALIES))
     if not checks:
-        missing.append("nothing that was judged here can be decided by so small a client")
-        return Reproduction("", tuple(missing))
-    body = _Body()
+        return Reproduction("", (*body.missing, "nothing that was judged here can be decided by so small a client"))
     try:
         for step in script.steps:
-            _step(step, body, missing)
+            _step(step, body)
+        _check_known(checks, script, body)
     except CannotError as error:
-        return Reproduction("", (*missing, str(error)))
+        return Reproduction("", (*body.missing, str(error)))
     if script.client == "raw":
-        missing.append("the trial looked at every frame; the script reads only what it needs")
-    text = _render(script, checks, body, adapter, protocol, queue, title)
+        body.missing.append("the trial looked at every frame; the script reads only what it needs")
+    text = _render(script, checks, body, adapter, queue, title)
     compile(text, "reproduce.py", "exec")
-    return Reproduction(text, tuple(missing))
+    return Reproduction(text, tuple(body.missing), frozenset(body.needs))
 
 
-def _step(step: Step, body: _Body, missing: list[str]) -> None:
+def _check_known(checks: Iterable[str], script: Scenario, body: Body) -> None:
+    """`CannotError` for a check whose words only another fault at the disk defines."""
+    for name, known in (("early", "held" in body.words), ("unstored", bool(body.words.get("fails")))):
+        if name in checks and not known:
+            raise CannotError(f"what {script.id} asks of the disk is not in it")
+
+
+def _step(step: Step, body: Body) -> None:
     match step:
         case Publish():
-            _publish(step, body, missing)
+            _publish(step, body)
         case Consume():
             _consume(step, body)
         case Restart():
-            _restart(step, body)
+            if step.until is not None:
+                if body.failing or body.held:
+                    raise CannotError("a kill in recovery after a fault at the disk is not in it")
+                if step.clean:
+                    body.lines.append("broker.stop()")
+                process_faults.in_recovery(step.until, body)
+                step = dataclasses.replace(step, clean=False)
+            disk_faults.restart(step, body)
         case Drain():
             body.lines.append("drain(words, notes)")
         case Offer():
             raise CannotError("a broker that is offered settings is not in it")
 
 
-def _publish(step: Publish, body: _Body, missing: list[str]) -> None:
+def _publish(step: Publish, body: Body) -> None:
     if step.ack_event_mode or step.immediate_every:
         raise CannotError("a publish window that the broker is told of is not in it")
     if step.peek or step.unasked_every:
@@ -173,10 +173,14 @@ def _publish(step: Publish, body: _Body, missing: list[str]) -> None:
         words |= {} if step.durable else {"durable": False}
     words |= {"every_ms": step.every_ms} if step.every_ms else {}
     words |= {"hold": body.held} if body.held else {}
-    _call(function, words, step.until, body, missing)
+    if body.failing:
+        if step.batch or step.until is not None:
+            raise CannotError("transactions, or another fault, on a disk that fails are not in it")
+        words["failing"] = True
+    _until(function, words, step.until, body, step.size)
 
 
-def _consume(step: Consume, body: _Body) -> None:
+def _consume(step: Consume, body: Body) -> None:
     odd = [
         name
         for name in ("refuse", "hold", "rollback_every", "work_ms", "backwards")
@@ -190,112 +194,63 @@ def _consume(step: Consume, body: _Body) -> None:
     words |= {"confirm": True} if step.confirm or MODES[step.mode].confirmed else {}
     words |= {"stop": step.stop} if step.stop else {}
     words |= {"until_silent": True} if step.until_silent else {}
-    if step.until is not None and not isinstance(step.until, ConsumerCrash):
+    if step.until is not None and not isinstance(step.until, ConsumerCrash | Cut):
         raise CannotError(f"{step.until.name} under a consumer is not in it")
-    _call("consume", words, step.until, body, [])
+    _until("consume", words, step.until, body, body.largest)
 
 
-def _call(function: str, words: Mapping[str, object], fault: object, body: _Body, missing: list[str]) -> None:
-    said = ", ".join(f"{name}={value!r}" for name, value in words.items())
+def _until(function: str, words: Mapping[str, object], fault: object, body: Body, size: int) -> None:
     if fault is None:
-        body.lines.append(f"{function}(words, notes, {said})")
-        return
-    at = ", ".join(f"{event}={k}" for event, k in _trigger(fault, EVENTS[function]).items())
-    if isinstance(fault, ConsumerCrash):
-        body.needs.add("child")
-        body.lines.append(f"fault = Fault(lambda: os.kill(os.getpid(), signal.SIGKILL), {at})")
-        body.lines.append(f"notes.in_child(lambda: {function}(words, notes, {said}, fault=fault))")
-        return
-    body.lines.append(f"fault = Fault({_done(fault, body, missing)}, {at})")
-    body.lines.append(f"{function}(words, notes, {said}, fault=fault)")
-    body.lines.append("broker.wait_gone()")
+        body.lines.append(call(function, words))
+    elif isinstance(fault, Cut):
+        link_faults.over_relay(function, words, fault, body, size)
+    else:
+        process_faults.under_fault(function, words, fault, body)
 
 
-def _done(fault: object, body: _Body, missing: list[str]) -> str:
-    match fault:
-        case Kill():
-            return "lambda: broker.signal(signal.SIGKILL)"
-        case Stop():
-            return "lambda: broker.signal(signal.SIGTERM)"
-        case Pause(then_kill=True, hold_s=seconds):
-            body.needs.add("halt")
-            return f"lambda: broker.halt({seconds})"
-        case PowerLoss():
-            body.needs.add("power")
-            if fault.torn:
-                missing.append("it tears no writes: everything that was not synced is gone")
-            return "broker.cut_power, dark=True"
-    raise CannotError(f"the fault {getattr(fault, 'name', fault)!r} is not in it")
-
-
-def _trigger(fault: object, known: set[str]) -> dict[str, int]:
-    at = getattr(fault, "at", None)
-    found: dict[str, int] = {}
-    for part in at.parts if isinstance(at, All) else (at,):
-        event = "ms" if isinstance(part, After) else part.event if isinstance(part, Nth) else ""
-        number = part.ms if isinstance(part, After) else part.k if isinstance(part, Nth) else 0
-        if event not in known or event in found or not isinstance(number, int):
-            raise CannotError(f"the fault {getattr(fault, 'name', fault)!r} at this point is not in it")
-        found[event] = number
-    return found
-
-
-def _restart(step: Restart, body: _Body) -> None:
-    if step.until is not None:
-        assert isinstance(step.until.at, Recovery)
-        raise CannotError("a kill of the broker in its recovery is not in it")
-    words = ["clean=True"] if step.clean else []
-    body.held = 0.0
-    match step.under:
-        case HeldSync():
-            body.needs.add("strace")
-            body.held = step.under.seconds
-            words.append("before=HOLD")
-        case None | Watched():
-            pass
-        case _:
-            raise CannotError(f"a disk under {step.under.name} is not in it")
-    body.lines.append(f"broker.restart({', '.join(words)})")
-
-
-def _render(
-    script: Scenario, checks: list[str], body: _Body, adapter: Adapter, protocol: str, queue: str, title: str
-) -> str:
+def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, queue: str, title: str) -> str:
     environment = jinja2.Environment(  # noqa: S701 - what is made is Python
-        loader=jinja2.FileSystemLoader(paths.fixtures() / "reproduce"),
+        loader=jinja2.FileSystemLoader(FOLDER),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
+    protocol = body.protocol
     spoken = adapter.file.protocols[protocol]
-    held = next(
-        (s.under.seconds for s in script.steps if isinstance(s, Restart) and isinstance(s.under, HeldSync)), 0.0
-    )
+    held = body.words.get("held")
     words = {
+        **body.words,
         "title": title,
         "says": script.says,
         "protocol": protocol,
         "queue": queue,
         "port": PORTS[protocol],
         "needs": body.needs,
-        "imports": _IMPORTS[protocol] + (_hold(held) if held else ""),
+        "names": checks,
+        "modules": _modules(body),
+        "words_of_needs": _needed(body),
+        "imports": _IMPORTS[protocol] + (f"\nHELD = {held}\n" if held else ""),
         "destination": repr(spoken.destination),
         "send": repr(dict(spoken.send)),
         "subscribe": repr(dict(spoken.subscribe)),
         "checks": [BEFORE[name] for name in checks if name in BEFORE] + [CHECKS[name] for name in checks],
         "body": body.lines,
     }
-    client = environment.get_template(TEMPLATES[protocol]).render(words)
+    parts = [TEMPLATES[protocol], *(file for need, file in PARTS.items() if need in body.needs)]
+    client = "\n\n".join(environment.get_template(file).render(words) for file in parts)
     text = environment.get_template(COMMON).render({**words, "client": client})
     return re.sub(r"\n{4,}", "\n\n\n", text)
 
 
-def _hold(seconds: float) -> str:
-    """The words before the command of a broker whose syncs are to be held."""
-    calls = "fdatasync,fsync,sync_file_range,syncfs"
-    command = [
-        *("strace", "-f", "--seccomp-bpf", "-qq", "-o", "reproduce-strace.log", "-e", f"trace={calls}"),
-        *("-e", f"inject={calls}:delay_enter={round(seconds * 1e6)}"),
-    ]
-    return f"\nHELD = {seconds}\nHOLD = {command!r}\n"
+def _modules(body: Body) -> list[str]:
+    """The modules of Python's own library, sorted."""
+    names = {name for need, names in MODULES.items() if not need or need in body.needs for name in names.split()}
+    return sorted(names | ({"socket"} if body.protocol == "stomp" else set()))
+
+
+def _needed(body: Body) -> str:
+    """What the script needs beside Python, as the end of a sentence."""
+    needed = ["python-qpid-proton"] if body.protocol == "amqp" else []
+    needed += ["strace 5.6 or later"] if "strace" in body.needs else []
+    return f", and {' and '.join(needed)}" if needed else "; nothing else"

@@ -48,7 +48,7 @@ class Source:
     """One trial. `script` is the drawn one; None where this version of the suite has another, or none, of that name.
 
     `kept` and `broker` are None where the run kept no evidence, or its broker's folder is gone. `adapter` is None where
-    this machine does not know the broker (a TOML file of the user's).
+    this machine does not know the broker.
     """
 
     folder: pathlib.Path
@@ -104,7 +104,7 @@ def gather(words: str, spark: Session | None = None) -> Source:
         record=record,
         catalogue=catalogue,
         script=drawn,
-        adapter=_adapter(run, record),
+        adapter=_adapter(folder, run, record),
         events=tuple(_events(folder / "trials" / record.trial)),
         findings=_findings(folder, run, record, script, catalogue, spark) if script else (),
         kept=kept,
@@ -126,14 +126,30 @@ def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
     return pathlib.Path(place), record, run
 
 
-def _adapter(run: RunRecord, record: TrialRecord) -> Adapter | None:
+def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapter | None:
     """The broker of this trial: a liar is one of the reference broker, whatever was on trial."""
     subject = record.adapter == run.adapter
     try:
-        found = adapters.find(f"{run.adapter}@{run.version}:{run.launcher}" if subject else record.adapter)
+        found = adapters.find(f"{_words(folder, run)}@{run.version}:{run.launcher}" if subject else record.adapter)
         return found.chosen(record.settings)
     except UsageError:
         return None
+
+
+def _words(folder: pathlib.Path, run: RunRecord) -> str:
+    """What names the broker of the run: where its file is gone or another today, the copy of the run."""
+    kept = records.kept_broker(folder)
+    if kept is None:
+        return run.adapter
+    record, part = kept
+    try:
+        changed = records.broker_changed(record, part) if record.path else None
+    except UsageError:
+        changed = "it is gone"
+    if not changed:
+        return record.words
+    member = record.words.removeprefix(record.path)  # of a Python file, the class
+    return f"{(part / record.copy).absolute()}{member}"
 
 
 def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, pathlib.Path | None]:

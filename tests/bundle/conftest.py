@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import os
 import pathlib
 import shlex
@@ -69,19 +70,42 @@ def reproduce(tmp_path_factory, python_path):
 
     def run(text, protocol, *brokers):
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            return list(pool.map(lambda words: one(text, protocol, words), brokers))
+            return list(pool.map(lambda words: maintainer(text, protocol, words), brokers))
 
-    def one(text, protocol, words):
+    maintainer = maintained(tmp_path_factory, python_path)
+    return run
+
+
+@pytest.fixture(scope="session")
+def tries(tmp_path_factory, python_path):
+    """The same one by one: `submit(text, protocol, words, ...)` returns a future. Six at a time: most of it is wait."""
+    maintainer = maintained(tmp_path_factory, python_path)
+    pool = concurrent.futures.ThreadPoolExecutor(6)
+    yield functools.partial(pool.submit, maintainer)
+    pool.shutdown(cancel_futures=True)
+
+
+def maintained(tmp_path_factory, environment):
+    """What a maintainer does: put the script into a folder, and run it against a bundled broker with these words."""
+
+    def maintainer(text, protocol, words, silence="1", before=""):
         folder = tmp_path_factory.mktemp("maintainer")
         (folder / "reproduce.py").write_text(text)
         ports, start = broker_command(folder, words)
-        address = ["--address", f"127.0.0.1:{ports[protocol]}", "--queue", "orders", "--silence", "1"]
-        command = [sys.executable, "-I", folder / "reproduce.py", *address, "--start", start]
+        address = ["--address", f"127.0.0.1:{ports[protocol]}", "--queue", "orders", "--silence", silence]
+        address += ["--journal", folder / "data"] if "--journal" in text else []
+        command = [sys.executable, "-I", folder / "reproduce.py", *address, "--start", before + start]
         return subprocess.run(
-            command, cwd=folder, env=python_path, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
 
-    return run
+    return maintainer
+
+
+@pytest.fixture(scope="session")
+def started():
+    """`broker_command`."""
+    return broker_command
 
 
 def broker_command(folder, words):
