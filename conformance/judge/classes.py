@@ -26,7 +26,7 @@ _OLDEST = 17
 
 
 class Classes:
-    """The archive that fits a Java and a Spark; `options` are those with which the JVM is to be started."""
+    """The archive that fits a Java and a Spark, `there` or not; `options` are those to start the JVM with."""
 
     def __init__(self, java: JavaFound, spark_home: pathlib.Path) -> None:
         jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (spark_home / "jars").glob("*.jar"))
@@ -34,13 +34,13 @@ class Classes:
         self._folder = paths.cache() / "archives"
         self._archive = self._folder / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
         self._failed = self._archive.with_suffix(".failed")
-        self._there = self._archive.exists()
-        self._learns = not self._there and not self._failed.exists() and java.major >= _OLDEST
+        self.there = self._archive.exists()
+        self._learns = not self.there and not self._failed.exists() and java.major >= _OLDEST
 
     @property
     def options(self) -> list[str]:
         """Use the archive; where there is none, be ready to write it."""
-        if self._there:
+        if self.there:
             with contextlib.suppress(OSError):
                 os.utime(self._archive)  # by this the least used is found
             return [f"-XX:SharedArchiveFile={self._archive}"]
