@@ -18,10 +18,12 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `report`        what people read
 `expectations`  what a user expects beside the verdicts: known failures, a baseline, what must be tried
 `campaign`      one run from what was asked for to a judged folder: the engine of both fronts
+`contract`      what an adapter promises to all of these, tried step by step: a broker that passes can be put on trial
 `replay`        one trial of a run, recorded and judged again
 `bundle`        one trial for the maintainer of a broker: a zip that stands by itself
 `progress`      what a terminal shows while it goes
 `bench`         what the suite itself costs
+`doctor`        what this machine can do, and what each missing part would enable
 `cli`           what people type
 `plugin`        the other front: pytest
 

@@ -20,7 +20,7 @@ from importlib.metadata import version as version_of
 
 import msgspec
 
-from conformance import adapters, claims, judge, records, scenario
+from conformance import adapters, claims, judge, paths, records, scenario
 from conformance.adapters import Adapter, EffectiveSettings
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
@@ -35,7 +35,7 @@ from conformance.records import RunRecord
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
-from conformance.scenario import Scenario
+from conformance.scenario import DiskFull, FailedSync, Scenario
 
 PROTOCOLS = ("amqp", "stomp")
 CLIENTS = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
@@ -140,6 +140,8 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
     played = [item for item in scenarios.values() if wanted(item, selection)]
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
     unable = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
+    if hidden := adapters.untraced(selection.adapter.file, selection.settings):
+        unable |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
     unable = {**selection.unable, **{name: why for name, why in unable.items() if why}}
     return dataclasses.replace(selection, unable=unable)
 
@@ -336,6 +338,8 @@ def _run_record(campaign: Campaign) -> RunRecord:
     settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
     client = CLIENTS[selection.protocol]
+    if adapter.path != paths.fixtures() / "brokers" / adapter.name / "broker.toml":
+        records.keep_broker(campaign.folder, adapter.spec.rpartition("@")[0], adapter.path)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="seconds"),

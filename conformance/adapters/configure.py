@@ -17,14 +17,15 @@ from xml.sax import saxutils
 from conformance import paths
 from conformance.adapters import settings as settings_of
 from conformance.adapters.fetch import locked
-from conformance.adapters.model import BrokerFile, Xml
-from conformance.adapters.placeholders import fill, python_words
+from conformance.adapters.model import BrokerFile
+from conformance.adapters.placeholders import fill, fill_known, python_words
+from conformance.adapters.starting import TemplateFile, Xml
 from conformance.errors import LaunchError
 
 if TYPE_CHECKING:
     from conformance.adapters.settings import EffectiveSettings
 
-__all__ = ["Source", "edit_xml", "fill", "make_instance", "python_words"]
+__all__ = ["Source", "edit_xml", "fill", "make_instance", "python_words", "template_deviations"]
 
 _CREATE_S = 120
 
@@ -44,17 +45,38 @@ Create = Callable[[Sequence[str], Source, Mapping[str, str]], None]
 
 
 def make_instance(source: Source, words: Mapping[str, str], create: Create | None = None) -> None:
-    """Make `{instance}`: a copy of the stock instance where the broker has one, else an empty folder."""
+    """Make `{instance}`: a copy of the stock instance where the broker has one, else a folder; then the files for it.
+
+    Raises `LaunchError` where the command of the product fails, or a file of the template cannot be copied.
+    """
     instance = pathlib.Path(words["instance"])
-    if source.file.template is None:
+    template = source.file.template
+    if template is None or not template.command:
         instance.mkdir(parents=True, exist_ok=True)
-        return
-    stock = _stock_instance(source, words, create or _create)
-    shutil.copytree(stock, instance)
-    for folder in source.file.template.paths_in:
-        for file in (instance / folder).rglob("*"):
-            if file.is_file():
-                _rewrite(file, str(stock), str(instance))
+    else:
+        stock = _stock_instance(source, words, create or _create)
+        shutil.copytree(stock, instance)
+        for folder in template.paths_in:
+            for file in (instance / folder).rglob("*"):
+                if file.is_file():
+                    _rewrite(file, str(stock), str(instance))
+    for wanted in template.files if template else ():
+        _copy(source.here / wanted.file, instance / (wanted.to or wanted.file), words)
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path, words: Mapping[str, str]) -> None:
+    try:
+        text = source.read_text(encoding="utf-8", errors="surrogateescape")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(fill_known(text, words), encoding="utf-8", errors="surrogateescape")
+        shutil.copymode(source, target)
+    except OSError as error:
+        raise LaunchError(f"template.files: {source} cannot be copied to {target}: {error.strerror}") from error
+
+
+def template_deviations(files: Sequence[TemplateFile]) -> dict[str, str]:
+    """The files that differ from stock, each with its reason."""
+    return {wanted.to or wanted.file: wanted.why for wanted in files if wanted.why}
 
 
 def _stock_instance(source: Source, words: Mapping[str, str], create: Create) -> pathlib.Path:

@@ -1,9 +1,7 @@
 """What a `broker.toml` may say: a broker is data.
 
-Words in braces are placeholders, filled in when the broker is prepared: `{home}` (the unpacked distribution),
-`{here}` (the folder of the file), `{instance}` (this broker's folder), `{data_dir}`, `{python}`, `{java}`,
-`{java_home}`, `{archive}` (the JVM option of a class archive, or nothing), `{listen}` (the address to listen on) and
-`{NAME_port}` for each name in `ports`.
+Words in braces are placeholders, filled in when the broker is prepared; `words` says which there are. What is done
+with a broker (its instance, its start, its queues) is in `starting`.
 """
 
 from __future__ import annotations
@@ -11,42 +9,20 @@ from __future__ import annotations
 import pathlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import pydantic
 
+from conformance.adapters import words
+from conformance.adapters.starting import Queues, Start, Template, Xml
+from conformance.adapters.table import Table, UnknownKeyError, Word
 from conformance.errors import UsageError
 
 Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str}
 VARIANT, LIAR = "profile", "liar"
 """Settings that make another broker of a broker: of its documented behaviour, and one that is wrong on purpose."""
-
-Word = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
-
-
-class _UnknownKeyError(Exception):
-    """Carries an unknown key and its table out of pydantic, which would only say that it is extra."""
-
-    def __init__(self, key: str, known: Iterable[str]) -> None:
-        super().__init__(key)
-        self.key = key
-        self.known = tuple(known)
-
-
-class Table(pydantic.BaseModel):
-    """A table of the file: frozen, and every key known."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        for key in data if isinstance(data, Mapping) else ():
-            if key not in cls.model_fields:
-                raise _UnknownKeyError(str(key), cls.model_fields)
-        return data
 
 
 class Protocol(Table):
@@ -62,8 +38,21 @@ class Protocol(Table):
     ack_confirm: Literal["disposition", "transaction"] | None = None
     capabilities: frozenset[str] = frozenset()
     destination: str = "{queue}"
-    send: dict[str, str] = {}
-    subscribe: dict[str, str] = {}
+    send: Mapping[str, str] = {}
+    subscribe: Mapping[str, str] = {}
+
+
+class Choice(Table):
+    """One value of a setting of type `word`.
+
+    `logged` is what the broker logs before it is ready, and only when this value is in force: a broker may fall back to
+    another value and go on. `needs` is what the value rests on, for people who have to install it. `untraced` is why
+    a tracer cannot make the journal's writes and syncs fail then.
+    """
+
+    logged: str = ""
+    needs: str = ""
+    untraced: str = ""
 
 
 class Setting(Table):
@@ -72,8 +61,9 @@ class Setting(Table):
     `default` is the value that the product documents for an absent key. `stock` is what its stock configuration says;
     without it the key is absent there. `follows` names the setting that decides this one; `fixed` ones cannot be
     changed. `xml` is a path in the configuration (`core/journal-datasync`), `argument` a part of the command line
-    (`{name}`, `{value}`); `scale` multiplies a number on its way there. The values of a `word` are what the command
-    `words` prints, one a line; those of the setting `profile` are its default and the names of the variants.
+    (`{name}`, `{value}`), and `{setting.NAME}` is its value elsewhere; `scale` multiplies a number on its way there.
+    The values of a `word` are the keys of `choices`, or what the command `words` prints, one a line; those of the
+    setting `profile` are its default and the names of the variants.
     """
 
     type: Literal["bool", "int", "word"]
@@ -85,15 +75,18 @@ class Setting(Table):
     xml: str | None = None
     argument: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    choices: Mapping[str, Choice] = {}
     scale: int = 1
 
     @pydantic.model_validator(mode="after")
     def _one_place(self) -> Setting:
-        if not any([self.fixed, self.follows, self.xml, self.argument]):
-            raise ValueError("needs one of xml, argument, follows or fixed = true")
         for value in (self.default, self.stock):
             if value is not None and type(value) is not _TYPES[self.type]:
                 raise ValueError(f"{value!r} is not of type {self.type}")
+            if value is not None and self.choices and value not in self.choices:
+                raise ValueError(f"{value!r} is none of its choices: {', '.join(self.choices)}")
+        if self.choices and (self.type != "word" or self.words):
+            raise ValueError("choices are those of a word, and it has either choices or words")
         return self
 
     @property
@@ -102,8 +95,8 @@ class Setting(Table):
         return not self.fixed and self.follows is None
 
     def takes(self, value: object) -> bool:
-        """Whether a value is of its type; `true` is no number."""
-        return type(value) is _TYPES[self.type]
+        """Whether a value is of its type, and one of its choices; `true` is no number."""
+        return type(value) is _TYPES[self.type] and (not self.choices or value in self.choices)
 
     def text(self, value: bool | int | str) -> str:
         """The value as the product reads it: `true`, `false`, a scaled number or a word."""
@@ -131,7 +124,7 @@ class Fetch(Table):
     classifier: str = "bin"
     extension: str = "tar.gz"
     folder: str
-    sha512: dict[str, str] = {}
+    sha512: Mapping[str, str] = {}
 
 
 class Java(Table):
@@ -139,52 +132,6 @@ class Java(Table):
 
     minimum: int = 17
     archive: bool = False
-
-
-class Template(Table):
-    """The command that makes a stock instance in `{instance}`, and where in it absolute paths are written down."""
-
-    command: tuple[str, ...]
-    paths_in: tuple[str, ...]
-
-
-class Edit(Table):
-    """One deviation from the stock configuration: the element at `path` gets a text or is filled with `content`."""
-
-    path: str
-    text: str | None = None
-    content: str | None = None
-    why: str
-
-
-class Xml(Table):
-    """The XML configuration file of an instance: its edits, and what declares one durable queue (`{queue}`)."""
-
-    file: str
-    edits: tuple[Edit, ...] = ()
-    queues_at: str
-    queue: str
-
-
-class Start(Table):
-    """How it is started, when it is ready, and how it is stopped cleanly. Times in seconds.
-
-    `{queue}` in `each_queue` is a name, or `name:option=value,...` with some of `queue_options`. `offer` is how a
-    setting of any name is given (`{name}`, `{value}`), and `refused_status` how the broker ends that does not know it.
-    """
-
-    command: tuple[str, ...]
-    each_queue: tuple[str, ...] = ()
-    queue_options: tuple[Word, ...] = ()
-    liar: tuple[str, ...] = ()
-    offer: tuple[str, ...] = ()
-    refused_status: int | None = None
-    environment: dict[str, str] = {}
-    ready_log: str
-    ready_port: str
-    ready_s: float = 60.0
-    stop_signal: Literal["SIGTERM", "SIGINT"] = "SIGTERM"
-    stop_s: float = 30.0
 
 
 class Depth(Table):
@@ -198,7 +145,7 @@ class Depth(Table):
     url: str = ""
     field: str = ""
     address: str = ""
-    properties: dict[str, str] = {}
+    properties: Mapping[str, str] = {}
 
 
 class Folder(Table):
@@ -231,8 +178,8 @@ class Variant(Table):
     description: str
     profiles: tuple[str, ...] = ()
     capabilities: frozenset[str] = frozenset()
-    ack_modes: dict[str, str] = {}
-    settings: dict[str, Setting] = {}
+    ack_modes: Mapping[str, str] = {}
+    settings: Mapping[str, Setting] = {}
 
 
 class VendorImage(Table):
@@ -253,7 +200,7 @@ class Container(Table):
     images: tuple[VendorImage, ...]
     dockerfile: str = "Dockerfile"
     packages: tuple[str, ...] = ()
-    ports: dict[str, int] = {}
+    ports: Mapping[str, int] = {}
 
     def official(self, version: str) -> str:
         """The vendor's image of a version."""
@@ -273,24 +220,35 @@ class BrokerFile(Table):
     capabilities: frozenset[str]
     ports: tuple[Word, ...]
     protocols: dict[str, Protocol]
-    settings: dict[str, Setting] = {}
+    settings: Mapping[str, Setting] = {}
     fetch: Fetch | None = None
     java: Java | None = None
     template: Template | None = None
     xml: Xml | None = None
     start: Start
+    queues: Queues | None = None
     depth: Depth
     journal: JournalFolder
     data: Folder
     logs: Logs = Logs()
-    deviations: dict[str, str] = {}
+    deviations: Mapping[str, str] = {}
     container: Container | None = None
-    ack_modes: dict[str, str] = {}
-    variants: dict[Word, Variant] = {}
+    ack_modes: Mapping[str, str] = {}
+    variants: Mapping[Word, Variant] = {}
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _listens_where_it_is_spoken(cls, data: Any) -> Any:
+        """Without `start.ready_port` the broker is waited for at the port of each of its protocols."""
+        start, spoken = (data.get(key) if isinstance(data, Mapping) else None for key in ("start", "protocols"))
+        if not isinstance(start, Mapping) or not isinstance(spoken, Mapping):
+            return data
+        ports = [table["port"] for table in spoken.values() if isinstance(table, Mapping) and "port" in table]
+        return data if "ready_port" in start else {**data, "start": {**start, "ready_port": [*dict.fromkeys(ports)]}}
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> BrokerFile:
-        named = {protocol.port for protocol in self.protocols.values()} | {self.start.ready_port}
+        named = {protocol.port for protocol in self.protocols.values()} | set(self.start.ready_ports)
         if missing := sorted(named - set(self.ports)):
             raise ValueError(f"no such port: {', '.join(missing)}; ports are {', '.join(self.ports)}")
         if self.container and (missing := sorted(self.container.ports.keys() - set(self.ports))):
@@ -300,6 +258,8 @@ class BrokerFile(Table):
             raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):
             raise ValueError("a setting maps to xml, and there is no [xml]")
+        if self.start.queue_options and not self.start.each_queue:
+            raise ValueError("start.queue_options are words of start.each_queue, and there is none")
         if self.variants and (VARIANT not in self.settings or self.settings[VARIANT].type != "word"):
             raise ValueError(f"variants are chosen by a setting {VARIANT} of type word, and there is none")
         for name, variant in self.variants.items():
@@ -337,10 +297,22 @@ def load(file: pathlib.Path) -> BrokerFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: not TOML: {error}") from error
     try:
-        return BrokerFile.model_validate(data)
-    except _UnknownKeyError as error:
-        raise UsageError(f"{file}: {UsageError.unknown('key', error.key, error.known)}") from error
+        read = read_table(data, file.parent)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from error
+    return read
+
+
+def read_table(data: Mapping[str, Any], here: pathlib.Path) -> BrokerFile:
+    """What a `broker.toml` in the folder `here` says, as a table; `UsageError` names the key and the closest known."""
+    try:
+        read = BrokerFile.model_validate(data)
+    except UnknownKeyError as error:
+        raise UsageError.unknown("key", error.key, error.known) from error
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "file"
-        raise UsageError(f"{file}: {where}: {first['msg']}") from error
+        said = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, in brackets")
+        raise UsageError(f"{where}: {said}") from error
+    words.check(read, here)
+    return read

@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
-import re
 import signal
-import socket
 import time
-from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
-from conformance.adapters import configure, ports
+from conformance.adapters import configure, declaring, ports
 from conformance.adapters.configure import Source
-from conformance.adapters.java import JavaFound, find_java
-from conformance.adapters.placeholders import fill, python_words
-from conformance.adapters.settings import EffectiveSettings, explicit, show
-from conformance.adapters.tree import Tree, wait_ended_now
-from conformance.errors import LaunchError, UsageError
+from conformance.adapters.java import find_java
+from conformance.adapters.placeholders import fill
+from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, declared, start_command, words_of
+from conformance.adapters.readiness import Readiness, WrongProtocolError
+from conformance.adapters.settings import EffectiveSettings, show, unheeded
+from conformance.adapters.tree import MARK, Tree, name_of, wait_ended_now
+from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.ledger import Ledger
 
-Options = tuple[tuple[str, bool | int], ...]
-"""Names and values of a queue's own rules."""
+__all__ = ["Broker", "DepthProbe", "Options", "Plan", "declared", "prepare", "start_command"]
 
 _TAIL = 40
 _TICK_MS = 20
-
-
-@dataclasses.dataclass(frozen=True)
-class DepthProbe:
-    """How a client asks for the depth of one queue.
-
-    `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
-    `properties` as application properties; the answer's body is a JSON array whose first item is the depth.
-    """
-
-    method: Literal["http", "amqp-management"]
-    url: str = ""
-    field: str = ""
-    address: str = ""
-    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A broker that is ready to be started: what it is, with what words its commands are filled, where it runs."""
-
-    source: Source
-    settings: EffectiveSettings
-    queues: tuple[str, ...]
-    folder: pathlib.Path
-    words: dict[str, str]
-    command: tuple[str, ...]
-    java: JavaFound | None
-    deviations: dict[str, str]
 
 
 def prepare(
@@ -77,16 +47,19 @@ def prepare(
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     java = find_java(source.file.java.minimum) if source.file.java else None
+    if source.file.start.ready_message:
+        queues = [*queues, READY_QUEUE]
     reserved = ports.Ports(source.file.ports)
     try:
-        words = _words(source, folder, reserved, java, archive)
+        words = words_of(source, folder, settings, reserved.by_name, java, archive)
         configure.make_instance(source, words)
         edits = configure.edit_xml(source, settings, queues, words)
-        data = pathlib.Path(fill(source.file.data.path, words))
+        data = pathlib.Path(words["data_dir"])
         data.mkdir(parents=True, exist_ok=True)
         show(folder, settings)
         command = start_command(source, settings, declared(source, queues, options or {}), words, liar)
-        deviations = {**edits, **source.file.deviations}
+        files = source.file.template.files if source.file.template else ()
+        deviations = {**edits, **configure.template_deviations(files), **source.file.deviations}
         plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations)
         return Broker(plan, reserved, ledger)
     except BaseException:
@@ -94,62 +67,13 @@ def prepare(
         raise
 
 
-def _words(
-    source: Source, folder: pathlib.Path, reserved: ports.Ports, java: JavaFound | None, archive: str
-) -> dict[str, str]:
-    instance = folder / "instance"
-    words = {
-        "home": str(source.home),
-        "here": str(source.here),
-        "instance": str(instance),
-        "archive": archive,
-        "listen": ports.HOST,
-        **python_words(),
-        **{f"{name}_port": str(port) for name, port in reserved.by_name.items()},
-    }
-    if java:
-        words |= {"java": str(java.path), "java_home": str(java.home)}
-    return {**words, "data_dir": fill(source.file.data.path, words)}
-
-
-def declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
-    """What `{queue}` is filled with, for each queue; raises `UsageError` for an option that the broker has not."""
-    found = []
-    for queue in queues:
-        chosen = options.get(queue, ())
-        for name, _ in chosen:
-            if name not in source.file.start.queue_options:
-                raise UsageError.unknown(
-                    f"option of a queue of {source.file.name}", name, source.file.start.queue_options
-                )
-        said = ",".join(f"{name}={str(value).lower()}" for name, value in chosen)
-        found.append(f"{queue}:{said}" if said else queue)
-    return found
-
-
-def start_command(
-    source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str], liar: str | None
-) -> tuple[str, ...]:
-    """The broker's command line; `UsageError` where it is to be a liar and has none."""
-    start = source.file.start
-    command = [fill(part, words) for part in start.command]
-    for queue in queues:
-        command += [fill(part, {**words, "queue": queue}) for part in start.each_queue]
-    for name, setting in explicit(source.file, settings).items():
-        value = {"name": name, "value": setting.text(settings.values[name])}
-        command += [fill(part, {**words, **value}) for part in setting.argument]
-    if liar is not None and not start.liar:
-        raise UsageError(f"{source.file.name} has no liars: {liar!r} is one of the reference broker")
-    if liar is not None:
-        command += [fill(part, {**words, "liar": liar}) for part in start.liar]
-    return tuple(command)
-
-
 class Broker:
     """One broker: started, stopped, killed by others, started again on the same ports and data.
 
     `epoch` counts the starts, `start_seconds` has the time of each from spawn to ready. `settings`, `deviations` and
     `java` are for the report. `data` and `journal` are folders that faults look at, `journal_files` the names in it.
+    `prover` sends a message through it and has it back, or raises `ClientError`; it is asked at the end of each start
+    that no tracer is part of, where the file says `ready_message`.
     """
 
     def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger) -> None:
@@ -163,8 +87,13 @@ class Broker:
         self.journal_files = plan.source.file.journal.files
         self.epoch = 0
         self.start_seconds: list[float] = []
+        self.prover: Callable[[], None] | None = None
         self._ports = reserved
         self._ledger = ledger
+        self._readiness = Readiness(plan, reserved.by_name, self.processes)
+        self._lacks = "it was not asked"
+        self._declared = False
+        self._mark = ""
         self._tree: Tree | None = None
         self._ticket = ""
         self._wrapped = False
@@ -201,11 +130,13 @@ class Broker:
     @property
     def logs(self) -> list[pathlib.Path]:
         """Every log file there is."""
-        own = [pathlib.Path(fill(path, self.plan.words)) for path in self.plan.source.file.logs.paths]
-        return [path for path in [*sorted(self.folder.glob("start-*.log")), *own] if path.is_file()]
+        own = [fill(path, self.plan.words, "logs.paths") for path in self.plan.source.file.logs.paths]
+        named = [self.plan.words[word] for word in ("log_file",) if word in self.plan.words]
+        every = [*sorted(self.folder.glob("start-*.log")), *dict.fromkeys(map(pathlib.Path, [*named, *own]))]
+        return [path for path in every if path.is_file()]
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it and wait until it is ready.
+        """Start it and wait until it is ready; the first time its queues are declared then.
 
         `wrap` is put before its command (a tracer), `more` after it, for this start only. Raises `LaunchError` with the
         last 40 lines of its log and the log's path where it ends, or is not ready in time; nothing of it is left then.
@@ -215,6 +146,8 @@ class Broker:
         try:
             self.launch(wrap, more=more)
             self._wait_ready(began)
+            self._declare()
+            self._prove(began)
         except BaseException:
             self._kill()
             raise
@@ -227,6 +160,8 @@ class Broker:
         self.epoch += 1
         self._wrapped = bool(wrap)
         self._more = tuple(more)
+        self._mark = uuid.uuid4().hex
+        self._readiness.begins()
         self._spawn(wrap)
 
     def _refuse_twice(self) -> None:
@@ -235,9 +170,10 @@ class Broker:
 
     @property
     def was_ready(self) -> bool:
-        """Whether the log of the newest start says that it was ready."""
-        ready = self.plan.source.file.start.ready_log.encode()
-        return self.log.is_file() and re.search(ready, self.log.read_bytes(), re.MULTILINE) is not None
+        """Whether the log of the newest start says that it was ready; without a pattern, whether its ports answer."""
+        if self.plan.source.file.start.ready_log:
+            return self._readiness.logged(self.log)
+        return not self._readiness.unreached()
 
     def stop(self) -> None:
         """Stop it cleanly and wait for its end; `LaunchError` where it does not end in time (it is killed then)."""
@@ -245,12 +181,16 @@ class Broker:
         if tree is None or self.gone():
             self._reaped()
             return
-        name = self.plan.source.file.start.stop_signal
+        start = self.plan.source.file.start
         with contextlib.suppress(ProcessLookupError):
-            os.kill(tree.main(wrapped=self._wrapped), signal.Signals[name])
-        if not self.wait_gone(self.plan.source.file.start.stop_s):
+            os.kill(tree.main(wrapped=self._wrapped), signal.Signals[start.stop_signal])
+        if not self.wait_gone(start.stop_s):
+            left = _named(self.processes())
             self._kill()
-            raise self._error(f"did not end within {self.plan.source.file.start.stop_s:g} s of {name}")
+            raise self._error(
+                f"did not end within {start.stop_s:g} s of {start.stop_signal} (start.stop_s, start.stop_signal) and "
+                f"was killed; what was left: {left}"
+            )
 
     def processes(self) -> list[int]:
         """The pids of its whole tree, the leader first; empty where it is gone."""
@@ -271,7 +211,8 @@ class Broker:
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Wait on its pidfds until all of it is gone, and reap it; False where it is not gone after `timeout_s`."""
-        ended = self._tree.wait_gone(timeout_s) if self._tree else True
+        left_behind = self.plan.source.file.start.left_behind
+        ended = self._tree.wait_gone(timeout_s, left_behind) if self._tree else True
         if ended:
             self._reaped()
         return ended
@@ -285,8 +226,8 @@ class Broker:
         """Raise `LaunchError` with the end of its log where it is not running although nobody here ended it."""
         if self._tree is None:
             raise LaunchError(f"{self._title} was not started")
-        if self._tree.leader.poll() is not None or self.gone():
-            raise self._error(f"died by itself (status {self.exit_status})")
+        if not self._tree.serves() or self.gone():
+            raise self._left() or self._error(f"died by itself (status {self.exit_status})")
 
     def depth_probe(self, queue: str) -> DepthProbe:
         """How to ask this broker for the depth of `queue`."""
@@ -312,46 +253,105 @@ class Broker:
         return f"{self.plan.source.file.title} {self.plan.source.version}"
 
     def _spawn(self, wrap: Sequence[str]) -> None:
-        wanted = self.plan.source.file.start.environment
-        environment = {name: fill(text, self.plan.words) for name, text in wanted.items()}
+        start, pid_file, folder = self.plan.source.file.start, self.plan.pid_file, self.plan.working_folder
+        if pid_file is not None:
+            pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
+        if not folder.is_dir():
+            raise LaunchError(f"{self._title}: start.folder: {folder} is no folder")
         command = [*wrap, *self.plan.command, *self._more]
         with self.log.open("wb") as log:
             try:
                 leader, self._ticket = self._ledger.spawn(
                     self._title,
                     command,
-                    env={**os.environ, **environment},
-                    cwd=self.folder,
+                    env={**os.environ, **self._environment},
+                    cwd=folder,
                     stdout=log,
                     stderr=log,
                 )
             except OSError as error:
-                raise LaunchError(f"{self._title}: {command[0]} cannot be started: {error.strerror}") from error
-        self._tree = Tree(leader)
+                raise LaunchError(
+                    f"{self._title}: start.command: {command[0]} cannot be started: {error.strerror}"
+                ) from error
+        self._tree = Tree(leader, mark=self._mark, pid_file=pid_file, forks=start.leaves_its_parent)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**self.plan.environment, MARK: self._mark}
 
     def _wait_ready(self, began: float) -> None:
-        """Until the log says so and the port answers; the pidfd tells at once when it ends instead.
+        """Until everything that the file asks for has come true; the pidfd tells at once when it ends instead.
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
-        assert self._tree is not None  # the caller has spawned it
         start = self.plan.source.file.start
+        while time.monotonic() - began < start.ready_s:
+            self._tick()
+            if self._is_ready():
+                if says := unheeded(self.plan.source.file, self.settings, self.log.read_text(errors="replace")):
+                    raise self._error(says)
+                return
+        raise self._error(f"was not ready within {start.ready_s:g} s (start.ready_s): {self._lacks}")
+
+    def _tick(self) -> None:
+        """Wait a moment on the process that serves; `LaunchError` where it has ended."""
+        assert self._tree is not None  # the caller has spawned it
+        tree = self._tree
         try:
-            descriptor = os.pidfd_open(self._tree.leader.pid)
+            descriptor = os.pidfd_open(tree.main(wrapped=False) if tree.forks else tree.leader.pid)
         except ProcessLookupError:
-            raise self._error("ended at once") from None
+            raise self._error(f"ended at once, with status {tree.leader.wait()} (start.command)") from None
         try:
-            while time.monotonic() - began < start.ready_s:
-                if wait_ended_now(descriptor, _TICK_MS):
-                    raise self._error(f"ended with status {self._tree.leader.wait()} before it was ready")
-                if self._is_ready():
-                    return
+            if not wait_ended_now(descriptor, _TICK_MS):
+                return
         finally:
             os.close(descriptor)
-        raise self._error(f"was not ready within {start.ready_s:g} s")
+        if tree.forks and not tree.leader.poll() and self.processes():
+            return  # the parent has left, or is about to
+        raise self._left() or self._error(f"ended with status {tree.leader.wait()} before it was ready (start.command)")
+
+    def _left(self) -> LaunchError | None:
+        """What is wrong where the process that was started has ended, others go on, and the file does not say so."""
+        tree = self._tree
+        left = self.processes()
+        if tree is None or tree.forks or tree.leader.poll() is None or not left:
+            return None
+        return self._error(
+            f"left its parent: `{self.plan.command[0]}` ended with status {tree.leader.poll()}, and {_named(left)} "
+            "goes on. Let start.command stay in the foreground, or say start.pid_file (or start.forks = true)"
+        )
 
     def _is_ready(self) -> bool:
-        return self.was_ready and _answers(self._ports[self.plan.source.file.start.ready_port])
+        try:
+            self._lacks = self._readiness.lacks(self.log)
+        except WrongProtocolError as error:
+            raise self._error(f"is not what the file says: {error}") from error
+        return not self._lacks
+
+    def _declare(self) -> None:
+        """Durable queues are there after a restart, and a second declaration would hide it where they are not."""
+        if self._declared:
+            return
+        try:
+            declaring.declare(self.plan, self._environment)
+        except LaunchError as error:
+            raise self._error(f"took no queue: {error}") from error
+        self._declared = True
+
+    def _prove(self, began: float) -> None:
+        """A message in and out again; a broker whose recovery still goes on may refuse it for a while."""
+        start = self.plan.source.file.start
+        while start.ready_message and self.prover is not None and not self._wrapped:
+            try:
+                self.prover()
+            except ClientError as error:
+                if time.monotonic() - began > start.ready_s:
+                    raise self._error(
+                        f"was not ready within {start.ready_s:g} s (start.ready_s): start.ready_message: {error}"
+                    ) from error
+                self._tick()
+            else:
+                return
 
     def _kill(self) -> None:
         if self._tree is not None and not self._tree.kill():
@@ -365,13 +365,13 @@ class Broker:
 
     def _error(self, what: str) -> LaunchError:
         """With the end of the newest log that says anything."""
-        tail = self.log.read_text(errors="replace").splitlines()[-_TAIL:] if self.log.is_file() else []
-        return LaunchError(f"{self._title} {what}; its log is {self.log}", log_tail=tail, log=str(self.log))
+        for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
+            tail = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
+            if tail:
+                return LaunchError(f"{self._title} {what}; its log is {path}", log_tail=tail, log=str(path))
+        return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log))
 
 
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection((ports.HOST, port), timeout=1):
-            return True
-    except OSError:
-        return False
+def _named(pids: Sequence[int]) -> str:
+    """Pids with the names of their programs, for people."""
+    return ", ".join(f"pid {pid} ({name_of(pid) or 'gone'})" for pid in pids) or "nothing"

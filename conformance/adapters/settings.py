@@ -60,6 +60,8 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
     absent: set[str] = set()
     for name, value in overrides.items():
         setting = _settable(name, file)
+        if setting.choices and not setting.takes(value):
+            raise UsageError.unknown(f"{name} of {file.name}", str(value), setting.choices)
         if not setting.takes(value):
             raise UsageError(f"setting {name!r}: {value!r} is not of type {setting.type}")
     for name, setting in file.settings.items():
@@ -110,6 +112,8 @@ def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
 
 def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
     """The values that a setting of type `word` may have; raises `UsageError` where the broker does not tell them."""
+    if setting.choices:
+        return tuple(setting.choices)
     if name == VARIANT:
         return tuple(dict.fromkeys([str(setting.default), *file.variants]))
     environment = {key: fill(text, python_words()) for key, text in file.start.environment.items()}
@@ -121,6 +125,30 @@ def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"setting {name!r} of {file.name}: its values cannot be listed: {error}") from error
     return tuple(told.stdout.splitlines())
+
+
+def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
+    """What a log says against these settings: that the broker took another value than the one asked for.
+
+    Empty where it says nothing against them. Counter-example for believing the configuration: Artemis with
+    journal-type ASYNCIO on a machine without libaio warns, and runs with NIO (2.56.0, measured).
+    """
+    for name, setting in file.settings.items():
+        wanted = settings.values[name]
+        for taken, choice in setting.choices.items():
+            if taken != wanted and choice.logged and choice.logged in said:
+                needs = setting.choices[str(wanted)].needs
+                return f"runs with {name}={taken}, not with {wanted}" + (f", which needs {needs}" if needs else "")
+    return ""
+
+
+def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
+    """Why no tracer can make the journal's writes and syncs fail under these settings; empty where one can."""
+    for name, setting in file.settings.items():
+        choice = setting.choices.get(str(settings.values[name]))
+        if choice is not None and choice.untraced:
+            return f"{name}={settings.values[name]}: {choice.untraced}"
+    return ""
 
 
 def show(folder: pathlib.Path, settings: EffectiveSettings) -> None:

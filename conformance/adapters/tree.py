@@ -1,16 +1,27 @@
-"""The processes of one broker: its leader, whatever descends from it, and whatever is left of its session."""
+"""The processes of one broker: its leader, whatever descends from it, and whatever is left of its session.
+
+A broker that forks and leaves its parent (RabbitMQ, every daemon) leaves its session too. It is found by a mark in its
+environment, which children inherit, and by the pid file that it writes, for those that clear their environment.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import select
 import signal
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 import psutil
+
+from conformance.ledger import identify
+
+MARK = "CONFORMANCE_BROKER"
+"""The variable in the environment of a broker's processes; its value is that of one start."""
 
 
 class Leader(Protocol):
@@ -27,10 +38,25 @@ class Leader(Protocol):
 
 
 class Tree:
-    """A process tree whose leader is our child and leads a session of its own."""
+    """A process tree whose leader is our child and leads a session of its own.
 
-    def __init__(self, leader: Leader) -> None:
+    Args:
+        leader: The process that was started.
+        mark: The value of `MARK` in the environment of its processes; none where it is empty.
+        pid_file: Where the broker writes the pid that serves. It must not be there when the leader is started: what an
+            earlier start left there is another's number by now.
+        forks: Whether the leader may end while the broker goes on.
+    """
+
+    def __init__(
+        self, leader: Leader, *, mark: str = "", pid_file: pathlib.Path | None = None, forks: bool = False
+    ) -> None:
         self.leader = leader
+        self.forks = forks
+        self._mark = f"{MARK}={mark}".encode() if mark else b""
+        self._pid_file = pid_file
+        began = identify(leader.pid)
+        self._since = began.start if began is not None else 0
         self._empty = False
 
     def pids(self) -> list[int]:
@@ -46,21 +72,57 @@ class Tree:
         return alive
 
     def members(self) -> Iterator[int]:
-        """The leader while it runs, what descends from it, and who is left of its session; some may be dead."""
+        """The leader while it runs, what descends from it, who is left of its session, who is marked or is named.
+
+        Some may be dead.
+        """
         leader = self.leader.pid
         if self.leader.poll() is None:
             yield leader
-        with contextlib.suppress(psutil.Error):
-            yield from [child.pid for child in psutil.Process(leader).children(recursive=True)]
-        yield from (pid for pid in psutil.pids() if _session(pid) == leader)
+        yield from _descendants(leader)
+        everybody = psutil.pids()
+        yield from (pid for pid in everybody if _session(pid) == leader)
+        if self._mark:
+            yield from (pid for pid in everybody if self._mark in _environ(pid))
+        if (named := self.named()) is not None:
+            yield named
+            yield from _descendants(named)
+
+    def named(self) -> int | None:
+        """The process in the pid file, where it is a process of this start: one that began after the leader."""
+        if self._pid_file is None:
+            return None
+        try:
+            pid = int(self._pid_file.read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+        found = identify(pid)
+        return pid if found is not None and found.start >= self._since else None
 
     def main(self, *, wrapped: bool) -> int:
-        """The broker's own pid: the leader, or, where a tracer was put before it, the tracer's child."""
+        """The broker's own pid: the leader, or, where a tracer was put before it, the tracer's child.
+
+        Of one that forks it is the process in its pid file, or the oldest that is left. Raises `ProcessLookupError`
+        where none is left of those.
+        """
+        if self.forks:
+            named = self.named()
+            left = [pid for pid in self.pids() if pid != self.leader.pid or not wrapped]
+            if named is None and not left:
+                raise ProcessLookupError
+            return named if named is not None else min(left, key=_began)
         if wrapped:
             with contextlib.suppress(psutil.Error):
                 for child in psutil.Process(self.leader.pid).children():
                     return child.pid
         return self.leader.pid
+
+    def serves(self) -> bool:
+        """Whether the broker's own process lives: of one that forks any of its tree, or the one of its pid file."""
+        if not self.forks:
+            return self.leader.poll() is None
+        self.leader.poll()
+        return bool(self.pids()) and (self._pid_file is None or self.named() is not None)
 
     @contextlib.contextmanager
     def pidfds(self) -> Iterator[list[int]]:
@@ -87,11 +149,17 @@ class Tree:
         finally:
             os.close(descriptor)
 
-    def wait_gone(self, timeout_s: float) -> bool:
-        """Wait until every process is gone, and reap the leader; False where some are left after `timeout_s`."""
+    def wait_gone(self, timeout_s: float, left_behind: Collection[str] = ()) -> bool:
+        """Wait until every process is gone, and reap the leader; False where some are left after `timeout_s`.
+
+        Those whose names are in `left_behind` are not waited for: they are killed once all others are gone.
+        """
         deadline = time.monotonic() + timeout_s
-        while self.pids():
-            with self.pidfds() as descriptors:
+        while pids := self.pids():
+            others = [pid for pid in pids if name_of(pid) not in left_behind]
+            if not others:
+                return self.kill()
+            with _pidfds(others) as descriptors:
                 if not wait_ended(descriptors, deadline - time.monotonic()):
                     return False
         return True
@@ -106,6 +174,19 @@ class Tree:
                         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 wait_ended(descriptors, deadline - time.monotonic())
         return not self.pids()
+
+
+@contextlib.contextmanager
+def _pidfds(pids: Sequence[int]) -> Iterator[list[int]]:
+    opened: list[int] = []
+    try:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                opened.append(os.pidfd_open(pid))
+        yield opened
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def wait_ended(descriptors: Sequence[int], timeout_s: float) -> bool:
@@ -139,6 +220,31 @@ def wait_ended_now(descriptor: int, timeout_ms: int = 0) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(timeout_ms))
+
+
+def _descendants(pid: int) -> list[int]:
+    with contextlib.suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return []
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        return pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # gone, or another user's
+        return []
+
+
+def name_of(pid: int) -> str:
+    """The name of its program; empty where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).name()
+    return ""
+
+
+def _began(pid: int) -> tuple[int, int]:
+    found = identify(pid)
+    return (found.start if found is not None else sys.maxsize, pid)
 
 
 def _session(pid: int) -> int | None:

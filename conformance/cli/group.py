@@ -23,6 +23,7 @@ def cli() -> None:
     \b
     conformance run --adapter reference     the bundled broker: nothing to download, no root
     conformance run --adapter artemis       Apache Artemis, fetched from Maven Central
+    conformance doctor                      what this machine can do, and what it lacks
     conformance claims show SOLCD-ACK-01    one claim, its source and what would falsify it
     """
 

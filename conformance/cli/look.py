@@ -1,4 +1,4 @@
-"""Commands that show or fetch what there is: claims, adapters, suites, the bundled broker."""
+"""Commands that show or fetch what there is: claims, suites, the machine, the bundled broker."""
 
 from __future__ import annotations
 
@@ -69,25 +69,23 @@ def _claim_text(claim: Any, catalogue: Any) -> str:
     return "\n".join([claim.id, *(f"  {name:13} {text}" for name, text in lines.items() if text), ""])
 
 
-@cli.command("adapters")
-def adapters_command() -> int:
-    """The brokers that can be tried, with their versions, protocols and settings.
+@cli.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def doctor_command(as_json: bool) -> int:
+    """What this machine can do: Java, Docker, strace, root, disks; and what each missing part would enable.
 
     \b
-    conformance adapters
-    """
-    from conformance import adapters
+    conformance doctor
+    conformance doctor --json
 
-    for name in adapters.names():
-        file = adapters.find(name).file
-        click.echo(
-            f"{name:10} {adapters.find(name).version:8} {file.title}; speaks {', '.join(sorted(file.protocols))}"
-        )
-        for setting, entry in file.settings.items():
-            click.echo(f"    {setting:24} {entry.description}")
-        for variant, added in file.variants.items():
-            click.echo(f"    --set profile={variant:10} {added.description}")
-    return 0
+    It changes nothing. Exit 0 where the bundled broker can be tried, else 3. Where this command itself does not start:
+    `python -m conformance.doctor`, which needs no package.
+    """
+    from conformance import doctor
+
+    checks = doctor.examine()
+    click.echo(doctor.as_json(checks) if as_json else doctor.text(checks), nl=False)
+    return int(doctor.exit_code(checks))
 
 
 @cli.command("suites")

@@ -7,12 +7,12 @@ it is.
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections import deque
 from typing import Any
 
 from proton import Delivery, Endpoint, Event, Message, symbol
 
+from conformance.adapters import web
 from conformance.clients.job import DepthProbe
 from conformance.clients.session import Refused
 from conformance.clients.wire import Wire
@@ -44,8 +44,7 @@ class DepthGauge:
         if probe is None:
             raise ClientError(f"the adapter declares no way to ask for the depth of {queue}")
         if probe.method == "http":
-            with urllib.request.urlopen(probe.url, timeout=_ANSWER_S) as answer:  # noqa: S310 - 127.0.0.1, ours
-                return int(json.load(answer)[probe.field])
+            return _over_http(probe)
         if self._management is None:
             self._management = _Management(probe, self._name)
         return self._management.ask()
@@ -55,6 +54,16 @@ class DepthGauge:
         if self._management is not None:
             self._management.close()
             self._management = None
+
+
+def _over_http(probe: DepthProbe) -> int:
+    try:
+        status, text = web.ask("GET", probe.url, timeout_s=_ANSWER_S)
+        return int(web.field_of(text, probe.field))
+    except OSError as error:
+        raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {error}") from error
+    except ValueError as error:
+        raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {error}; status {status}") from error
 
 
 class _Management:

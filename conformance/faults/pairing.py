@@ -145,7 +145,7 @@ def unseen(trace: Trace, pairs: Sequence[Stored]) -> list[str]:
 def _hides(call: Call) -> str:
     """Why what a call does cannot be seen; one table."""
     name = pathlib.PurePath(call.file).name
-    if call.name == "mmap" and {"MAP_SHARED", "PROT_WRITE"} <= call.flags:
+    if call.maps:
         return f"{name} is mapped: what is written through memory cannot be seen"
     if call.name.startswith("io_uring"):
         return "the broker uses io_uring: its writes and syncs are no system calls"

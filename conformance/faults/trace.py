@@ -126,6 +126,11 @@ class Call:
         return self.injected or self.delayed
 
     @property
+    def maps(self) -> bool:
+        """Whether it lets its file be written through memory."""
+        return self.name == "mmap" and {"MAP_SHARED", "PROT_WRITE"} <= self.flags
+
+    @property
     def seconds(self) -> float:
         """How long it took; 0 where it never ended."""
         return ((self.ended_ns or self.started_ns) - self.started_ns) / 1e9

@@ -87,7 +87,8 @@ def test_a_spec_that_means_nothing_says_what_would(spec: str, words: str) -> Non
 def test_a_toml_file_of_the_user_is_an_adapter(tmp_path: pathlib.Path) -> None:
     adapter = adapters.find(str(_written(tmp_path)))
 
-    assert (adapter.spec, adapter.install()) == ("mine@1.0:native", tmp_path)
+    assert (adapter.name, adapter.install()) == ("mine", tmp_path)
+    assert adapters.find(adapter.spec) == adapter  # the words of its report find it again
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,10 @@ if "limit=4" in words:
 (data / "starts").open("a").write("x")
 listener = socket.create_server(("127.0.0.1", port))
 print("ready", flush=True)
-signal.pause()
+while True:
+    line, _ = listener.accept()
+    line.sendall(b"AMQP" + bytes([3, 1, 0, 0]) if line.recv(8)[:4] == b"AMQP" else b"what?")
+    line.close()
 """
 _TOML = """
 name = "fake"

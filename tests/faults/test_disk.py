@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -247,6 +248,42 @@ print("ready", flush=True); signal.pause()
     assert [text.split(":")[0] for text in found] == ["the broker uses libaio"]
 
 
+@traced
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
+def test_a_full_disk_that_met_nothing_says_what_hides_the_writes(tmp_path):
+    """Its trial is void, and nobody has to guess why: libaio writes to files that have their space already."""
+    code = """
+context = ctypes.c_ulong(0)
+assert libc.syscall(206, 8, ctypes.byref(context)) == 0
+print("ready", flush=True); signal.pause()
+"""
+    with living(tmp_path, DiskFull(1), code) as (tracer, child):
+        tracer.look()
+        (name,) = [path.suffix[1:] for path in (tmp_path / "trace").iterdir()]
+        os.kill(int(name), signal.SIGKILL)
+        child.wait(20)
+        with pytest.raises(FaultError, match=r"did not take effect: nothing was met by it; .*; the broker uses libaio"):
+            tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), 1, [])
+
+
+def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(tmp_path, monkeypatch):
+    """And that of each process: a JVM has fifty threads, and a broker of several processes has a memory for each."""
+    looked = []
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait) for _ in range(5)]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        for thread in threads:
+            thread.start()
+        pids = [os.getpid(), *(thread.native_id for thread in threads), other.pid]
+        tracer = disk.Tracer(tmp_path / "trace", tmp_path, HeldSync(0.1), files=["{n}.j"], contained=lambda: pids)
+        monkeypatch.setattr(tracer, "_look_at_memory", looked.append)
+        tracer.look()
+        over.set()
+        other.kill()
+
+    assert len(looked) == 2
+
+
 def reasons(tracer):
     """What the tracer would say of a run in which it saw nothing amiss."""
     tracer.read()
@@ -279,7 +316,7 @@ FAILED = Call(1, "fsync", "/j/1", 5, 6, -1, error="EIO", injected=True)
         (Trace((), 1), HeldSync(0.3), "nothing was met by it; it saw no call on a file of the journal"),
         (Trace((dataclasses.replace(HELD, delayed=False),), 1), HeldSync(0.3), "nothing was met by it; it saw fsync"),
         (Trace((), 1), Watched(), "the watched fault did not take effect: nothing was met"),
-        (Trace((HELD,), 1), HeldSync(0.302), r"fsync 1 took 0\.300 s"),
+        (Trace((HELD,), 1), HeldSync(0.61), r"fsync 1 took 0\.300 s"),
         (Trace((HELD,), 1), FailedSync(1), r"fsync 1 took 0\.300 s"),
         (Trace((FAILED,), 1), DiskFull(1), "EIO"),
     ],
@@ -299,9 +336,21 @@ def test_a_broker_that_never_syncs_leaves_nothing_to_hold():
         disk.prove(Trace((write, unheld), 1), HeldSync(0.3))
 
 
+def test_a_broker_that_maps_its_journal_leaves_nothing_to_hold_either():
+    """It writes through memory and syncs by msync: that this cannot be seen is a reason, and no fault of the tracer."""
+    mapped = Call(7, "mmap", "/j/1", 1, 2, 0, flags=frozenset({"MAP_SHARED", "PROT_WRITE"}))
+    read = dataclasses.replace(mapped, flags=frozenset({"MAP_SHARED", "PROT_READ"}))
+    found = Trace((mapped,), 1)
+    disk.prove(found, HeldSync(0.3))
+
+    assert pairing.unseen(found, []) == ["1 is mapped: what is written through memory cannot be seen"]
+    with pytest.raises(FaultError, match="the held_sync fault did not take effect: nothing was met by it"):
+        disk.prove(Trace((read,), 1), HeldSync(0.3))
+
+
 def test_a_fault_that_took_effect_is_proved():
     disk.prove(Trace((HELD,), 1), HeldSync(0.3))
-    disk.prove(Trace((HELD,), 1), HeldSync(0.300001))  # the timer and the stamps are of two clocks
+    disk.prove(Trace((HELD,), 1), HeldSync(0.32))  # a tracer that waits between its timer and its stamp
     disk.prove(Trace((FAILED,), 1), FailedSync(1))
     disk.prove(Trace((dataclasses.replace(FAILED, error="ENOSPC"),), 1), DiskFull(1))
     disk.prove(Trace((dataclasses.replace(HELD, delayed=False),), 1), Watched())

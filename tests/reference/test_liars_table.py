@@ -12,7 +12,18 @@ from conformance.reference.liars import registry
 from conformance.reference.liars.registry import LIARS
 from conformance.scenario import Liar
 
-FAULTS = {"none", "kill", "stop", "consumer_crash", "cut", "held_sync", "failed_sync", "disk_full", "power_loss"}
+FAULTS = {
+    "none",
+    "kill",
+    "stop",
+    "pause",
+    "consumer_crash",
+    "cut",
+    "held_sync",
+    "failed_sync",
+    "disk_full",
+    "power_loss",
+}
 
 
 def test_names_come_from_classes():

@@ -48,7 +48,7 @@ def stands(tmp_path, monkeypatch):
         made.append(Broker(folder, set(queues)))
         return made[-1]
 
-    monkeypatch.setattr(adapters.Adapter, "prepare", prepare)
+    monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
     with Ledger(tmp_path, "odd") as ledger:
         yield lambda expected: (Stands(tmp_path, ledger, expected, offline=True), made)
 

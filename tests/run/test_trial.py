@@ -4,6 +4,7 @@ import pytest
 from trial_histories import drained, events_of, messages, phases
 
 from conformance import adapters, history, records
+from conformance.adapters import native
 from conformance.clients.job import SILENCE_S
 from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
@@ -110,8 +111,8 @@ def test_a_stop_is_asked_of_the_main_process(play, monkeypatch, fault, main_only
         asked.append(main_only)
         return real(broker, main_only=main_only)
 
-    asked, real = [], adapters.Broker.pidfds
-    monkeypatch.setattr(adapters.Broker, "pidfds", pidfds)
+    asked, real = [], native.Broker.pidfds
+    monkeypatch.setattr(native.Broker, "pidfds", pidfds)
     record, _ = play(Publish(5_000, window=10, until=fault(Nth("confirm", 20))))
 
     assert ("", [main_only]) == (record.void, asked)

@@ -1,0 +1,131 @@
+"""A broker that is ready to be started: with what words its file is filled, its command line, its environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from conformance.adapters import ports
+from conformance.adapters.configure import Source
+from conformance.adapters.java import JavaFound
+from conformance.adapters.placeholders import fill, python_words
+from conformance.adapters.settings import EffectiveSettings, explicit
+from conformance.errors import UsageError
+
+Options = tuple[tuple[str, bool | int], ...]
+"""Names and values of a queue's own rules."""
+
+READY_QUEUE = "conformance-ready"
+"""Where the message goes that proves that a broker is ready (`start.ready_message`)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DepthProbe:
+    """How a client asks for the depth of one queue.
+
+    `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
+    `properties` as application properties; the answer's body is a JSON array whose first item is the depth.
+    """
+
+    method: Literal["http", "amqp-management"]
+    url: str = ""
+    field: str = ""
+    address: str = ""
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A broker that is ready to be started: what it is, with what words its commands are filled, where it runs."""
+
+    source: Source
+    settings: EffectiveSettings
+    queues: tuple[str, ...]
+    folder: pathlib.Path
+    words: dict[str, str]
+    command: tuple[str, ...]
+    java: JavaFound | None
+    deviations: dict[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What `start.environment` adds to that of the suite."""
+        wanted = self.source.file.start.environment
+        return {name: fill(text, self.words, f"start.environment.{name}") for name, text in wanted.items()}
+
+    @property
+    def working_folder(self) -> pathlib.Path:
+        """Where the command is run: `start.folder`, relative to the broker's own, which is the default."""
+        return self.folder / fill(self.source.file.start.folder, self.words, "start.folder")
+
+    @property
+    def pid_file(self) -> pathlib.Path | None:
+        """The file of `start.pid_file`; `UsageError` where it is not in the broker's own folder."""
+        wanted = self.source.file.start.pid_file
+        if not wanted:
+            return None
+        path = pathlib.Path(os.path.normpath(self.folder / fill(wanted, self.words, "start.pid_file")))
+        if not path.is_relative_to(self.folder):
+            raise UsageError(f"start.pid_file: {path} is not in the broker's own folder: use {{instance}}")
+        return path
+
+
+def words_of(
+    source: Source,
+    folder: pathlib.Path,
+    settings: EffectiveSettings,
+    numbers: Mapping[str, int],
+    java: JavaFound | None,
+    archive: str,
+) -> dict[str, str]:
+    """What each placeholder of the file stands for, in a broker in `folder` with these port numbers."""
+    words = {
+        "home": str(source.home),
+        "here": str(source.here),
+        "instance": str(folder / "instance"),
+        "log_file": str(folder / "broker.log"),
+        "archive": archive,
+        "listen": ports.HOST,
+        **python_words(),
+        **{f"{name}_port": str(port) for name, port in numbers.items()},
+        **{f"setting.{name}": entry.text(settings.values[name]) for name, entry in source.file.settings.items()},
+    }
+    if java:
+        words |= {"java": str(java.path), "java_home": str(java.home)}
+    return {**words, "data_dir": fill(source.file.data.path, words, "data.path")}
+
+
+def declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
+    """What `{queue}` is filled with, for each queue; raises `UsageError` for an option that the broker has not."""
+    found = []
+    for queue in queues:
+        chosen = options.get(queue, ())
+        for name, _ in chosen:
+            if name not in source.file.start.queue_options:
+                raise UsageError.unknown(
+                    f"option of a queue of {source.file.name}", name, source.file.start.queue_options
+                )
+        said = ",".join(f"{name}={str(value).lower()}" for name, value in chosen)
+        found.append(f"{queue}:{said}" if said else queue)
+    return found
+
+
+def start_command(
+    source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str], liar: str | None
+) -> tuple[str, ...]:
+    """The broker's command line; `UsageError` where it is to be a liar and has none."""
+    start = source.file.start
+    command = [fill(part, words, "start.command") for part in start.command]
+    for queue in queues:
+        command += [fill(part, {**words, "queue": queue}, "start.each_queue") for part in start.each_queue]
+    for name, setting in explicit(source.file, settings).items():
+        value = {"name": name, "value": setting.text(settings.values[name])}
+        command += [fill(part, {**words, **value}, f"settings.{name}.argument") for part in setting.argument]
+    if liar is not None and not start.liar:
+        raise UsageError(f"{source.file.name} has no liars: {liar!r} is one of the reference broker")
+    if liar is not None:
+        command += [fill(part, {**words, "liar": liar}, "start.liar") for part in start.liar]
+    return tuple(command)

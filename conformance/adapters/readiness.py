@@ -1,0 +1,122 @@
+"""What a started broker has still to show before it is ready, asked in the order of what it costs."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping
+
+import psutil
+
+from conformance.adapters import greeting, ports, web
+from conformance.adapters.placeholders import fill
+from conformance.adapters.planned import Plan
+from conformance.adapters.words import uses
+
+
+class WrongProtocolError(Exception):
+    """Something else answers at a port of the broker: waiting longer is of no use."""
+
+
+class Readiness:
+    """The conditions of `[start]`, each with its key.
+
+    Args:
+        plan: The broker.
+        numbers: Its ports by name.
+        pids: Its processes, to say where they listen instead.
+    """
+
+    def __init__(self, plan: Plan, numbers: Mapping[str, int], pids: Callable[[], Iterable[int]]) -> None:
+        self._plan, self._numbers, self._pids = plan, numbers, pids
+        self._start = plan.source.file.start
+        self._own_log = pathlib.Path(plan.words.get("log_file", ""))
+        self._seen = 0
+
+    def begins(self) -> None:
+        """A start begins: what `{log_file}` holds by now is of an earlier one."""
+        self._seen = self._own_log.stat().st_size if self._own_log.is_file() else 0
+
+    def said(self, log: pathlib.Path) -> bytes:
+        """What this start has logged: its output in `log`, and its part of `{log_file}`."""
+        said = log.read_bytes() if log.is_file() else b""
+        if self._own_log.is_file():
+            with self._own_log.open("rb") as stream:
+                # A log that became shorter was begun anew: then all of it is of this start.
+                stream.seek(self._seen if self._own_log.stat().st_size >= self._seen else 0)
+                said += stream.read()
+        return said
+
+    def logged(self, log: pathlib.Path) -> bool:
+        """Whether the pattern was logged; true where none is asked for."""
+        wanted = self._start.ready_log
+        return not wanted or re.search(wanted.encode(), self.said(log), re.MULTILINE) is not None
+
+    def lacks(self, log: pathlib.Path) -> str:
+        """The first condition that is not met, in words; empty where it is ready. Raises `WrongProtocolError`."""
+        if not self.logged(log):
+            return f"start.ready_log: its log has no {self._start.ready_log!r}"
+        return self.unreached() or self._http()
+
+    def unreached(self) -> str:
+        """The first port at which it does not answer as it should; empty where there is none."""
+        file = self._plan.source.file
+        for name in self._start.ready_ports:
+            number = self._numbers[name]
+            spoken = [word for word, one in file.protocols.items() if one.port == name and word in greeting.KNOWN]
+            if not spoken and not _listens(number):
+                return f"start.ready_port: nobody listens on {ports.HOST}:{number} ({name}){self._elsewhere(name)}"
+            for protocol in spoken:
+                what, final = greeting.wrong(protocol, ports.HOST, number)
+                if final:
+                    raise WrongProtocolError(f"protocols.{protocol}.port: {name}, {what}")
+                if what:
+                    hint = self._elsewhere(name) if what.startswith("nobody") else ""
+                    return f"start.ready_port: {what} ({name}){hint}"
+        return ""
+
+    def _elsewhere(self, name: str) -> str:
+        """Where its processes listen instead, and whether the file tells the broker its port at all."""
+        found = {number for pid in self._pids() for number in _listening(pid)} - set(self._numbers.values())
+        told = f"{name}_port" in uses(self._plan.source.file, self._plan.source.here)
+        hints = [f"its processes listen on {', '.join(map(str, sorted(found)))}"] if found else []
+        if not told:
+            hints.append(f"{{{name}_port}} stands nowhere in the file, so nobody told it the port")
+        return "".join(f"; {hint}" for hint in hints)
+
+    def _http(self) -> str:
+        wanted = self._start.ready_http
+        if wanted is None:
+            return ""
+        url = fill(wanted.url, self._plan.words, "start.ready_http")
+        asked = f"start.ready_http: GET {web.shown(url)}"
+        try:
+            status, body = web.ask("GET", url, timeout_s=2.0)
+        except OSError as error:
+            return f"{asked}: {error}"
+        if status != wanted.status:
+            return f"{asked} answered {status}, not {wanted.status}"
+        if not wanted.field:
+            return ""
+        try:
+            found = web.field_of(body, wanted.field)
+        except ValueError as error:
+            return f"{asked}: {error} in {body[:200]!r}"
+        return "" if found == wanted.value else f"{asked}: {wanted.field} is {found!r}, not {wanted.value!r}"
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection((ports.HOST, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _listening(pid: int) -> list[int]:
+    with contextlib.suppress(psutil.Error):
+        every = psutil.Process(pid).net_connections(kind="tcp")
+        return [one.laddr.port for one in every if one.status == psutil.CONN_LISTEN]
+    return []

@@ -1,0 +1,186 @@
+"""What an adapter promises to the rest of the suite, tried step by step: `conformance adapters check`.
+
+A step that fails says what failed and shows the end of the broker's log. What passes here can be tried in a run; what
+the broker then does with its messages is for the run to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import secrets
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+from conformance.adapters import Adapter, Broker
+from conformance.campaign import PROTOCOLS
+from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
+from conformance.faults import process
+from conformance.ledger import RUN_VARIABLE, Ledger
+from conformance.run import proof
+
+_GONE_S = 20.0
+_TAIL = 40
+DURABLE = frozenset({"durable_queues", "send_confirmed"})
+"""Without these capabilities no message is looked for after a kill."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What was tried, how long it took, and what there is to say of it; `tried` is false where it could not be."""
+
+    name: str
+    seconds: float
+    detail: str = ""
+    tried: bool = True
+
+
+Tell = Callable[[Step], None]
+
+
+def run_id(adapter: Adapter) -> str:
+    """A name that no other check has."""
+    return f"check-{adapter.name}-{secrets.token_hex(4)}"
+
+
+@contextlib.contextmanager
+def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
+    """The folder of a check: one that is gone afterwards, or `keep`, which must be new or empty (`UsageError`)."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="conformance-check-") as folder:
+            yield pathlib.Path(folder)
+        return
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise UsageError(f"{keep} is not empty: name a new folder")
+    yield keep.absolute()
+
+
+def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:
+    """Start it, use each of its protocols, kill it, find the messages again, stop it, and see that nothing is left.
+
+    `tell` gets each step when it is over. Raises the `ConformanceError` of the step that failed; nothing of the broker
+    is left then.
+    """
+    spoken = [protocol for protocol in adapter.file.protocols if protocol in PROTOCOLS]
+    queues = {protocol: f"check-{protocol}" for protocol in spoken}
+    with _step(tell, "prepare") as said:
+        broker = adapter.prepare(folder, adapter.effective(), list(queues.values()), ledger, offline=offline)
+        said.append(str(broker.folder))
+    with broker, _shown(broker):
+        if spoken:
+            broker.prover = proof.prover(adapter, broker, spoken[0])
+        with _step(tell, "start") as said:
+            broker.start()
+            said.append(f"pids {', '.join(map(str, broker.processes()))}")
+        for protocol in sorted(set(adapter.file.protocols) - set(spoken)):
+            tell(Step(f"{protocol}: send and receive", 0.0, "no client of this suite speaks it", tried=False))
+        for protocol, queue in queues.items():
+            with _step(tell, f"{protocol}: send and receive"):
+                proof.exchange(adapter, broker, protocol, queue)
+        left = _leave(adapter, broker, queues, tell)
+        _kill(adapter, broker, tell)
+        with _step(tell, "restart"):
+            broker.start()
+        for protocol, message in left.items():
+            with _step(tell, f"{protocol}: found again"):
+                _find(adapter, broker, protocol, queues[protocol], message)
+        with _step(tell, "stop"):
+            broker.stop()
+        with _step(tell, "nothing is left"):
+            _nothing_left(adapter, broker, ledger)
+
+
+@contextlib.contextmanager
+def _shown(broker: Broker) -> Iterator[None]:
+    """What a client could not do is told with the end of the broker's log: it often says why."""
+    try:
+        yield
+    except ClientError as error:
+        tail = broker.log.read_text(errors="replace").splitlines() if broker.log.is_file() else []
+        raise LaunchError(str(error), log_tail=tail[-_TAIL:], log=str(broker.log)) from error
+
+
+@contextlib.contextmanager
+def _step(tell: Tell, name: str) -> Iterator[list[str]]:
+    """Time a step, and tell it when it has passed; an error says in which step it came."""
+    said: list[str] = []
+    began = time.monotonic()
+    try:
+        yield said
+    except LaunchError as error:
+        raise LaunchError(f"{name}: {error}", log_tail=error.log_tail, log=error.log) from error
+    except ConformanceError as error:
+        raise type(error)(f"{name}: {error}") from error
+    tell(Step(name, time.monotonic() - began, " ".join(said)))
+
+
+def _leave(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> dict[str, str]:
+    """One confirmed durable message in the queue of each protocol that promises to keep it."""
+    left = {}
+    for protocol, queue in queues.items():
+        missing = sorted(DURABLE - adapter.capabilities(protocol))
+        if missing:
+            tell(Step(f"{protocol}: send and leave", 0.0, f"it does not declare {', '.join(missing)}", tried=False))
+            continue
+        with _step(tell, f"{protocol}: send and leave"):
+            left[protocol] = proof.send(adapter, broker, protocol, queue)
+        with _step(tell, f"{protocol}: its depth is 1"):
+            proof.depth_reaches(broker, queue, 1)
+    return left
+
+
+def _kill(adapter: Adapter, broker: Broker, tell: Tell) -> None:
+    with _step(tell, "kill") as said:
+        with broker.pidfds() as descriptors:
+            process.send(descriptors, signal.SIGKILL)
+            said.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
+        if not broker.wait_gone(_GONE_S):
+            raise LaunchError(f"{broker.processes()} are left {_GONE_S:g} s after SIGKILL")
+        if held := _listening(adapter, broker):
+            raise LaunchError(
+                f"somebody still listens on {held} after SIGKILL: a process of the broker is not seen to be its own; "
+                "let it write start.pid_file"
+            )
+
+
+def _find(adapter: Adapter, broker: Broker, protocol: str, queue: str, message: str) -> None:
+    try:
+        proof.receive(adapter, broker, protocol, queue, message)
+    except ClientError as error:
+        raise ClientError(
+            f"{error}. It was confirmed before the kill: the queue is not durable, the start loses its data, or the "
+            "broker confirms before it stores"
+        ) from error
+
+
+def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
+    """No process of this check, and nobody at its ports."""
+    if left := broker.processes() or marked(ledger.run_id):
+        raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left))}")
+    if held := _listening(adapter, broker):
+        raise LaunchError(f"after a clean stop somebody listens on {held}")
+
+
+def _listening(adapter: Adapter, broker: Broker) -> str:
+    """The addresses of its protocols where connections are taken."""
+    found = []
+    for host, port in sorted({broker.endpoint(protocol) for protocol in adapter.file.protocols}):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+            found.append(f"{host}:{port}")
+    return ", ".join(found)
+
+
+def marked(run_id: str) -> list[int]:
+    """The living processes that carry the mark of a run in their environment; this one excepted."""
+    mark = f"{RUN_VARIABLE}={run_id}".encode()
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # gone, or another user's
+            if mark in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+    return found

@@ -1,0 +1,74 @@
+"""docs/brokers-toml.md and the examples: checked against the model, so that neither can lag behind."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from conformance import adapters, paths
+from conformance.adapters.model import BrokerFile, Depth, JournalFolder, Protocol, Setting, read_table
+from conformance.adapters.starting import Queues, ReadyHttp, Start, TemplateFile
+from conformance.adapters.words import MEANING
+
+PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
+EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
+OTHERS = {"fetch", "java", "xml", "container", "variants", "ack_modes"}
+"""Tables of the brokers that come with the package."""
+
+
+def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
+    """Each table of the page, its model, and the keys that are another's business."""
+    yield BrokerFile, EXAMPLE, OTHERS
+    yield Start, EXAMPLE["start"], {"queue_options", "liar", "offer", "refused_status", "ready_ports"}
+    yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
+    yield Queues, EXAMPLE["queues"], {"command"}
+    yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
+    yield Setting, EXAMPLE["settings"]["sync"], {"fixed", "follows", "xml", "words", "choices", "scale"}
+    yield TemplateFile, EXAMPLE["template"]["files"][0], set()
+    yield Depth, EXAMPLE["depth"], {"address", "properties"}
+    yield JournalFolder, EXAMPLE["journal"], set()
+
+
+def test_the_example_of_the_page_is_a_broker(tmp_path: pathlib.Path) -> None:
+    read = read_table(EXAMPLE, tmp_path)
+
+    assert read.start.ready_ports == ("amqp", "stomp")
+    assert read.start.ready_http is not None
+    assert read.start.leaves_its_parent
+
+
+@pytest.mark.parametrize(("model", "table", "others"), list(places()), ids=lambda one: getattr(one, "__name__", ""))
+def test_every_key_has_an_example(model: type, table: dict[str, object], others: set[str]) -> None:
+    """A key that is added to the model must be shown, or be named here as another's business."""
+    fields = set(model.model_fields)
+
+    assert others <= fields
+    assert fields - others == set(table)
+
+
+def test_every_word_is_on_the_page() -> None:
+    shown = dict(re.findall(r"^\| `\{(\w+)\}` \| (.*) \|$", PAGE, re.MULTILINE))
+
+    assert shown == MEANING
+
+
+def test_the_class_of_the_page_is_an_adapter(tmp_path: pathlib.Path) -> None:
+    reference = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    (tmp_path / "mine.py").write_text(PAGE.split("```python\n")[1].split("```")[0] + f"\n\nTEXT = {reference!r}\n")
+
+    assert adapters.find(f"{tmp_path}/mine.py:MyBroker").file.title == "Reference broker"
+
+
+def test_the_examples_can_be_read() -> None:
+    """rabbitmq/broker.toml with rabbitmq.conf and enabled_plugins beside it."""
+    (file,) = paths.fixtures().glob("examples/*/broker.toml")
+    adapter = adapters.find(str(file))
+
+    assert (adapter.name, sorted(adapter.file.protocols)) == ("rabbitmq-debian", ["stomp"])
+    assert adapter.file.template is not None
+    assert [one.file for one in adapter.file.template.files] == ["rabbitmq.conf", "enabled_plugins"]
+    assert all((file.parent / one.file).is_file() for one in adapter.file.template.files)

@@ -1,0 +1,302 @@
+"""`conformance adapters check`, on the bundled broker given as a file, and on brokers that break their contract."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import re
+from collections.abc import Callable
+
+import pytest
+
+from conformance import adapters, contract, paths
+from conformance.errors import ConformanceError, LaunchError, UsageError
+from conformance.ledger import Ledger
+
+REFERENCE = (paths.fixtures() / "brokers/reference/broker.toml").read_text().replace('"bundled"', '"1.0"')
+PORT_ONLY = """
+name = "port"
+title = "Port"
+vendor = "tests"
+default_version = "1.0"
+capabilities = []
+ports = ["main"]
+[protocols.jms]
+port = "main"
+[start]
+command = ["{python}", "{here}/port.py", "{main_port}"]
+ready_s = 10
+stop_s = 5
+[depth]
+method = "http"
+[data]
+path = "{instance}/data"
+[journal]
+path = "{instance}/data"
+"""
+LISTEN = "import os, signal, socket, sys\nlistener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+STRAY = f"""
+import os, signal, sys, time
+if "again" in sys.argv:
+    signal.alarm(6)
+    {LISTEN.replace(chr(10), chr(10) + "    ")}signal.pause()
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        os.execve(sys.executable, [sys.executable, __file__, sys.argv[1], "again"], {{}})
+    os._exit(0)
+signal.pause()
+"""
+
+
+def checked(tmp_path: pathlib.Path, toml: str) -> list[contract.Step]:
+    """The steps that passed, or could not be tried."""
+    (tmp_path / "mine.toml").write_text(toml)
+    steps: list[contract.Step] = []
+    adapter = adapters.find(str(tmp_path / "mine.toml"))
+    with Ledger(tmp_path / "run", contract.run_id(adapter)) as ledger:
+        contract.check(adapter, tmp_path / "broker", ledger, steps.append)
+        assert contract.marked(ledger.run_id) == []
+    return steps
+
+
+def failed(tmp_path: pathlib.Path, toml: str) -> ConformanceError:
+    with pytest.raises(ConformanceError) as caught:
+        checked(tmp_path, toml)
+    return caught.value
+
+
+def test_every_promise_is_tried_in_order_and_timed(tmp_path: pathlib.Path) -> None:
+    steps = checked(tmp_path, REFERENCE)
+
+    assert [step.name for step in steps] == [
+        "prepare",
+        "start",
+        *(f"{protocol}: send and receive" for protocol in ("amqp", "stomp")),
+        *(f"{protocol}: {what}" for protocol in ("amqp", "stomp") for what in ("send and leave", "its depth is 1")),
+        "kill",
+        "restart",
+        *(f"{protocol}: found again" for protocol in ("amqp", "stomp")),
+        "stop",
+        "nothing is left",
+    ]
+    assert all(step.tried for step in steps)
+    assert next(step for step in steps if step.name == "start").seconds > 0.02
+
+
+def test_a_broker_that_loses_its_messages_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As stock it stores nothing: confirmed, and gone after the kill."""
+    monkeypatch.setattr("conformance.run.proof.ANSWER_S", 1.0)
+    old = '[settings.persistence]\ntype = "bool"\ndefault = true\n'
+    assert old in REFERENCE
+    error = failed(tmp_path, REFERENCE.replace(old, f"{old}stock = false\n"))
+
+    assert str(error).startswith("amqp: found again: a durable message to check-amqp did not come within")
+    assert "the start loses its data" in str(error)
+    assert isinstance(error, LaunchError)
+    assert any(line.startswith("ready amqp=") for line in error.log_tail)
+
+
+def test_a_depth_that_cannot_be_read_is_found_out(tmp_path: pathlib.Path) -> None:
+    error = failed(tmp_path, REFERENCE.replace('field = "depth"', 'field = "dephts"'))
+
+    assert str(error).startswith("amqp: its depth is 1: [depth] http://127.0.0.1:")
+    assert "/queues/check-amqp gives no number: no field dephts; status 200" in str(error)
+
+
+def test_a_depth_of_another_queue_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.run.proof.ANSWER_S", 0.5)
+    error = failed(tmp_path, REFERENCE.replace("/queues/{queue}", "/queues/check-stomp"))
+
+    assert "amqp: its depth is 1: [depth] says that check-amqp holds 0, and it should be 1" in str(error)
+
+
+def test_what_is_not_promised_is_not_looked_for(tmp_path: pathlib.Path) -> None:
+    steps = checked(tmp_path, REFERENCE.replace('  "durable_queues",\n', ""))
+
+    assert [step.detail for step in steps if not step.tried] == ["it does not declare durable_queues"] * 2
+    assert not any("found again" in step.name for step in steps)
+
+
+def test_a_protocol_without_a_client_is_said(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "port.py").write_text(f"{LISTEN}signal.pause()\n")
+    steps = checked(tmp_path, PORT_ONLY)
+
+    assert [(step.name, step.detail) for step in steps if not step.tried] == [
+        ("jms: send and receive", "no client of this suite speaks it")
+    ]
+
+
+def test_a_process_that_nobody_knows_to_be_its_own_is_found_out(tmp_path: pathlib.Path) -> None:
+    """It left its parent and cleared its environment, and no pid file names it: a kill would miss it."""
+    (tmp_path / "port.py").write_text(STRAY)
+    error = failed(tmp_path, PORT_ONLY)
+
+    assert re.match(r"kill: somebody still listens on 127\.0\.0\.1:\d+ after SIGKILL: ", str(error))
+    assert "let it write start.pid_file" in str(error)
+
+
+def test_the_command_prints_each_step_and_ends_with_its_code(
+    conformance: Callable[..., object], tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "port.py").write_text("raise SystemExit('no such option')\n")
+    (tmp_path / "port.toml").write_text(PORT_ONLY)
+    good = conformance("adapters", "check", "reference", "--keep", "kept")
+    bad = conformance("adapters", "check", "./port.toml")
+
+    assert (good.returncode, bad.returncode) == (0, 3)
+    assert re.search(r"  passed +\d+\.\d\d s  stomp: found again\n", good.stdout)
+    assert (tmp_path / "kept/broker/start-2.log").is_file()
+    assert "start: Port 1.0 ended with status 1 before it was ready (start.command)" in bad.stderr
+    assert "    no such option\n" in bad.stderr
+
+
+def test_a_folder_that_holds_something_is_not_used(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/notes").touch()
+
+    with pytest.raises(UsageError, match="kept is not empty: name a new folder"), contract.place(tmp_path / "kept"):
+        pass
+
+
+def test_the_list_is_still_there(conformance: Callable[..., object]) -> None:
+    listed = conformance("adapters")
+
+    assert listed.returncode == 0
+    assert "reference" in listed.stdout
+
+
+# adapters in Python
+
+DERIVED = f'''
+import tomllib
+from conformance.adapters import FileAdapter
+
+class Mine(FileAdapter):
+    @classmethod
+    def table(cls):
+        return tomllib.loads({REFERENCE!r})
+
+    def prepare(self, folder, settings, queues, ledger, liar=None, **options):
+        (folder.parent / "prepared").write_text(" ".join(queues))
+        return super().prepare(folder, settings, queues, ledger, liar, **options)
+
+class Whole:
+    """Derives from nothing of the suite: every member is its own, here by handing on."""
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def make(cls, version, launcher, *, path, asked):
+        return cls(Mine.make(version, launcher, path=path, asked=asked))
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+class Half:
+    name = "half"
+    @classmethod
+    def make(cls, version, launcher, *, path, asked):
+        return cls()
+
+class Wrong(Mine):
+    @classmethod
+    def table(cls):
+        return {{**super().table(), "titel": "x"}}
+
+class Nothing:
+    pass
+'''
+
+
+@pytest.fixture
+def python(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "mine.py").write_text(DERIVED)
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize("word", ["Mine", "Whole"])
+def test_a_class_of_a_python_file_is_an_adapter(python: pathlib.Path, tmp_path: pathlib.Path, word: str) -> None:
+    adapter = adapters.find(f"{python}:{word}@1.0")
+    steps: list[contract.Step] = []
+    with Ledger(tmp_path / "run", contract.run_id(adapter)) as ledger:
+        contract.check(adapter, tmp_path / "broker", ledger, steps.append)
+
+    assert (adapter.name, adapter.spec) == ("reference", f"{python}:{word}@1.0:native")
+    assert adapters.find(adapter.spec).spec == adapter.spec
+    assert (tmp_path / "prepared").read_text() == "check-amqp check-stomp"
+    assert steps[-1].name == "nothing is left"
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        (":Mien", "unknown class 'Mien': did you mean 'Mine'"),
+        ("", "expected path.py:Class"),
+        (":Half", "is no adapter: it has no version, launcher, file, path"),
+        (":Nothing", r"is no adapter: it has no make\(version, launcher"),
+        (":Wrong", "unknown key 'titel': did you mean 'title'"),
+        (":Mine@2.0", "reference has one version: 1.0"),
+        (":Mine@1.0:dokcer", "did you mean 'docker'"),
+    ],
+)
+def test_a_class_that_is_no_adapter_is_told_why(python: pathlib.Path, word: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        adapters.find(f"{python}{word}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"), ("(", "SyntaxError")]
+)
+def test_a_file_that_cannot_be_loaded_is_told_why(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    (tmp_path / "broken.py").write_text(text)
+
+    with pytest.raises(UsageError, match=words):
+        adapters.find(f"{tmp_path}/broken.py:Mine")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(UsageError, match="FileNotFoundError"):
+        adapters.find(f"{tmp_path}/none.py:Mine")
+
+
+def test_another_package_declares_adapters_by_entry_points(
+    python: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "elsewhere-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        f"[{adapters.GROUP}]\nelsewhere = mine:Mine\nreference = mine:Half\nbroken = mine:Missing\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+
+    assert adapters.plugged().keys() >= {"elsewhere", "broken"}
+    assert adapters.find("elsewhere").spec == "elsewhere@1.0:native"
+    assert type(adapters.find("reference")) is adapters.FileAdapter  # a name of this package stays its own
+    with pytest.raises(UsageError, match=r"adapter broken \(mine:Missing\) cannot be loaded"):
+        adapters.find("broken")
+    with pytest.raises(UsageError, match="did you mean 'elsewhere'"):
+        adapters.find("elswhere")
+
+
+def test_the_files_of_the_package_are_adapters_by_the_interface() -> None:
+    from conformance.adapters.interface import MEMBERS
+
+    for name in adapters.names():
+        assert [member for member in MEMBERS if not hasattr(adapters.find(name), member)] == []
+    assert {"prepare", "file", "capabilities", "spec"} <= set(MEMBERS)
+
+
+def test_a_broker_that_is_found_has_every_member(tmp_path: pathlib.Path) -> None:
+    from conformance.adapters.interface import Broker
+
+    reference = adapters.find("reference")
+    with (
+        Ledger(tmp_path / "run", "t") as ledger,
+        reference.prepare(tmp_path / "b", reference.effective(), [], ledger) as broker,
+    ):
+        wanted = [name for name in (*vars(Broker), *Broker.__annotations__) if not name.startswith("_")]
+        assert [name for name in wanted if not hasattr(broker, name)] == []

@@ -1,0 +1,595 @@
+"""A command line as a broker: when it is ready, what of it is hurt, and what is told where it is not what was said.
+
+The brokers here are commands of a few lines: what is on trial is the launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from conformance import adapters
+from conformance.adapters import native, web
+from conformance.adapters.tree import MARK, Tree, is_alive
+from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.ledger import Ledger, identify
+
+LISTEN = """
+import http.server, json, os, pathlib, signal, socket, subprocess, sys, threading, time
+said = dict(word.split("=", 1) for word in sys.argv[1:])
+
+def amqp(port, answer=b"AMQP\\3\\1\\0\\0"):
+    listener = socket.create_server(("127.0.0.1", int(port)))
+    print("listens", flush=True)
+    while True:
+        line, _ = listener.accept()
+        if line.recv(8)[:4] == b"AMQP":
+            line.sendall(answer)
+        line.close()
+
+class Web(http.server.BaseHTTPRequestHandler):
+    seen = []
+    def do_GET(self):
+        self.seen.append(self.path)
+        self.give(200, {"states": [{"state": "ACTIVE" if len(self.seen) > 3 else "RECOVERING"}]})
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        with open(said["puts"], "a") as log:
+            log.write(f"{self.path} {body} {self.headers['Authorization']}\\n")
+        self.give(int(said.get("status", 201)), {"said": "no such virtual host"})
+    def give(self, status, answer):
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+
+def web(port):
+    threading.Thread(target=http.server.HTTPServer(("127.0.0.1", int(port)), Web).serve_forever, daemon=True).start()
+"""
+"""What brokers here begin with; their words are `name=value`."""
+
+TOML = """
+name = "fake"
+title = "Fake"
+vendor = "tests"
+default_version = "1.0"
+capabilities = []
+ports = ["amqp", "http"]
+[protocols.amqp]
+port = "amqp"
+[settings.level]
+type = "int"
+default = 3
+stock = 3
+scale = 1000
+description = "stands for any setting"
+[start]
+command = ["{python}", "{here}/broker.py", "amqp={amqp_port}", "http={http_port}", "level={setting.level}"]
+ready_s = 10
+stop_s = 5
+[depth]
+method = "http"
+[data]
+path = "{instance}/data"
+[journal]
+path = "{instance}/data"
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "run", "test") as book:
+        yield book
+
+
+Make = Callable[..., native.Broker]
+
+
+@pytest.fixture
+def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
+    """`make(script, start="keys of [start]", more="other tables")`: a broker, closed at the end."""
+    made: list[native.Broker] = []
+
+    def prepared(script: str, start: str = "", more: str = "", command: str = "", **overrides: int) -> native.Broker:
+        (tmp_path / "broker.py").write_text(LISTEN + script)
+        text = TOML.replace("ready_s = 10\n", f"{start}\n" if "ready_s" in start else f"ready_s = 10\n{start}\n")
+        if command:
+            text = "\n".join(
+                f"command = {command}" if line.startswith("command") else line for line in text.split("\n")
+            )
+            text = text.replace('description = "stands', 'argument = ["level={value}"]\ndescription = "stands')
+        (tmp_path / "fake.toml").write_text(text.replace("[depth]", f"{more}\n[depth]", 1))
+        adapter = adapters.find(str(tmp_path / "fake.toml"))
+        made.append(adapter.prepare(tmp_path / "broker", adapter.effective(overrides), ["q1", "q2"], ledger))
+        return made[-1]
+
+    yield prepared
+    for broker in made:
+        broker.close()
+
+
+def refused(broker: native.Broker) -> LaunchError:
+    """Its start fails, and nothing of it is left."""
+    with pytest.raises(LaunchError) as caught:
+        broker.start()
+    assert broker.gone()
+    return caught.value
+
+
+def kill(broker: native.Broker) -> int:
+    with broker.pidfds() as descriptors:
+        for descriptor in descriptors:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        return len(descriptors)
+
+
+def wait_for(come: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+    """Poll for what has no event of its own: the end of a process that is nobody's child here."""
+    deadline = time.monotonic() + timeout_s
+    while not come() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return come()
+
+
+# what is filled in
+
+
+def test_words_are_filled_in_everywhere(make: Make) -> None:
+    broker = make(
+        "print(said, os.getcwd(), os.environ['WHERE'], flush=True); amqp(said['amqp'])",
+        'folder = "{instance}"\nenvironment = { WHERE = "{data_dir}:{setting.level}" }',
+        level=7,
+    )
+    broker.start()
+    printed = broker.log.read_text()
+
+    assert "'level': '7000'" in printed
+    assert f"'amqp': '{broker.endpoint('amqp')[1]}'" in printed
+    assert f"{broker.folder / 'instance'} {broker.data}:7000" in printed
+
+
+def test_a_file_of_the_template_keeps_every_brace_that_is_not_ours(make: Make, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "fake.conf").write_text('{amqp_port} {unknown} ${amqp_port} {{amqp_port}} {"a": {setting.level}}\n')
+    (tmp_path / "fake.conf").chmod(0o750)
+    broker = make("", more='[[template.files]]\nfile = "fake.conf"\nto = "etc/fake.conf"\nwhy = "because"')
+    made = broker.folder / "instance/etc/fake.conf"
+    port = broker.endpoint("amqp")[1]
+
+    assert made.read_text() == f'{port} {{unknown}} ${{amqp_port}} {{{{amqp_port}}}} {{"a": 3000}}\n'
+    assert made.stat().st_mode & 0o777 == 0o750
+    assert broker.deviations == {"etc/fake.conf": "because"}
+
+
+# when it is ready
+
+
+def test_without_a_word_it_is_ready_when_its_protocol_is_answered(make: Make) -> None:
+    broker = make("amqp(said['amqp'])")
+    broker.start()
+
+    assert broker.was_ready
+    assert kill(broker) == 1
+    assert broker.wait_gone(5)
+    assert not broker.was_ready
+
+
+def test_it_is_waited_for_until_every_port_and_its_http_answer_are_there(make: Make) -> None:
+    broker = make(
+        "web(said['http']); amqp(said['amqp'])",
+        'ready_port = ["amqp", "http"]\n'
+        'ready_http = { url = "http://127.0.0.1:{http_port}/state", field = "states.0.state", value = "ACTIVE" }',
+    )
+    broker.start()
+
+    assert web.ask("GET", f"http://127.0.0.1:{broker.http_port}/")[0] == 200
+    assert broker.start_seconds
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        ('"http://127.0.0.1:{http_port}/"', None),
+        ('{ url = "http://127.0.0.1:{http_port}/", status = 204 }', "answered 200, not 204"),
+        ('{ url = "http://u:secret@127.0.0.1:{http_port}/", field = "x", value = "y" }', "no field x in '{"),
+        ('{ url = "http://127.0.0.1:{amqp_port}/" }', "no answer in HTTP"),
+        (
+            '{ url = "http://127.0.0.1:{http_port}/", field = "states.0.state", value = "OPEN" }',
+            "states.0.state is 'ACTIVE', not 'OPEN'",
+        ),
+    ],
+)
+def test_an_http_answer_that_never_comes_is_told_as_it_was(make: Make, http: str, words: str | None) -> None:
+    broker = make("web(said['http']); amqp(said['amqp'])", f"ready_s = 1.5\nready_http = {http}")
+    if words is None:
+        broker.start()
+        return
+    told = str(refused(broker))
+
+    assert "was not ready within 1.5 s (start.ready_s): start.ready_http: GET http://127.0.0.1:" in told
+    assert words in told
+    assert "secret" not in told
+
+
+def test_a_pattern_is_looked_for_in_the_log_file_of_this_start_only(make: Make) -> None:
+    script = "log = open(said['log'], 'a'); log.write('open for business\\n'); log.flush(); amqp(said['amqp'])"
+    command = '["{python}", "{here}/broker.py", "amqp={amqp_port}", "log={log_file}"]'
+    broker = make(script, 'ready_log = "^open for business$"', command=command)
+    broker.start()
+    kill(broker)
+    assert broker.wait_gone(5)
+    broker.launch()
+    began_ready = broker.was_ready
+
+    assert not began_ready
+    assert [path.name for path in broker.logs] == ["start-1.log", "start-2.log", "broker.log"]
+
+
+def test_a_message_is_the_last_proof_and_is_asked_for_again_until_it_comes(make: Make) -> None:
+    broker = make("amqp(said['amqp'])", "ready_message = true")
+    asked: list[float] = []
+
+    def prove() -> None:
+        asked.append(time.monotonic())
+        if len(asked) < 3:
+            raise ClientError("the virtual host recovers")
+
+    broker.prover = prove
+    broker.start()
+    kill(broker)
+    assert broker.wait_gone(5)
+    broker.start(wrap=["/usr/bin/env"])  # a traced start: the message would be the fault's first victim
+
+    assert len(asked) == 3
+    assert adapters.READY_QUEUE in broker.plan.queues
+
+
+def test_a_message_that_never_comes_is_told(make: Make) -> None:
+    broker = make("amqp(said['amqp'])", "ready_s = 0.4\nready_message = true")
+
+    def prove() -> None:
+        raise ClientError("no credit")
+
+    broker.prover = prove
+
+    assert "start.ready_message: no credit" in str(refused(broker))
+
+
+# queues
+
+
+def test_queues_are_declared_once_over_http(make: Make, tmp_path: pathlib.Path) -> None:
+    puts = tmp_path / "puts"
+    command = f'["{{python}}", "{{here}}/broker.py", "amqp={{amqp_port}}", "http={{http_port}}", "puts={puts}"]'
+    broker = make(
+        "web(said['http']); amqp(said['amqp'])",
+        'ready_port = ["amqp", "http"]',
+        '[queues]\nmethod = "http"\nurl = "http://u:p@127.0.0.1:{http_port}/queues/{queue}?x=1"\n'
+        'body = \'{"name": "{queue}", "a": {"durable": true}}\'',
+        command=command,
+    )
+    broker.start()
+    kill(broker)
+    assert broker.wait_gone(5)
+    broker.start()
+
+    assert puts.read_text().splitlines() == [
+        f'/queues/{queue}?x=1 {{"name": "{queue}", "a": {{"durable": true}}}} Basic dTpw' for queue in ("q1", "q2")
+    ]
+
+
+def test_a_queue_that_is_refused_is_told_with_the_answer(make: Make, tmp_path: pathlib.Path) -> None:
+    words = f'"amqp={{amqp_port}}", "http={{http_port}}", "puts={tmp_path}/puts", "status=404"'
+    broker = make(
+        "web(said['http']); amqp(said['amqp'])",
+        'ready_port = ["amqp", "http"]',
+        '[queues]\nurl = "http://127.0.0.1:{http_port}/{queue}"\nbody = "x"\nstatus = [201]',
+        command=f'["{{python}}", "{{here}}/broker.py", {words}]',
+    )
+    told = str(refused(broker))
+
+    assert "took no queue: queues.url: PUT http://127.0.0.1:" in told
+    assert '/q1 answered 404, not 201 (queues.status): {"said": "no such virtual host"}' in told
+
+
+def test_queues_are_declared_by_a_command(make: Make, tmp_path: pathlib.Path) -> None:
+    shell = f"echo {{queue}} ${MARK} >> {tmp_path}/declared"
+    broker = make("amqp(said['amqp'])", more=f'[queues]\ncommand = ["/bin/sh", "-c", "{shell}"]')
+    broker.start()
+    lines = [line.split() for line in (tmp_path / "declared").read_text().splitlines()]
+
+    assert [line[0] for line in lines] == ["q1", "q2"]
+    assert all(len(line) == 2 for line in lines)  # what it starts is a part of the broker
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ('["/bin/sh", "-c", "echo no such queue; exit 3"]', "/bin/sh ended with 3 for queue q1: no such queue"),
+        ('["/no/such/ctl"]', "queues.command: /no/such/ctl cannot be started: No such file"),
+        ('["/bin/sleep", "60"]\nseconds = 0.2', "/bin/sleep did not end within 0.2 s"),
+    ],
+)
+def test_a_command_that_declares_no_queue_is_told(make: Make, command: str, words: str) -> None:
+    told = refused(make("print('hello', flush=True); amqp(said['amqp'])", more=f"[queues]\ncommand = {command}"))
+
+    assert words in str(told)
+    assert "hello" in told.log_tail
+
+
+# the tree
+
+FORKS = """
+if os.fork():
+    sys.exit(0)
+os.setsid()
+child = os.fork()
+if child:
+    os._exit(0)
+if "pid" in said:
+    pathlib.Path(said["pid"]).write_text(str(os.getpid()))
+subprocess.Popen(["sleep", "600"])
+amqp(said["amqp"])
+"""
+FORKING = '["{python}", "{here}/broker.py", "amqp={amqp_port}", "pid={instance}/pid"]'
+
+
+def test_a_broker_that_leaves_its_parent_is_refused_where_that_is_not_said(make: Make) -> None:
+    told = str(refused(make("if os.fork():\n    os._exit(0)\ntime.sleep(600)")))
+
+    assert f"left its parent: `{sys.executable}` ended with status 0, and pid " in told
+    assert "say start.pid_file (or start.forks = true)" in told
+
+
+def test_one_that_leaves_its_parent_when_it_is_ready_is_told_the_same(make: Make) -> None:
+    """Its parent waits till it listens, as good daemons do: the start is over by then."""
+    script = "if os.fork():\n    signal.pause()\nos.setsid()\namqp(said['amqp'])"
+    broker = make(script)
+    broker.start()
+    os.kill(broker.processes()[0], signal.SIGKILL)
+    assert wait_for(lambda: len(broker.processes()) == 1)
+    with pytest.raises(LaunchError, match=r"left its parent: .* ended with status -9, and pid .* goes on"):
+        broker.alive_check()
+
+
+@pytest.mark.parametrize("start", ['pid_file = "{instance}/pid"', "forks = true"])
+def test_faults_hit_the_whole_tree_of_a_broker_that_left_its_parent(make: Make, start: str) -> None:
+    """It has another session and another parent: only its environment, or its pid file, says whose it is."""
+    broker = make(FORKS, start, command=FORKING)
+    broker.start()
+    served = int((broker.folder / "instance/pid").read_text())
+    assert wait_for(lambda: len(broker.processes()) == 2)  # the one between them has gone
+    everybody = set(broker.processes())
+    broker.alive_check()
+    with broker.pidfds(main_only=True) as main:
+        info = pathlib.Path(f"/proc/self/fdinfo/{main[0]}").read_text()
+
+    assert f"Pid:\t{served}\n" in info
+    assert len(everybody) == 2
+    assert kill(broker) == 2
+    assert broker.wait_gone(5)
+    assert not any(map(is_alive, everybody))
+    with pytest.raises(LaunchError, match="died by itself"):
+        broker.alive_check()
+    broker.start()
+    assert int((broker.folder / "instance/pid").read_text()) != served
+
+
+def test_who_clears_his_environment_is_found_by_the_pid_file(make: Make) -> None:
+    clears = FORKS.replace(
+        'subprocess.Popen(["sleep", "600"])\namqp(said["amqp"])',
+        "if 'again' not in said:\n"
+        "    os.execve(sys.executable, [sys.executable, __file__, 'again=1', f'amqp={said[\"amqp\"]}'], {})\n",
+    ).replace("if os.fork():", "if 'again' in said:\n    amqp(said['amqp'])\nif os.fork():")
+    broker = make(clears, 'pid_file = "{instance}/pid"', command=FORKING)
+    broker.start()
+    (pid,) = broker.processes()
+
+    assert MARK.encode() not in pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    assert kill(broker) == 1
+    assert broker.wait_gone(5)
+    assert not is_alive(pid)
+
+
+def test_an_old_pid_file_names_nobody(make: Make) -> None:
+    """The pid of an earlier start may be another's by now."""
+    stranger = subprocess.Popen(["sleep", "600"])
+    began = identify(stranger.pid)
+    assert began is not None
+    # The kernel dates processes by ticks of 10 ms, and of one tick it cannot be told which is the older.
+    while time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") < began.start + 1:
+        pass
+    try:
+        broker = make("amqp(said['amqp'])", 'pid_file = "{instance}/pid"')
+        file = broker.folder / "instance/pid"
+        file.write_text(str(stranger.pid))
+        broker.start()
+        removed = not file.exists()
+        file.write_text(str(stranger.pid))  # written after all: it is older than the broker, and cannot be a part of it
+
+        assert removed
+        assert stranger.pid not in broker.processes()
+        assert kill(broker) == 1
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_pid_file_lies_in_the_folder_of_the_broker(make: Make) -> None:
+    with pytest.raises(UsageError, match=r"start.pid_file: /run/fake.pid is not in the broker's own folder"):
+        make("amqp(said['amqp'])", 'pid_file = "/run/fake.pid"').start()
+
+
+def test_what_is_said_to_stay_behind_is_ended_after_a_clean_stop(make: Make) -> None:
+    stays = "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\nprint('pid', child.pid, flush=True)\n"
+    broker = make(stays + "amqp(said['amqp'])", 'left_behind = ["sleep"]\nstop_s = 3'.replace("\nstop_s = 3", ""))
+    broker.start()
+    helper = next(int(line.split()[1]) for line in broker.log.read_text().splitlines() if line.startswith("pid"))
+    broker.stop()
+
+    assert not is_alive(helper)
+    assert broker.gone()
+
+
+def test_the_oldest_of_a_tree_is_its_main_process() -> None:
+    """Where no file names it: a daemon starts its helpers, and not they it."""
+    shell = "(sleep 600 & exec sleep 600) & exit 0"
+    leader = subprocess.Popen(["/bin/sh", "-c", shell], start_new_session=True)
+    tree = Tree(leader, forks=True)
+    leader.wait(5)
+    left = tree.pids()
+    main = tree.main(wrapped=False)
+    assert tree.kill()
+
+    assert main == min(left)
+    with pytest.raises(ProcessLookupError):
+        tree.main(wrapped=False)
+
+
+# what it may be instead of a broker
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("sys.exit('no such option')", "ended with status 1 before it was ready (start.command)"),
+        ("print('up', flush=True); time.sleep(60)", "start.ready_port: nobody listens on 127.0.0.1:"),
+        ("amqp(said['amqp'], b'')", "takes connections and says nothing in AMQP 1.0"),
+        ("amqp(said['amqp'], b'HTTP/1.1 400 Bad')", "protocols.amqp.port: amqp, 127.0.0.1:"),
+        ("amqp(said['amqp'], b'AMQP\\0\\0\\x09\\1')", "which is not AMQP 1.0"),
+        ("amqp(0)", "; its processes listen on "),
+    ],
+)
+def test_what_is_no_broker_is_told_with_its_field_and_its_log(make: Make, script: str, words: str) -> None:
+    began = time.monotonic()
+    told = refused(make(f"print('its last word', flush=True)\n{script}", "ready_s = 1.2"))
+
+    assert words in str(told)
+    assert "its last word" in told.log_tail
+    assert str(told).count("\n") == 0
+    assert time.monotonic() - began < 10
+
+
+def test_another_protocol_is_told_at_once(make: Make) -> None:
+    began = time.monotonic()
+    refused(make("amqp(said['amqp'], b'HTTP/1.1 400 Bad')", "ready_s = 60"))
+
+    assert time.monotonic() - began < 30
+
+
+def test_a_port_that_nobody_told_the_broker_is_told(make: Make) -> None:
+    broker = make("amqp(0)", "ready_s = 1", command='["{python}", "{here}/broker.py"]')
+
+    assert "{amqp_port} stands nowhere in the file, so nobody told it the port" in str(refused(broker))
+
+
+def test_the_end_of_its_own_log_is_shown_where_it_prints_nothing(make: Make) -> None:
+    command = '["/bin/sh", "-c", "echo disk is full > {log_file}; exit 2"]'
+    told = refused(make("", command=command))
+
+    assert told.log_tail == ("disk is full",)
+    assert str(told.log).endswith("broker.log")
+
+
+@pytest.mark.parametrize(
+    ("command", "start", "words"),
+    [
+        ('["/no/such/broker"]', "", "start.command: /no/such/broker cannot be started: No such file or directory"),
+        ('["/etc/passwd"]', "", "start.command: /etc/passwd cannot be started: Permission denied"),
+        ('["/bin/true"]', 'folder = "{instance}/none"', "start.folder: "),
+    ],
+)
+def test_a_command_that_cannot_be_started_is_told(make: Make, command: str, start: str, words: str) -> None:
+    assert words in str(refused(make("", start, command=command)))
+
+
+def test_a_broker_that_ignores_its_stop_signal_is_killed_and_told(make: Make) -> None:
+    broker = make(
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); amqp(said['amqp'])", 'stop_signal = "SIGINT"\nready_s = 9'
+    )
+    broker.plan.source.file.start.__dict__["stop_s"] = 0.3
+    broker.start()
+    with pytest.raises(LaunchError, match=r"did not end within 0.3 s of SIGINT \(start.stop_s, start.stop_signal\)"):
+        broker.stop()
+
+    assert broker.gone()
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ('command = "./run.sh"', "start.command: Input should be a list, in brackets"),
+        ("command = []", "start.command: list, in brackets should have at least 1 item"),
+        ("ready_s = true", "start.ready_s: Input should be a valid number"),
+        ('stop_signal = "TERM"', "start.stop_signal: Input should be 'SIGTERM'"),
+        ("stop_s = 0", "start.stop_s: Input should be greater than 0"),
+        ('ready_port = ["amqp", "htpt"]', "no such port: htpt; ports are amqp, http"),
+        (
+            'command = ["run", "{amqp_prot}"]',
+            "start.command: unknown placeholder 'amqp_prot': did you mean 'amqp_port'",
+        ),
+        ('environment = { A = "{setting.levle}" }', "start.environment: unknown placeholder 'setting.levle': did you"),
+        ('ready_http = { url = "http://x/", field = "state" }', "start.ready_http: field and value belong together"),
+        ('redy_http = "http://x/"', "unknown key 'redy_http': did you mean 'ready_http'"),
+    ],
+)
+def test_a_faulty_start_is_refused_before_anything_runs(tmp_path: pathlib.Path, start: str, words: str) -> None:
+    key = start.split(" ", 1)[0]
+    lines = [line for line in TOML.splitlines() if not line.startswith(f"{key} ")]
+    lines.insert(lines.index("[start]") + 1, start)
+    file = tmp_path / "fake.toml"
+    file.write_text("\n".join(lines).replace("{setting.level}", "{setting.level}"))
+
+    with pytest.raises(UsageError) as caught:
+        adapters.find(str(file))
+    assert words in str(caught.value).replace("Tuple", "list, in brackets")
+    assert str(caught.value).startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('[queues]\nmethod = "http"', "queues: method http goes with url"),
+        ('[queues]\nurl = "http://x/{quue}"', "queues.url: unknown placeholder 'quue': did you mean 'queue'"),
+        ('[[template.files]]\nfile = "../etc/passwd"', "template.files.0.file: '../etc/passwd' is not inside"),
+        (
+            '[settings.other]\ntype = "int"\ndefault = 1\ndescription = "x"',
+            "settings.other: needs one of xml, argument",
+        ),
+    ],
+)
+def test_other_tables_are_refused_as_well(tmp_path: pathlib.Path, more: str, words: str) -> None:
+    file = tmp_path / "fake.toml"
+    file.write_text(f"{TOML}\n{more}\n")
+
+    with pytest.raises(UsageError) as caught:
+        adapters.find(str(file))
+    assert words in str(caught.value)
+
+
+def test_a_setting_that_is_always_filled_is_never_absent(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "fake.toml"
+    file.write_text(TOML.replace("stock = 3\n", ""))
+
+    with pytest.raises(UsageError, match=r"settings.level: \{setting.level\} is always filled"):
+        adapters.find(str(file))
+
+
+def test_fields_of_json_are_found_by_their_path() -> None:
+    text = json.dumps({"a": [{"b": "x"}, {"b": 2}], "c": True})
+
+    assert (web.field_of(text, "a.0.b"), web.field_of(text, "a.1.b"), web.field_of(text, "c")) == ("x", "2", "true")
+    for path in ("a.2.b", "a.b", "d", "c.d"):
+        with pytest.raises(ValueError, match="no field"):
+            web.field_of(text, path)
