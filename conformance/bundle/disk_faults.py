@@ -20,6 +20,13 @@ def restart(step: Restart, body: Body) -> None:
         body.lines.append("prove_disk_hurt(notes)")
 
 
+def end(body: Body) -> None:
+    """The lines after the last step: a broker whose disk is hurt still is stopped, for strace to write down the end."""
+    if body.held or body.failing:
+        body.held, body.failing = 0.0, False
+        body.lines += ["broker.stop()", "prove_disk_hurt(notes)"]
+
+
 def _under(fault: HeldSync | FailedSync | DiskFull, body: Body) -> None:
     if "strace" in body.needs:
         raise CannotError("a second fault at the disk is not in it")

@@ -115,6 +115,7 @@ def write(
     try:
         for step in script.steps:
             _step(step, body)
+        disk_faults.end(body)
         _check_known(checks, script, body)
     except CannotError as error:
         return Reproduction("", (*body.missing, str(error)))

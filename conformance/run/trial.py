@@ -76,11 +76,13 @@ class TrialPlayer:
         log: tuple[str, ...] = ()
         self.evidence.begin()
         try:
+            self._wake()
             for step in self.planned.script.steps:
                 self.abort.check()
                 self._step(step)
                 if self.seen_stuck and self.planned.arm == "control":
                     break  # seen to fail: only the subject's restart could still free what is stuck
+            self._untrace()
         except (Interrupted, KeyboardInterrupt):
             ended, void = Ended.INTERRUPTED, "the run was interrupted"
             raise
@@ -103,6 +105,13 @@ class TrialPlayer:
         return record
 
     # steps
+
+    def _wake(self) -> None:
+        """Start a broker that the trial before left ended, unless the first step does."""
+        if self.broker.gone() and not isinstance(self.planned.script.steps[0], Restart):
+            started = time.monotonic()
+            self.broker.start()
+            self.floor_s += time.monotonic() - started
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):

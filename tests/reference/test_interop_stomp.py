@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 
 import pytest
 import stomp
@@ -24,6 +25,7 @@ class Heard(stomp.ConnectionListener):
 
     def __init__(self):
         self.messages, self.receipts, self.errors = queue.Queue(), queue.Queue(), queue.Queue()
+        self.ended = threading.Event()
 
     def on_message(self, frame):
         self.messages.put(frame)
@@ -33,6 +35,9 @@ class Heard(stomp.ConnectionListener):
 
     def on_error(self, frame):
         self.errors.put((frame.headers, frame.body))
+
+    def on_disconnected(self):
+        self.ended.set()
 
 
 CONNECTIONS = {"1.0": stomp.StompConnection10, "1.1": stomp.StompConnection11, "1.2": stomp.StompConnection12}
@@ -105,13 +110,13 @@ def test_stomp_py_headers_survive(server):
 
 
 def test_stomp_py_is_told_what_was_wrong(server):
-    """An ERROR with words in its message header."""
+    """An ERROR with words in its message header; and the broker ends the connection (STOMP 1.2, ERROR)."""
     connection, heard = connected(server)
     connection.ack("nothing")
     headers, _ = heard.errors.get(timeout=PATIENCE)
 
     assert headers["message"]
-    connection.disconnect()
+    assert heard.ended.wait(PATIENCE)
 
 
 def test_stompman(server):
