@@ -14,8 +14,7 @@ from conformance.judge.gateway import NAME, Gateway, local_master, stop_all
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Check = tuple[str, str]
-"""An anomaly and an exposure, by their names."""
+    from conformance.judge.relations import Check
 
 
 class Session:
@@ -137,6 +136,8 @@ class Starting:
     def stop(self) -> None:
         """End the session, or whatever of it has started; does not raise."""
         self._stopped.set()
+        if self._thread.ident is None:
+            return  # nobody asked for it: what else runs in this process is another's
         if self._future.done():
             with contextlib.suppress(Exception):
                 self._future.result().stop()

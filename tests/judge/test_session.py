@@ -177,6 +177,17 @@ def test_a_short_session_writes_no_classes(python, tmp_path):
     assert (0, []) == (process.returncode, cached(tmp_path))
 
 
+def test_one_that_nobody_asked_for_ends_no_other(python):
+    """Of two in a process, the one that never began stops nothing."""
+    process = python(
+        READY + "other = judge.start_when_asked(); other.stop(); print(session.spark.range(3).count()); session.stop()"
+    )
+    ready(process)
+    output, errors = process.communicate(timeout=60)
+
+    assert ("3\n", "") == (output, errors)
+
+
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """The classes of a made-up installation; each call is a later session."""
