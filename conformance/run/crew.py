@@ -79,7 +79,7 @@ class Crew:
             epoch=broker.epoch,
             client=planned.script.client,
             ack_confirm=spoken.ack_confirm or "",
-            depth=_probe(broker, planned.queue),
+            depth=depth_probe(broker, planned.queue),
             stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
             may_be_refused=bool(planned.script.queue or fields.get("backwards")),
             **fields,  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class Crew:
         return result
 
 
-def _probe(broker: Broker, queue: str) -> jobs.DepthProbe:
+def depth_probe(broker: Broker, queue: str) -> jobs.DepthProbe:
     """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
     probe = broker.depth_probe(queue)
     host, port = broker.endpoint("amqp") if probe.method == "amqp-management" else ("", 0)

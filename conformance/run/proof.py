@@ -20,7 +20,7 @@ from conformance.clients.modes import Subscription
 from conformance.clients.session import Disconnected, Session, pump_until
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.run.crew import _probe as probe  # what clients are told
+from conformance.run.crew import depth_probe
 
 ANSWER_S = 10.0
 """For each answer of a broker that is up: a confirm, a delivery, the end of an acknowledgement."""
@@ -77,7 +77,7 @@ def receive(adapter: Adapter, broker: Broker, protocol: str, queue: str, message
 
 def depth_reaches(broker: Broker, queue: str, wanted: int) -> None:
     """Ask for the depth of a queue, as clients do, until it is that; a broker may count late. Raises `ClientError`."""
-    gauge = DepthGauge(probe(broker, queue), "proof-depth")
+    gauge = DepthGauge(depth_probe(broker, queue), "proof-depth")
     deadline = time.monotonic() + ANSWER_S
     try:
         while (found := gauge.ask(queue)) != wanted:
