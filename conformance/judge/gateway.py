@@ -93,8 +93,7 @@ class Gateway:
     def session(self, master: str) -> SparkSession:
         """Wait for the JVM, and make a session in it."""
         port, secret = self._wait()
-        # When a session is stopped while it starts, py4j would print every broken connection.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        quieten_py4j()
         with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
             from pyspark.sql import SparkSession
 
@@ -157,6 +156,16 @@ def stop_all() -> None:
 
 
 atexit.register(stop_all)
+
+
+def quieten_py4j() -> None:
+    """A session that is stopped while it starts breaks connections, and py4j would print each: part of it at the root."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_of_others)
+
+
+def _of_others(record: logging.LogRecord) -> bool:
+    return pathlib.Path(record.pathname).parent.name != "py4j"
 
 
 def _forget_gateway() -> None:

@@ -1,19 +1,23 @@
 """The session's JVM: where it comes from, and that it never outlives its Python."""
 
+import logging
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
 import pytest
+from py4j import java_gateway, protocol
 
 from conformance.adapters.java import JavaFound, find_java
 from conformance.errors import JudgeError
-from conformance.judge import classes
+from conformance.judge import classes, gateway
 from conformance.judge.session import Session
 
 pytestmark = pytest.mark.spark
@@ -119,6 +123,30 @@ def test_stopped_while_it_starts(python):
     assert gone(pid)
 
 
+@pytest.fixture
+def root_as_before():
+    root = logging.getLogger()
+    before = list(root.filters)
+    yield
+    root.filters[:] = before
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, root_as_before):
+    """py4j writes it to the root's log; what others write there stays."""
+    if quiet:
+        gateway.quieten_py4j()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = java_gateway.GatewayClient(port=server.getsockname()[1])
+        ending = threading.Thread(target=lambda: server.accept()[0].close(), daemon=True)
+        ending.start()
+        assert protocol.ERROR == client.send_command("c\n", retry=False)
+        ending.join(10)
+    logging.error("of another")
+
+    assert ([] if quiet else ["Exception while sending command."]) + ["of another"] == caplog.messages
+
+
 def test_a_spark_home_of_the_user_is_never_overridden(python, tmp_path):
     """One without Spark in it is an error that says so, not a reason to take another."""
     process = python(
@@ -157,6 +185,7 @@ def with_base_archive():
         pytest.skip(f"Java {java.version} ({java.why}) has no class archive of its own, so it can write none")
 
 
+@pytest.mark.full
 def test_classes_are_kept_for_later_sessions(python, tmp_path, with_base_archive):
     """The first that lives long enough writes them, the next one's JVM has the file in its memory."""
     first = python(LONG_ENOUGH + READY + "session.stop()", XDG_CACHE_HOME=str(tmp_path))
@@ -169,6 +198,7 @@ def test_classes_are_kept_for_later_sessions(python, tmp_path, with_base_archive
     assert str(tmp_path / "ack-conformance" / "archives" / name) in pathlib.Path(f"/proc/{pid}/maps").read_text()
 
 
+@pytest.mark.full
 def test_a_short_session_writes_no_classes(python, tmp_path):
     """Ten seconds would be most of it."""
     process = python(READY + "session.stop()", XDG_CACHE_HOME=str(tmp_path))
