@@ -302,7 +302,11 @@ def _unsent(end: socket.socket) -> int:
 
 
 def _acknowledged(end: socket.socket) -> int | None:
-    """Bytes of ours that the peer's kernel has acknowledged, also after its reset; None where this one cannot tell."""
+    """Bytes of ours that the peer's kernel has acknowledged, also after its reset; None where this one cannot tell.
+
+    At least so many came there: a reset within the time of a delayed acknowledgement takes that with it (seen under
+    load: 85,744 bytes at the client, 32,768 acknowledged). Nobody is accused of a byte too few.
+    """
     told = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO)
     return _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)[0] if len(told) == _TCP_INFO else None
 

@@ -210,9 +210,10 @@ def test_what_reached_a_client_is_not_what_was_passed_on(link, upstream):
     message = b"MESSAGE\ncontent-length:%d\n\n" % body + bytes(body + 1)
     sent = 0
     peer.setblocking(False)
-    while sent < 8 << 20 and select.select([], [peer], [], 0.5)[1]:
+    while sent < 8 << 20 and select.select([], [peer], [], 0.5 if sent > 1 << 20 else PATIENCE)[1]:
         sent += peer.send((message * 2)[sent % len(message) :][: len(message)])
     there = struct.unpack("i", fcntl.ioctl(client, termios.FIONREAD, bytes(4)))[0]
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # its kernel owes no delayed acknowledgement
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     peer.settimeout(PATIENCE)
