@@ -10,7 +10,6 @@ from conformance import bench as benches
 from conformance.bench import broker as bench
 from conformance.bench import broker_sites, broker_wire
 from conformance.bench.broker import Figures, Sizes, broker
-from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
 TINY = Sizes(rounds=1, blocking=20, pipelined=300, stored=500, passed=2_000, starts=2, others=False)
@@ -120,16 +119,14 @@ def test_a_refusal_is_no_rate(site):
         broker_wire.publish_stomp(site.port("stomp"), {"no destination": "x"}, 10, 10)
 
 
-def test_a_folder_that_is_no_broker_j(tmp_path, monkeypatch):
-    """Said before anything is measured."""
-    monkeypatch.setenv(broker_sites.BROKER_J, str(tmp_path))
-    monkeypatch.setattr(broker_sites, "artemis", broker_sites.reference)
-    with (
-        Ledger(tmp_path / "l", "r") as ledger,
-        pytest.raises(LaunchError, match="unpack the distribution"),
-        broker_sites.sites(tmp_path / "s", ledger),
-    ):
-        pass
+@pytest.mark.artemis
+def test_artemis_keeps_the_journal_that_create_chose(tmp_path):
+    """The adapter says NIO, for its tracer; written over ASYNCIO, with the tuning of that, it is a broker that nobody has."""
+    with Ledger(tmp_path, "r") as ledger, broker_sites.artemis(tmp_path / "a", ledger) as site:
+        chosen = re.search(r"journal-type (\w+), journal-buffer-timeout \d+, journal-max-io (\d+)", site.about)
+
+    assert chosen
+    assert (chosen[1] == "ASYNCIO") == (int(chosen[2]) > 1)
 
 
 def test_it_is_listed(monkeypatch):

@@ -1,8 +1,7 @@
-"""The bundled broker beside Artemis, and beside Broker-J where it is given: the same client, disk and moment.
+"""The bundled broker beside Artemis and Qpid Broker-J: the same client, disk and moment.
 
 Persistent messages of 1 KiB. Rounds are interleaved, the first one (a cold JVM) is not counted, figures are medians.
-`CONFORMANCE_BROKER_J=DIR` adds an unpacked Broker-J, `CONFORMANCE_BENCH_FULL=1` passes a million messages through a
-queue and takes more rounds.
+`CONFORMANCE_BENCH_FULL=1` passes a million messages through a queue and takes more rounds.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def main(argv: Sequence[str]) -> int:
 
         ports = typed.amqp_port, typed.http_port, typed.stomp_port
         queues = settings.parse_queues(typed.queue, chosen)
-        profile = profiles.profile(typed.profile)
-        wanted = Wanted(*ports, typed.data, queues, chosen, behaviour, profile=profile, **_secured(typed))
+        more = {"profile": profiles.profile(typed.profile), "listen": typed.listen, **_secured(typed)}
+        wanted = Wanted(*ports, typed.data, queues, chosen, behaviour, **more)
         asyncio.run(serve(wanted))
     except ConformanceError as error:
         print(f"conformance broker: {error}", file=sys.stderr)
@@ -98,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="who may sign a peer's certificate: SASL EXTERNAL")
     parser.add_argument("--user", metavar="NAME", help="who comes in without a certificate: SASL PLAIN, login")
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="the user's password, one line")
+    parser.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="default 127.0.0.1")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the journal is; made if missing")
     parser.add_argument("--queue", action="append", default=[], metavar="NAME[:OPTION=VALUE,...]", help=_QUEUE)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="see settings below")

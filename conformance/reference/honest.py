@@ -16,6 +16,8 @@ class Asked(enum.Enum):
     ACKNOWLEDGEMENT = "an acknowledgement outside a transaction"
     COMMIT = "a commit"
 
+    __hash__ = object.__hash__  # see `State`
+
 
 class Answered(enum.Enum):
     """When an answer leaves that is said to mean: it is stored."""
@@ -25,6 +27,8 @@ class Answered(enum.Enum):
     NEVER_SYNCED = "after the record was written; nothing syncs it"
     AT_ONCE = "before the record is written; it is stored `LATE_S` later"
     LAZY = "before the record is written; it is stored `LAZY_S` later"
+
+    __hash__ = object.__hash__
 
 
 LATE_S = 0.005

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import resource
 import signal
@@ -37,6 +38,12 @@ SPARE_FILES = 64
 BACKLOG = 1024
 """Connections that wait to be accepted, so that a storm of them leaves room for others."""
 
+COLLECTED_AFTER = 5_000
+"""New objects after which the collector looks for cycles: a message is in none, and has ten; a connection is in some.
+
+With Python's own 700 it takes a sixth of the processor at full load.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -57,10 +64,12 @@ class Wanted:
     tls: Tls | None = None
     guard: Guard = OPEN
     profile: Profile = STANDARD
+    listen: str = HOST
 
 
 async def serve(wanted: Wanted) -> None:
     """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it."""
+    gc.set_threshold(COLLECTED_AFTER, 10, 10)
     files = SegmentFiles(wanted.data, wanted.behaviour)
     with loading():
         try:
@@ -114,14 +123,14 @@ class Server:
         }
         try:
             servers = {
-                name: await self.loop.create_server(make, HOST, port, ssl=protected, backlog=BACKLOG)
+                name: await self.loop.create_server(make, wanted.listen, port, ssl=protected, backlog=BACKLOG)
                 for name, (make, port, protected) in ports.items()
                 if port is not None
             }
         except OSError as error:
-            raise LaunchError(f"cannot listen on {HOST}: {error.strerror}") from error
+            raise LaunchError(f"cannot listen on {wanted.listen}: {error.strerror}") from error
         await self._disk.settle()
-        places = [f"{name}={HOST}:{each.sockets[0].getsockname()[1]}" for name, each in servers.items()]
+        places = [f"{name}={wanted.listen}:{each.sockets[0].getsockname()[1]}" for name, each in servers.items()]
         print("ready", *places, flush=True)
         await stop.wait()
         for each in servers.values():

@@ -104,7 +104,7 @@ CASES = {
     "stuck-after-recovery": (delivered_after_a_kill, (10, 10), (10, 0)),
     "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
-    "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
+    "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "drops-failed": (failed, [b"1"], []),
     "commits-rollbacks": (rolled_back, [], [b"1"]),
 }

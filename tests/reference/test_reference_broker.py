@@ -358,10 +358,10 @@ def test_a_client_without_a_security_layer_is_served(start, peer):
 
 
 def test_an_idle_peer_is_kept_alive(start, peer):
-    """With a time-out of 0.2 s the client hears often enough to stay for the whole second of its patience."""
-    client = peer(start(), heartbeat=0.2)
+    """With a time-out of 0.6 s the client hears often enough to stay for the whole of its patience."""
+    client = peer(start(), heartbeat=0.6)
     with pytest.raises(Timeout):
-        client.connection.wait(lambda: False, timeout=1)
+        client.connection.wait(lambda: False, timeout=1.5)
     client.publish(1)
 
 

@@ -58,6 +58,7 @@ def _ready(data, *words):
     ("words", "line"),
     [
         ([], r"ready amqp=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+\n"),
+        (["--listen=127.0.0.2"], r"ready amqp=127\.0\.0\.2:\d+ http=127\.0\.0\.2:\d+\n"),
         (["--stomp-port=0"], r"ready amqp=127\.0\.0\.1:\d+ stomp=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+\n"),
     ],
 )

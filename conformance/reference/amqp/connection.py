@@ -243,7 +243,7 @@ class Connection:
                 link.flow()
 
     def _events(self) -> None:
-        while not self._ended and not pn.isnull(event := pn.pn_collector_peek(self._collector)):
+        while not self._ended and (event := pn.pn_collector_peek(self._collector)):
             handler = _HANDLERS.get(pn.pn_event_type(event))
             if handler is not None:
                 handler(self, event)

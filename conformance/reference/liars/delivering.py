@@ -89,11 +89,11 @@ class _CorruptsABody(Liar):
         return bare if number % PERIOD or not bare else bare[:-1] + bytes((bare[-1] ^ 1,))
 
 
-class _ForgetsAfterASecond(Liar):
-    """A message without a time to live is dropped, durably, a second after it came."""
+class _ForgetsAfterHalfASecond(Liar):
+    """A message without a time to live is dropped, durably, half a second after it came."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
     fault = "pause"
 
     def lives_ms(self, ttl_ms: int) -> int:
-        return ttl_ms or 1000
+        return ttl_ms or 500

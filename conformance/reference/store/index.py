@@ -72,6 +72,9 @@ class Index:
 
     def note(self, record: Record, segment: int, sequence: int) -> None:
         """This record is in the journal now, in this segment."""
+        if isinstance(record, Stored):
+            self.store(record, segment)
+            return
         match record:
             case QueueDeclared(name, number):
                 self._home(name, number)

@@ -44,14 +44,6 @@ class _Place(NamedTuple):
     sequence: int
 
 
-class _Pending(NamedTuple):
-    """A record that was handed out and is not known to be written."""
-
-    record: Record
-    segment: int
-    sequence: int
-
-
 class Journal:
     """Where the next record goes, and which segments are still needed.
 
@@ -68,7 +60,8 @@ class Journal:
         self._place = _Place(recovered.segment, recovered.end, recovered.size, recovered.sequence)
         self._before = self._place
         self._synced = recovered.sequence
-        self._pending: list[_Pending] = []
+        self._pending: list[tuple[Record, int, int]] = []
+        """Records that were handed out and are not known to be written, with their segment and sequence."""
 
     def writes(self, entries: Iterable[Record]) -> list[Write]:
         """The writes that put these records at the end, in order; a new segment where the current one is full."""
@@ -92,7 +85,7 @@ class Journal:
             sequence += 1
             chunk.append(frame(kind, data, sequence, self._synced))
             at += length
-            self._pending.append(_Pending(entry, segment, sequence))
+            self._pending.append((entry, segment, sequence))
         if chunk:
             out.append(Write(segment, begin, b"".join(chunk), create))
         self._place = _Place(segment, at, size, sequence)
