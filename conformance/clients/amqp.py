@@ -14,7 +14,7 @@ from typing import Any
 from proton import Delivery, Endpoint, Event, Link, Message, symbol
 
 from conformance.clients.amqp_transactions import TRANSACTIONAL, Coordinator, coordinator_link
-from conformance.clients.job import Asks
+from conformance.clients.job import Asks, address
 from conformance.clients.modes import Subscription
 from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, ranged
 from conformance.clients.wire import Wire
@@ -49,11 +49,17 @@ class AmqpSession:
     releases_after_rollback = True
     """Deliveries stay acquired after a rollback until they are released (section 4.4.4)."""
 
-    def __init__(self, wire: Wire, ack_confirm: str, asks: Asks = Asks()) -> None:  # noqa: B008 - it is frozen
+    def __init__(
+        self,
+        wire: Wire,
+        ack_confirm: str,
+        asks: Asks = Asks(),  # noqa: B008 - it is frozen
+        destination: str = "{queue}",
+    ) -> None:
         self.outcomes: deque[Outcome] = deque()
         self.incoming: deque[Received] = deque()
         self.answers: deque[Answer] = deque()
-        self._wire, self._ack_confirm, self._asks = wire, ack_confirm, asks
+        self._wire, self._ack_confirm, self._asks, self._destination = wire, ack_confirm, asks, destination
         self._session = wire.connection.session()
         self._session.open()
         self._answered: list[Outcome] = []
@@ -166,7 +172,8 @@ class AmqpSession:
             endpoint = event.context
             if endpoint.remote_condition is not None and endpoint.state & Endpoint.LOCAL_ACTIVE:
                 condition = endpoint.remote_condition
-                raise Refused(f"the broker closed a {type(endpoint).__name__.lower()}: {condition}")
+                said = f"{self._wire.clean(condition)}{self._wire.advice(condition)}"
+                raise Refused(f"the broker closed a {type(endpoint).__name__.lower()}: {said}")
             if kind == Event.CONNECTION_REMOTE_CLOSE and endpoint.state & Endpoint.LOCAL_ACTIVE:
                 raise Disconnected("closed by the broker")
 
@@ -232,7 +239,7 @@ class AmqpSession:
             self.answers.append(Answer(Op.ACK, message, Phase.OK))
         elif message is not None:
             said = delivery.remote.condition or _OUTCOMES.get(delivery.remote_state, (None, "another state"))[1]
-            self.answers.append(Answer(Op.ACK, message, Phase.FAIL, str(said)))
+            self.answers.append(Answer(Op.ACK, message, Phase.FAIL, self._wire.clean(said)))
         delivery.settle()
 
     def _on_coordinator(self, answer: Answer) -> None:
@@ -270,9 +277,9 @@ class AmqpSession:
             self._settle(answer.subject)
 
     def _open(self, link: Any, *, source: str | None = None, target: str | None = None) -> Any:
-        for terminus, address in ((link.source, source), (link.target, target)):
-            if address is not None:
-                terminus.address = address
+        for terminus, queue in ((link.source, source), (link.target, target)):
+            if queue is not None:
+                terminus.address = address(self._destination, queue)
                 terminus.capabilities.put_object(symbol("queue"))
         return self._opened(link)
 

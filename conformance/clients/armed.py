@@ -65,6 +65,19 @@ class Armed:
         return self._killed if ends_in_kill else self.fired
 
     @property
+    def awaits_loss(self) -> bool:
+        """Whether the end of the broker is under way and was not seen yet; a signal ends it at once."""
+        return False
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing more may be asked, although the connection is still there."""
+        return False
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    @property
     def seen(self) -> int:
         """How many events were counted of the part of the trigger that is the furthest from done."""
         parts = self._trigger.parts if self._trigger is not None else ()
@@ -198,9 +211,10 @@ class Armed:
                 raise ClientError(f"the pause did not take effect within {_STOPPED_S:.0f} s of SIGSTOP")
             os.sched_yield()
 
-    def _note(self, phase: Phase, detail: str | None = None) -> int:
+    def _note(self, phase: Phase, detail: str | None = None, fault: str = "") -> int:
         assert self._trigger is not None
-        return self._recorder.record(Op.FAULT, phase, fault=self._trigger.fault, epoch=self._epoch, detail=detail)
+        name = fault or self._trigger.fault
+        return self._recorder.record(Op.FAULT, phase, fault=name, epoch=self._epoch, detail=detail)
 
 
 def _pid_of(descriptor: int) -> int:

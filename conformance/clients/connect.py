@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from conformance.clients.amqp import AmqpSession
 from conformance.clients.job import Job
@@ -31,21 +32,28 @@ def _amqp(job: Job, before_write: Callable[[], None]) -> Session:
         before_write=before_write,
         after_frame=lambda: held[0].frame_ended() if held else None,
         connect_s=job.connect_s,
+        access=job.access,
     )
-    held.append(AmqpSession(wire, job.ack_confirm, job.asks))
+    held.append(AmqpSession(wire, job.ack_confirm, job.asks, job.destination))
     return held[0]
 
 
 def _stomp(job: Job, before_write: Callable[[], None]) -> Session:
-    return StompSession(
-        job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s, asks=job.asks
-    )
+    return StompSession(job.host, job.port, **_spoken(job, before_write))
 
 
 def _raw_stomp(job: Job, before_write: Callable[[], None]) -> Session:
-    return RawStompSession(
-        job.host, job.port, words=job.stomp, before_write=before_write, connect_s=job.connect_s, asks=job.asks
-    )
+    return RawStompSession(job.host, job.port, **_spoken(job, before_write))
+
+
+def _spoken(job: Job, before_write: Callable[[], None]) -> dict[str, Any]:
+    return {
+        "words": job.stomp,
+        "before_write": before_write,
+        "connect_s": job.connect_s,
+        "asks": job.asks,
+        "access": job.access,
+    }
 
 
 _SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] = {

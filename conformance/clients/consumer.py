@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 from conformance.clients.armed import Armed
-from conformance.clients.job import Job, Result
+from conformance.clients.job import NEVER, Job, Result
 from conformance.clients.modes import MODES, Covers, Subscription, When
 from conformance.clients.session import Answer, Disconnected, Received, Refused, Session
 from conformance.clients.told import Operations, next_answer, pump, seen
@@ -28,6 +28,7 @@ def consume(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
     try:
         return consumer.run()
     except (Disconnected, Refused) as error:
+        armed.lost()
         answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
         if isinstance(error, Refused) and not (answered or armed.broker_is_ending):
             raise
@@ -44,7 +45,7 @@ class _Consumer:
     def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
         self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
         self.mode = MODES[job.mode]
-        self.confirmed = self.mode.confirmed or job.confirm
+        self.confirmed = (self.mode.confirmed or job.confirm) and job.ack_confirm != NEVER
         self.operations = Operations(job, session, recorder, armed)
         self.delivered = 0
         self.firsts = 0
@@ -63,6 +64,8 @@ class _Consumer:
             pump(self.session, self.armed, 0)
             while self.armed.broker_is_ending:
                 self.session.pump(5.0)
+        while self.armed.awaits_loss:
+            pump(self.session, self.armed, 1.0)
         return self._result("finished")
 
     def disconnected(self) -> None:
@@ -80,10 +83,10 @@ class _Consumer:
         deadline = time.monotonic() + patience_s
         while not self.session.incoming:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 and not self.armed.awaits_loss:
                 self.waited_s += patience_s
                 return False
-            pump(self.session, self.armed, left)
+            pump(self.session, self.armed, max(left, 0.01))
         return True
 
     def _nothing_came(self) -> Result:
@@ -233,6 +236,8 @@ class _Consumer:
         pump(self.session, self.armed, 0)
         self.armed.count("before_commit")
         self.armed.fire_if_due()
+        while self.armed.stands_still:
+            pump(self.session, self.armed, 1.0)
         if self.armed.broker_is_ending:
             return
         self.operations.run(Op.ROLLBACK if back else Op.COMMIT, name)

@@ -1,4 +1,4 @@
-"""How many messages a queue holds, by the broker's own word: over HTTP, or over AMQP management messages (Artemis).
+"""How many messages a queue holds, by the broker's own word: over HTTP, or over AMQP messages to its management.
 
 A connection of its own: a client that speaks STOMP or JMS asks in the same way, and its own broker traffic stays as
 it is.
@@ -74,7 +74,9 @@ class _Management:
         self._replies: deque[Any] = deque()
         self._requests = 0
         self._closing = False
-        self._wire = Wire(probe.host, probe.port, name, dispatch=self._dispatch, before_write=_nothing)
+        self._wire = Wire(
+            probe.host, probe.port, name, dispatch=self._dispatch, before_write=_nothing, access=probe.access
+        )
         try:
             session = self._wire.connection.session()
             session.open()
@@ -91,16 +93,21 @@ class _Management:
             raise
 
     def ask(self) -> int:
-        """One request; the answer is a JSON list whose first item is the depth, or the depth."""
+        """One request; the answer is a map that holds the depth, a JSON list whose first item it is, or the depth."""
         self._requests += 1
         reply_to = self._receiver.remote_source.address
         self._sender.delivery(f"management-{self._requests}")
         self._sender.stream(Message(reply_to=reply_to, properties=dict(self._probe.properties)).encode())
         self._sender.advance()
         if not self._wire.pump_until(lambda: bool(self._replies), _ANSWER_S):
-            raise ClientError("the broker did not answer a management request for a depth")
+            raise ClientError(f"the broker did not answer a management request for a depth ({self._probe.address})")
         self._receiver.flow(1)
-        body = json.loads(self._replies.popleft())
+        reply = self._replies.popleft()
+        if isinstance(reply, dict):
+            if self._probe.field not in reply:
+                raise ClientError(f"[depth] {self._probe.address} answers no {self._probe.field}: {sorted(reply)}")
+            return int(reply[self._probe.field])
+        body = json.loads(reply)
         return int(body[0] if isinstance(body, list) else body)
 
     def close(self) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from conformance.adapters.access import OPEN, Access
 from conformance.history import Header
+
+NEVER = "never"
+"""A broker that answers no acknowledgement."""
 
 SILENCE_S = 0.25
 LIVENESS_S = 30.0
@@ -15,8 +19,9 @@ class DepthProbe(msgspec.Struct, frozen=True):
     """How to ask a broker for the depth of a queue: `http` with `url` and `field`, or `amqp-management`.
 
     For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's
-    body is a JSON list whose first item is the depth (Artemis management over messages); `host` and `port` are those of
-    its AMQP endpoint, whatever the client itself speaks.
+    body is a map with the depth as its `field` (ActiveMQ Classic), or a JSON list whose first item is the depth
+    (Artemis); `host` and `port` are those of its AMQP endpoint, whatever the client itself speaks, and `access` is how
+    one comes in there.
     """
 
     method: str
@@ -26,17 +31,29 @@ class DepthProbe(msgspec.Struct, frozen=True):
     properties: dict[str, str] = {}
     host: str = ""
     port: int = 0
+    access: Access = OPEN
 
 
 class StompWords(msgspec.Struct, frozen=True):
     """How a broker wants to be addressed over STOMP: the destination, and headers for SEND and SUBSCRIBE.
 
     `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session.
+    `virtual_host` is the `host` header of CONNECT; without it that is the name of the machine (STOMP 1.2, CONNECT).
     """
 
     destination: str = "{queue}"
     send: dict[str, str] = {}
     subscribe: dict[str, str] = {}
+    virtual_host: str = ""
+
+
+def address(destination: str, queue: str) -> str:
+    """What a client calls a queue to this broker; histories have the queue's own name.
+
+    >>> address("/amq/queue/{queue}", "orders")
+    '/amq/queue/orders'
+    """
+    return destination.replace("{queue}", queue)
 
 
 class Asks(msgspec.Struct, frozen=True):
@@ -77,6 +94,7 @@ class Trigger(msgspec.Struct, frozen=True):
     `kill`, `stop`, `pause` and `power_loss` reach the broker by the descriptors that came with the job: a pidfd for
     each of its processes, and for a power loss first its disk. `consumer_crash` ends this very process. A pause lasts
     `hold_s` seconds; with `then_kill` it ends in a kill. `torn` is the seed of what a power loss leaves half written.
+    With `within_s` seconds the fault is a command that is to take effect in that time: see `commanded`.
     """
 
     fault: str
@@ -84,6 +102,7 @@ class Trigger(msgspec.Struct, frozen=True):
     hold_s: float = 0.0
     then_kill: bool = False
     torn: int | None = None
+    within_s: float = 0.0
 
     @classmethod
     def nth(cls, event: str, k: int, fault: str, *, hold_s: float = 0.0) -> Trigger:
@@ -100,9 +119,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One role in one process; the fields of `Publish` and `Consume` have their names here too.
 
     `role` is `publish`, `consume` or `drain`; `history` the path of its file; `epoch` the run of the broker that it
-    talks to; `ack_confirm` how this broker answers an acknowledgement (`disposition`, `transaction` or empty: never);
-    `liar` the name of a session liar; `broker_may_end` that it may end by itself, and `may_be_refused` that a refusal
-    is an answer like any other, even one that costs the connection. Times are in seconds.
+    talks to; `ack_confirm` how this broker answers an acknowledgement (`transaction`, `NEVER`, which asks for no answer
+    and waits for none, or else by its disposition); `liar` the name of a session liar; `broker_may_end` that it may end
+    by itself, and `may_be_refused` that a refusal is an answer like any other, even one that costs the connection.
+    `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `access` is how it
+    comes in, and holds no secret. Times are in seconds.
     """
 
     role: str
@@ -144,11 +165,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     may_be_refused: bool = False
     ack_confirm: str = ""
     depth: DepthProbe | None = None
+    destination: str = "{queue}"
     stomp: StompWords = StompWords()
     liar: str = ""
     liveness_s: float = LIVENESS_S
     silence_s: float = SILENCE_S
     connect_s: float = 20.0
+    access: Access = OPEN
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

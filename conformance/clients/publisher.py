@@ -28,6 +28,7 @@ def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
     try:
         return publisher.run()
     except (Disconnected, Refused) as error:
+        armed.lost()
         answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
         if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.broker_may_end):
             raise
@@ -54,7 +55,7 @@ class _Publisher:
         self.transaction: str | None = None
 
     def run(self) -> Result:
-        while not self.armed.broker_is_ending and (self.sent < self.job.count or self.pending):
+        while not self.armed.broker_is_ending and (self.sent < self.count or self.pending or self.armed.awaits_loss):
             self._send_what_fits()
             self._pump(1.0)
             self._take_outcomes()
@@ -68,6 +69,11 @@ class _Publisher:
         self._late_outcomes()
         self._no_answer(self.unasked, "no answer was asked for")
         return self._result("finished")
+
+    @property
+    def count(self) -> float:
+        """How many it sends; without end while a command is about to end the broker."""
+        return math.inf if self.armed.awaits_loss else self.job.count
 
     def disconnected(self, ended: str) -> Result:
         self._take_outcomes()
@@ -109,14 +115,14 @@ class _Publisher:
         return self.began_ns + number * self.job.every_ms * 1_000_000
 
     def _until_due_s(self, number: int) -> float:
-        if self.sent >= self.job.count:
+        if self.sent >= self.count:
             return math.inf
         return max(self._due_ns(number) - time.monotonic_ns(), 0) / 1e9
 
     def _send_what_fits(self, most: float = math.inf) -> None:
         if self.waiting.refuses:
             return
-        room = int(min(self.window - len(self.pending), self.session.sendable(), self.job.count - self.sent, most))
+        room = int(min(self.window - len(self.pending), self.session.sendable(), self.count - self.sent, most))
         for _ in range(room):
             if self.paced and self._until_due_s(self.sent) > 0:
                 return
@@ -126,7 +132,7 @@ class _Publisher:
                 self.session.pump(0)  # the send has to be written, and not yet answered
                 self.armed.fire_if_due()
                 return
-        if self.sent < self.job.count and len(self.pending) >= self.window:
+        if self.sent < self.count and len(self.pending) >= self.window:
             self.waiting.begin(self.sent + 1, len(self.pending))
 
     def _send(self) -> None:
@@ -248,7 +254,7 @@ class _Transacted(_Publisher):
         if job.peek:
             self.session.attach_receiver(job.queue, _PEEK_CREDIT, Subscription.INDIVIDUAL)
         for number in itertools.count(1):
-            if self.sent >= job.count or self.armed.broker_is_ending:
+            if self.sent >= self.count or self.armed.broker_is_ending:
                 break
             while self.job.every_ms and (left := self._until_due_s(number - 1)) > 0 and not self.armed.broker_is_ending:
                 pump(self.session, self.armed, left)
@@ -269,7 +275,7 @@ class _Transacted(_Publisher):
         if not self.operations.run(Op.BEGIN, name):
             return False
         self.transaction = name
-        for _ in range(min(self.job.batch, self.job.count - self.sent)):
+        for _ in range(int(min(self.job.batch, self.count - self.sent))):
             self._send()
         while self.pending:
             self._pump(1.0)
@@ -280,6 +286,8 @@ class _Transacted(_Publisher):
         self._peek()
         self.armed.count("before_commit")
         self.armed.fire_if_due()
+        while self.armed.stands_still:
+            self._pump(1.0)
         return True
 
     def _discharged(self, op: Op, name: str) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from conformance.clients.armed import Armed
+from conformance.clients.commanded import Commanded
 from conformance.clients.consumer import consume
 from conformance.clients.depth import DepthGauge
 from conformance.clients.job import Job, Result
@@ -79,4 +80,10 @@ def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) 
     roles = {"publish": publish, "consume": consume}
     if job.role not in roles:
         raise ClientError(f"unknown role {job.role!r}")
-    return roles[job.role](job, session, recorder, Armed(job.trigger, recorder, pidfds, job.epoch))
+    return roles[job.role](job, session, recorder, _armed(job, recorder, pidfds))
+
+
+def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> Armed:
+    if job.trigger is not None and job.trigger.within_s:
+        return Commanded(job.trigger, recorder, descriptors, job.epoch)
+    return Armed(job.trigger, recorder, descriptors, job.epoch)

@@ -17,8 +17,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from conformance.adapters.access import OPEN, Access
 from conformance.clients.job import Asks, StompWords
 from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
+from conformance.clients.stomp_login import StompLogin
 from conformance.errors import ClientError
 
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")  # its import asks the name service otherwise
@@ -39,6 +41,7 @@ class StompSession(StompDialogue):
         before_write: Called right before bytes may leave.
         connect_s: Seconds for the TCP connection, and again for CONNECTED.
         asks: What this client asks for in its CONNECT and SUBSCRIBE.
+        access: TLS and login.
 
     Raises:
         ClientError: No connection, or no CONNECTED, in that time.
@@ -53,8 +56,9 @@ class StompSession(StompDialogue):
         before_write: Callable[[], None],
         connect_s: float = 20.0,
         asks: Asks = Asks(),  # noqa: B008 - it is frozen
+        access: Access = OPEN,
     ) -> None:
-        super().__init__(words, before_write, asks)
+        super().__init__(StompLogin(host, port, access), words, before_write, asks)
         self._thread: threading.Thread
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._woken = False
@@ -72,12 +76,24 @@ class StompSession(StompDialogue):
         transport.set_listener("conformance", _Listener(self._append))
         transport.override_threading(self._start)
         transport.send = self._encoded.extend
+        if access.tls is not None:
+            self._dial_for(transport, connect_s)
         try:
             transport.start()
         except ConnectFailedException as error:
             os.close(self._wake)
             raise ClientError(f"no connection to {host}:{port} within {connect_s:.0f} s") from error
-        self._open(host, self._wake, connect_s)
+        self._open(self._wake, connect_s)
+
+    def _dial_for(self, transport: Any, connect_s: float) -> None:
+        """Its own TLS wants its own writes: it gets our line, which a thread may read while another writes."""
+        try:
+            line = self._login.dial(connect_s)
+        except BaseException:
+            os.close(self._wake)
+            raise
+        line.setblocking(True)
+        transport.attempt_connection = lambda: setattr(transport, "socket", line)
 
     def _start(self, loop: Callable[[], None]) -> threading.Thread:
         """Called with the library's loop when the socket stands; the receiver thread closes that one at any time."""

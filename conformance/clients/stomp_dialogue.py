@@ -15,10 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.clients.job import Asks, StompWords
+from conformance.clients.access import Line
+from conformance.clients.job import Asks, StompWords, address
 from conformance.clients.modes import Subscription
 from conformance.clients.receipts import Receipts
 from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, pump_until
+from conformance.clients.stomp_login import StompLogin, without_secret
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -66,13 +68,14 @@ class StompDialogue:
     releases_after_rollback = False
     """STOMP 1.2 has no word for it: what was acknowledged in an aborted transaction comes back with the connection."""
 
-    def __init__(self, words: StompWords, before_write: Callable[[], None], asks: Asks) -> None:
+    def __init__(self, login: StompLogin, words: StompWords, before_write: Callable[[], None], asks: Asks) -> None:
         self.outcomes: deque[Outcome] = deque()
         self.incoming: deque[Received] = deque()
         self.answers: deque[Answer] = deque()
         self._receipts = Receipts(asks)
         self.anomalies = self._receipts.anomalies
         self.on_frame: Callable[[str, Frame], None] | None = None
+        self._login = login
         self._words, self._before_write, self._asks = words, before_write, asks
         self._arrived: deque[Frame | End] = deque()
         self._queued: list[Frame] = []
@@ -86,13 +89,13 @@ class StompDialogue:
         self._poll = select.poll()
         self._readable = -1
         self._own: frozenset[int] = frozenset()
-        self._socket: socket.socket
+        self._socket: Line
 
     # what roles call
 
     def attach_sender(self, queue: str) -> None:
         """Remember where to send; STOMP opens nothing for a sender."""
-        self._destination = self._words.destination.replace("{queue}", queue)
+        self._destination = address(self._words.destination, queue)
 
     def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
         """SUBSCRIBE, and wait for its RECEIPT; messages may come before it and are kept.
@@ -102,7 +105,7 @@ class StompDialogue:
         self._subscription = subscription
         places = {"{queue}": queue, "{prefetch}": str(credit), "{prefetch_bytes}": str(credit * 1024)}
         headers = {
-            "destination": self._words.destination.replace("{queue}", queue),
+            "destination": address(self._words.destination, queue),
             "id": _SUBSCRIPTION,
             "ack": subscription.value,
         }
@@ -204,21 +207,26 @@ class StompDialogue:
         """Close the socket, and end what else was started."""
         raise NotImplementedError
 
-    def _open(self, host: str, readable: int, connect_s: float) -> None:
+    def _open(self, readable: int, connect_s: float) -> None:
         """CONNECT on `_socket`, and wait for CONNECTED; `readable` says that there is something to `_read`."""
         self._readable = readable
         self._own = frozenset({readable, self._socket.fileno()})
         self._poll.register(readable, select.POLLIN)
         asked = {name: str(value) for name, value in self._asks.publisher.items()}
-        self._put("CONNECT", {"accept-version": "1.2", "host": host, "heart-beat": "0,0", **asked})
+        asked |= {"host": self._words.virtual_host} if self._words.virtual_host else {}
+        self._put("CONNECT", {"accept-version": "1.2", **self._login.headers, "heart-beat": "0,0", **asked})
         try:
             if not self._pump_until(lambda: self._connected, connect_s):
                 raise ClientError(f"the broker did not answer CONNECT within {connect_s:.0f} s")
         except Disconnected as error:
             if self._connected:  # CONNECTED and the end in one read: the next pump tells the end
                 return
+            told = self._login.lost(self._socket, str(error))
             self.close()
-            raise ClientError(f"the broker ended the connection before CONNECTED: {error}") from error
+            raise ClientError(told) from error
+        except Refused as error:
+            self.close()
+            raise Refused(self._login.refused(str(error).splitlines()[0]), error.answers) from error
         except ClientError:
             self.close()
             raise
@@ -260,7 +268,7 @@ class StompDialogue:
             self._before_write()
             for frame in self._queued:
                 if self.on_frame is not None:
-                    self.on_frame("sent", frame)
+                    self.on_frame("sent", dataclasses.replace(frame, headers=without_secret(frame.headers)))
                 self._output += self._encode(frame)
             self._queued.clear()
         self._write()
@@ -332,7 +340,7 @@ class StompDialogue:
             self._connected = True
         elif frame.command == "ERROR":
             body = frame.body.decode(errors="replace").strip()
-            told = [text for text in (frame.headers.get("message", ""), body) if text]
+            told = [self._login.clean(text) for text in (frame.headers.get("message", ""), body) if text]
             refused = self._receipts.refused(frame.headers.get("receipt-id"), told[0] if told else None)
             raise Refused(f"the broker sent ERROR: {': '.join(told) or 'without a text'}", refused)
         else:

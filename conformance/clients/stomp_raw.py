@@ -7,11 +7,12 @@ does not end where content-length says. It shares nothing with the bundled broke
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Iterator
 
+from conformance.adapters.access import OPEN, Access
 from conformance.clients.job import Asks, StompWords
 from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
+from conformance.clients.stomp_login import StompLogin
 from conformance.errors import ClientError
 
 _READ = 1 << 18
@@ -133,16 +134,13 @@ class RawStompSession(StompDialogue):
         before_write: Callable[[], None],
         connect_s: float = 20.0,
         asks: Asks = Asks(),  # noqa: B008 - it is frozen
+        access: Access = OPEN,
     ) -> None:
-        super().__init__(words, before_write, asks)
+        super().__init__(StompLogin(host, port, access), words, before_write, asks)
         self._decoder = Decoder()
-        try:
-            self._socket = socket.create_connection((host, port), timeout=connect_s)
-        except OSError as error:
-            raise ClientError(f"no connection to {host}:{port}: {error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = self._login.dial(connect_s)
         self._socket.setblocking(False)
-        self._open(host, self._socket.fileno(), connect_s)
+        self._open(self._socket.fileno(), connect_s)
 
     def send_unanswered(self, message: str, body: bytes, *, durable: bool) -> None:
         """SEND without a receipt: no outcome will come."""

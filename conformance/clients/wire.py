@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import select
-import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
 from proton import Collector, Connection, Transport, TransportException
 
+from conformance.adapters.access import OPEN, Access
+from conformance.clients.access import dial, unanswered
+from conformance.clients.sasl import Login
 from conformance.clients.session import Disconnected, pump_until
 from conformance.errors import ClientError
 
@@ -34,9 +37,10 @@ class Wire:
         before_write: Called right before bytes may leave.
         after_frame: Called when all events of one frame were dispatched.
         connect_s: Seconds within which the TCP connection must stand.
+        access: TLS and login.
 
     Raises:
-        ClientError: No connection within `connect_s`.
+        ClientError: No connection within `connect_s`, or TLS or a secret that cannot be used.
     """
 
     def __init__(
@@ -49,27 +53,37 @@ class Wire:
         before_write: Callable[[], None],
         after_frame: Callable[[], None] = lambda: None,
         connect_s: float = 20.0,
+        access: Access = OPEN,
     ) -> None:
-        try:
-            self.socket = socket.create_connection((host, port), timeout=connect_s)
-        except OSError as error:
-            raise ClientError(f"no connection to {host}:{port}: {error}") from error
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        login = Login(access)
+        self.socket = dial(host, port, access, connect_s)
         self.socket.setblocking(False)
         self._dispatch, self._before_write, self._after_frame = dispatch, before_write, after_frame
         self._collector = Collector()
         self._transport = Transport()
-        self._transport.sasl().allowed_mechs("ANONYMOUS")
         self.connection = Connection()
         self.connection.container = container
-        self.connection.hostname = host
+        self.connection.hostname = (access.tls and access.tls.server_name) or host
+        self._login = login
+        login.prepare(self._transport, self.connection)
         self.connection.collect(self._collector)
         self._transport.bind(self.connection)
         self.connection.open()
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._input = bytearray()
+        self._host, self._port, self._access = host, port, access
+        self._heard = False
+        self._let_in = False
         self.closed = False
+
+    def clean(self, text: object) -> str:
+        """What the peer said, without the secret: it may quote it."""
+        return self._login.clean(str(text))
+
+    def advice(self, condition: Any) -> str:
+        """What to do about an error of the peer, where it lets this user do nothing; empty otherwise."""
+        return self._login.advice(condition)
 
     def watch(self, descriptor: int) -> None:
         """End the process when `descriptor` hangs up: the harness that gave the job is gone."""
@@ -80,16 +94,29 @@ class Wire:
 
         Raises:
             Disconnected: The peer closed or reset the connection. What it had sent before was dispatched.
+            ClientError: It let nobody in, and has shown why.
         """
         self._drain_events()
+        beat_s = self._beat()
         self._write()
-        for descriptor, events in self._poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000):
+        wait_s = min((left for left in (timeout_s, beat_s) if left is not None), default=None)
+        for descriptor, events in self._poll.poll(None if wait_s is None else max(wait_s, 0) * 1000):
             if descriptor != self.socket.fileno() and events & (select.POLLHUP | select.POLLERR):
                 raise SystemExit("the harness is gone")
             if descriptor == self.socket.fileno() and events & ~select.POLLOUT:
                 self._read()
         self._drain_events()
+        self._beat()
         self._write()
+
+    def _beat(self) -> float | None:
+        """Have an empty frame ready where the peer is due one (AMQP 1.0 section 2.4.5); seconds until the next is due.
+
+        A broker drops a client that is silent for its idle-timeout: ActiveMQ Classic after 30 s.
+        """
+        now = time.monotonic()
+        due = self._transport.tick(now)
+        return due - now if due else None
 
     def pump_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Pump until `done()`; False where `timeout_s` went by first."""
@@ -118,7 +145,7 @@ class Wire:
                 return
             except OSError as error:
                 self._read_rest()
-                raise Disconnected(str(error)) from error
+                raise self._lost(error) from error
             transport.pop(sent)
             pending = transport.pending()
         self._poll.modify(self.socket, select.POLLIN)
@@ -129,20 +156,36 @@ class Wire:
         except BlockingIOError:
             return
         except OSError as error:
-            self.closed = True
-            raise Disconnected(str(error)) from error
+            raise self._lost(error) from error
         if not data:
-            self.closed = True
-            raise Disconnected("end of stream")
+            raise self._lost()
+        self._heard = True
         self._input += data
         self._push_frames()
+        if not self._let_in:
+            self._look()
+
+    def _look(self) -> None:
+        """Whether the login has come to its end; proton only notes a refusal, and goes on waiting."""
+        if refused := self._login.refused(self._transport, self._input):
+            self.closed = True
+            raise ClientError(f"{self._host}:{self._port}: {refused}")
+        self._let_in = self._login.done(self._transport)
+
+    def _lost(self, error: OSError | None = None) -> Exception:
+        """What to raise at the end of the stream: a broker that died is no broker that let nobody in."""
+        self.closed = True
+        why = "" if self._let_in else self._login.refused(self._transport, self._input)
+        if not (why or self._let_in or self._heard):
+            why = unanswered(self._host, self._port, self._access, self.socket)
+        return ClientError(f"{self._host}:{self._port}: {why}") if why else Disconnected(str(error or "end of stream"))
 
     def _read_rest(self) -> None:
         """After a failed write: answers may still lie in the socket, and the broker did send them."""
         try:
             while not self.closed:
                 self._read()
-        except Disconnected:
+        except (Disconnected, ClientError):
             return
 
     def _push_frames(self) -> None:

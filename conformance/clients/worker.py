@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from conformance.adapters.access import redacted
 from conformance.clients.connect import connect
 from conformance.clients.job import Job, Result
 from conformance.clients.roles import play
@@ -52,7 +53,7 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> Resu
             recorder.flush()
             session.close()
     except (ConformanceError, Disconnected) as error:
-        return Result(error=f"{job.header.process}: {error or type(error).__name__}")
+        return Result(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
     finally:
         recorder.close()
 

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 
+import msgspec
 import pytest
 from proton import Condition, Message
 from proton.handlers import MessagingHandler
@@ -88,6 +89,19 @@ def test_management_messages_answer_a_list_or_a_number(manager):
 
     assert ([3, 0], 1) == (depths, made.connections)
     assert ("management", [{"op": "count"}] * 2) == (made.address, made.asked)
+
+
+def test_management_messages_answer_a_map_by_its_field(manager):
+    """ActiveMQ Classic sends the statistics of a queue."""
+    _, probe = manager({"size": 7, "memoryUsage": 0}, {"memoryUsage": 0})
+    gauge = DepthGauge(msgspec.structs.replace(probe, field="size"), "x-depth")
+
+    depth = gauge.ask("q1")
+    with pytest.raises(ClientError, match=r"\[depth\] management answers no size: \['memoryUsage'\]"):
+        gauge.ask("q1")
+    gauge.close()
+
+    assert 7 == depth
 
 
 def test_a_gauge_that_nobody_asks_does_not_connect():

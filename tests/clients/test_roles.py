@@ -7,7 +7,7 @@ from listed_session import Listed
 
 from conformance import history
 from conformance.clients import roles
-from conformance.clients.job import DepthProbe, Job, Trigger
+from conformance.clients.job import NEVER, DepthProbe, Job, Trigger
 from conformance.clients.modes import MODES, Subscription
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
@@ -282,6 +282,14 @@ def test_a_client_can_ask_for_answers(play):
     assert [(Phase.INVOKE, "p1:1"), (Phase.INVOKE, "p1:2"), (Phase.OK, "p1:1"), (Phase.OK, "p1:2")] == kinds(
         events, Op.ACK
     )
+
+
+def test_a_broker_that_never_answers_is_not_asked(play):
+    """RabbitMQ 3.10 over AMQP: its session ends over the question. Whether it took effect is unknown."""
+    broker = Listed(messages=["p1:1"])
+    result, events = play("consume", broker, mode="client", stop=1, confirm=True, ack_confirm=NEVER)
+
+    assert ("finished", [(Phase.INVOKE, "p1:1")]) == (result.ended, kinds(events, Op.ACK))
 
 
 def test_a_publisher_that_ignores_its_window_is_seen(play):

@@ -217,7 +217,7 @@ def test_the_last_first(play, acknowledge, expected):
 
 def amqp(asks):
     """A session whose wire goes nowhere: what it has opened, and what it makes of answers."""
-    wire = types.SimpleNamespace(connection=Connection(), pump_until=lambda done, timeout_s: True)
+    wire = types.SimpleNamespace(connection=Connection(), pump_until=lambda done, timeout_s: True, clean=str)
     session = AmqpSession(wire, "disposition", asks)
     session.attach_sender("q")
     return session

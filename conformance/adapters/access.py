@@ -1,0 +1,224 @@
+"""What a client needs to come in at a broker: TLS, a login, and where its secrets are. It never holds a secret.
+
+    url = parse_url("amqps://alice@broker.example:5671")
+    url.protocol, url.host, url.port            # "amqp", "broker.example", 5671
+    url.access                                  # Access(user="alice", tls=Tls())
+    more = url.access.merged(Access(password=Secret(env="BROKER_PASSWORD")))
+    check(more, url.protocol)                   # UsageError where two words do not go together
+    redacted(text, more)                        # the text without the secret, in any form that is known
+
+An `Access` travels as plain data: from a `broker.toml` (`access_table`), the command line or a URL to the process of a
+client, which alone reads the secret, when it connects (`clients.access`). So no history, header, report or command line
+can hold one; `redacted` is for what a peer says, which may quote it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pathlib
+import urllib.parse
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from conformance.errors import UsageError
+
+ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
+SCRAM = ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL, *SCRAM)
+"""Of SASL (AMQP 1.0 section 5.3); STOMP has a login and nothing else."""
+
+REDACTED = "<redacted>"
+
+
+class Scheme(NamedTuple):
+    """What a URL's scheme says; `port` is the one that brokers take by default."""
+
+    protocol: str
+    secure: bool
+    port: int
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "amqp": Scheme("amqp", False, 5672),
+    "amqps": Scheme("amqp", True, 5671),
+    "stomp": Scheme("stomp", False, 61613),
+    "stomp+ssl": Scheme("stomp", True, 61614),
+}
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """Where a secret is: the name of an environment variable, or a file whose one line it is. Exactly one of the two.
+
+    >>> str(Secret(env="BROKER_PASSWORD"))
+    'the environment variable BROKER_PASSWORD'
+    """
+
+    env: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"the environment variable {self.env}" if self.env else f"the file {self.file}"
+
+    def read(self) -> str:
+        """The secret; raises `UsageError` that says where it was looked for."""
+        if self.env:
+            found = os.environ.get(self.env, "")
+            if not found:
+                raise UsageError(f"password: {self} is not set; export it before the run")
+            return found
+        try:
+            found = pathlib.Path(self.file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise UsageError(f"password: {self} cannot be read: {why}") from error
+        if not found:
+            raise UsageError(f"password: {self} is empty; its one line is the password")
+        return found
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Files in PEM; nothing in `ca` means the authorities of this machine, and in `server_name` the host.
+
+    `certificate` (with its chain) and `key` are the client's own. There is no way to trust everybody.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    server_name: str = ""
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client comes in. Without a `mechanism` what is given decides: see `mechanism_of`. No `tls`: plain TCP."""
+
+    user: str = ""
+    password: Secret | None = None
+    mechanism: str = ""
+    tls: Tls | None = None
+
+    def merged(self, over: Access) -> Access:
+        """This one with everything that `over` says instead; each key of `tls` for itself."""
+        tls = self.tls
+        if over.tls is not None:
+            said = {key: value for key, value in msgspec.structs.asdict(over.tls).items() if value}
+            tls = msgspec.structs.replace(tls or Tls(), **said)
+        return Access(
+            user=over.user or self.user,
+            password=over.password or self.password,
+            mechanism=over.mechanism or self.mechanism,
+            tls=tls,
+        )
+
+
+OPEN = Access()
+"""Plain TCP, and nobody in particular."""
+
+
+class Url(NamedTuple):
+    """A broker that is running already. `protocol` is `amqp` or `stomp`; TLS and user are in `access`."""
+
+    protocol: str
+    host: str
+    port: int
+    access: Access
+
+    def __str__(self) -> str:
+        """As it is typed; it has no secret."""
+        secure = self.access.tls is not None
+        scheme = next(name for name, one in SCHEMES.items() if (one.protocol, one.secure) == (self.protocol, secure))
+        user = f"{urllib.parse.quote(self.access.user, safe='')}@" if self.access.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{user}{host}:{self.port}"
+
+
+def parse_url(text: str) -> Url:
+    """The broker that a URL means: `amqp`, `amqps`, `stomp` or `stomp+ssl`, a user at most, a host, a port at most.
+
+    Raises `UsageError`; a password is refused, since command lines are seen by everybody, and no message repeats one.
+
+    >>> str(parse_url("stomp+ssl://broker.example"))
+    'stomp+ssl://broker.example:61614'
+    """
+    name, colon, _ = text.partition("://")
+    if not colon:
+        raise UsageError(
+            "a broker's URL is SCHEME://HOST:PORT, and this one has no scheme: amqp, amqps, stomp, stomp+ssl"
+        )
+    if name.lower() not in SCHEMES:
+        raise UsageError.unknown("scheme of a broker's URL", name, SCHEMES)
+    scheme = SCHEMES[name.lower()]
+    try:
+        parts = urllib.parse.urlsplit(text)
+        host, port, user = parts.hostname, parts.port, urllib.parse.unquote(parts.username or "")
+    except ValueError as error:
+        raise UsageError(f"a broker's URL ({name}://) has a host or port that is none") from error
+    if parts.password is not None:
+        raise UsageError(
+            f"a broker's URL ({name}://) has a password in it: leave it out, and give --password-env or --password-file"
+        )
+    shown = f"{name}://{parts.netloc.rpartition('@')[2]}"
+    if not host:
+        raise UsageError(f"{shown}: expected {name}://HOST:PORT, and there is no host")
+    if port == 0:
+        raise UsageError(f"{shown}: port 0 is none")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise UsageError(f"{shown}: expected {name}://HOST:PORT, and nothing after it")
+    return Url(scheme.protocol, host, port or scheme.port, Access(user=user, tls=Tls() if scheme.secure else None))
+
+
+def mechanism_of(access: Access) -> str:
+    """Of SASL: what was asked for, or PLAIN for a user, EXTERNAL for a certificate without one, else ANONYMOUS."""
+    if access.mechanism:
+        return access.mechanism
+    if access.user:
+        return PLAIN
+    return EXTERNAL if access.tls is not None and access.tls.certificate else ANONYMOUS
+
+
+def check(access: Access, protocol: str) -> None:
+    """Raise `UsageError` that names the word and the next step, where two do not go together.
+
+    Nothing is read: neither a secret nor a file.
+    """
+    tls = access.tls or Tls()
+    if access.mechanism and access.mechanism not in MECHANISMS:
+        raise UsageError.unknown("SASL mechanism", access.mechanism, MECHANISMS)
+    if access.mechanism and protocol != "amqp":
+        raise UsageError(f"mechanism {access.mechanism} is one of SASL, and {protocol} has none: leave it out")
+    if bool(tls.certificate) != bool(tls.key):
+        raise UsageError("the client's certificate and its key: give both (--tls-cert and --tls-key) or neither")
+    if bool(access.user) != bool(access.password):
+        missing = "--password-env or --password-file" if access.user else "--user"
+        raise UsageError(f"a login is a user and a password: give {missing} too")
+    mechanism = mechanism_of(access)
+    if mechanism == EXTERNAL and not tls.certificate:
+        raise UsageError("SASL EXTERNAL is the client's certificate: give --tls-cert and --tls-key")
+    if mechanism in (PLAIN, *SCRAM) and not access.user:
+        raise UsageError(f"SASL {mechanism} is a login: give --user, and --password-env or --password-file")
+
+
+def redacted(text: str, *every: Access) -> str:
+    """`text` without the passwords of these, plain or as SASL, HTTP, a URL and JSON write them.
+
+    A secret that cannot be read here cannot be found either: then the text stays.
+    """
+    for form in sorted({form for access in every for form in forms(access)}, key=len, reverse=True):
+        text = text.replace(form, REDACTED)
+    return text
+
+
+def forms(access: Access) -> set[str]:
+    """How its password may be written; empty where there is none, or it cannot be read here."""
+    try:
+        secret = access.password.read() if access.password else ""
+    except UsageError:
+        return set()
+    if not secret:
+        return set()
+    said = [secret, f"\0{access.user}\0{secret}", f"{access.user}:{secret}"]
+    encoded = {base64.b64encode(one.encode()).decode() for one in said}
+    return {secret, urllib.parse.quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1], *encoded}

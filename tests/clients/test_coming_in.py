@@ -1,0 +1,354 @@
+"""Every client at a real broker behind TLS and a login: who is let in, and what is said to who is not."""
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+
+import certificates
+import pytest
+from proton import SASL
+
+from conformance.adapters.access import OPEN, Access, Secret, Tls
+from conformance.clients import access as coming_in
+from conformance.clients.connect import connect
+from conformance.clients.depth import DepthGauge
+from conformance.clients.job import DepthProbe, Job
+from conformance.clients.modes import Subscription
+from conformance.clients.session import Disconnected, pump_until
+from conformance.clients.stomp_login import without_secret
+from conformance.clients.worker import run_job
+from conformance.errors import ClientError, UsageError
+from conformance.history import bare_header
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLIENTS = [("amqp", "library"), ("stomp", "library"), ("stomp", "raw")]
+PATIENCE = 20.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@contextlib.contextmanager
+def serving(folder, data, certificate="broker", login=()):
+    """A reference broker with plain and TLS ports; their numbers by name."""
+    words = [f"--{name}-port=0" for name in ("amqp", "amqps", "stomp", "stomps", "http")]
+    words += [f"--tls-cert={certificate}.pem", f"--tls-key={certificate}.key", "--tls-ca=ca.pem", f"--data={data}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "conformance.reference", *words, *login],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        word, *places = process.stdout.readline().split()
+        assert word == "ready"
+        yield {name: int(place.rpartition(":")[2]) for name, place in (one.split("=") for one in places)}
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def ports(folder, tmp_path_factory):
+    """Of a broker that wants alice and her password, or a certificate of the authority."""
+    data = tmp_path_factory.mktemp("data")
+    with serving(folder, data, login=["--user=alice", "--password-file=password"]) as numbers:
+        yield numbers
+
+
+def job(protocol, client, port, access, **more):
+    return Job(
+        role="publish",
+        header=bare_header("test"),
+        history=more.pop("history", ""),
+        host="127.0.0.1",
+        port=port,
+        protocol=protocol,
+        client=client,
+        queue="q",
+        epoch=1,
+        ack_confirm="disposition",
+        access=access,
+        **{"connect_s": PATIENCE, **more},
+    )
+
+
+def exchange(wanted, size=1):
+    """A message of that size in and out again; its body."""
+    session = connect(wanted, lambda: None)
+    try:
+        session.attach_sender("q")
+        assert pump_until(session.pump, lambda: session.sendable() > 0, PATIENCE)
+        session.send("m", b"x" * size, durable=True)
+        assert pump_until(session.pump, lambda: bool(session.outcomes), PATIENCE)
+        assert session.outcomes.popleft().phase == "ok"
+        session.attach_receiver("q", 1, Subscription.INDIVIDUAL)
+        assert pump_until(session.pump, lambda: bool(session.incoming), PATIENCE)
+        received = session.incoming.popleft()
+        session.acknowledge([received], confirmed=True)
+        assert pump_until(session.pump, lambda: bool(session.answers), PATIENCE)
+        return received.body
+    finally:
+        session.close()
+
+
+def login(folder, name="password", **tls):
+    """Alice with the password of that file, over TLS."""
+    trusted = {"ca": str(folder / "ca.pem"), **tls}
+    return Access(user="alice", password=Secret(file=str(folder / name)), tls=Tls(**trusted))
+
+
+def owned(folder, name):
+    """A certificate and its key, for `Tls`."""
+    return {"certificate": str(folder / f"{name}.pem"), "key": str(folder / f"{name}.key")}
+
+
+@pytest.mark.parametrize(("protocol", "client"), CLIENTS)
+def test_a_login_over_tls_and_without(ports, folder, protocol, client):
+    """PLAIN, and login with passcode; three megabytes are 184 records, and more than any socket takes at once."""
+    secured = login(folder)
+
+    assert exchange(job(protocol, client, ports[f"{protocol}s"], secured), 3 << 20) == b"x" * (3 << 20)
+    plain = Access(user=secured.user, password=secured.password)
+    assert exchange(job(protocol, client, ports[protocol], plain)) == b"x"
+
+
+def test_a_certificate_is_a_login(ports, folder):
+    """SASL EXTERNAL."""
+    mine = Access(tls=Tls(ca=str(folder / "ca.pem"), server_name="broker.example", **owned(folder, "alice")))
+
+    assert exchange(job("amqp", "library", ports["amqps"], mine)) == b"x"
+
+
+def refused(wanted):
+    """What a client says that does not come in; at once."""
+    began = time.monotonic()
+    with pytest.raises((ClientError, UsageError)) as caught:
+        exchange(wanted)
+    assert time.monotonic() - began < PATIENCE / 2
+    assert "\n" not in str(caught.value)
+    assert certificates.PASSWORD not in str(caught.value)
+    return str(caught.value)
+
+
+UNTRUSTED = "is signed by nobody who is trusted; give its authority (--tls-ca, tls.ca)"
+PLAINLY = "it answers in TLS: use amqps:// or stomp+ssl://"
+IN_TLS = "does not speak TLS"
+
+
+@pytest.mark.parametrize(("protocol", "client"), CLIENTS)
+@pytest.mark.parametrize(
+    ("port", "access", "said"),
+    [
+        ("{}s", lambda folder: login(folder, "wrong"), "the login of 'alice' was refused"),
+        ("{}", lambda folder: OPEN, "give a login (--user|give --user and --password-env"),
+        ("{}s", lambda folder: Access(user="alice", password=Secret(env="NOT_SET"), tls=Tls()), "NOT_SET is not set"),
+        ("{}s", lambda folder: login(folder, ca=str(folder / "stranger.pem")), UNTRUSTED),
+        ("{}s", lambda folder: login(folder, ca=""), UNTRUSTED),
+        ("{}s", lambda folder: login(folder, server_name="other.example"), "is for another host; give the name in it"),
+        ("{}s", lambda folder: login(folder, ca="none.pem"), "tls.ca (--tls-ca): none.pem has no certificates"),
+        ("{}s", lambda folder: login(folder, certificate="none.pem", key="none.key"), "are no certificate with its"),
+        ("{}s", lambda folder: Access(user="alice", password=Secret(file=str(folder / "password"))), PLAINLY),
+        ("{}s", lambda folder: OPEN, PLAINLY),
+        ("{}", login, IN_TLS),
+    ],
+)
+def test_who_is_not_let_in_is_told_why(ports, folder, protocol, client, port, access, said):
+    """With the field and the next step; the same for every client."""
+    told = refused(job(protocol, client, ports[port.format(protocol)], access(folder)))
+
+    assert any(one in told for one in said.split("|"))
+
+
+@pytest.mark.parametrize(("protocol", "client"), CLIENTS)
+def test_an_expired_certificate(folder, tmp_path, protocol, client):
+    with serving(folder, tmp_path, "old") as numbers:
+        told = refused(job(protocol, client, numbers[f"{protocol}s"], login(folder)))
+
+    assert "has expired; give the broker a new one" in told
+
+
+@pytest.mark.parametrize(("protocol", "client"), CLIENTS)
+def test_a_certificate_that_the_broker_does_not_trust(ports, folder, protocol, client):
+    """Of TLS 1.3 a client learns it after its own handshake, and asyncio, which serves here, ends without its alert."""
+    access = login(folder, **owned(folder, "mallory"))
+
+    assert "refused the client's certificate" in refused(job(protocol, client, ports[f"{protocol}s"], access))
+
+
+@pytest.mark.parametrize(("protocol", "client"), CLIENTS)
+@pytest.mark.parametrize("mine", [None, "mallory"])
+def test_the_alert_of_a_broker_that_wants_a_certificate(folder, protocol, client, mine):
+    """Most servers send one (RFC 8446 section 6.2): it is told in words."""
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    served.load_verify_locations(folder / "ca.pem")
+    served.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse():
+            line = server.accept()[0]
+            with contextlib.suppress(ssl.SSLError):
+                served.wrap_socket(line, server_side=True, do_handshake_on_connect=True)
+            line.close()
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        access = login(folder, **(owned(folder, mine) if mine else {}))
+        told = refused(job(protocol, client, server.getsockname()[1], access))
+        refusing.join(PATIENCE)
+
+    assert "refused the client's certificate (tls" in told
+
+
+@pytest.mark.skipif(SASL.extended(), reason="this proton has Cyrus SASL, and so SCRAM")
+def test_a_mechanism_that_the_library_has_not(ports, folder):
+    access = login(folder).merged(Access(mechanism="SCRAM-SHA-256"))
+
+    assert "built without Cyrus SASL" in refused(job("amqp", "library", ports["amqps"], access))
+
+
+@pytest.mark.parametrize(("protocol", "client"), CLIENTS)
+def test_a_peer_that_says_nothing(folder, protocol, client):
+    """Not even a handshake: the limit of the connection ends it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        told = refused(job(protocol, client, silent.getsockname()[1], login(folder), connect_s=0.3))
+
+    assert "did not answer a handshake in time; is that a port of TLS?" in told
+
+
+def test_a_broker_that_dies_before_it_answers_has_not_refused():
+    """An end of the stream alone is a disconnect: nobody is accused of a login, or of TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def leave():
+            for _ in range(2):  # the client, and its question whether that is a port of TLS
+                server.accept()[0].close()
+
+        leaving = threading.Thread(target=leave)
+        leaving.start()
+        with pytest.raises(Disconnected):
+            exchange(job("amqp", "library", server.getsockname()[1], OPEN))
+        leaving.join(PATIENCE)
+
+
+@pytest.mark.parametrize("client", ["library", "raw"])
+def test_a_peer_that_quotes_the_passcode(folder, tmp_path, client):
+    """An ERROR may repeat the frame that it refuses (STOMP 1.2, ERROR); a result and a history must not."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def quote():
+            with server.accept()[0] as line:
+                asked = line.recv(1 << 16).decode()
+                passcode = re.search("passcode:(.*)", asked)[1]
+                line.sendall(f"ERROR\nmessage:no {passcode}\n\n{asked}".encode())
+                line.recv(1)
+
+        quoting = threading.Thread(target=quote)
+        quoting.start()
+        access = Access(user="alice", password=Secret(file=str(folder / "password")))
+        history = tmp_path / "history.jsonl"
+        told = run_job(job("stomp", client, server.getsockname()[1], access, history=str(history)), ())
+        quoting.join(PATIENCE)
+
+    assert "the login of 'alice' was refused: the broker sent ERROR: no <redacted>" in told.error
+    assert certificates.PASSWORD not in told.error + history.read_text()
+
+
+def test_who_looks_at_frames_sees_no_passcode():
+    """`on_frame` is told of every frame, CONNECT among them."""
+    assert without_secret({"login": "alice", "passcode": "x"}) == {"login": "alice", "passcode": "<redacted>"}
+    assert without_secret({"receipt": "1"}) == {"receipt": "1"}
+
+
+def test_a_depth_over_management_comes_in_like_any_client(ports, folder):
+    """A gauge is a client of its own: its login is the one that is refused."""
+    probe = DepthProbe(
+        "amqp-management", address="", host="127.0.0.1", port=ports["amqps"], access=login(folder, "wrong")
+    )
+    gauge = DepthGauge(probe, "depth")
+
+    with pytest.raises(ClientError, match="SASL PLAIN: the login of 'alice' was refused"):
+        gauge.ask("q")
+
+
+def test_one_thread_may_read_while_another_writes(folder):
+    """Both ways at once through one line, more than the sockets hold; the end of the stream comes after all bytes."""
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    sent, heard = os.urandom(4 << 20), bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def echo():
+            with served.wrap_socket(server.accept()[0], server_side=True) as line:
+                left = len(sent)
+                while left:
+                    data = line.recv(1 << 16)
+                    line.sendall(data)
+                    left -= len(data)
+                with contextlib.suppress(OSError):
+                    line.unwrap()
+
+        echoing = threading.Thread(target=echo)
+        echoing.start()
+        port = server.getsockname()[1]
+        line = coming_in.dial("127.0.0.1", port, Access(tls=Tls(ca=str(folder / "ca.pem"))), PATIENCE)
+
+        def read():
+            while data := line.recv(1 << 16):
+                heard.extend(data)
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        at = 0
+        while at < len(sent):
+            at += line.send(sent[at : at + 100_000])
+        reading.join(PATIENCE)
+        line.close()  # the other side waits for it
+        echoing.join(PATIENCE)
+
+    assert bytes(heard) == sent
+
+
+def test_what_a_full_socket_did_not_take_is_sent_once(folder):
+    """After a BlockingIOError the same bytes are given again; the record was made, and must not be made twice."""
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    sent, heard, full = os.urandom(8 << 20), bytearray(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen():
+            with served.wrap_socket(server.accept()[0], server_side=True) as line:
+                full.wait(PATIENCE)
+                while len(heard) < len(sent) and (data := line.recv(1 << 16)):
+                    heard.extend(data)
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        port = server.getsockname()[1]
+        line = coming_in.dial("127.0.0.1", port, Access(tls=Tls(ca=str(folder / "ca.pem"))), PATIENCE)
+        line.setblocking(False)
+        at = 0
+        while at < len(sent):
+            try:
+                at += line.send(sent[at : at + 100_000])
+            except BlockingIOError:
+                full.set()
+                select.select([], [line], [], PATIENCE)
+        listening.join(PATIENCE)
+        line.close()
+
+    assert full.is_set()
+    assert bytes(heard) == sent

@@ -1,0 +1,67 @@
+"""A connection on which nothing is said for a while."""
+
+import socket
+import threading
+
+import pytest
+from proton import Event
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
+
+from conformance.clients.wire import Wire
+
+_IDLE_S = 1.5
+
+
+class Impatient(MessagingHandler):
+    """A peer that drops who is silent for its idle-timeout; it notes why a connection ended."""
+
+    def __init__(self, port):
+        super().__init__()
+        self.port = port
+        self.ended = []
+        self.ready = threading.Event()
+
+    def on_start(self, event):
+        self.listener = event.container.listen(f"127.0.0.1:{self.port}")
+        self.ready.set()
+
+    def on_connection_bound(self, event):
+        event.transport.idle_timeout = _IDLE_S
+
+    def on_transport_error(self, event):
+        self.ended.append(event.transport.condition.description)
+
+    def on_connection_closed(self, event):
+        self.listener.close()
+
+    on_disconnected = on_connection_closed
+
+
+@pytest.fixture
+def peer():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    made = Impatient(port)
+    thread = threading.Thread(target=Container(made).run, daemon=True)
+    thread.start()
+    assert made.ready.wait(10)
+    yield made
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_silent_client_keeps_its_connection(peer):
+    """It waits for twice the idle-timeout of its peer, and sends empty frames meanwhile (AMQP 1.0, 2.4.5)."""
+    seen = []
+
+    def dispatch(event):
+        if event.type in (Event.CONNECTION_REMOTE_CLOSE, Event.TRANSPORT_ERROR):
+            seen.append(event.type.name)
+
+    wire = Wire("127.0.0.1", peer.port, "silent", dispatch=dispatch, before_write=lambda: None)
+    wire.pump_until(lambda: bool(seen), 2 * _IDLE_S)
+    before = list(seen)
+    wire.close()
+
+    assert ([], []) == (before, peer.ended)

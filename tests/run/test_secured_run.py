@@ -1,0 +1,157 @@
+"""A whole run against a broker behind TLS and a login: kills, restarts, a bundle and a replay, and no secret in any."""
+
+import dataclasses
+import pathlib
+import sys
+import zipfile
+
+import pytest
+from click.testing import CliRunner
+
+from conformance import adapters, bundle, campaign, claims, paths, replay, report, scenario
+from conformance.adapters.access import Access, Secret, Tls
+from conformance.campaign import Options, Watcher
+from conformance.cli import cli
+from conformance.errors import LaunchError, UsageError
+from conformance.judge.rows import Verdict
+from conformance.judge.session import Session
+from conformance.ledger import Ledger
+from conformance.run.plan import subject_trials
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
+import certificates
+
+KILLED, CUT = "broker-killed-while-publishing", "cut-in-transaction"
+PLAIN = '"--amqp-port", "{amqp_port}", "--stomp-port", "{stomp_port}",'
+SECURED = """"--amqps-port", "{amqp_port}", "--stomps-port", "{stomp_port}", "--amqp-port", "0", "--user", "alice",
+  "--password-file", "{here}/password", "--tls-cert", "{here}/broker.pem", "--tls-key", "{here}/broker.key",
+  "--tls-ca", "{here}/ca.pem","""
+
+
+@pytest.fixture(scope="module")
+def spark():
+    with Session.start() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Certificates, and beside them the bundled broker behind them, as a file of a user's."""
+    made = certificates.make(tmp_path_factory.mktemp("secured"))
+    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    assert PLAIN in text
+    (made / "broker.toml").write_text(
+        text.replace(PLAIN, SECURED).replace("[start]\n", "[start]\nready_message = true\n")
+    )
+    return made
+
+
+def prepared(folder, out, protocol, typed, claim):
+    """One trial of the scenarios of a claim."""
+    options = Options(
+        str(folder / "broker.toml"), protocol=protocol, claims=(claim,), trials=1, seed=1, out=out, access=typed
+    )
+    return campaign.prepare(options)
+
+
+def files_with(secret, root):
+    """Every file below `root` that has it, and every member of a zip."""
+    found = []
+    for path in root.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                data += b"".join(archive.read(name) for name in archive.namelist())
+        if secret.encode() in data:
+            found.append(path.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mine"),
+    [("amqp", {"certificate": "alice.pem", "key": "alice.key"}), ("stomp", {})],
+    ids=["amqps with EXTERNAL", "stomp+ssl with login"],
+)
+def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
+    """Killed while publishing: every part of the way comes in, and nothing that is kept has the password."""
+    monkeypatch.setenv("ALICE", certificates.PASSWORD)
+    tls = Tls(ca=str(folder / "ca.pem"), **{name: str(folder / file) for name, file in mine.items()})
+    typed = Access(tls=tls) if mine else Access(user="alice", password=Secret(env="ALICE"), tls=tls)
+    made = prepared(folder, tmp_path / "run", protocol, typed, "SOLCD-ACK-01")
+    only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
+    (trial,) = subject_trials(only, made.scenarios[KILLED], [1])
+    judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=(trial,)), Watcher())
+    catalogue = claims.load()
+    report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
+    zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark)
+    again = replay.prepare(replay.Wanted(folder=tmp_path / "run", scenario=KILLED, trial="1", out=tmp_path / "again"))
+
+    (row,) = (row for row in judged.rows if row.trials and row.claim == "SOLCD-ACK-01")
+    assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), (
+        row.reason
+    )  # it was played: one trial, no control
+    assert zipped.path.is_file()
+    assert again.campaign.options.access == typed
+    assert ("--password-env ALICE" in campaign.command(made)) == (not mine)
+    assert files_with(certificates.PASSWORD, tmp_path) == []
+
+
+def test_what_reads_frames_is_not_tried_over_tls(folder, tmp_path):
+    """And is over the plain port."""
+    secured = prepared(folder, tmp_path / "a", "amqp", Access(tls=Tls(ca=str(folder / "ca.pem"))), "AMQP-TX-01")
+    plain = prepared(folder, tmp_path / "b", "amqp", Access(), "AMQP-TX-01")
+
+    assert CUT in {trial.script.id for trial in plain.trials}
+    assert CUT not in {trial.script.id for trial in secured.trials}
+    assert secured.trials
+    assert "over TLS a link passes what it cannot read" in secured.selection.unable[scenario.FRAMES]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (Access(user="alice"), "give --password-env or --password-file too"),
+        (Access(user="alice", password=Secret(env="NOT_SET")), "NOT_SET is not set; export it before the run"),
+        (Access(mechanism="EXTERNAL"), "give --tls-cert and --tls-key"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_starts(folder, tmp_path, typed, said):
+    with pytest.raises(UsageError, match=said):
+        prepared(folder, tmp_path / "run", "amqp", typed, "SOLCD-ACK-01")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tls-cert", "a.pem"], "--tls-cert and --tls-key: give both or neither"),
+        (["--tls-ca", "none.pem"], "--tls-ca none.pem: there is no such file"),
+        (["--password-env", "A", "--password-file", "b"], "--password-env and --password-file: give one of them"),
+        (["--sasl", "scram-sha-255"], "did you mean 'SCRAM-SHA-256'"),
+    ],
+)
+def test_what_is_typed_is_looked_at_first(words, said):
+    done = CliRunner().invoke(cli, ["run", "--adapter", "reference", *words], standalone_mode=False)
+
+    assert isinstance(done.exception, UsageError)
+    assert said in str(done.exception)
+
+
+def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):
+    """The broker prints the password that it was given, and ends: what is shown of its log goes into reports."""
+    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    end = text.index("]", text.index("command = ["))
+    quoting = "import sys; print('who says', open(sys.argv[1]).read())"
+    command = f'command = ["{{python}}", "-c", "{quoting}", "{{here}}/password"'
+    text = text[: text.index("command = [")] + command + text[end:]
+    text = text.replace("[start]\n", '[access]\nuser = "alice"\npassword = { file = "{here}/password" }\n\n[start]\n')
+    (tmp_path / "broker.toml").write_text(text)
+    (tmp_path / "password").write_text(certificates.PASSWORD)
+    adapter = adapters.find(str(tmp_path / "broker.toml"))
+    with (
+        Ledger(tmp_path / "run", "quoting") as ledger,
+        adapter.prepare(tmp_path / "instance", adapter.effective(), ["q"], ledger) as broker,
+        pytest.raises(LaunchError) as caught,
+    ):
+        broker.start()
+
+    assert caught.value.log_tail == ("who says <redacted>",)
