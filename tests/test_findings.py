@@ -7,9 +7,12 @@ import sys
 import pytest
 
 from conformance import adapters, paths
+from conformance.adapters import installed, web
 from conformance.adapters.placeholders import fill
 from conformance.faults import disk
 from conformance.ledger import Ledger
+
+RABBITMQ = adapters.find("rabbitmq")
 
 SAID = {
     "artemis_acknowledgement_unanswered.py": [
@@ -30,21 +33,62 @@ ON_A_FULL_DISK = {
 }
 """Scripts that start the broker themselves, under a tracer."""
 
-BY_CHANCE = ["artemis_stomp_message_stays_behind.py"]
-"""Scripts that need many rounds and minutes: nobody can wait for them here."""
+ON_RABBITMQ = {
+    "rabbitmq_acknowledgement_ends_the_session.py": [
+        "accepted with settled=false: disposition, settled True",
+        "accepted with no settled, which means false: nothing",
+    ],
+    "rabbitmq_modified_ends_the_session.py": [
+        "outcomes offered: amqp:accepted:list amqp:rejected:list amqp:released:list",
+        "after modified: amqp:invalid-field Unrecognised state:",
+    ],
+    "rabbitmq_refused_message_ends_the_connection.py": [
+        "message 1: 36",
+        "message 2: 36",
+        "message 3: 36",
+        "message 4: Connection amqp://BROKER disconnected: Condition('amqp:connection:framing-error', 'connection aborted')",
+    ],
+    "rabbitmq_stomp_send_answered_at_commit.py": [
+        "after SEND: nothing within 3 s",
+        "after COMMIT: answer to COMMIT, answer to SEND",
+        "after SEND: nothing within 3 s",
+        "after ABORT: answer to ABORT, nothing within 3 s",
+    ],
+}
+FULL = '{"durable": true, "arguments": {"x-max-length": 3, "x-overflow": "reject-publish"}}'
+"""A queue of RabbitMQ that refuses the fourth message."""
+
+ON_QPID = {
+    "qpid_first_acquirer_absent.py": ["first delivery: first-acquirer False delivery-count 0"],
+    "qpid_full_queue_detaches.py": [
+        "no outcomes named: accepted, detached, amqp:resource-limit-exceeded",
+        "accepted and rejected named: rejected, rejected",
+    ],
+    "qpid_rejected_comes_back.py": [
+        "first: it comes, delivery-count 0",
+        "after rejected: it comes, delivery-count 1",
+    ],
+}
+
+BY_CHANCE = [
+    "activemq_waits_for_the_expiry_task.py",
+    "artemis_stomp_message_stays_behind.py",
+    "qpid_settled_deliveries_stay_counted.py",
+]
+"""Scripts that need many rounds, or minutes: nobody can wait for them here."""
+
+EVERY = [*SAID, *ON_A_FULL_DISK, *ON_RABBITMQ, *ON_QPID, *BY_CHANCE]
 
 
 def test_every_script_has_its_words():
     """And its line in the README beside it."""
     folder = paths.fixtures() / "findings"
 
-    assert sorted([*SAID, *ON_A_FULL_DISK, *BY_CHANCE]) == sorted(path.name for path in folder.glob("*.py"))
-    assert [
-        name for name in [*SAID, *ON_A_FULL_DISK, *BY_CHANCE] if name not in (folder / "README.md").read_text()
-    ] == []
+    assert sorted(EVERY) == sorted(path.name for path in folder.glob("*.py"))
+    assert [name for name in EVERY if name not in (folder / "README.md").read_text()] == []
 
 
-@pytest.mark.parametrize("name", [*SAID, *ON_A_FULL_DISK, *BY_CHANCE])
+@pytest.mark.parametrize("name", EVERY)
 def test_nothing_of_the_suite_is_used(name):
     """A broker's maintainer needs only proton, or a socket."""
     assert "conformance" not in (paths.fixtures() / "findings" / name).read_text()
@@ -66,6 +110,46 @@ def test_reproduced(tmp_path):
             seen[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
 
     assert SAID == seen
+
+
+@pytest.mark.full
+@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file))
+def test_reproduced_on_rabbitmq(tmp_path):
+    """On the version that the README names."""
+    seen = {}
+    with (
+        Ledger(tmp_path, "findings") as ledger,
+        RABBITMQ.prepare(tmp_path / "broker", RABBITMQ.effective(), list("abd"), ledger) as broker,
+    ):
+        broker.start()
+        status, _ = web.ask("PUT", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/queues/%2F/c", FULL)
+        assert status == 201
+        for queue, name in zip("abcd", ON_RABBITMQ, strict=True):
+            host, port = broker.endpoint("stomp" if "stomp" in name else "amqp")
+            words = [sys.executable, paths.fixtures() / "findings" / name, f"{host}:{port}", queue]
+            told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+            seen[name] = told.replace(f"{host}:{port}", "BROKER").splitlines()
+
+    assert seen == ON_RABBITMQ
+
+
+@pytest.mark.qpid
+def test_reproduced_on_qpid(tmp_path):
+    """On the version that the README names; each script also gets the address of its queue in the management."""
+    adapter = adapters.find("qpid@10.1.0")
+    seen = {}
+    with (
+        Ledger(tmp_path, "findings") as ledger,
+        adapter.prepare(tmp_path / "broker", adapter.effective(), list("abc"), ledger) as broker,
+    ):
+        broker.start()
+        host, port = broker.endpoint("amqp")
+        for queue, name in zip("abc", ON_QPID, strict=True):
+            script, url = paths.fixtures() / "findings" / name, broker.depth_probe(queue).url
+            words = [sys.executable, script, f"{host}:{port}", queue, url]
+            seen[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert seen == ON_QPID
 
 
 @pytest.mark.artemis

@@ -1,0 +1,221 @@
+"""The real Broker-J, fetched once into the cache: what its settings become, and what it keeps of what it confirmed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+import signal
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from proton import Delivery, Message
+from proton.reactor import AtMostOnce
+from proton.utils import BlockingConnection
+
+from conformance import adapters
+from conformance.adapters import Broker, settings
+from conformance.claims import Value
+from conformance.errors import UsageError
+from conformance.ledger import Ledger
+
+HERE = adapters.find("qpid").path.parent
+INITIAL = ("initial.json", "initial-unsynced.json", "initial-written.json")
+
+
+def _broker(tmp_path: pathlib.Path, ledger: Ledger, **overrides: Value) -> Broker:
+    qpid = adapters.find("qpid")
+    return qpid.prepare(tmp_path / "broker", qpid.effective(overrides), ["orders"], ledger)
+
+
+@contextlib.contextmanager
+def _connected(broker: Broker) -> Iterator[BlockingConnection]:
+    connection = BlockingConnection("{}:{}".format(*broker.endpoint("amqp")), timeout=20, allowed_mechs="ANONYMOUS")
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _send(broker: Broker, count: int) -> None:
+    """So many persistent messages, each accepted before the next; `SendException` where one is not."""
+    with _connected(broker) as connection:
+        sender = connection.create_sender("orders")
+        for _ in range(count):
+            assert sender.send(Message(body="hello", durable=True)).remote_state == Delivery.ACCEPTED
+
+
+def _depth(broker: Broker) -> int:
+    probe = broker.depth_probe("orders")
+    found = _get(probe.url)
+    for step in probe.field.split("."):
+        found = found[step]
+    return int(found)
+
+
+def _get(url: str) -> Any:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def _kill(broker: Broker) -> None:
+    with broker.pidfds() as descriptors:
+        assert len(descriptors) == 1  # the pid that was started is the JVM
+        signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
+    assert broker.wait_gone(20)
+
+
+def _node(broker: Broker) -> dict[str, Any]:
+    (node,) = json.loads((broker.folder / "instance/initial.json").read_text())["virtualhostnodes"]
+    return {**node, "host": json.loads(node["virtualHostInitialConfiguration"])}
+
+
+def test_the_initial_configurations_differ_in_the_node_only() -> None:
+    stock, *others = (json.loads((HERE / name).read_text()) for name in INITIAL)
+    node = stock.pop("virtualhostnodes")
+
+    assert node not in [other.pop("virtualhostnodes") for other in others]
+    assert others == [stock, stock]
+    assert {port["bindingAddress"] for port in stock["ports"]} == {"{listen}"}
+
+
+@pytest.mark.qpid
+@pytest.mark.parametrize("off", ["sync_non_transactional", "sync_transactional"])
+def test_a_sync_that_is_off_is_off_in_the_store(tmp_path: pathlib.Path, ledger: Ledger, off: str) -> None:
+    for store in ("BDB", "DERBY"):
+        with _broker(tmp_path / store, ledger, store=store, **{off: False}, journal_buffer_ms=500) as broker:
+            node, options = _node(broker), (broker.folder / "instance/java.options").read_text()
+        if store == "BDB":
+            assert node["host"]["localTransactionSynchronizationPolicy"] == "NO_SYNC"
+            assert node["context"] == {"je.log.flushNoSyncInterval": "500 ms"}
+            assert node["storePath"] == str(broker.journal)
+        assert (node["type"] == "BDB_HA") is (store == "BDB")
+        assert ("-Dderby.system.durability=test" in options) is (store == "DERBY")
+
+
+@pytest.mark.qpid
+@pytest.mark.parametrize("off", ["sync_non_transactional", "sync_transactional"])
+def test_without_a_buffer_what_is_not_synced_is_written(tmp_path: pathlib.Path, ledger: Ledger, off: str) -> None:
+    with _broker(tmp_path, ledger, **{off: False}) as broker:
+        node = _node(broker)
+
+    assert node["host"]["localTransactionSynchronizationPolicy"] == "WRITE_NO_SYNC"
+    assert node["storePath"] == str(broker.journal)
+    assert "context" not in node
+
+
+@pytest.mark.qpid
+@pytest.mark.parametrize("store", ["BDB", "DERBY"])
+def test_stock_syncs(tmp_path: pathlib.Path, ledger: Ledger, store: str) -> None:
+    with _broker(tmp_path, ledger, store=store, sync_non_transactional=True) as broker:
+        node, options = _node(broker), (broker.folder / "instance/java.options").read_text()
+
+    assert (node["type"], node["host"]) == ("JSON", {"type": store})
+    assert "-D" not in options
+
+
+@pytest.mark.qpid
+def test_only_what_was_asked_for_is_in_its_context(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    with _broker(tmp_path / "stock", ledger) as stock:
+        plain = " ".join(stock.plan.command)  # type: ignore[attr-defined]
+    with _broker(tmp_path / "other", ledger, persistence=False, max_delivery_attempts=-1) as other:
+        asked = " ".join(other.plan.command)  # type: ignore[attr-defined]
+
+    assert "queue." not in plain
+    assert re.findall(r"-prop (queue\.\S+)", asked) == [
+        "queue.defaultMessageDurability=NEVER",
+        "queue.maximumDeliveryAttempts=0",
+    ]
+
+
+def test_a_store_that_there_is_not() -> None:
+    qpid = adapters.find("qpid")
+
+    with pytest.raises(UsageError, match="store of qpid"):
+        settings.parse_assignments(["store=BDBB"], qpid.file)
+
+
+def test_the_store_that_takes_no_persistent_message_is_not_libelled_for_it() -> None:
+    """Every send would be refused, and the broker would not even be ready: it says so itself, and does what it says."""
+    with pytest.raises(UsageError, match="store=Memory of qpid cannot be put on trial: it takes no persistent message"):
+        adapters.find("qpid").effective({"store": "Memory"})
+
+
+@pytest.mark.qpid
+@pytest.mark.parametrize("store", ["BDB", pytest.param("DERBY", marks=pytest.mark.full)])
+def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(
+    tmp_path: pathlib.Path, ledger: Ledger, store: str
+) -> None:
+    with _broker(tmp_path, ledger, store=store) as broker:
+        broker.start()
+        _send(broker, 3)
+        _kill(broker)
+        broker.start()
+        kept = _depth(broker)
+        journal = {path.relative_to(broker.journal).as_posix() for path in broker.journal.rglob("*") if path.is_file()}
+        broker.stop()
+
+    assert kept == 3
+    assert broker.epoch == 2
+    assert journal & {name.format(n=number) for name in broker.journal_files for number in (0, 1, 2)}
+
+
+@pytest.mark.qpid
+def test_the_capabilities_of_the_file_are_those_of_the_broker(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """As the comment of its file says; where a version does otherwise, the file must not declare it."""
+    with _broker(tmp_path, ledger) as broker:
+        broker.start()
+        _send(broker, 2)
+        with _connected(broker) as connection:
+            receiver = connection.create_receiver("orders", credit=1)
+            fresh = receiver.receive()
+            assert receiver.fetcher is not None  # one without a handler of its own has it
+            delivery = receiver.fetcher.unsettled.popleft()
+            delivery.update(Delivery.ACCEPTED)  # and not settled
+            connection.wait(lambda: delivery.settled, msg="no answer to an acknowledgement")
+            delivery.settle()
+            receiver.close()  # type: ignore[no-untyped-call]
+            left = _depth(broker)
+            receiver = connection.create_receiver("orders", credit=1, options=AtMostOnce())
+            receiver.receive()
+            assert receiver.fetcher is not None
+            unsettled = len(receiver.fetcher.unsettled)
+        empty = _depth(broker)
+        host = _get(f"http://127.0.0.1:{broker.http_port}/api/latest/virtualhost/conformance/conformance")
+
+    capabilities = adapters.find("qpid").capabilities("amqp")
+    assert (left, unsettled, empty) == (1, 0, 0)
+    assert {"ack_confirmed", "presettled_delivery"} <= capabilities
+    assert fresh.first_acquirer == ("first_acquirer" in capabilities)
+    assert (host["type"], host["state"]) == ("BDB", "ACTIVE")
+
+
+@pytest.mark.qpid
+def test_without_syncs_a_kill_takes_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """The strong control of whatever says that it is stored, with a buffer that outlives the test."""
+    off = {"sync_non_transactional": False, "sync_transactional": False, "journal_buffer_ms": 600_000}
+    with _broker(tmp_path, ledger, **off) as broker:
+        broker.start()
+        _send(broker, 3)
+        _kill(broker)
+        broker.start()
+        kept = _depth(broker)
+
+    assert kept == 0
+
+
+@pytest.mark.qpid
+def test_without_persistence_a_clean_stop_takes_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    with _broker(tmp_path, ledger, persistence=False) as broker:
+        broker.start()
+        _send(broker, 3)
+        before = _depth(broker)
+        broker.stop()
+        broker.start()
+        after = _depth(broker)
+
+    assert (before, after) == (3, 0)

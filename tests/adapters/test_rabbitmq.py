@@ -1,0 +1,184 @@
+"""RabbitMQ as Debian packages it: which version runs, how its queues are called, and what a restart keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import signal
+from collections.abc import Iterator
+
+import proton
+import pytest
+
+from conformance import adapters
+from conformance.adapters import READY_QUEUE, Broker, installed, web
+from conformance.adapters.model import BrokerFile
+from conformance.adapters.settings import weakened
+from conformance.clients.amqp import AmqpSession
+from conformance.clients.job import Asks
+from conformance.clients.modes import Subscription
+from conformance.errors import LaunchError, UsageError
+from conformance.ledger import Ledger
+from conformance.run import proof
+
+RABBITMQ = adapters.find("rabbitmq")
+SYNC_OFF = {"sync_non_transactional": False, "sync_transactional": False, "journal_buffer_ms": 500}
+LACKS = installed.missing(RABBITMQ.file)
+needs_it = pytest.mark.skipif(bool(LACKS), reason=LACKS)
+
+
+def finding(version: str) -> BrokerFile:
+    """The file where that version is installed; where none is, with an empty one."""
+    table = installed.Installed(command=("echo", version), pattern="(.+)", logged="RabbitMQ (.+)", needs="apt-get it")
+    return RABBITMQ.file.model_copy(update={"installed": table})
+
+
+# which version
+
+
+def test_what_is_installed_is_what_is_tried() -> None:
+    assert installed.version(finding("3.9"), None, native=True) == "3.9"
+    assert installed.version(finding("3.9"), "3.9", native=True) == "3.9"
+
+
+def test_another_version_is_refused_and_the_next_step_is_named() -> None:
+    with pytest.raises(UsageError, match=r"rabbitmq@4\.1: version 3\.9 is installed here.*rabbitmq@4\.1:docker"):
+        installed.version(finding("3.9"), "4.1", native=True)
+
+
+def test_a_container_has_any_version() -> None:
+    assert installed.version(finding("3.9"), "4.1", native=False) == "4.1"
+    assert installed.version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version
+
+
+def test_a_machine_without_it_is_told_how_to_have_it(tmp_path: pathlib.Path) -> None:
+    adapter = adapters.FileAdapter.of(finding(""), None, None, path=RABBITMQ.path)
+
+    assert adapter.version == RABBITMQ.file.default_version
+    with (
+        Ledger(tmp_path, "none") as ledger,
+        pytest.raises(LaunchError, match="RabbitMQ is not installed here: apt-get"),
+    ):
+        adapter.prepare(tmp_path / "broker", adapter.effective(), [], ledger)
+
+
+def test_a_start_says_what_really_runs() -> None:
+    file = finding("3.9")
+
+    assert installed.another(file, "3.9", "##  RabbitMQ 3.9\n") == ""
+    assert installed.another(file, "3.9", "##  RabbitMQ 4.0\n") == "is version 4.0, not 3.9 (installed.logged)"
+    assert installed.another(file, "3.9", "nothing of it") == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"), [("([", "is no pattern"), ("x", "needs one group"), ("(x)(y)", "one group")]
+)
+def test_a_pattern_without_its_group_is_refused(pattern: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        installed.Installed(command=("true",), pattern=pattern, needs="it")
+
+
+# its settings
+
+
+def test_a_quorum_queue_is_always_durable() -> None:
+    """`x-queue-type: quorum` with `durable: false` is refused by the product."""
+    with pytest.raises(UsageError, match=r"queue_type.*quorum goes with persistence=true, not false"):
+        RABBITMQ.effective({"queue_type": "quorum", "persistence": False})
+
+
+def test_a_control_gives_up_storing_where_the_product_lets_it() -> None:
+    """It has no switch for syncs; a quorum queue cannot be weakened at all."""
+    assert weakened(RABBITMQ.file, SYNC_OFF, {}) == {"persistence": False}
+    assert weakened(RABBITMQ.file, SYNC_OFF, {"queue_type": "classic"}) == {"persistence": False}
+    assert weakened(RABBITMQ.file, SYNC_OFF, {"queue_type": "quorum"}) == {}
+
+
+# how a queue is called
+
+
+class Unconnected:
+    """Enough of a `Wire` to attach links to: whoever is asked has answered."""
+
+    def __init__(self) -> None:
+        self.connection = proton.Connection()
+        self.connection.container = "c"
+
+    def pump_until(self, done: object, timeout_s: float) -> bool:
+        return True
+
+
+def test_amqp_links_have_the_address_of_the_file() -> None:
+    spoken = RABBITMQ.file.protocols["amqp"]
+    session = AmqpSession(Unconnected(), "", Asks(), spoken.destination)  # type: ignore[arg-type]
+    session.attach_sender("orders")
+    session.attach_receiver("orders", 1, Subscription.INDIVIDUAL)
+
+    assert session._sender.target.address == "/amq/queue/orders"
+    assert session._receiver.source.address == "/amq/queue/orders"
+    assert session._sender.name == "sender-orders"  # our own names for links stay plain
+
+
+# the real one
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "run", f"rabbitmq-{tmp_path.name}") as book:
+        yield book
+
+
+def asked(broker: Broker, path: str) -> list[dict[str, object]]:
+    """What its management says."""
+    status, text = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/{path}")
+    assert status == 200
+    found: list[dict[str, object]] = json.loads(text)
+    return found
+
+
+def killed(broker: Broker) -> None:
+    with broker.pidfds() as descriptors:
+        for descriptor in descriptors:
+            with contextlib.suppress(ProcessLookupError):  # its shells come and go
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    assert broker.wait_gone(20)
+
+
+@pytest.mark.full
+@needs_it
+def test_quorum_queues_keep_what_was_confirmed_over_a_kill(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """Over both protocols by its plain name. Not from one to the other: over STOMP the properties of a message that
+    came over AMQP 1.0 are a header of raw bytes, which no parser of STOMP takes (3.10.8)."""
+    settings = RABBITMQ.effective({"queue_type": "quorum"})
+    with RABBITMQ.prepare(tmp_path / "broker", settings, ["orders"], ledger) as broker:
+        broker.start()
+        queues = {str(one["name"]): (one["type"], one["durable"]) for one in asked(broker, "queues/%2F")}
+        first = proof.send(RABBITMQ, broker, "amqp", "orders")
+        proof.depth_reaches(broker, "orders", 1)
+        killed(broker)
+        broker.start()
+        proof.receive(RABBITMQ, broker, "amqp", "orders", first)
+        proof.exchange(RABBITMQ, broker, "stomp", "orders")
+        proof.depth_reaches(broker, "orders", 0)
+        names = {str(one["name"]) for one in asked(broker, "queues/%2F")}
+
+    assert queues == {"orders": ("quorum", True), READY_QUEUE: ("quorum", True)}
+    assert names == set(queues)  # nobody has made one of another name
+
+
+@needs_it
+def test_a_queue_that_is_not_durable_is_there_again_and_empty(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """The control: what was confirmed is gone, and the queue can be drained all the same."""
+    settings = RABBITMQ.effective({"persistence": False})
+    with RABBITMQ.prepare(tmp_path / "broker", settings, ["orders"], ledger) as broker:
+        broker.start()
+        proof.send(RABBITMQ, broker, "stomp", "orders")
+        proof.depth_reaches(broker, "orders", 1)
+        killed(broker)
+        broker.start()
+        queues = {str(one["name"]): (one["type"], one["durable"]) for one in asked(broker, "queues/%2F")}
+        proof.depth_reaches(broker, "orders", 0)
+
+    assert queues["orders"] == ("classic", False)
+    assert broker.gone()
