@@ -1,0 +1,494 @@
+"""An upgrade: the new version on the data that a fault left of the old one, and what is a regression of it."""
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import msgspec
+import pytest
+import verdict_rows
+
+from conformance import adapters, claims, paths, scenario
+from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
+from conformance.expectations import read_baseline
+from conformance.judge.rows import Judgement, TrialRecord
+from conformance.ledger import Ledger
+from conformance.report import model
+from conformance.report.expected import Standing
+from conformance.run import proof
+from conformance.run.plan import instances
+from conformance.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
+from conformance.upgrade import Pair, Refusal, UpgradeExpected, Wanted, course, pair, planned
+from conformance.upgrade.planned import hands_over
+
+TODAY = datetime.date(2026, 11, 21)
+KILLED = Publish(9, window=1, until=Kill(Nth("confirm", 3)))
+WORDS = ("--claims", "ARTEMIS-TX-09", "--scenario", "broker-killed-after-commit", "--trials", "1", "--seed", "7")
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(tmp_path / "run", f"upgrade-{tmp_path.name}") as book:
+        yield book
+
+
+def toml(folder, name="broker.toml", changes=()):
+    """The bundled broker as a user's own file, with parts of its text replaced."""
+    text = (paths.fixtures() / "brokers" / "reference" / "broker.toml").read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / name
+    path.write_text(text)
+    (folder / "start.sh").write_text(
+        'ls "$1"/*.journal >/dev/null 2>&1 && echo unknown journal && exit 7\nshift\nexec "$@"\n'
+    )
+    return path
+
+
+REFUSES = (
+    '"{python}", "-m", "conformance.reference", "--amqp-port"',
+    '"/bin/sh", "{here}/start.sh", "{data_dir}", "{python}", "-m", "conformance.reference", "--amqp-port"',
+)
+"""A version that starts on nothing but an empty folder."""
+
+
+# which scenarios
+
+
+@pytest.mark.parametrize(
+    ("steps", "does"),
+    [
+        ((KILLED, Restart()), True),
+        ((Publish(9, window=1, until=Stop(Nth("confirm", 3))), Restart()), True),
+        ((Publish(9, window=1, until=Pause(After(5), then_kill=True)), Restart()), True),
+        ((Publish(9, window=1, until=Pause(After(5))), Restart(clean=True)), False),
+        ((KILLED, Restart(clean=True)), False),
+        ((Restart(), KILLED), False),
+        ((Restart(clean=True, under=FailedSync(3)), KILLED, Restart()), False),
+    ],
+)
+def test_what_hands_over(steps, does):
+    """A fault that ends the broker, and a start after it, of a disk that works."""
+    assert does == hands_over(steps)
+
+
+def test_every_scenario_that_kills_a_broker_is_an_upgrade():
+    """None of them is forgotten, but those whose disk is faulty."""
+    scenarios = scenario.load(claims.load()).values()
+    kills = {item.id for item in scenarios if any(isinstance(fault, Kill | Stop) for fault in item.faults)}
+
+    assert kills - {item.id for item in scenarios if hands_over(item.steps)} == set()
+
+
+# words
+
+
+def wanted(old, new, **more):
+    return Wanted(old=str(old), new=str(new), **more)
+
+
+def test_each_trial_has_a_pair_of_its_own(tmp_path):
+    """Data that the new version has taken over is no data of the old one; the liars beside stay what they are."""
+    ready = planned.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out", seed=7))
+    groups = instances(ready.after.chosen)
+    upgraded = [group for group in groups if isinstance(group[0].adapter, Pair)]
+    others = {trial.adapter.name for group in groups if group not in upgraded for trial in group}
+
+    assert upgraded
+    assert {1} == {len(group) for group in upgraded}
+    assert {"reference"} == others
+    assert "2.44.0 to 2.56.0" == ready.after.adapter.version
+    assert [trial.id for trial in ready.before.trials] == [trial.id for trial in ready.after.chosen]
+    assert [trial.seed for trial in ready.before.trials] == [trial.seed for trial in ready.after.chosen]
+
+
+def test_two_products(tmp_path):
+    """Their data is not the same."""
+    with pytest.raises(UsageError, match="--from is artemis and --to is reference"):
+        planned.prepare(wanted("artemis", "reference", out=tmp_path / "out"))
+
+
+def test_two_launchers(tmp_path):
+    with pytest.raises(UsageError, match="--from runs by native and --to by docker"):
+        planned.prepare(wanted("artemis@2.44.0", "artemis:docker", out=tmp_path / "out"))
+
+
+def test_the_same_twice(tmp_path):
+    """Nothing changes; a setting of the new one is a change."""
+    with pytest.raises(UsageError, match="the same settings"):
+        planned.prepare(wanted("artemis", "artemis", out=tmp_path / "out"))
+    ready = planned.prepare(wanted("artemis", "artemis", to_settings=["journal_type=ASYNCIO"], out=tmp_path / "out"))
+
+    assert "2.56.0 to 2.56.0 with journal_type=ASYNCIO" == ready.pair.version
+    assert "NIO" == ready.after.selection.settings.values["journal_type"]
+    assert "ASYNCIO" == ready.pair.of_new(ready.after.selection.settings).values["journal_type"]
+
+
+def test_a_downgrade_is_allowed_and_said(tmp_path):
+    down = planned.prepare(wanted("artemis@2.56.0", "artemis@2.44.0", out=tmp_path / "out"))
+    up = planned.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out"))
+
+    assert ["2.44.0 is older than 2.56.0: this is a downgrade"] == [note.partition(",")[0] for note in down.notes]
+    assert () == up.notes
+
+
+def test_data_that_lies_elsewhere(tmp_path):
+    """A folder of another shape cannot be shared."""
+    other = toml(tmp_path, changes=[('[journal]\npath = "{instance}/data"', '[journal]\npath = "{instance}/data/log"')])
+    with pytest.raises(UsageError, match="neither could find the other's"):
+        planned.prepare(wanted("reference", other, out=tmp_path / "out"))
+
+
+def test_data_beside_the_configuration(tmp_path):
+    """The new version would lose its own configuration with the folder."""
+    other = toml(tmp_path, changes=[('[data]\npath = "{instance}/data"', '[data]\npath = "{instance}"')])
+    with pytest.raises(UsageError, match="where its configuration lies"):
+        planned.prepare(wanted(other, other, to_settings=["journal_buffer_ms=4"], out=tmp_path / "out"))
+
+
+def test_clients_that_would_have_to_speak_otherwise(tmp_path):
+    """One script cannot be played with both."""
+    other = toml(tmp_path, changes=[('port = "amqp"\nack_confirm = "disposition"', 'port = "amqp"')])
+    with pytest.raises(UsageError, match="do not speak amqp alike"):
+        planned.prepare(wanted("reference", other, out=tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"scenarios": ["broker-kiled-while-publishing"]}, "did you mean 'broker-killed-while-publishing'"),
+        ({"scenarios": ["sync-held-while-sending"]}, "unknown scenario that starts a broker again"),
+        ({"to_settings": ["lier=x"]}, "did you mean 'liar'"),
+        ({"claims": ["AMQP-REL-01"]}, "an upgrade tries nothing"),
+    ],
+)
+def test_words_that_mean_nothing_here(tmp_path, more, says):
+    more = {"to_settings": ["liar=loses-the-oldest"], **more}
+    with pytest.raises(UsageError, match=says):
+        planned.prepare(wanted("reference", "reference", out=tmp_path / "out", **more))
+
+
+def test_the_command_repeats_it(tmp_path):
+    """Everything that matters is in it, the drawn seed too."""
+    ready = planned.prepare(
+        wanted("artemis@2.44.0", "artemis@2.56.0", settings=["data_sync=false"], trials=5, seed=7, out=tmp_path / "out")
+    )
+
+    assert ready.after.again == (
+        "conformance upgrade --from artemis@2.44.0:native --to artemis@2.56.0:native --protocol amqp "
+        "--set data_sync=false --trials 5 --seed 7"
+    )
+
+
+# two brokers that look like one
+
+
+def killed(broker):
+    with broker.pidfds() as descriptors:
+        for descriptor in descriptors:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    assert broker.wait_gone(20)
+
+
+def prepared(tmp_path, ledger, new="reference", **to_set):
+    old = adapters.find("reference")
+    both = Pair(old, adapters.find(str(new)).chosen(to_set), to_set, trial="t.1")
+    return both, both.prepare(tmp_path / "run" / "brokers" / "01", both.effective(), ["q"], ledger)
+
+
+def test_the_new_one_follows_a_kill_and_finds_the_data(tmp_path, ledger):
+    """A clean stop changes nothing; after a kill another broker, at another port, has the message."""
+    both, broker = prepared(tmp_path, ledger)
+    with broker:
+        broker.start()
+        before = broker.endpoint("amqp")
+        message = proof.send(both, broker, "amqp", "q")
+        broker.stop()
+        broker.start()
+        stopped = broker.endpoint("amqp")
+        killed(broker)
+        broker.start()
+        after = broker.endpoint("amqp")
+        proof.receive(both, broker, "amqp", "q", message)
+        killed(broker)
+        broker.start()
+        last = broker.endpoint("amqp")
+        data, start = broker.data, both.diary.starts["t.1"]
+        assert list(data.iterdir())
+
+    assert before == stopped
+    assert after == last
+    assert before != after
+    assert (4, 3) == (broker.epoch, start.epoch)
+    assert 4 == len(broker.start_seconds)
+    assert {"old", "new"} == {path.parent.name for path in broker.logs}
+    assert not data.exists()
+    assert "data folder" in broker.deviations
+
+
+def test_the_new_one_alone_has_its_settings(tmp_path, ledger):
+    """And the old one has not."""
+    _, broker = prepared(tmp_path, ledger, journal_buffer_ms=7)
+    with broker:
+        found = [each.settings.values["journal_buffer_ms"] for each in (broker.old, broker.new)]
+
+    assert [3, 7] == found
+
+
+def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
+    """The new version says why in its log, and where the data lies is said without the name of this machine."""
+    both, broker = prepared(tmp_path, ledger, new=toml(tmp_path, changes=[REFUSES]))
+    with broker:
+        broker.start()
+        proof.send(both, broker, "amqp", "q")
+        killed(broker)
+        with pytest.raises(LaunchError, match="ended with status 7"):
+            broker.start()
+    refusal = both.diary.refusals[0]
+
+    assert ("t.1", ("unknown journal",)) == (refusal.trial, refusal.log_tail)
+    assert "brokers/01/old/instance/data" == refusal.data
+    assert list((tmp_path / "run" / refusal.data).glob("*.journal"))
+    assert {} == both.diary.starts
+
+
+def test_an_old_one_that_does_not_start_is_no_refusal(tmp_path, ledger):
+    """The new version was never asked."""
+    broken = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])
+    both = Pair(adapters.find(str(broken)), adapters.find("reference"), trial="t.1")
+    with both.prepare(tmp_path / "run" / "b", both.effective(), ["q"], ledger) as broker, pytest.raises(LaunchError):
+        broker.start()
+
+    assert [] == both.diary.refusals
+
+
+# what follows
+
+
+RUN = msgspec.structs.replace(
+    verdict_rows.RUN,
+    command="conformance upgrade --from a --to b --seed 7",
+    version="1 to 2",
+    title="Artemis",
+    profiles=(),
+)
+
+
+def row(verdict, scenario="killed", **changes):
+    return verdict_rows.row(verdict, scenario=scenario, **{"version": "1 to 2", "reason": "So it was.", **changes})
+
+
+def trial(name, void="", arm="subject"):
+    return TrialRecord(
+        trial=name,
+        scenario=name.partition(".")[0],
+        arm=arm,
+        control="" if arm == "subject" else "persistence=false",
+        index=1,
+        seed=1,
+        k=3,
+        adapter="artemis",
+        settings={},
+        void=void,
+    )
+
+
+def judged(*rows, trials=()):
+    return Judgement(run=RUN, rows=rows, self_checks=(), trials=tuple(trials))
+
+
+def record(*refused, starts=()):
+    refusals = tuple(Refusal(trial=name, says="no", log="l", log_tail=(), data="d") for name in refused)
+    return course.UpgradeRecord(
+        adapter="artemis",
+        old="1",
+        new="2",
+        launcher="native",
+        downgrade=False,
+        to_set={},
+        starts=starts,
+        refusals=refusals,
+    )
+
+
+def follows(before, after, *refused):
+    expected = UpgradeExpected(baseline=model.report(before), today=TODAY, record=record(*refused))
+    return expected.of(after)
+
+
+def test_what_the_old_one_violates_as_well_is_no_regression():
+    found = follows(judged(row("VIOLATED")), judged(row("VIOLATED")))
+
+    assert (ExitCode.CONFORMANT, [Standing.NOT_NEW]) == (found.exit_code, standings(found))
+
+
+def test_what_only_the_upgrade_violates_is_one():
+    found = follows(judged(row("HOLDS")), judged(row("VIOLATED")))
+
+    assert (ExitCode.VIOLATED, [Standing.REGRESSION]) == (found.exit_code, standings(found))
+
+
+def standings(found):
+    return [item.standing for item in found.expectations.items]
+
+
+def test_a_new_version_that_does_not_start_is_a_regression():
+    """Its trials are void and nothing is said of claims; exit 1 all the same, with the words of its log."""
+    before = judged(row("HOLDS"), trials=[trial("killed.1")])
+    after = judged(row("HARNESS_ERROR"), trials=[trial("killed.1", void="no")])
+    found = follows(before, after, "killed.1")
+
+    assert (ExitCode.VIOLATED, Standing.REGRESSION) == (found.exit_code, standings(found)[0])
+    assert (
+        "The start of 2 on the data of 1 in killed: it did not start in 1 of 1 trials: no"
+        == found.expectations.items[0].line
+    )
+    assert "did not start" in found.expectations.means
+
+
+def test_data_that_the_old_one_does_not_start_on_either():
+    """Void in the baseline too: an error of the trial, charged to nobody."""
+    before = judged(row("HARNESS_ERROR"), trials=[trial("killed.1", void="no")])
+    found = follows(before, judged(row("HARNESS_ERROR"), trials=[trial("killed.1", void="no")]), "killed.1")
+
+    assert (ExitCode.HARNESS, []) == (found.exit_code, standings(found))
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [trial("killed.1", void="no"), trial("stopped.1", void="the fault did not fire")],
+        [trial("killed.1", void="no"), trial("killed.2", void="the fault did not fire")],
+    ],
+)
+def test_errors_of_ours_beside_a_refusal(trials):
+    """The regression is told, and exit 3 says that not everything could be tried."""
+    found = follows(judged(row("HOLDS")), judged(row("HARNESS_ERROR"), trials=trials), "killed.1")
+
+    assert (ExitCode.HARNESS, Standing.REGRESSION) == (found.exit_code, standings(found)[0])
+
+
+def test_a_trial_without_the_new_version_says_nothing():
+    """Whatever its rows say."""
+    with pytest.raises(FaultError, match=r"killed\.1 was played without the new version"):
+        course._handed_over(judged(row("HOLDS"), trials=[trial("killed.1")]), record())
+    course._handed_over(judged(trials=[trial("killed.1", void="x"), trial("killed.2", arm="control")]), record())
+
+
+def test_a_violation_is_seen_again_by_an_upgrade():
+    """A replay would play one version alone."""
+    replay = row("VIOLATED", replay="conformance replay . --scenario killed --trial 1")
+    again = course._repeatable(judged(replay, row("HOLDS", replay="conformance x"))).rows
+
+    assert [f"{RUN.command} --scenario killed", "conformance x"] == [each.replay for each in again]
+
+
+def test_another_launcher_than_ours():
+    """Both versions must be started here."""
+    reference = adapters.find("reference")
+    other = dataclasses.replace(reference, launcher="external")
+    with pytest.raises(UsageError, match="must be started here"):
+        pair.check(other, other, "amqp")
+
+
+# as a user starts it
+
+
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory):
+    """The bundled broker, whose next version forgets a message of the first transaction: the run and its folder."""
+    folder = tmp_path_factory.mktemp("upgrade")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("upgrade-state"))}
+    words = ["--from", "reference", "--to", "reference", "--to-set", "liar=loses-the-oldest", *WORDS]
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance.cli", "upgrade", *words, "--out", str(folder / "out")],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    return done, folder / "out"
+
+
+@pytest.mark.spark
+def test_a_new_version_that_forgets(regression):
+    """Exit 1; the old version alone holds, and both reports are there."""
+    done, out = regression
+    before, after = read_baseline(out / "before"), read_baseline(out)
+    record = json.loads((out / "upgrade.json").read_text())
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    old, new = (
+        [row for row in report.verdicts if row.claim == "ARTEMIS-TX-09" and row.trials] for report in (before, after)
+    )
+    assert ["HOLDS"] == [str(row.verdict) for row in old]
+    assert ["VIOLATED"] == [str(row.verdict) for row in new]
+    assert ["conformance upgrade"] == [row.replay[:19] for row in new]
+    assert (
+        "regressions: ARTEMIS-TX-09 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now" in done.stdout
+    )
+    assert after.run.version.endswith(" with liar=loses-the-oldest")
+    assert {"broker-killed-after-commit.subject"} == {start["trial"].rpartition(".")[0] for start in record["starts"]}
+    assert not (out / "alone").exists()
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_a_new_version_that_does_not(regression, conformance):
+    """Exit 0, beside the old one's report, which need not be made again."""
+    _, out = regression
+    words = ["--from", "reference", "--to", "reference", "--to-set", "journal_buffer_ms=4", *WORDS]
+    done = conformance("upgrade", *words, "--baseline", out / "before", "--out", "out")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "ARTEMIS-TX-09  HOLDS" in done.stdout
+    assert "started in 1 trials" in done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
+    """Exit 1 with its log, and the data is kept for who wants to look at it."""
+    _, out = regression
+    file = toml(tmp_path, changes=[REFUSES])
+    done = conformance(
+        "upgrade", "--from", "reference", "--to", file, *WORDS, "--baseline", out / "before", "--out", "o"
+    )
+    report = read_baseline(tmp_path / "o")
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert "DID NOT START in 1 trials" in done.stdout
+    assert "    | unknown journal" in done.stdout
+    assert list((tmp_path / "o" / "brokers").glob("*/old/instance/data/*.journal"))
+    assert Standing.REGRESSION is report.expectations.items[0].standing
+    assert {"HARNESS_ERROR"} == {
+        str(row.verdict) for row in report.verdicts if row.claim == "ARTEMIS-TX-09" and row.void
+    }
+
+
+@pytest.mark.spark
+def test_a_baseline_of_another_version(regression, conformance):
+    """It says nothing of the old one."""
+    _, out = regression
+    words = ["--from", "artemis@2.44.0", "--to", "artemis", "--baseline", out / "before"]
+    done = conformance("upgrade", *words)
+
+    assert (4, True) == (done.returncode, "the baseline is about reference over amqp" in done.stderr), done.stderr
+
+
+def test_a_new_version_that_starts_nowhere(conformance, tmp_path):
+    """It is not said to refuse anybody's data; nothing was recorded."""
+    file = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])
+    done = conformance("upgrade", "--from", "reference", "--to", file, *WORDS, "--out", "out")
+
+    assert 3 == done.returncode, done.stdout + done.stderr
+    assert "without any data of" in done.stderr
+    assert not pathlib.Path(tmp_path / "out" / "before").exists()
