@@ -4,8 +4,9 @@ Reading order: `interface` (what an adapter is to everybody else), `model`, `sta
 say), `settings` (what is in force), `fetch` and `download` (where the distribution comes from), `configure` and
 `planned` (from data to a folder and a command), `native` (from these to a running broker), with `readiness`,
 `declaring`, `tree`, `ports` and `java` as its tools; `file_adapter` holds them together, `found` finds one. In a
-container: `engine`, `images` (what it is made from), `docker` (the same broker inside) with `docker_tree` and
-`docker_ready` as its tools, `docker_able` and `dockerd`.
+container: `engine`, `images` and `bundled` (what it is made from), `docker` (the same broker inside) with `docker_tree`
+as its tool, `docker_able`, `dockerd` and `build_images`. A broker that runs already: `external_table` (what its owner
+says), `external_places`, `external_commands` and `external_queues`, `external`; `launchers` tells them all apart.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from conformance.adapters.fetch import Progress
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.found import GROUP, fetch_to, find, names, plugged
 from conformance.adapters.interface import Adapter, Broker
+from conformance.adapters.launchers import left
 from conformance.adapters.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options
 from conformance.adapters.settings import EffectiveSettings, parse_assignments, untraced
@@ -33,6 +35,7 @@ __all__ = [
     "Progress",
     "fetch_to",
     "find",
+    "left",
     "names",
     "parse_assignments",
     "plugged",

@@ -23,6 +23,7 @@ from conformance.adapters.starting import TemplateFile, Xml
 from conformance.errors import LaunchError
 
 if TYPE_CHECKING:
+    from conformance.adapters.own_config import OwnConfig
     from conformance.adapters.settings import EffectiveSettings
 
 __all__ = ["Source", "edit_xml", "fill", "make_instance", "python_words", "template_deviations"]
@@ -32,12 +33,16 @@ _CREATE_S = 120
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution."""
+    """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution.
+
+    `own` is the configuration of a user that takes the place of the stock one.
+    """
 
     file: BrokerFile
     here: pathlib.Path
     version: str
     home: pathlib.Path
+    own: OwnConfig | None = None
 
 
 Create = Callable[[Sequence[str], Source, Mapping[str, str]], None]
@@ -61,7 +66,14 @@ def make_instance(source: Source, words: Mapping[str, str], create: Create | Non
                 if file.is_file():
                     _rewrite(file, str(stock), str(instance))
     for wanted in template.files if template else ():
+        if not _holds(wanted, source.file, words):
+            continue
         _copy(source.here / wanted.file, instance / (wanted.to or wanted.file), words)
+
+
+def _holds(wanted: TemplateFile, file: BrokerFile, words: Mapping[str, str]) -> bool:
+    """Whether every setting of its `when` has that value."""
+    return all(file.settings[name].text(value) == words[f"setting.{name}"] for name, value in wanted.when.items())
 
 
 def _copy(source: pathlib.Path, target: pathlib.Path, words: Mapping[str, str]) -> None:
@@ -121,7 +133,12 @@ def _rewrite(file: pathlib.Path, old: str, new: str) -> None:
 def edit_xml(
     source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
 ) -> dict[str, str]:
-    """Apply edits, settings and queues to the instance's XML file; returns the deviations, element to reason."""
+    """Apply edits, settings and queues to the instance's XML file; returns the deviations, element to reason.
+
+    A user's own configuration, of whatever format, takes its place.
+    """
+    if source.own is not None:
+        return source.own.install(source.file, settings, queues, words)
     rules = source.file.xml
     if rules is None:
         return {}
@@ -134,13 +151,12 @@ def edit_xml(
     assert root is not None  # a document that parses has one
     for name, setting in settings_of.explicit(source.file, settings).items():
         if setting.xml is not None:
-            _set_text(_at(root, setting.xml), setting.text(settings.values[name]))
+            _set(root, setting.xml, setting.text(settings.values[name]))
     for edit in rules.edits:
-        element = _at(root, edit.path)
         if edit.text is not None:
-            _set_text(element, fill(edit.text, words))
+            _set(root, edit.path, fill(edit.text, words))
         if edit.content is not None:
-            _fill_element(element, fill(edit.content, words))
+            _fill_element(_at(root, edit.path), fill(edit.content, words))
     _declare(root, rules, queues)
     with path.open("w", encoding="utf-8") as stream:
         document.writexml(stream, encoding="utf-8")
@@ -178,6 +194,15 @@ def _child(parent: minidom.Element, name: str, key: str, value: str) -> minidom.
         made.setAttribute(key, value)
     parent.appendChild(made)
     return made
+
+
+def _set(root: minidom.Element, path: str, text: str) -> None:
+    """Set the text of the element at the path, or its attribute: `a/b/@key`."""
+    place, _, attribute = path.partition("/@")
+    if attribute:
+        _at(root, place).setAttribute(attribute, text)
+    else:
+        _set_text(_at(root, place), text)
 
 
 def _set_text(element: minidom.Element, text: str) -> None:

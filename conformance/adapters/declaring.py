@@ -1,24 +1,34 @@
-"""Durable queues, declared at a broker that runs: over HTTP, or by the product's own command (`[queues]`)."""
+"""Durable queues, declared at a broker that runs: over HTTP, or by the product's own command (`[queues]`).
+
+The address is asked from here. The command is run where the broker is, by its launcher.
+"""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance.adapters import web
 from conformance.adapters.placeholders import fill
 from conformance.adapters.planned import Plan
 from conformance.errors import LaunchError
 
+Run = Callable[[Sequence[str], float], tuple[int, str]]
+"""Runs a command beside the broker, for so many seconds at most; its exit status, and what it said.
 
-def declare(plan: Plan, environment: Mapping[str, str]) -> None:
+Raises `subprocess.TimeoutExpired`, `OSError`.
+"""
+
+
+def declare(plan: Plan, run: Run) -> None:
     """Declare every queue of the plan, in order; nothing where the file has no `[queues]`.
 
     Args:
         plan: The broker, which is ready.
-        environment: What a command gets besides the environment of the suite: the broker's own, and its marks.
+        run: How a command is run beside it.
 
     Raises:
         LaunchError: A queue could not be declared; it names the field, and what was answered.
@@ -30,7 +40,13 @@ def declare(plan: Plan, environment: Mapping[str, str]) -> None:
         if rules.method == "http":
             _by_http(plan, queue)
         else:
-            _by_command(plan, queue, environment)
+            _by_command(plan, queue, run)
+
+
+def lasting(plan: Plan) -> bool:
+    """Whether a restart keeps what was declared, under the settings of this broker."""
+    rules = plan.source.file.queues
+    return rules is None or fill(rules.lasting, plan.words, "queues.lasting") != "false"
 
 
 def _by_http(plan: Plan, queue: str) -> None:
@@ -48,28 +64,35 @@ def _by_http(plan: Plan, queue: str) -> None:
         raise LaunchError(f"{asked} answered {status}, not {wanted} (queues.status): {' '.join(said.split())[:300]}")
 
 
-def _by_command(plan: Plan, queue: str, environment: Mapping[str, str]) -> None:
+def _by_command(plan: Plan, queue: str, run: Run) -> None:
     rules = plan.source.file.queues
     assert rules is not None  # the caller has looked
-    command = [fill(part, {**plan.words, "queue": queue}, "queues.command") for part in rules.command]
-    log = plan.folder / "queues.log"  # a file: a helper that the command leaves running would keep a pipe open
+    command = [fill(part, {**plan.own_words, "queue": queue}, "queues.command") for part in rules.command]
     try:
-        with log.open("wb") as stream:
-            done = subprocess.run(
-                command,
-                env={**os.environ, **environment},
-                cwd=plan.working_folder,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                timeout=rules.seconds,
-                check=False,
-                start_new_session=True,
-            )
+        status, said = run(command, rules.seconds)
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"queues.command: {command[0]} did not end within {rules.seconds:g} s") from error
     except OSError as error:
         raise LaunchError(f"queues.command: {command[0]} cannot be started: {error.strerror}") from error
-    if done.returncode:
-        said = " ".join(log.read_text(errors="replace").split())[-300:]
-        raise LaunchError(f"queues.command: {command[0]} ended with {done.returncode} for queue {queue}: {said}")
+    if status:
+        tail = " ".join(said.split())[-300:]
+        raise LaunchError(f"queues.command: {command[0]} ended with {status} for queue {queue}: {tail}")
+
+
+def run_here(
+    command: Sequence[str], seconds: float, *, environment: Mapping[str, str], folder: pathlib.Path, log: pathlib.Path
+) -> tuple[int, str]:
+    """As a process of this machine; see `Run`. `log` is a file: what it leaves running would keep a pipe open."""
+    with log.open("wb") as stream:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **environment},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            timeout=seconds,
+            check=False,
+            start_new_session=True,
+        )
+    return done.returncode, log.read_text(errors="replace")

@@ -19,17 +19,26 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from conformance import paths
-from conformance.adapters import configure, docker_ready, native, ports
-from conformance.adapters.configure import Source, fill
-from conformance.adapters.docker_tree import ContainerTree
+from conformance.adapters import configure, ports
+from conformance.adapters.configure import Source
+from conformance.adapters.docker_tree import ContainerTree, listening
 from conformance.adapters.engine import Bind, Container, Engine, Spec, connect, names_of
 from conformance.adapters.images import Image, Recipe, broker_image
-from conformance.adapters.native import Broker, Options, Plan
+from conformance.adapters.native import Broker
+from conformance.adapters.planned import READY_QUEUE, Options, Plan, declared, start_command, words_of
+from conformance.adapters.readiness import Readiness
 from conformance.adapters.settings import EffectiveSettings, show
-from conformance.errors import LaunchError, UsageError
+from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  (inside a container: who reaches it is decided by what is published)
+_INSIDE = {
+    "listen": "0.0.0.0",  # noqa: S104  (in a container: who reaches it is decided by what is published)
+    "java": "java",
+    "java_home": "",  # the image knows its own
+    "python": "python3",
+    "python_path": "",  # likewise: the suite of a container is what its image was given
+}
+"""The words that mean something else in a container than on this machine; so do those of its ports."""
 
 
 def prepare(
@@ -53,40 +62,30 @@ def prepare(
     image = broker_image(engine, recipe, ledger)
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    if source.file.start.ready_message:
+        queues = [*queues, READY_QUEUE]
     reserved = ports.Ports(source.file.ports)
     try:
-        inside = {name: recipe.table.ports.get(name, port) for name, port in reserved.by_name.items()}
-        outer = _words(source, folder, reserved.by_name)
-        words = _words(source, folder, inside)
-        _make_instance(engine, image, source, words, ledger)
-        edits = configure.edit_xml(source, settings, queues, words)
-        pathlib.Path(outer["data_dir"]).mkdir(parents=True, exist_ok=True)
+        numbers = {name: recipe.table.ports.get(name, port) for name, port in reserved.by_name.items()}
+        words = words_of(source, folder, settings, reserved.by_name, None, "")
+        inside = {**_INSIDE, **{f"{name}_port": str(port) for name, port in numbers.items()}}
+        own = {**words, **inside}
+        _make_instance(engine, image, source, own, ledger)
+        edits = configure.edit_xml(source, settings, queues, own)
+        pathlib.Path(words["data_dir"]).mkdir(parents=True, exist_ok=True)
         show(folder, settings)
-        deviations = {**edits, **source.file.deviations, **_deviations(engine, image)}
-        command = native.start_command(source, settings, native.declared(source, queues, options or {}), words, liar)
-        plan = Plan(source, settings, tuple(queues), folder, outer, command, None, deviations)
-        wanted = source.file.start.environment
-        environment = {name: text for name, form in wanted.items() if (text := fill(form, words)).strip()}
-        published = {inside[name]: port for name, port in reserved.by_name.items()}
-        spec = Spec(image.name, _script(folder), _binds(folder, ledger), published, environment)
-        return ContainerBroker(plan, reserved, ledger, engine, spec)
+        command = start_command(source, settings, declared(source, queues, options or {}), own, liar)
+        files = source.file.template.files if source.file.template else ()
+        changed = {**edits, **configure.template_deviations(files), **source.file.deviations}
+        deviations = {**changed, **_deviations(engine, image)}
+        plan = Plan(source, settings, tuple(queues), folder, words, command, None, deviations, inside)
+        published = {numbers[name]: port for name, port in reserved.by_name.items()}
+        given = {name: text for name, text in plan.environment.items() if text.strip()}  # the image has its own
+        spec = Spec(image.name, _script(folder), _binds(folder, ledger), published, given)
+        return ContainerBroker(plan, reserved, ledger, engine, spec, numbers)
     except BaseException:
         reserved.close()
         raise
-
-
-def _words(source: Source, folder: pathlib.Path, numbers: dict[str, int]) -> dict[str, str]:
-    words = {
-        "home": str(source.home),
-        "here": str(source.here),
-        "instance": str(folder / "instance"),
-        "archive": "",
-        "java": "java",
-        "java_home": "",  # the image knows its own
-        "listen": _EVERYWHERE,
-        **{f"{name}_port": str(port) for name, port in numbers.items()},
-    }
-    return {**words, "data_dir": fill(source.file.data.path, words)}
 
 
 def _make_instance(engine: Engine, image: Image, source: Source, words: dict[str, str], ledger: Ledger) -> None:
@@ -124,15 +123,27 @@ def _deviations(engine: Engine, image: Image) -> dict[str, str]:
 
 
 class ContainerBroker(Broker):
-    """A broker in a container; see the module. `container` is None before its first start, and after `close`."""
+    """A broker in a container; see the module. `container` is None before its first start, and after `close`.
 
-    def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger, engine: Engine, spec: Spec) -> None:
+    `numbers` are its ports inside. What tells when it is ready, declares its queues and proves it by a message is that
+    of every launcher.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        reserved: ports.Ports,
+        ledger: Ledger,
+        engine: Engine,
+        spec: Spec,
+        numbers: Mapping[str, int],
+    ) -> None:
         super().__init__(plan, reserved, ledger)
         self.container: Container | None = None
         self._engine = engine
         self._spec = spec
         self._gate = -1
-        self._asked = _asked(plan.source)
+        self._readiness = Readiness(plan, reserved.by_name, self._listening, numbers)
 
     @property
     def contained(self) -> bool:
@@ -150,6 +161,9 @@ class ContainerBroker(Broker):
 
     def _spawn(self, wrap: Sequence[str]) -> None:
         gate = self.folder / "gate"
+        pid_file = self.plan.pid_file
+        if pid_file is not None:
+            pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
         if self.container is None:
             name = names_of([self._ledger.run_id, self.folder.name])
             os.mkfifo(gate)
@@ -160,29 +174,22 @@ class ContainerBroker(Broker):
         lines = [
             f"exec >{shlex.quote(str(self.log))} 2>&1",
             f"read -r go <{shlex.quote(str(gate))}",
-            f"cd {shlex.quote(str(self.folder))}",
+            f"cd {shlex.quote(str(self.plan.working_folder))}",
             f"exec {shlex.join([*wrap, *self.plan.command, *self._more])}",
         ]
         (self.folder / "start.sh").write_text("\n".join([*lines, ""]))
-        self._tree = ContainerTree(self.container, self.container.start())
+        forks = self.plan.source.file.start.leaves_its_parent
+        self._tree = ContainerTree(self.container, self.container.start(), pid_file=pid_file, forks=forks)
         os.write(self._gate, b"go\n")
 
-    def _is_ready(self) -> bool:
-        return self.was_ready and docker_ready.answers(
-            self._asked, ports.HOST, self._ports[self.plan.source.file.start.ready_port]
-        )
+    def _beside(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
+        assert self.container is not None  # it is ready, so it was started
+        return self.container.command(command, self.plan.environment, self.plan.working_folder, seconds)
+
+    def _listening(self) -> set[tuple[str, int]]:
+        return listening(self._tree.leader.pid) if self._tree else set()
 
     def _close_gate(self) -> None:
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
-
-
-def _asked(source: Source) -> str:
-    """The protocol in which the broker is asked whether it is ready; `UsageError` where its port has none."""
-    port = source.file.start.ready_port
-    named = [name for name, protocol in source.file.protocols.items() if protocol.port == port]
-    for name in [*named, port]:
-        if name in docker_ready.KNOWN:
-            return name
-    raise UsageError(f"{source.file.name}: ready_port {port!r} speaks none of {', '.join(docker_ready.KNOWN)}")

@@ -7,8 +7,10 @@ Signals go to them straight, and not through the engine: nothing lies between th
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import pathlib
+import struct
 from collections.abc import Iterator
 
 import psutil
@@ -18,6 +20,8 @@ from conformance.adapters.tree import Tree, is_alive, wait_ended_now
 from conformance.errors import LaunchError
 
 _KILLED = -9
+_LISTEN = "0A"
+"""TCP_LISTEN of net/tcp_states.h, as proc_pid_net(5) prints it."""
 
 
 class Init:
@@ -65,9 +69,21 @@ class Init:
 class ContainerTree(Tree):
     """The tree of a container: its first process, what descends from it, and who else is in its control group."""
 
-    def __init__(self, container: Container, pid: int) -> None:
-        super().__init__(Init(container, pid))
+    def __init__(
+        self, container: Container, pid: int, *, pid_file: pathlib.Path | None = None, forks: bool = False
+    ) -> None:
+        super().__init__(Init(container, pid), pid_file=pid_file, forks=forks)
         self._id = container.id
+
+    def named(self) -> int | None:
+        """The process in the pid file, which has its number inside."""
+        if self._pid_file is None:
+            return None
+        try:
+            wanted = int(self._pid_file.read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+        return next((pid for pid in _members(self._id) if number_inside(pid) == wanted), None)
 
     def members(self) -> Iterator[int]:
         """The first process, parents before their children, then all others."""
@@ -75,7 +91,44 @@ class ContainerTree(Tree):
             yield self.leader.pid
             with contextlib.suppress(psutil.Error):
                 yield from (child.pid for child in psutil.Process(self.leader.pid).children(recursive=True))
-        yield from (pid for pid in psutil.pids() if belongs(pid, self._id) and is_alive(pid))
+        yield from _members(self._id)
+
+
+def _members(container: str) -> Iterator[int]:
+    return (pid for pid in psutil.pids() if belongs(pid, container) and is_alive(pid))
+
+
+def number_inside(pid: int) -> int | None:
+    """The pid that a process has in its own namespace; None where it is gone."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return None
+
+
+def listening(pid: int) -> set[tuple[str, int]]:
+    """The addresses and numbers at which anything listens in the network of a process (proc_pid_net(5)).
+
+    All of a container share one; it is asked of any, and need not be entered.
+    """
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTEN:
+                    address, _, number = words[1].partition(":")
+                    found.add((_address(address), int(number, 16)))
+    return found
+
+
+def _address(digits: str) -> str:
+    """An address as the kernel prints it: in words of four bytes, each in the order of this machine."""
+    words = [struct.pack("=I", int(digits[start : start + 8], 16)) for start in range(0, len(digits), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def belongs(pid: int, container: str) -> bool:

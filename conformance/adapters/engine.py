@@ -14,6 +14,8 @@ import logging
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
@@ -27,6 +29,8 @@ LABEL = "conformance.run"
 _SOCKET = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 120
 _BUILD_S = 1800
+_TIMED_OUT = 124
+"""The status of `timeout` where it ended its command, but by SIGKILL."""
 _NEXT_STEP = (
     "start Docker, or name its socket in DOCKER_HOST; where none is installed, as root on Debian: "
     "`python -m conformance.adapters.dockerd COMMAND...` runs a command beside an engine of its own"
@@ -77,15 +81,36 @@ class Container:
         return int(self._made.attrs["State"]["Pid"])
 
     def wait(self) -> int:
-        """Wait until it has ended for the engine as well; its exit status, 128 and the signal's number where by one."""
+        """Wait until it has ended for the engine as well; its exit status, 128 and the signal's number where by one.
+
+        Nobody listens at its published ports then: the engine says that it has ended before it closes them, and answers
+        no question about it until it has.
+        """
         with _reported(f"wait for container {self.name}"):
-            return int(self._made.wait(timeout=_TIMEOUT_S)["StatusCode"])
+            status = int(self._made.wait(timeout=_TIMEOUT_S)["StatusCode"])
+            self._made.reload()
+        return status
 
     def output(self) -> str:
         """What it wrote to its standard output and error."""
         with _reported(f"read the log of container {self.name}"):
             logged: bytes = self._made.logs()
         return logged.decode(errors="replace")
+
+    def command(
+        self, words: Sequence[str], environment: Mapping[str, str], folder: pathlib.Path, seconds: float
+    ) -> tuple[int, str]:
+        """Run a command beside what runs in it, as the same user; its exit status, and what it said.
+
+        The limit is kept inside, by `timeout` of the image: the engine has no way to end such a command. Raises
+        `subprocess.TimeoutExpired` where it was met.
+        """
+        limited = ["timeout", "--signal=KILL", f"{seconds:g}", *words]
+        with _reported(f"run {words[0]} in container {self.name}"):
+            status, said = self._made.exec_run(limited, environment=dict(environment), workdir=str(folder))
+        if status in (_TIMED_OUT, 128 + signal.SIGKILL):
+            raise subprocess.TimeoutExpired(words, seconds)
+        return int(status), said.decode(errors="replace")
 
     def remove(self) -> None:
         """Kill what is left of it and delete it with its volumes; a second call does nothing."""
@@ -118,7 +143,8 @@ class Engine:
         Nothing is started. Its environment has the run's variable: where its processes can be seen, the next run finds
         them by it.
         """
-        ticket = ledger.intend("container", engine="docker", host=self.host, name=name)
+        label = f"{LABEL}={ledger.run_id}"
+        ticket = ledger.intend("container", engine="docker", host=self.host, name=name, label=label)
         try:
             with _reported(f"make container {name}"):
                 made = self._client.create(

@@ -1,4 +1,4 @@
-"""Distributions: found, checked against their sum, unpacked, kept in the cache.
+"""Distributions: found, checked against their sum, unpacked or put together, kept in the cache.
 
 Looked for in this order: unpacked in the cache, downloaded in the cache, the folder named by `CONFORMANCE_DIST` (for
 machines without network), the Maven repository. Whatever is used has the SHA-512 that `broker.toml` pins, or, for a
@@ -11,13 +11,14 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import functools
 import hashlib
 import os
 import pathlib
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from conformance import paths
 from conformance.errors import FetchError
@@ -40,6 +41,12 @@ class Artifact:
     def file(self) -> str:
         """The name of the file."""
         return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def coordinates(self) -> str:
+        """`group:artifact:version`, by which people look it up."""
+        *group, artifact, version, _ = self.path.split("/")
+        return ":".join([".".join(group), artifact, version])
 
 
 def dist() -> pathlib.Path:
@@ -81,36 +88,88 @@ def fetch(artifact: Artifact, progress: Progress | None = None, *, offline: bool
     return target
 
 
-def fetch_to(artifact: Artifact, folder: pathlib.Path, progress: Progress | None = None) -> list[pathlib.Path]:
-    """Put the file and its `.sha512` into `folder`, to be carried to a machine without network; returns both."""
-    source = fetch(artifact, progress)
-    target = folder / source.name
-    with reported(f"write to {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        _copy(source, target)
-        _copy(beside(source), beside(target))
-    return [target, beside(target)]
+def fetch_all(
+    artifacts: Sequence[Artifact], progress: Progress | None = None, *, offline: bool = False
+) -> list[pathlib.Path]:
+    """The checked files of a distribution in the cache, one after another; what is there already is not had again.
+
+    The bytes that `progress` is told add up; of several files nobody knows the sum beforehand. Raises `FetchError`, of
+    several files with the coordinates of the one that is not to be had.
+    """
+    if len(artifacts) == 1:
+        return [fetch(artifacts[0], progress, offline=offline)]
+    files: list[pathlib.Path] = []
+    for artifact in artifacts:
+        before = sum(file.stat().st_size for file in files)
+        told = functools.partial(_told, progress, before) if progress else None
+        try:
+            files.append(fetch(artifact, told, offline=offline))
+        except FetchError as error:
+            raise FetchError(f"{artifact.coordinates}: {error}") from error
+    return files
 
 
-def unpack(archive: pathlib.Path, into: pathlib.Path, folder: str) -> pathlib.Path:
-    """Unpack a tar archive whose one folder is `folder`; returns `into/folder`, which appears whole or not at all.
+def _told(progress: Progress, before: int, done: int, _: int | None) -> None:
+    progress(before + done, None)
+
+
+def fetch_to(
+    artifacts: Sequence[Artifact], folder: pathlib.Path, progress: Progress | None = None
+) -> list[pathlib.Path]:
+    """Put each file and its `.sha512` into `folder`, to be carried to a machine without network; returns them all."""
+    put: list[pathlib.Path] = []
+    for source in fetch_all(artifacts, progress):
+        target = folder / source.name
+        with reported(f"write to {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            _copy(source, target)
+            _copy(beside(source), beside(target))
+        put += [target, beside(target)]
+    return put
+
+
+def unpack(archives: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> pathlib.Path:
+    """Unpack one tar archive whose one folder is `folder`; returns `into/folder`, which appears whole or not at all.
 
     The `data` filter refuses absolute paths, links that lead out and special files.
     """
-    home = into / folder
-    with reported(f"unpack {archive.name} in {into}"), locked(home):
-        if home.is_dir():
-            return home
-        draft = into / f".{folder}.draft"  # the lock is ours: what lies there was left by a killed process
-        shutil.rmtree(draft, ignore_errors=True)
+    (archive,) = archives
+
+    def extract(draft: pathlib.Path) -> pathlib.Path:
         try:
             with tarfile.open(archive) as stream:
                 stream.extractall(draft, filter="data")
-            (draft / folder).rename(home)
-        except FileNotFoundError as error:
-            raise FetchError(f"{archive.name} does not unpack to {folder}") from error
         except tarfile.TarError as error:
             raise FetchError(f"{archive.name} cannot be unpacked: {error}") from error
+        if not (draft / folder).is_dir():
+            raise FetchError(f"{archive.name} does not unpack to {folder}")
+        return draft / folder
+
+    return _appears(into, folder, f"unpack {archive.name} in {into}", extract)
+
+
+def assemble(jars: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> pathlib.Path:
+    """Put jars into `into/folder/lib`; returns `into/folder`, which appears whole or not at all."""
+
+    def copied(draft: pathlib.Path) -> pathlib.Path:
+        (draft / "lib").mkdir(parents=True)
+        for jar in jars:
+            shutil.copyfile(jar, draft / "lib" / jar.name)
+        return draft
+
+    return _appears(into, folder, f"put {folder} together in {into}", copied)
+
+
+def _appears(into: pathlib.Path, folder: str, what: str, make: Callable[[pathlib.Path], pathlib.Path]) -> pathlib.Path:
+    """`into/folder`: what `make` says that it made in the draft it was given, renamed into place."""
+    home = into / folder
+    with reported(what), locked(home):
+        if home.is_dir():
+            return home
+        draft = home.with_name(f".{home.name}.draft")  # the lock is ours: what lies there was left by a killed process
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            make(draft).rename(home)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import pathlib
 import re
@@ -10,25 +11,33 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from conformance import paths
-from conformance.adapters import archive, fetch, native, settings
+from conformance.adapters import archive, bundled, external_able, fetch, installed, launchers, native, settings
 from conformance.adapters.configure import Source
 from conformance.adapters.fetch import Artifact, Progress
 from conformance.adapters.images import HOME, Recipe
 from conformance.adapters.interface import Broker
-from conformance.adapters.model import LIAR, VARIANT, BrokerFile, order, read_table
+from conformance.adapters.launchers import Launcher
+from conformance.adapters.model import LIAR, VARIANT, BrokerFile, read_table
+from conformance.adapters.own_config import OwnConfig
 from conformance.adapters.planned import Options
 from conformance.adapters.settings import EffectiveSettings
 from conformance.claims import Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
+from conformance.scenario import FRAMES
+from conformance.script import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
-_LAUNCHERS = ("native", "docker")
+BUNDLED = "bundled"
+"""The version of a broker that is part of this package."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FileAdapter:
-    """See `Adapter`. `file` is its data, `path` the file it was read from, `asked` the words that named it."""
+    """See `Adapter`. `file` is its data, `path` the file it was read from, `asked` the words that named it.
+
+    `own` is the configuration of a user (`own_config.applied`).
+    """
 
     name: str
     version: str
@@ -36,6 +45,8 @@ class FileAdapter:
     file: BrokerFile
     path: pathlib.Path
     asked: str = dataclasses.field(default="", compare=False)
+    place: Launcher = launchers.HERE
+    own: OwnConfig | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def make(cls, version: str | None, launcher: str | None, *, path: pathlib.Path, asked: str) -> Self:
@@ -51,13 +62,15 @@ class FileAdapter:
     def of(
         cls, file: BrokerFile, version: str | None, launcher: str | None, *, path: pathlib.Path, asked: str = ""
     ) -> Self:
-        """The adapter of a file; None is its default version, and the native launcher."""
-        return cls(file.name, _version(file, version), _launcher(file, launcher), file, path, asked or file.name)
+        """The adapter of a file; None is its default version, and the native launcher, or that of its `[external]`."""
+        place = launchers.read(file, launcher, path)
+        found = _said_version(file, version) if place.rules or place.home else _version(file, version, place.word)
+        return cls(file.name, found, place.word, file, path, asked or file.name, place)
 
     @property
     def spec(self) -> str:
         """The words that find it again."""
-        return f"{self.asked or self.name}@{self.version}:{self.launcher}"
+        return f"{self.asked or self.name}@{self.version}:{self.place}"
 
     def capabilities(self, protocol: str) -> frozenset[str]:
         """What the broker can do over `protocol`; `UsageError` where it does not speak it."""
@@ -70,53 +83,77 @@ class FileAdapter:
 
         Only `profile` and `liar` change what a broker is; any other setting changes what it does.
         """
-        file = self.file.varied(overrides.get(VARIANT))
+        file = self.file.varied({**self._said, **overrides}.get(VARIANT))
         if overrides.get(LIAR):
             file = file.model_copy(update={"title": f"{file.title}, liar {overrides[LIAR]}"})
         return dataclasses.replace(self, file=file)
 
     def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
-        """Stock with these overrides; `UsageError` for an unknown or fixed setting, or a value of another type."""
-        return settings.effective(self.file, overrides or {})
+        """Stock with these overrides; `UsageError` for an unknown or fixed setting, or a value of another type.
+
+        An external broker has what its owner says, and cannot be given anything else.
+        """
+        wanted = dict(overrides or {})
+        for name, value in wanted.items() if self.place.rules else ():
+            if self._said.get(name) != value:
+                raise UsageError(
+                    f"{name}={str(value).lower()}: an external broker is not reconfigured; what it runs with is said "
+                    "in external.settings"
+                )
+        return settings.effective(self.file, {**self._said, **wanted})
 
     def lacks(self, need: str) -> str:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
+        if self.place.rules is not None:
+            return external_able.why_not(self.place.rules, need)
+        if need in (*LAUNCHER_NEEDS, FRAMES):
+            return ""
         kind, _, option = need.rpartition(" with ")
         if kind and option not in self.file.start.queue_options:
             return f"the adapter of {self.name} has no words for one"
         return "" if kind or self.file.start.offer else f"the adapter of {self.name} does not say how one is offered"
 
     @property
-    def artifact(self) -> Artifact | None:
-        """The distribution in a Maven repository; None where there is nothing to fetch."""
-        wanted = self.file.fetch
-        if wanted is None:
-            return None
-        group = next(entry.group for entry in reversed(wanted.groups) if order(entry.since) <= order(self.version))
-        file = f"{wanted.artifact}-{self.version}-{wanted.classifier}.{wanted.extension}"
-        path = "/".join([*group.split("."), wanted.artifact, self.version, file])
-        return Artifact(path, wanted.sha512.get(self.version), f"{self.name}@{self.version}")
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The distribution in a Maven repository: an archive, or its jars; empty where there is nothing to fetch."""
+        if self.file.fetch is None or self.place.rules or self.place.home:
+            return ()
+        return self.file.fetch.artifacts(self.version, self.name)
 
     def install(
         self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
     ) -> pathlib.Path:
         """Have the distribution unpacked, in the cache or in `into`; returns its folder. `FetchError` where not."""
-        if self.file.fetch is None or self.artifact is None:
+        if self.place.home is not None:
+            return self.place.home
+        if self.file.fetch is None or self.place.rules is not None:
             return self.path.parent
         folder = self.file.fetch.folder.format(version=self.version)
         home = (into or fetch.dist()).absolute() / folder
         if home.is_dir():  # it was renamed into place: if it is there, it is whole
             return home
-        return fetch.unpack(fetch.fetch(self.artifact, progress, offline=offline), home.parent, folder)
+        files = fetch.fetch_all(self.artifacts, progress, offline=offline)
+        return (fetch.assemble if self.file.fetch.jars else fetch.unpack)(
+            files, (into or fetch.dist()).absolute(), folder
+        )
+
+    @property
+    def _said(self) -> Mapping[str, Value]:
+        """The settings that the owner of an external broker says that it runs with."""
+        return self.place.rules.settings if self.place.rules else {}
 
     def recipe(self, *, offline: bool = False) -> Recipe:
         """What its image is made from, where it runs in a container."""
         source = Source(self.file, self.path.parent, self.version, HOME)
+        if self.file.default_version == BUNDLED:
+            return Recipe(source, bundled.distribution, offline, bundled.content())
         return Recipe(source, lambda: self.install(offline=offline), offline)
 
     @property
     def able(self) -> Callable[[str], str] | None:
-        """Asked by the name of a fault, why a container cannot take it; None where the broker is in none."""
+        """Asked by the name of a fault, why its launcher cannot take it; None where it takes what this machine can."""
+        if self.place.rules is not None:
+            return functools.partial(external_able.why_not, self.place.rules)
         if self.launcher != "docker":
             return None
         from conformance.adapters.docker_able import Able
@@ -139,25 +176,42 @@ class FileAdapter:
         Installs it first where it is not; the first broker of a version and Java also leaves a class archive in the
         cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
+        if self.place.rules is not None:
+            from conformance.adapters import external
+
+            rules, here = self.place.rules, self.place.here
+            source = Source(self.file, self.path.parent, self.version, self.path.parent)
+            return external.prepare(source, rules, here, folder, settings, queues, ledger, liar=liar, options=options)
         if self.launcher == "docker":
             from conformance.adapters import docker
 
             recipe = self.recipe(offline=offline)
             return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options)
-        source = Source(self.file, self.path.parent, self.version, self.install(offline=offline))
-        option = archive.option(source, self.effective(), ledger)
+        source = Source(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
+        stock = dataclasses.replace(self, file=self.own.base, own=None) if self.own else self
+        learns = dataclasses.replace(source, file=stock.file, own=None)
+        option = archive.option(learns, stock.effective(), ledger)
         return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option, options=options)
 
 
-def _version(file: BrokerFile, asked: str | None) -> str:
+def _said_version(file: BrokerFile, asked: str | None) -> str:
+    """What its owner says that it is: nothing of it has to be had here."""
+    return asked or (_own_version() if file.default_version == BUNDLED else file.default_version)
+
+
+def _version(file: BrokerFile, asked: str | None, launcher: str) -> str:
+    if file.installed is not None and (asked is None or _VERSION.fullmatch(asked)):
+        return installed.version(file, asked, native=launcher == "native")
     if file.fetch is None:
-        own = _own_version() if file.default_version == "bundled" else file.default_version
+        own = _own_version() if file.default_version == BUNDLED else file.default_version
         if asked not in (None, own):
             raise UsageError(f"{file.name} has one version: {own}")
         return own
     if asked is not None and not _VERSION.fullmatch(asked):
         raise UsageError.unknown(f"version of {file.name}", asked, file.versions)
-    return asked or file.default_version
+    version = asked or file.default_version
+    file.fetch.artifacts(version, file.name)  # a version whose jars nobody pinned is told here
+    return version
 
 
 def _own_version() -> str:
@@ -165,13 +219,3 @@ def _own_version() -> str:
         return importlib.metadata.version(paths.PROJECT)
     except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
         return "0.1.0"
-
-
-def _launcher(file: BrokerFile, asked: str | None) -> str:
-    if asked in (None, "native"):
-        return "native"
-    if asked not in _LAUNCHERS:
-        raise UsageError.unknown("launcher", str(asked), _LAUNCHERS)
-    if file.container is None:
-        raise UsageError(f"{file.name} has no [container]: it runs natively only")
-    return str(asked)

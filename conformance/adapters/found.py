@@ -21,7 +21,7 @@ GROUP = "conformance.adapters"
 """The entry points by which other packages declare adapters: a class each, as in `path.py:Class`."""
 
 _SPEC = re.compile(
-    r"(?P<name>[^:@]+\.py:[A-Za-z_]\w*|[^:@]+)(?:@(?P<version>[^:@]+))?(?::(?P<launcher>[^:@]+))?", re.ASCII
+    r"(?P<name>[^:@]+\.py:[A-Za-z_]\w*|[^:@]+)(?:@(?P<version>[^:@]+))?(?::(?P<launcher>[^:@=]+(?:=.*)?))?", re.ASCII
 )
 
 
@@ -44,11 +44,13 @@ def find(spec: str) -> Adapter:
     """The adapter that `NAME[@VERSION][:LAUNCHER]` means.
 
     NAME may also be the path of a TOML file, or `path.py:Class`. Raises `UsageError`: unknown name (with the closest),
-    a version that is none, a launcher that is not there yet, a faulty file, a class that is no adapter.
+    a version that is none, a launcher or an address that is none, a faulty file, a class that is no adapter.
     """
     match = _SPEC.fullmatch(spec)
-    if match is None or spec.startswith("external="):
-        raise UsageError(f"adapter {spec!r}: expected NAME[@VERSION][:LAUNCHER]; external brokers are not there yet")
+    if spec.startswith(("external=", "native=")):
+        raise UsageError(f"adapter {spec!r}: say which broker it is: NAME:{spec}")
+    if match is None:
+        raise UsageError(f"adapter {spec!r}: expected NAME[@VERSION][:LAUNCHER]")
     name, version, launcher = match["name"], match["version"], match["launcher"]
     if name.endswith(".py"):
         raise UsageError(f"adapter {spec!r}: expected path.py:Class")
@@ -63,11 +65,11 @@ def find(spec: str) -> Adapter:
 
 
 def fetch_to(spec: str, folder: pathlib.Path, progress: Progress | None = None) -> list[pathlib.Path]:
-    """Put the distribution of `spec` and its `.sha512` into `folder`, for a machine without network."""
+    """Put the distribution of `spec`, each file with its `.sha512`, into `folder`, for a machine without network."""
     adapter = find(spec)
-    if adapter.artifact is None:
+    if not adapter.artifacts:
         raise UsageError(f"{adapter.name} has nothing to fetch: it is part of this package")
-    return fetch.fetch_to(adapter.artifact, folder, progress)
+    return fetch.fetch_to(adapter.artifacts, folder, progress)
 
 
 _load = functools.cache(load)

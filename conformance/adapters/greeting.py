@@ -9,6 +9,8 @@ import re
 import socket
 from collections.abc import Mapping
 
+from conformance.adapters.access import Tls
+
 _LONGEST = 64
 
 _HEADER = re.compile(rb"AMQP[\x00\x02\x03]\x01\x00\x00")
@@ -27,16 +29,17 @@ KNOWN = tuple(_ASKED)
 """The protocols that can be asked."""
 
 
-def wrong(protocol: str, host: str, port: int, timeout_s: float = 1.0) -> tuple[str, bool]:
+def wrong(protocol: str, host: str, port: int, timeout_s: float = 1.0, *, tls: Tls | None = None) -> tuple[str, bool]:
     """What is wrong with the greeting of whoever listens, and whether waiting is no use; nothing where it is right.
 
     `timeout_s` is for the connection and for each of its bytes. Silence, an end and a refused connection may be those
-    of a broker that is still starting; bytes of another protocol are final.
+    of a broker that is still starting; bytes of another protocol are final. With `tls` it is asked in TLS; nothing is
+    verified, which is what clients are for.
     """
     question, right, enough = _ASKED[protocol]
     said = b""
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as line:
+        with _dialled(host, port, timeout_s, tls) as line:
             line.sendall(question)
             while not right.match(said) and len(said.lstrip(b"\r\n")) < enough and len(said) < _LONGEST:
                 more = line.recv(_LONGEST)
@@ -52,6 +55,23 @@ def wrong(protocol: str, host: str, port: int, timeout_s: float = 1.0) -> tuple[
     if said.strip(b"\r\n"):
         return f"{host}:{port} answers {said[:_LONGEST]!r}, which is not {_TITLES[protocol]}", True
     return f"{host}:{port} takes connections and says nothing in {_TITLES[protocol]}", False
+
+
+def _dialled(host: str, port: int, timeout_s: float, tls: Tls | None) -> socket.socket:
+    line = socket.create_connection((host, port), timeout=timeout_s)
+    if tls is None:
+        return line
+    import ssl
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        if tls.certificate:
+            context.load_cert_chain(tls.certificate, tls.key)
+        return context.wrap_socket(line, server_hostname=tls.server_name or host)
+    except BaseException:
+        line.close()
+        raise
 
 
 _TITLES = {"amqp": "AMQP 1.0", "stomp": "STOMP"}

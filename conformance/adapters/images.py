@@ -3,6 +3,7 @@
 The base is the vendor's own image where the engine has it or a registry gives it. A machine without a registry makes
 one of its own, once: a small Debian by debootstrap with what the broker needs. The distribution then comes from where
 the native launcher gets it, and is put into the context of the build. Which base it was is told in the report.
+`python -m conformance.adapters.build_images NAME...` builds them before a run asks for them.
 
 `{XDG_CACHE_HOME}/ack-conformance/images` keeps the tar of such a base, 490 MB; the engine keeps the images.
 """
@@ -35,16 +36,21 @@ HOME = pathlib.Path("/opt/broker")
 """Where every Dockerfile of ours puts the distribution, or a link to it."""
 
 _SUITE = "bookworm"
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _LEFT_OUT = ("examples", "web")
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What an image is made from: the broker (its home is inside), and its distribution on demand."""
+    """What an image is made from: the broker (its home is inside), and its distribution on demand.
+
+    `content` tells one distribution from another of the same version: the bundled broker's changes with each edit.
+    """
 
     source: Source
     distribution: Callable[[], pathlib.Path]
     offline: bool = False
+    content: str = ""
 
     @property
     def table(self) -> Container:
@@ -55,7 +61,12 @@ class Recipe:
     @property
     def official(self) -> str:
         """The vendor's own image of this version."""
-        return self.table.official(self.source.version)
+        return self.table.official(self.source.version).name
+
+    def lacks(self, base: str) -> bool:
+        """Whether a base has no distribution, so that it is put in: all but a vendor's image that has the product."""
+        vendor = self.table.official(self.source.version)
+        return base != vendor.name or vendor.bare
 
     @property
     def dockerfile(self) -> pathlib.Path:
@@ -79,12 +90,12 @@ def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
     """
     base = _base(engine, recipe, ledger)
     own = base.startswith("conformance/base:")
-    key = "\0".join([recipe.dockerfile.read_text(), str(engine.image(base)), recipe.source.version])
+    key = "\0".join([recipe.dockerfile.read_text(), str(engine.image(base)), recipe.source.version, recipe.content])
     name = f"conformance/{recipe.source.file.name}:{recipe.source.version}-{_digest(key)}"
     with locked(_folder() / name.replace("/", "-").replace(":", "-")):
         if engine.image(name) is None:
             with tempfile.TemporaryFile() as context:
-                _pack(context, recipe.dockerfile, recipe.distribution() if own else None)
+                _pack(context, recipe.dockerfile, recipe.distribution() if recipe.lacks(base) else None)
                 engine.build(context, name, {"BASE_IMAGE": base})
     return Image(name, base, not own)
 
@@ -140,7 +151,7 @@ def base_archive(packages: Sequence[str], ledger: Ledger) -> pathlib.Path:
             try:
                 include = [f"--include={','.join(packages)}"] if packages else []
                 made = ["debootstrap", "--variant=minbase", *include, _SUITE, str(root)]
-                _command(["unshare", "--mount", *made], target.with_suffix(".log"), ledger)
+                _command([*_DIES_WITH_US, "unshare", "--mount", *made], target.with_suffix(".log"), ledger)
                 _command(["tar", "-C", str(root), "-cf", str(draft), "."], target.with_suffix(".log"), ledger)
                 draft.replace(target)
             finally:

@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
+from conformance.adapters.access import Access
 from conformance.adapters.fetch import Artifact, Progress
 from conformance.adapters.model import BrokerFile
 from conformance.adapters.planned import DepthProbe, Options
@@ -29,6 +30,9 @@ class Broker(Protocol):
 
     prover: Callable[[], None] | None
     """Sends a durable message and has it back, or raises `ClientError`: asked at the end of a start, if at all."""
+
+    gauge: Callable[[str], int] | None
+    """Asks how many messages a queue holds, or raises `ClientError`."""
 
     journal: pathlib.Path
     """The folder of its journal."""
@@ -94,8 +98,14 @@ class Broker(Protocol):
     def endpoint(self, protocol: str) -> tuple[str, int]:
         """Host and port, the same in every start; `UsageError` where it does not speak the protocol."""
 
+    def access(self, protocol: str) -> Access:
+        """How a client comes in there; `UsageError` where two words of it do not go together."""
+
+    def queue_of(self, queue: str) -> str:
+        """What a queue that it was prepared with is called there; `LaunchError` where a trial may not begin with it."""
+
     def depth_probe(self, queue: str) -> DepthProbe:
-        """How a client asks for the depth of a queue."""
+        """How a client asks for the depth of a queue, by the name that it has there."""
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         """Start it, and return when it is ready and has its queues.
@@ -115,6 +125,20 @@ class Broker(Protocol):
 
     def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
         """A pidfd for each of these, or of the one that a clean stop is asked of: SIGKILL by them ends the broker."""
+
+    @property
+    def by_command(self) -> bool:
+        """Whether faults at its process are commands of its owner's, since its processes cannot be seen here."""
+
+    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+        """What the owner of a trigger needs to fire `kill`, `stop`, `pause` or `pause_kill` at it.
+
+        The pidfds that the signals go to; or, by command, for each command of the fault the end of a pipe, where a line
+        starts it, and the pidfd of its process.
+        """
+
+    def within_s(self, fault: str) -> float:
+        """The seconds within which a fault by command must have taken effect; 0 where it is a signal."""
 
     def gone(self) -> bool:
         """Whether nothing of it is left."""
@@ -142,7 +166,7 @@ class Adapter(Protocol):
 
     @property
     def launcher(self) -> str:
-        """`native` or `docker`."""
+        """`native`, `docker` or `external`."""
 
     @property
     def file(self) -> BrokerFile:
@@ -157,8 +181,8 @@ class Adapter(Protocol):
         """The words that find it again."""
 
     @property
-    def artifact(self) -> Artifact | None:
-        """The distribution in a Maven repository; None where there is nothing to fetch."""
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The distribution in a Maven repository: an archive, or its jars; empty where there is nothing to fetch."""
 
     @property
     def able(self) -> Callable[[str], str] | None:

@@ -7,7 +7,6 @@ with a broker (its instance, its start, its queues) is in `starting`.
 from __future__ import annotations
 
 import pathlib
-import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,6 +14,11 @@ from typing import Any, Literal
 import pydantic
 
 from conformance.adapters import words
+from conformance.adapters.access_table import AccessTable
+from conformance.adapters.config_table import Config
+from conformance.adapters.distribution import Fetch, order
+from conformance.adapters.external_table import NEVER_HERE, External, outside
+from conformance.adapters.installed import Installed
 from conformance.adapters.starting import Queues, Start, Template, Xml
 from conformance.adapters.table import Table, UnknownKeyError, Word
 from conformance.errors import UsageError
@@ -29,15 +33,17 @@ class Protocol(Table):
     """A protocol that the broker speaks, the port it listens on, and what it can do over this protocol only.
 
     `ack_confirm` is how a client gets an answer to an acknowledgement: the broker's own `disposition`, or the answer
-    to a `transaction` that holds only it. Over STOMP: how a queue is addressed, and headers for SEND and SUBSCRIBE,
-    which may hold `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message); one with a prefetch is
-    left out where deliveries need no acknowledgement.
+    to a `transaction` that holds only it. `destination` is how a queue is addressed: over AMQP the address of a source
+    or a target, over STOMP the header. Over STOMP only: `virtual_host`, the `host` header of CONNECT (default: the name
+    of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
+    `{prefetch_bytes}` (1,024 a message); one with a prefetch is left out where deliveries need no acknowledgement.
     """
 
     port: str
     ack_confirm: Literal["disposition", "transaction"] | None = None
     capabilities: frozenset[str] = frozenset()
     destination: str = "{queue}"
+    virtual_host: str = ""
     send: Mapping[str, str] = {}
     subscribe: Mapping[str, str] = {}
 
@@ -47,12 +53,15 @@ class Choice(Table):
 
     `logged` is what the broker logs before it is ready, and only when this value is in force: a broker may fall back to
     another value and go on. `needs` is what the value rests on, for people who have to install it. `untraced` is why
-    a tracer cannot make the journal's writes and syncs fail then.
+    a tracer cannot make the journal's writes and syncs fail then. `requires` are values of other settings without which
+    the product does not take it. `refused` is why nothing can be tried with it at all.
     """
 
     logged: str = ""
     needs: str = ""
     untraced: str = ""
+    refused: str = ""
+    requires: Mapping[str, Value] = {}
 
 
 class Setting(Table):
@@ -60,10 +69,12 @@ class Setting(Table):
 
     `default` is the value that the product documents for an absent key. `stock` is what its stock configuration says;
     without it the key is absent there. `follows` names the setting that decides this one; `fixed` ones cannot be
-    changed. `xml` is a path in the configuration (`core/journal-datasync`), `argument` a part of the command line
-    (`{name}`, `{value}`), and `{setting.NAME}` is its value elsewhere; `scale` multiplies a number on its way there.
-    The values of a `word` are the keys of `choices`, or what the command `words` prints, one a line; those of the
-    setting `profile` are its default and the names of the variants.
+    changed. `xml` is a path in the configuration (`core/journal-datasync`, `broker/@persistent`), `argument` a part of
+    the command line (`{name}`, `{value}`), and `{setting.NAME}` is its value elsewhere; `key` is where a user's own
+    configuration has it, if that is a file of keys (`[config]`). `scale` multiplies a number on its way there, and
+    `texts` are the product's own words for values: `{ false = "NEVER" }`. The values of a `word` are the keys of
+    `choices`, or what the command `words` prints, one a line; those of the setting `profile` are its default and the
+    names of the variants.
     """
 
     type: Literal["bool", "int", "word"]
@@ -73,9 +84,11 @@ class Setting(Table):
     fixed: bool = False
     follows: str | None = None
     xml: str | None = None
+    key: str | None = None
     argument: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     choices: Mapping[str, Choice] = {}
+    texts: Mapping[str, str] = {}
     scale: int = 1
 
     @pydantic.model_validator(mode="after")
@@ -99,32 +112,12 @@ class Setting(Table):
         return type(value) is _TYPES[self.type] and (not self.choices or value in self.choices)
 
     def text(self, value: bool | int | str) -> str:
-        """The value as the product reads it: `true`, `false`, a scaled number or a word."""
-        if isinstance(value, str):
-            return value
-        return str(value).lower() if isinstance(value, bool) else str(value * self.scale)
-
-
-class Group(Table):
-    """The Maven group that holds the versions from `since` on."""
-
-    since: str
-    group: str
-
-
-class Fetch(Table):
-    """Maven coordinates of the distribution.
-
-    `sha512` pins versions that were tried; it is preferred to the `.sha512` file beside the download. `folder` is the
-    one that the archive unpacks to.
-    """
-
-    artifact: str
-    groups: tuple[Group, ...]
-    classifier: str = "bin"
-    extension: str = "tar.gz"
-    folder: str
-    sha512: Mapping[str, str] = {}
+        """The value as the product reads it: true, false, a scaled number, a word, or what `texts` has for these."""
+        if isinstance(value, bool):
+            plain = str(value).lower()
+        else:
+            plain = value if isinstance(value, str) else str(value * self.scale)
+        return self.texts.get(plain, plain)
 
 
 class Java(Table):
@@ -138,7 +131,7 @@ class Depth(Table):
     """How a queue's depth is asked for.
 
     An HTTP address and the field of its JSON answer, or an AMQP management request to `address` with these
-    application properties. Everything may hold `{queue}`.
+    application properties; the `field` of its answer where that is a map. Everything may hold `{queue}`.
     """
 
     method: Literal["http", "amqp-management"]
@@ -183,10 +176,14 @@ class Variant(Table):
 
 
 class VendorImage(Table):
-    """The vendor's own image of the versions from `since` on; `{version}` stands for the version."""
+    """The vendor's own image of the versions from `since` on; `{version}` stands for the version.
+
+    A `bare` one has what the broker runs on and not the broker, which is put in.
+    """
 
     since: str
     name: str
+    bare: bool = False
 
 
 class Container(Table):
@@ -202,26 +199,31 @@ class Container(Table):
     packages: tuple[str, ...] = ()
     ports: Mapping[str, int] = {}
 
-    def official(self, version: str) -> str:
-        """The vendor's image of a version."""
-        name = next(image.name for image in reversed(self.images) if order(image.since) <= order(version))
-        return name.format(version=version)
+    def official(self, version: str) -> VendorImage:
+        """The vendor's image of a version, its name filled."""
+        found = next(image for image in reversed(self.images) if order(image.since) <= order(version))
+        return found.model_copy(update={"name": found.name.format(version=version)})
 
 
 class BrokerFile(Table):
-    """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them."""
+    """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them.
+
+    `unverified` says what a file rests on that nobody has tried; every list and every report repeats it.
+    """
 
     name: Word
     title: str
     vendor: str
     default_version: str
     versions: tuple[str, ...] = ()
+    unverified: str = ""
     profiles: tuple[str, ...] = ()
     capabilities: frozenset[str]
     ports: tuple[Word, ...]
     protocols: dict[str, Protocol]
     settings: Mapping[str, Setting] = {}
     fetch: Fetch | None = None
+    installed: Installed | None = None
     java: Java | None = None
     template: Template | None = None
     xml: Xml | None = None
@@ -233,13 +235,27 @@ class BrokerFile(Table):
     logs: Logs = Logs()
     deviations: Mapping[str, str] = {}
     container: Container | None = None
+    external: External | None = None
+    access: AccessTable = AccessTable()
+    config: Config | None = None
     ack_modes: Mapping[str, str] = {}
     variants: Mapping[Word, Variant] = {}
+
+    @property
+    def is_external(self) -> bool:
+        """Whether it says nothing of a start: it can only be one that runs already."""
+        return self.start.command == (NEVER_HERE,)
+
+    @property
+    def full_title(self) -> str:
+        """The title, and what an unverified file rests on."""
+        return f"{self.title} (unverified: {self.unverified})" if self.unverified else self.title
 
     @pydantic.model_validator(mode="before")
     @classmethod
     def _listens_where_it_is_spoken(cls, data: Any) -> Any:
         """Without `start.ready_port` the broker is waited for at the port of each of its protocols."""
+        data = outside(data)
         start, spoken = (data.get(key) if isinstance(data, Mapping) else None for key in ("start", "protocols"))
         if not isinstance(start, Mapping) or not isinstance(spoken, Mapping):
             return data
@@ -258,6 +274,11 @@ class BrokerFile(Table):
             raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):
             raise ValueError("a setting maps to xml, and there is no [xml]")
+        if self.config is not None:
+            self.config.check(self.protocols, self.deviations)
+        pinned = self.fetch.jars if self.fetch else {}
+        if pinned and (unpinned := {self.default_version, *self.versions} - pinned.keys()):
+            raise ValueError(f"fetch.jars has none for {', '.join(sorted(unpinned))}")
         if self.start.queue_options and not self.start.each_queue:
             raise ValueError("start.queue_options are words of start.each_queue, and there is none")
         if self.variants and (VARIANT not in self.settings or self.settings[VARIANT].type != "word"):
@@ -281,11 +302,6 @@ class BrokerFile(Table):
                 "settings": {**self.settings, **variant.settings},
             }
         )
-
-
-def order(version: str) -> tuple[int, ...]:
-    """Versions compare by their numbers."""
-    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def load(file: pathlib.Path) -> BrokerFile:

@@ -12,7 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from conformance.adapters import configure, declaring, ports
+from conformance.adapters.access import Access
+from conformance.adapters.access_table import access_of, clean
 from conformance.adapters.configure import Source
+from conformance.adapters.here import Here
+from conformance.adapters.installed import another, missing
 from conformance.adapters.java import find_java
 from conformance.adapters.placeholders import fill
 from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, declared, start_command, words_of
@@ -44,6 +48,8 @@ def prepare(
     `options` are those of some of the queues, by name. `archive` is the JVM option of a class archive. Raises
     `UsageError` (this broker has no liars, or no such option of a queue), `LaunchError` (no Java, instance or port).
     """
+    if says := missing(source.file):
+        raise LaunchError(says)
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     java = find_java(source.file.java.minimum) if source.file.java else None
@@ -67,7 +73,7 @@ def prepare(
         raise
 
 
-class Broker:
+class Broker(Here):
     """One broker: started, stopped, killed by others, started again on the same ports and data.
 
     `epoch` counts the starts, `start_seconds` has the time of each from spawn to ready. `settings`, `deviations` and
@@ -90,7 +96,7 @@ class Broker:
         self.prover: Callable[[], None] | None = None
         self._ports = reserved
         self._ledger = ledger
-        self._readiness = Readiness(plan, reserved.by_name, self.processes)
+        self._readiness = Readiness(plan, reserved.by_name, lambda: ports.listening(self.processes()))
         self._lacks = "it was not asked"
         self._declared = False
         self._mark = ""
@@ -111,6 +117,10 @@ class Broker:
         if protocol not in protocols:
             raise UsageError.unknown(f"protocol of {self.plan.source.file.name}", protocol, protocols)
         return ports.HOST, self._ports[protocols[protocol].port]
+
+    def access(self, protocol: str) -> Access:
+        """How a client of `protocol` comes in, as the file and who typed say."""
+        return access_of(self.plan.source.file, self.plan.source.here, protocol)
 
     @property
     def contained(self) -> bool:
@@ -288,7 +298,8 @@ class Broker:
         while time.monotonic() - began < start.ready_s:
             self._tick()
             if self._is_ready():
-                if says := unheeded(self.plan.source.file, self.settings, self.log.read_text(errors="replace")):
+                source, said = self.plan.source, self.log.read_text(errors="replace")
+                if says := unheeded(source.file, self.settings, said) or another(source.file, source.version, said):
                     raise self._error(says)
                 return
         raise self._error(f"was not ready within {start.ready_s:g} s (start.ready_s): {self._lacks}")
@@ -330,13 +341,17 @@ class Broker:
 
     def _declare(self) -> None:
         """Durable queues are there after a restart, and a second declaration would hide it where they are not."""
-        if self._declared:
+        if self._declared and declaring.lasting(self.plan):
             return
         try:
-            declaring.declare(self.plan, self._environment)
+            declaring.declare(self.plan, self._beside)
         except LaunchError as error:
             raise self._error(f"took no queue: {error}") from error
         self._declared = True
+
+    def _beside(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
+        log, folder = self.folder / "queues.log", self.plan.working_folder
+        return declaring.run_here(command, seconds, environment=self._environment, folder=folder, log=log)
 
     def _prove(self, began: float) -> None:
         """A message in and out again; a broker whose recovery still goes on may refuse it for a while."""
@@ -366,8 +381,8 @@ class Broker:
     def _error(self, what: str) -> LaunchError:
         """With the end of the newest log that says anything."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
-            tail = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
-            if tail:
+            said = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
+            if tail := clean("\n".join(said), self.plan.source.file, self.plan.source.here).splitlines():
                 return LaunchError(f"{self._title} {what}; its log is {path}", log_tail=tail, log=str(path))
         return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log))
 

@@ -27,7 +27,8 @@ class DepthProbe:
     """How a client asks for the depth of one queue.
 
     `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
-    `properties` as application properties; the answer's body is a JSON array whose first item is the depth.
+    `properties` as application properties; the answer's body is a map with the depth as its `field`, or a JSON array
+    whose first item is the depth.
     """
 
     method: Literal["http", "amqp-management"]
@@ -39,7 +40,10 @@ class DepthProbe:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A broker that is ready to be started: what it is, with what words its commands are filled, where it runs."""
+    """A broker that is ready to be started: what it is, with what words its commands are filled, where it runs.
+
+    `inside` are the words that mean something else where the broker runs (a container): its ports there, its Java.
+    """
 
     source: Source
     settings: EffectiveSettings
@@ -49,12 +53,18 @@ class Plan:
     command: tuple[str, ...]
     java: JavaFound | None
     deviations: dict[str, str]
+    inside: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def own_words(self) -> dict[str, str]:
+        """The words as the broker and its commands know them; `words` are those of who talks to it from here."""
+        return {**self.words, **self.inside}
 
     @property
     def environment(self) -> dict[str, str]:
         """What `start.environment` adds to that of the suite."""
         wanted = self.source.file.start.environment
-        return {name: fill(text, self.words, f"start.environment.{name}") for name, text in wanted.items()}
+        return {name: fill(text, self.own_words, f"start.environment.{name}") for name, text in wanted.items()}
 
     @property
     def working_folder(self) -> pathlib.Path:

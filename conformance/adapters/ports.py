@@ -8,12 +8,15 @@ not choose the same while neither listens: each port is locked by a file for as 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pathlib
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import psutil
 
 from conformance import paths
 from conformance.errors import LaunchError
@@ -80,3 +83,13 @@ def _free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def listening(pids: Iterable[int]) -> set[tuple[str, int]]:
+    """The addresses and numbers at which these processes of this machine listen; none of those that are gone."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            every = psutil.Process(pid).net_connections(kind="tcp")
+            found |= {(one.laddr.ip, one.laddr.port) for one in every if one.status == psutil.CONN_LISTEN}
+    return found

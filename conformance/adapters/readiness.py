@@ -1,14 +1,15 @@
-"""What a started broker has still to show before it is ready, asked in the order of what it costs."""
+"""What a started broker has still to show before it is ready, asked in the order of what it costs.
+
+One table for all launchers. Of a container an open port proves nothing: the engine's proxy takes connections before
+the broker listens, and closes them again. So its own list of listening sockets is looked at as well.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
-
-import psutil
 
 from conformance.adapters import greeting, ports, web
 from conformance.adapters.placeholders import fill
@@ -26,11 +27,18 @@ class Readiness:
     Args:
         plan: The broker.
         numbers: Its ports by name.
-        pids: Its processes, to say where they listen instead.
+        listening: The addresses and numbers at which its processes listen, to say where they do instead.
+        inside: The numbers of its ports where it runs, where these are others; `listening` are such then.
     """
 
-    def __init__(self, plan: Plan, numbers: Mapping[str, int], pids: Callable[[], Iterable[int]]) -> None:
-        self._plan, self._numbers, self._pids = plan, numbers, pids
+    def __init__(
+        self,
+        plan: Plan,
+        numbers: Mapping[str, int],
+        listening: Callable[[], Iterable[tuple[str, int]]],
+        inside: Mapping[str, int] | None = None,
+    ) -> None:
+        self._plan, self._numbers, self._listening, self._inside = plan, numbers, listening, inside
         self._start = plan.source.file.start
         self._own_log = pathlib.Path(plan.words.get("log_file", ""))
         self._seen = 0
@@ -66,23 +74,37 @@ class Readiness:
         for name in self._start.ready_ports:
             number = self._numbers[name]
             spoken = [word for word, one in file.protocols.items() if one.port == name and word in greeting.KNOWN]
-            if not spoken and not _listens(number):
+            if not spoken and not self._listens(name):
                 return f"start.ready_port: nobody listens on {ports.HOST}:{number} ({name}){self._elsewhere(name)}"
             for protocol in spoken:
-                what, final = greeting.wrong(protocol, ports.HOST, number)
+                tls = file.access.of(protocol, self._plan.source.here).tls
+                what, final = greeting.wrong(protocol, ports.HOST, number, tls=tls)
                 if final:
                     raise WrongProtocolError(f"protocols.{protocol}.port: {name}, {what}")
                 if what:
-                    hint = self._elsewhere(name) if what.startswith("nobody") else ""
+                    hint = self._elsewhere(name) if what.startswith("nobody") or self._inside else ""
                     return f"start.ready_port: {what} ({name}){hint}"
         return ""
 
+    def _listens(self, name: str) -> bool:
+        if self._inside is not None and self._inside[name] not in self._reachable():
+            return False
+        return _takes(self._numbers[name])
+
+    def _reachable(self) -> set[int]:
+        """The numbers at which it listens for more than itself."""
+        return {number for address, number in self._listening() if not address.startswith("127.") and address != "::1"}
+
     def _elsewhere(self, name: str) -> str:
         """Where its processes listen instead, and whether the file tells the broker its port at all."""
-        found = {number for pid in self._pids() for number in _listening(pid)} - set(self._numbers.values())
+        numbers = self._inside or self._numbers
+        every = {number for _, number in self._listening()}
+        found = every - set(numbers.values())
         told = f"{name}_port" in uses(self._plan.source.file, self._plan.source.here)
         hints = [f"its processes listen on {', '.join(map(str, sorted(found)))}"] if found else []
-        if not told:
+        if self._inside and numbers[name] in every - self._reachable():
+            hints.append(f"inside it listens on 127.0.0.1:{numbers[name]}, out of reach: let it listen on {{listen}}")
+        elif not told and not self._inside:  # an image may know its ports
             hints.append(f"{{{name}_port}} stands nowhere in the file, so nobody told it the port")
         return "".join(f"; {hint}" for hint in hints)
 
@@ -107,16 +129,9 @@ class Readiness:
         return "" if found == wanted.value else f"{asked}: {wanted.field} is {found!r}, not {wanted.value!r}"
 
 
-def _listens(port: int) -> bool:
+def _takes(port: int) -> bool:
     try:
         with socket.create_connection((ports.HOST, port), timeout=1):
             return True
     except OSError:
         return False
-
-
-def _listening(pid: int) -> list[int]:
-    with contextlib.suppress(psutil.Error):
-        every = psutil.Process(pid).net_connections(kind="tcp")
-        return [one.laddr.port for one in every if one.status == psutil.CONN_LISTEN]
-    return []

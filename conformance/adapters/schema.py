@@ -15,18 +15,20 @@ from typing import Any
 
 import pydantic
 
+from conformance.adapters.external_table import COMMANDS
 from conformance.adapters.model import BrokerFile
 
 _SHORT: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "Start": {
         "ready_port": {"type": "array", "items": {"type": "string"}},
         "ready_http": {"type": "string"},
-    }
+    },
+    "External": {name: {"type": "array", "items": {"type": "string"}} for name in COMMANDS},
 }
 """Short forms by table and key, which the model makes whole before it looks at types; `Queues.method` can be absent."""
 
-_INFERRED = {"Queues": "method"}
-"""A key that the model takes from the others of its table where it is not given."""
+_INFERRED = {"Queues": ("method",), "BrokerFile": ("start", "data", "journal")}
+"""Keys that the model takes from the others of its table where they are not given."""
 
 
 def schema() -> dict[str, Any]:
@@ -39,7 +41,7 @@ def schema() -> dict[str, Any]:
                 entry["description"] = told
             if short := _SHORT.get(name, {}).get(key):
                 _also(entry, short)
-        if (inferred := _INFERRED.get(name)) in table.get("required", ()):
+        for inferred in _INFERRED.get(name, ()):
             table["required"].remove(inferred)
     dialect = pydantic.json_schema.GenerateJsonSchema.schema_dialect
     return {"$schema": dialect, **made, "title": "broker.toml"}

@@ -64,6 +64,8 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
             raise UsageError.unknown(f"{name} of {file.name}", str(value), setting.choices)
         if not setting.takes(value):
             raise UsageError(f"setting {name!r}: {value!r} is not of type {setting.type}")
+        if why := setting.choices[str(value)].refused if setting.choices else "":
+            raise UsageError(f"{name}={value} of {file.name} cannot be put on trial: {why}")
     for name, setting in file.settings.items():
         values[name] = overrides.get(name, setting.default if setting.stock is None else setting.stock)
         if name not in overrides and setting.stock is None and setting.settable:
@@ -71,8 +73,45 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
     for name, setting in file.settings.items():
         if setting.follows is not None:
             values[name] = values[setting.follows]
+    if against := _required(file, values):
+        raise UsageError(against)
     changed = {name: value for name, value in overrides.items() if value != file.settings[name].stock}
     return EffectiveSettings(values, frozenset(absent), changed)
+
+
+def _required(file: BrokerFile, values: Mapping[str, Value]) -> str:
+    """That one of these values goes with none of another setting's; empty where they go together."""
+    for name, setting in file.settings.items():
+        choice = setting.choices.get(str(values[name]))
+        for other, value in choice.requires.items() if choice else ():
+            if values[other] != value:
+                said = f"{other}={_typed(value)}, not {_typed(values[other])}"
+                return f"setting {name!r} of {file.name}: {values[name]} goes with {said}"
+    return ""
+
+
+def _typed(value: Value) -> str:
+    """As a user types it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def weakened(file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str, Value]) -> dict[str, Value]:
+    """Of the settings by which a control gives a guarantee up, those that this broker has.
+
+    One that follows another is given up there. One that it has not, or that cannot be changed, is left out: what is
+    left may be nothing, and then there is no such control. So it is where the product does not take them together with
+    what the user has chosen.
+    """
+    found: dict[str, Value] = {}
+    for name, value in wanted.items():
+        setting = file.settings.get(name)
+        deciding = setting.follows or name if setting else name
+        if deciding in file.settings and file.settings[deciding].settable:
+            found[deciding] = value
+    values = {
+        name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
+    }
+    return {} if _required(file, {**values, **chosen, **found}) else found
 
 
 def explicit(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Setting]:

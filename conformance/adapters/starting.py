@@ -26,14 +26,22 @@ def _inside(path: str) -> str:
 class TemplateFile(Table):
     """A file beside `broker.toml` that is copied into the instance as `to` (default: its own name), mode and all.
 
-    In its text known placeholders are filled, and all other braces stay. `why` makes it a deviation of the report.
+    In its text known placeholders are filled, and all other braces stay. `why` makes it a deviation of the report. With
+    `when` it is copied only where each of these settings has that value, over what was copied there before.
     """
 
     file: str
     to: str = ""
     why: str = ""
+    when: Mapping[str, pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr] = {}
 
     _beside = pydantic.field_validator("file", "to")(_inside)
+
+    @pydantic.model_validator(mode="after")
+    def _told_once(self) -> TemplateFile:
+        if self.when and self.why:
+            raise ValueError("a file with `when` is chosen by settings, which the report tells by themselves: no `why`")
+        return self
 
 
 class Template(Table):
@@ -141,7 +149,11 @@ class Queues(Table):
     """How durable queues are declared at a broker that is ready, one after another, once: a restart keeps them.
 
     `http`: `verb` to `url` with `body`, answered with one of `status`. `command`: it ends with 0. `{queue}` is the name
-    of the queue. What a broker does by itself, by `start.each_queue` or by `[xml]` needs no such table.
+    of the queue. What a broker does by itself, by `start.each_queue` or by `[xml]` needs no such table. Where `lasting`
+    comes to be `false`, a restart does not keep them, and every start declares them.
+
+    `remove` takes a queue away again, with all that is in it: an address, which gets a DELETE, or a command. It is for
+    a broker that outlives the run, and so used for none but an external one.
     """
 
     method: Literal["http", "command"]
@@ -151,6 +163,8 @@ class Queues(Table):
     content_type: str = "application/json"
     status: tuple[int, ...] = (200, 201, 204)
     command: tuple[str, ...] = ()
+    remove: str | tuple[str, ...] = ()
+    lasting: str = "true"
     seconds: Seconds = 30.0
 
     @pydantic.model_validator(mode="before")

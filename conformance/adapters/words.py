@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from conformance.adapters.external_table import queue_texts
 from conformance.adapters.placeholders import placeholders
 from conformance.errors import UsageError
 
@@ -35,12 +36,13 @@ _STOMP = ("queue", "prefetch", "prefetch_bytes")
 
 def check(file: BrokerFile, here: pathlib.Path) -> None:
     """Raise `UsageError` that names field, word and the closest that there is; `here` is the folder of the file."""
-    known = _everywhere(file)
-    for field, texts, more in _texts(file):
-        for text in texts:
-            for word in placeholders(text):
-                if word not in known and word not in more:
-                    raise UsageError(f"{field}: {UsageError.unknown('placeholder', word, {*known, *more})}")
+    for wanted in file.template.files if file.template else ():
+        for name, value in wanted.when.items():
+            if name not in file.settings:
+                raise UsageError(f"template.files.when: {UsageError.unknown('setting', name, file.settings)}")
+            if not file.settings[name].takes(value):
+                raise UsageError(f"template.files.when: {name} is never {value!r}")
+    check_texts(file, _texts(file))
     used = uses(file, here)
     for name, setting in [
         *file.settings.items(),
@@ -57,11 +59,25 @@ def check(file: BrokerFile, here: pathlib.Path) -> None:
             )
 
 
+def check_texts(file: BrokerFile, every: Iterable[tuple[str, Iterable[str], tuple[str, ...]]]) -> None:
+    """The same for some texts only: field, texts, and the words that these have beside those of everywhere."""
+    known = _everywhere(file)
+    for field, texts, more in every:
+        for text in texts:
+            for word in placeholders(text):
+                if word not in known and word not in more:
+                    raise UsageError(f"{field}: {UsageError.unknown('placeholder', word, {*known, *more})}")
+
+
 def uses(file: BrokerFile, here: pathlib.Path) -> set[str]:
-    """Every word that stands somewhere in the file, or in a file of its template: there only words that are known."""
+    """Every word that stands somewhere in the file, or in a file of its template: there only words that are known.
+
+    A setting that decides which files are copied counts as well.
+    """
     found = {word for _, texts, _ in _texts(file) for text in texts for word in placeholders(text)}
     known = _everywhere(file)
     for wanted in file.template.files if file.template else ():
+        found |= {f"setting.{name}" for name in wanted.when}
         with contextlib.suppress(OSError):  # it is told when it is to be copied
             text = (here / wanted.file).read_text(encoding="utf-8", errors="replace")
             found |= known & set(placeholders(text))
@@ -93,9 +109,11 @@ def _texts(file: BrokerFile) -> Iterator[tuple[str, Iterable[str], tuple[str, ..
         for edit in xml.edits:
             yield f"xml.edits ({edit.path})", [edit.text or "", edit.content or ""], ()
     if queues is not None:
-        yield "queues.url", [queues.url], _QUEUE
-        yield "queues.body", [queues.body], _QUEUE
-        yield "queues.command", queues.command, _QUEUE
+        yield from queue_texts("queues", queues)
+    if file.external is not None:
+        yield from file.external.texts()
+    for rewrite in file.config.rewrite if file.config else ():
+        yield f"config.rewrite ({rewrite.at})", [rewrite.text or ""], ()
     yield "depth", [file.depth.url, file.depth.address, *file.depth.properties.values()], _QUEUE
     yield "data.path", [file.data.path], ()
     yield "journal.path", [file.journal.path], ()

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 import pathlib
 import signal
-import socket
-from collections.abc import Iterator
 
 import pytest
+from stomp_line import Stomp
 
 from conformance import adapters
-from conformance.adapters import Broker
+from conformance.adapters import Broker, fetch
 from conformance.ledger import Ledger
+from conformance.upgrade import Pair
 
 pytestmark = pytest.mark.artemis
-
-
-@pytest.fixture
-def ledger(tmp_path: pathlib.Path) -> Iterator[Ledger]:
-    with Ledger(tmp_path / "run", f"artemis-{tmp_path.name}") as book:
-        yield book
 
 
 def _broker(tmp_path: pathlib.Path, ledger: Ledger, **overrides: bool | int) -> Broker:
     artemis = adapters.find("artemis")
     return artemis.prepare(tmp_path / "broker", artemis.effective(overrides), ["orders"], ledger)
-
-
-class Stomp:
-    """Just enough STOMP to see that a message is kept."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._socket = socket.create_connection(broker.endpoint("stomp"), timeout=10)
-        self._stream = self._socket.makefile("rwb")
-        self.ask("CONNECT\naccept-version:1.2\nhost:localhost\n\n")
-
-    def ask(self, frame: str) -> str:
-        self._stream.write(frame.encode() + b"\0")
-        self._stream.flush()
-        answer = bytearray()
-        while (byte := self._stream.read(1)) not in (b"\0", b""):
-            answer += byte
-        return answer.decode().lstrip()
-
-    def close(self) -> None:
-        self._stream.close()
-        self._socket.close()
 
 
 def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: pathlib.Path, ledger: Ledger) -> None:
@@ -101,3 +74,46 @@ def test_every_path_of_the_copy_is_its_own(tmp_path: pathlib.Path, ledger: Ledge
         assert "acceptors" in broker.deviations
         broker.start()
         assert broker.depth_probe("orders").properties["_AMQ_ResourceName"] == "queue.orders"
+
+
+@pytest.mark.parametrize("version", ["2.17.0", "2.18.0", "2.19.0", "2.21.0", "2.26.0"])
+def test_a_version_that_lies_without_a_sum_is_pinned(version: str) -> None:
+    """Maven Central has no .sha512 beside these: without a pin they could not be fetched."""
+    (file,) = adapters.find(f"artemis@{version}").artifacts
+
+    assert file.sha512
+    assert file.path.startswith("org/apache/activemq/apache-artemis/")
+
+
+def test_the_group_of_a_version() -> None:
+    """The top-level project has its own; 2.44.0 is still under the old one."""
+    groups = {word: adapters.find(f"artemis@{word}").artifacts[0].path for word in ("2.44.0", "2.56.0")}
+
+    assert groups["2.44.0"].startswith("org/apache/activemq/")
+    assert groups["2.56.0"].startswith("org/apache/artemis/")
+
+
+@pytest.mark.parametrize("version", ["2.19.0", "2.44.0"])
+def test_the_data_of_an_older_version(tmp_path: pathlib.Path, ledger: Ledger, version: str) -> None:
+    """A message that it has confirmed is delivered by the newest one, started on what a kill has left."""
+    old, new = adapters.find(f"artemis@{version}"), adapters.find("artemis")
+    if not (fetch.dist() / f"apache-artemis-{version}").is_dir():
+        pytest.skip(f"{version} is not in the cache: conformance fetch artemis@{version}")
+    pair = Pair(old, new, trial="t.1")
+    with pair.prepare(tmp_path / "run" / "brokers" / "01", pair.effective(), ["orders"], ledger) as broker:
+        broker.start()
+        first = Stomp(broker)
+        first.ask("SEND\ndestination:orders\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\n\nhello")
+        with broker.pidfds() as descriptors:
+            signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
+        assert broker.wait_gone(10)
+        first.close()
+        broker.start()
+        second = Stomp(broker)
+        message = second.ask("SUBSCRIBE\nid:1\ndestination:orders\nsubscription-type:ANYCAST\nack:client\n\n")
+        second.close()
+        said = broker.log.read_text()
+
+    assert message.endswith("hello")
+    assert "2.56.0" in said
+    assert "new" == broker.log.parent.name

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 import pytest
 
 from conformance import adapters, paths
+from conformance.adapters.access import Tls, mechanism_of
+from conformance.adapters.access_table import AccessTable, ProtocolAccess, TlsTable, access_of
 from conformance.adapters.model import BrokerFile, Depth, JournalFolder, Protocol, Setting, read_table
 from conformance.adapters.starting import Queues, ReadyHttp, Start, TemplateFile
 from conformance.adapters.words import MEANING
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
-OTHERS = {"fetch", "java", "xml", "container", "variants", "ack_modes"}
+ACCESS = tomllib.loads(PAGE.split("## TLS and a login")[1].split("```toml\n")[1].split("```")[0])["access"]
+OTHERS = {"fetch", "java", "xml", "container", "variants", "ack_modes", "external", "access", "config"}
 """Tables of the brokers that come with the package."""
 
 
@@ -25,12 +28,15 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield BrokerFile, EXAMPLE, OTHERS
     yield Start, EXAMPLE["start"], {"queue_options", "liar", "offer", "refused_status", "ready_ports"}
     yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
-    yield Queues, EXAMPLE["queues"], {"command"}
+    yield Queues, EXAMPLE["queues"], {"command", "remove"}
     yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
-    yield Setting, EXAMPLE["settings"]["sync"], {"fixed", "follows", "xml", "words", "choices", "scale"}
-    yield TemplateFile, EXAMPLE["template"]["files"][0], set()
+    yield Setting, EXAMPLE["settings"]["sync"], {"fixed", "follows", "xml", "key", "words", "choices", "scale"}
+    yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
     yield Depth, EXAMPLE["depth"], {"address", "properties"}
     yield JournalFolder, EXAMPLE["journal"], set()
+    yield AccessTable, ACCESS | {"mechanism": ""}, set()
+    yield ProtocolAccess, ACCESS["amqp"] | ACCESS["stomp"] | {"password": {}}, set()
+    yield TlsTable, ACCESS["tls"] | ACCESS["amqp"]["tls"], set()
 
 
 def test_the_example_of_the_page_is_a_broker(tmp_path: pathlib.Path) -> None:
@@ -39,6 +45,17 @@ def test_the_example_of_the_page_is_a_broker(tmp_path: pathlib.Path) -> None:
     assert read.start.ready_ports == ("amqp", "stomp")
     assert read.start.ready_http is not None
     assert read.start.leaves_its_parent
+
+
+def test_the_access_of_the_page_is_one(tmp_path: pathlib.Path) -> None:
+    """A login over TLS; for AMQP a certificate instead."""
+    read = read_table({**EXAMPLE, "access": ACCESS}, tmp_path)
+
+    assert mechanism_of(access_of(read, tmp_path, "amqp")) == "EXTERNAL"
+    assert access_of(read, tmp_path, "amqp").tls == Tls(
+        *(f"{tmp_path}/{name}" for name in ("ca.pem", "client.pem", "client.key"))
+    )
+    assert access_of(read, tmp_path, "stomp").user == "bob"
 
 
 @pytest.mark.parametrize(("model", "table", "others"), list(places()), ids=lambda one: getattr(one, "__name__", ""))

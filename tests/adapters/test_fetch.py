@@ -203,7 +203,7 @@ def test_offline_names_the_file_and_the_way_out(mirror: Mirror) -> None:
 def test_a_folder_that_was_carried_over_replaces_the_network(
     mirror: Mirror, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carried = fetch.fetch_to(_artifact(), tmp_path / "usb")
+    carried = fetch.fetch_to([_artifact()], tmp_path / "usb")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other machine"))
     monkeypatch.setenv("CONFORMANCE_DIST", str(tmp_path / "usb"))
 
@@ -304,10 +304,10 @@ def test_two_processes_download_once(mirror: Mirror) -> None:
 
 
 def test_unpacking_keeps_what_is_executable(mirror: Mirror, tmp_path: pathlib.Path) -> None:
-    home = fetch.unpack(fetch.fetch(_artifact()), tmp_path, "broker-1.0")
+    home = fetch.unpack([fetch.fetch(_artifact())], tmp_path, "broker-1.0")
 
     assert (home / "bin/run").stat().st_mode & 0o100
-    assert fetch.unpack(pathlib.Path("not read"), tmp_path, "broker-1.0") == home
+    assert fetch.unpack([pathlib.Path("not read")], tmp_path, "broker-1.0") == home
 
 
 @pytest.mark.parametrize("member", ["../escape", "/absolute/../../escape"])
@@ -316,7 +316,7 @@ def test_an_archive_that_leads_out_is_refused(tmp_path: pathlib.Path, member: st
     archive.write_bytes(_tarball(member))
 
     with pytest.raises(FetchError):
-        fetch.unpack(archive, tmp_path / "into", "broker-1.0")
+        fetch.unpack([archive], tmp_path / "into", "broker-1.0")
     assert not (tmp_path / "escape").exists()
     assert not (tmp_path / "into" / "broker-1.0").exists()
 
@@ -326,4 +326,4 @@ def test_an_archive_with_another_folder_is_refused(tmp_path: pathlib.Path) -> No
     archive.write_bytes(BODY)
 
     with pytest.raises(FetchError, match=r"does not unpack to elsewhere-1\.0"):
-        fetch.unpack(archive, tmp_path, "elsewhere-1.0")
+        fetch.unpack([archive], tmp_path, "elsewhere-1.0")

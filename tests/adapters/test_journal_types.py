@@ -19,7 +19,6 @@ from conformance.faults.powerloss import Disk
 from conformance.faults.process import prove_gone, send
 from conformance.faults.trace import Operation
 from conformance.history import Op, Phase, bare_header, make_body
-from conformance.ledger import Ledger
 from conformance.scenario import Weakened
 from conformance.script import HeldSync
 
@@ -33,12 +32,6 @@ def _libaio():
 
 
 libaio = pytest.mark.skipif(not _libaio(), reason="libaio.so.1 is not installed (Debian: libaio1)")
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger(tmp_path / "run", f"journal-{tmp_path.name}") as book:
-        yield book
 
 
 # Words.

@@ -87,12 +87,6 @@ path = "{instance}/data"
 """
 
 
-@pytest.fixture
-def ledger(tmp_path: pathlib.Path) -> Iterator[Ledger]:
-    with Ledger(tmp_path / "run", "test") as book:
-        yield book
-
-
 Make = Callable[..., native.Broker]
 
 

@@ -37,6 +37,11 @@ class PretendContainer:
     def output(self):
         return "nothing"
 
+    def command(self, words, environment, folder, seconds):
+        own = {**os.environ, **environment}
+        done = subprocess.run(words, env=own, cwd=folder, timeout=seconds, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
     def remove(self):
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):

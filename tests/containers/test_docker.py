@@ -9,16 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import docker, docker_able, docker_ready, docker_tree, model
+from conformance.adapters import docker, docker_able, docker_tree, model
 from conformance.adapters.configure import Source
 from conformance.adapters.images import Recipe
-from conformance.errors import LaunchError, UsageError
+from conformance.adapters.planned import READY_QUEUE
+from conformance.adapters.starting import Queues, Template, TemplateFile
+from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import able, disk
 from conformance.faults.recovery import kill_in_recovery
 from conformance.script import HeldSync
@@ -38,9 +39,9 @@ def broker(pretend, ledger, tmp_path):
         yield made
 
 
-def prepared(ledger, tmp_path, file=CONTAINED):
-    here = tmp_path / "here"
-    here.mkdir()
+def prepared(ledger, tmp_path, file=CONTAINED, here=None):
+    here = here or tmp_path / "here"
+    here.mkdir(exist_ok=True)
     (here / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
     recipe = Recipe(Source(file, here, "1.0", pathlib.Path("/opt/broker")), lambda: here)
     settings = adapters.find("reference").effective()
@@ -142,8 +143,8 @@ def test_the_command_waits_until_its_pid_is_known(broker, monkeypatch):
     seen = []
 
     class Watched(docker_tree.ContainerTree):
-        def __init__(self, container, pid):
-            super().__init__(container, pid)
+        def __init__(self, container, pid, **more):
+            super().__init__(container, pid, **more)
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline and not seen:
                 with contextlib.suppress(OSError):
@@ -240,86 +241,141 @@ def test_a_process_belongs_to_the_container_in_the_name_of_its_control_group():
     assert not docker_tree.belongs(os.getpid(), "0123456789abcdef" * 4)
 
 
-# readiness
+# the same rules as for every launcher: words, readiness, queues, proof
 
 
-def listening(serve):
-    """A server on a free port that does this to one connection after the other; the port."""
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def loop():
-        while True:
-            line, _ = server.accept()
-            serve(line)
-
-    threading.Thread(target=loop, daemon=True).start()
-    return server.getsockname()[1]
+def told(**more):
+    """The bundled broker whose `[start]` says more."""
+    return CONTAINED.model_copy(update={"start": START.model_copy(update=more)})
 
 
-def says(*parts):
-    def serve(line):
-        line.recv(64)
-        for part in parts:
-            line.sendall(part)
-        line.shutdown(socket.SHUT_WR)
+def free():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
-    return serve
+
+def test_a_port_that_only_the_engine_answers_at(pretend, ledger, tmp_path, monkeypatch):
+    """Its proxy takes connections for a broker that does not listen: the sockets inside decide."""
+    file = told(ready_ports=("amqp", "odd")).model_copy(update={"ports": ("odd", *REFERENCE.ports)})
+    with prepared(ledger, tmp_path, file) as made, socket.create_server(("127.0.0.1", made._ports["odd"])):
+        made.launch()
+        inside = set()
+        monkeypatch.setattr(docker, "listening", lambda pid: inside)
+        while (lacks := made._readiness.lacks(made.log)).startswith("start.ready_log"):
+            made._tick()
+        inside.add(("0.0.0.0", made._ports["odd"]))
+
+        assert f"nobody listens on 127.0.0.1:{made._ports['odd']} (odd)" in lacks
+        assert "" == made._readiness.lacks(made.log)
+
+
+def test_a_broker_that_listens_where_nobody_comes_is_told_so(pretend, ledger, tmp_path, monkeypatch):
+    """Inside 127.0.0.1 is the container's own."""
+    number = free()
+    table = TABLE.model_copy(update={"ports": {"amqp": number}})
+    with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"container": table})) as made:
+        monkeypatch.setattr(docker, "listening", lambda pid: {("127.0.0.1", number), ("0.0.0.0", 61613)})
+        made.launch()
+        lacks = made._readiness.unreached()
+
+    assert f"its processes listen on 61613; inside it listens on 127.0.0.1:{number}, out of reach: let it" in lacks
+
+
+def test_what_listens_is_read_from_the_kernel():
+    """Of both families, and an IPv4 address that a socket of IPv6 has is one."""
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(socket.create_server((host, 0))) for host in ("127.0.0.1", "0.0.0.0")]
+        for host in ("::1", "::ffff:127.0.0.1"):
+            made.append(stack.enter_context(socket.socket(socket.AF_INET6)))
+            made[-1].bind((host, 0))
+            made[-1].listen()
+        names = [one.getsockname()[:2] for one in made]
+        found = docker_tree.listening(os.getpid())
+        with socket.create_connection(names[0]) as line:
+            mine = line.getsockname()
+            also = docker_tree.listening(os.getpid())
+
+    assert {*names[:3], ("127.0.0.1", names[3][1])} <= found
+    assert mine not in also
+
+
+def test_a_pid_file_holds_a_number_of_the_inside(pretend, ledger, tmp_path):
+    """A start script that stays (RabbitMQ's): a clean stop is asked of the broker behind it."""
+    inner = 'echo $$ >"$0"; exec "$@"'
+    command = ("/bin/sh", "-c", f'/bin/sh -c \'{inner}\' "$0" "$@" & wait $!; exit $?', "{instance}/pid", *COMMAND)
+    with prepared(ledger, tmp_path, told(command=command, pid_file="{instance}/pid")) as made:
+        made.start()
+        tree = made.processes()
+        main = made._tree.main(wrapped=False)
+        made.stop()
+
+    assert 2 == len(tree)
+    assert (tree[1], True) == (main, made.gone())
+    assert os.getpid() == docker_tree.number_inside(os.getpid())
+
+
+def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
+    """It is run inside, in the broker's folder, with the ports and the environment that the broker has there."""
+    command = ("/bin/sh", "-c", 'echo "$0 $1 $KEY $PWD" >>declared', "{queue}", "{amqp_port}")
+    number = free()
+    table = TABLE.model_copy(update={"ports": {"amqp": number}})
+    more = {"queues": Queues(method="command", command=command), "container": table}
+    file = told(environment={**START.environment, "KEY": "{stomp_port}"}, ready_message=True).model_copy(update=more)
+    with prepared(ledger, tmp_path, file) as made:
+        made.launch()
+        made._declare()
+        made._declare()
+        stomp, words = made.endpoint("stomp")[1], (made.folder / "declared").read_text().splitlines()
+
+    assert [f"{name} {number} {stomp} {made.folder}" for name in ("orders", READY_QUEUE)] == words
 
 
 @pytest.mark.parametrize(
-    ("protocol", "serve", "expected"),
+    ("command", "said"),
     [
-        ("amqp", says(b"AMQP\x03\x01\x00\x00"), True),
-        ("amqp", says(b"AM", b"QP\x00\x01\x00\x00"), True),
-        ("amqp", says(b"HTTP/1.1 400"), False),
-        ("amqp", says(b"AM"), False),
-        ("stomp", says(b"\n\nCONNECTED\n\n\0"), True),
-        ("stomp", says(b"ERROR\n\n\0"), True),
-        ("stomp", says(b"AMQP"), False),
-        ("http", says(b"HTTP/1.0 404 "), True),
-        ("amqp", says(), False),
-        ("amqp", lambda line: line.close(), False),  # the engine's proxy, while the broker does not listen
+        ("echo no such thing; exit 3", "/bin/sh ended with 3 for queue orders: no such thing"),
+        ("exec sleep 60", "/bin/sh did not end within 0.5 s"),
     ],
 )
-def test_what_is_an_answer(protocol, serve, expected):
-    assert expected == docker_ready.answers(protocol, "127.0.0.1", listening(serve))
+def test_a_queue_that_cannot_be_declared(pretend, ledger, tmp_path, command, said):
+    rules = Queues(method="command", command=("/bin/sh", "-c", command), seconds=0.5)
+    with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"queues": rules})) as made:
+        with pytest.raises(LaunchError, match=f"took no queue: queues.command: {said}"):
+            made.start()
+
+        assert made.gone()
 
 
-def test_silence_is_no_answer():
-    kept = []
+def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
+    with prepared(ledger, tmp_path, told(ready_message=True)) as made:
+        asked = []
 
-    assert not docker_ready.answers("amqp", "127.0.0.1", listening(kept.append), timeout_s=0.2)
+        def prover():
+            asked.append(1)
+            if len(asked) < 3:
+                raise ClientError("still recovering")
 
+        made.prover = prover
+        made.start()
 
-def test_a_closed_port_is_no_answer():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-    assert not docker_ready.answers("amqp", "127.0.0.1", port)
-
-
-@pytest.mark.parametrize("name", ["amqp", "stomp", "http"])
-def test_the_bundled_broker_answers(broker, name):
-    broker.start()
-    port = broker.http_port if name == "http" else broker.endpoint(name)[1]
-
-    assert docker_ready.answers(name, "127.0.0.1", port)
+    assert 3 == len(asked)
+    assert READY_QUEUE in made.plan.queues
 
 
-def test_a_broker_is_not_ready_because_its_port_is_open(broker, monkeypatch):
-    """Its log says ready, and something takes connections: it is asked all the same."""
-    broker.start()
-    assert broker._is_ready()
-    monkeypatch.setattr(docker_ready, "answers", lambda *_: False)
+def test_files_and_words_are_those_of_the_inside(pretend, ledger, tmp_path):
+    """While clients, and what asks over HTTP from here, are told the ports outside."""
+    (tmp_path / "conf").write_text("{listen}:{amqp_port} {python} {python_path}|")
+    template = Template(files=(TemplateFile(file="conf", why="it says where"),))
+    table = TABLE.model_copy(update={"ports": {"amqp": 5672, "http": 8080}})
+    with prepared(
+        ledger, tmp_path, CONTAINED.model_copy(update={"template": template, "container": table}), tmp_path
+    ) as made:
+        written = (made.folder / "instance" / "conf").read_text()
+        deviations, url, http = made.deviations, made.depth_probe("orders").url, made.http_port
 
-    assert (True, False) == (broker.was_ready, broker._is_ready())
-
-
-def test_a_port_that_nobody_can_be_asked_at(pretend, ledger, tmp_path):
-    start = START.model_copy(update={"ready_port": "odd"})
-    odd = CONTAINED.model_copy(update={"ports": ("odd", *REFERENCE.ports), "start": start})
-    with pytest.raises(UsageError, match="ready_port 'odd' speaks none of amqp, stomp, http"):
-        prepared(ledger, tmp_path, odd)
+    assert "0.0.0.0:5672 python3 |" == written
+    assert "it says where" == deviations["conf"]
+    assert f"http://127.0.0.1:{http}/queues/orders" == url
 
 
 # what it can take
@@ -379,9 +435,13 @@ def test_a_tracer_inside_is_looked_at_by_pids_from_outside(tmp_path, monkeypatch
 # what users type
 
 
-def test_a_broker_without_a_container():
+def test_a_broker_without_a_container(tmp_path):
+    text = (paths.fixtures() / "brokers" / "reference" / "broker.toml").read_text()
+    before, _, after = text.partition("[container]")
+    path = tmp_path / "own.toml"
+    path.write_text(before + after[after.index("# What `--set") :])
     with pytest.raises(UsageError, match=r"reference has no \[container\]: it runs natively only"):
-        adapters.find("reference:docker")
+        adapters.find(f"{path}:docker")
 
 
 def test_a_launcher_that_is_none():

@@ -1,4 +1,4 @@
-"""Artemis in a real container: what the other tests could only pretend. Skipped, with the reason, without an engine."""
+"""Brokers in real containers: what the other tests could only pretend. Skipped, with the reason, without an engine."""
 
 import json
 import os
@@ -24,27 +24,32 @@ pytestmark = pytest.mark.artemis
 ADAPTER = adapters.find("artemis@2.56.0:docker")
 
 
-@pytest.fixture(scope="module")
-def image(real, tmp_path_factory):
+def built(real, adapter, folder):
     """Built where it is not there; the tests are skipped where nothing can be had to build it on."""
-    folder = tmp_path_factory.mktemp("image")
-    with pytest.MonkeyPatch.context() as patch, Ledger(folder, f"image-{os.getpid()}") as book:
+    with pytest.MonkeyPatch.context() as patch, Ledger(folder, f"image-{os.getpid()}-{adapter.name}") as book:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         try:
-            return broker_image(real, ADAPTER.recipe(), book).name
+            return broker_image(real, adapter.recipe(), book).name
         except LaunchError as error:
             if "no image to build on" not in str(error):
                 raise
             pytest.skip(str(error))
 
 
+@pytest.fixture(scope="module")
+def image(real, tmp_path_factory):
+    """That of Artemis."""
+    return built(real, ADAPTER, tmp_path_factory.mktemp("image"))
+
+
 @pytest.fixture
-def play(image, real, tmp_path):
+def play(real, tmp_path, tmp_path_factory):
     """Record one trial of these steps; its record and its events by process."""
 
-    def run(*steps):
+    def run(*steps, adapter=ADAPTER):
+        built(real, adapter, tmp_path_factory.mktemp("image"))
         script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, "library")
-        planned = Planned("odd.subject.1", script, "subject", "", 1, 1, ADAPTER, ADAPTER.effective(), "amqp")
+        planned = Planned("odd.subject.1", script, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
         with Ledger(tmp_path, f"odd-{tmp_path.name}") as ledger:
             recording = Recording(tmp_path, bare_header(""), ledger)
             try:
@@ -66,10 +71,12 @@ def containers(real, run):
     return [each.name for each in found]
 
 
-def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path):
+@pytest.mark.parametrize("name", ["artemis", "qpid", "reference"])
+def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path, name):
     """By signals to the pids that its processes have here; what was confirmed is there, and no container is left."""
     kill = Kill(Nth("confirm", 40))
-    record, events = play(Publish(200, window=20, until=kill), Restart(until=Kill(Recovery(3))), *SETTLE)
+    steps = Publish(200, window=20, until=kill), Restart(until=Kill(Recovery(3))), *SETTLE
+    record, events = play(*steps, adapter=adapters.find(f"{name}:docker"))
     confirmed = messages(events["publisher-1"], Op.SEND, Phase.OK)
     (fired,) = [e for e in events["publisher-1"] if (e.op, e.phase) == (Op.FAULT, Phase.FIRED)]
     (again,) = [e for e in events["orchestrator"] if (e.op, e.phase) == (Op.FAULT, Phase.FIRED)]

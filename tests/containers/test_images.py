@@ -1,11 +1,13 @@
 """What an image is built upon, and from what; and the engine that is not there."""
 
+import dataclasses
 import errno
 import fcntl
 import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,7 +16,7 @@ import pytest
 
 from conformance import adapters
 from conformance import ledger as ledger_of
-from conformance.adapters import dockerd, engine, images, model
+from conformance.adapters import build_images, bundled, dockerd, engine, images, model
 from conformance.adapters.configure import Source
 from conformance.adapters.dockerd import __main__ as command
 from conformance.errors import LaunchError, UsageError
@@ -62,6 +64,55 @@ def test_the_vendors_image_brings_its_own_distribution(pretend, recipe, ledger):
     assert (VENDOR, True) == (image.base, image.official)
     assert {"Dockerfile", "distribution"} == set(names(pretend.context))
     assert [("build", image.name, {"BASE_IMAGE": VENDOR})] == pretend.asked
+
+
+def test_a_vendors_image_without_the_broker_gets_it(pretend, recipe, ledger):
+    """`bare`: it has what the broker runs on."""
+    pretend.images[VENDOR] = "sha256:1"
+    bare = model.Container(images=(IMAGES[0].model_copy(update={"bare": True}),))
+    made = recipe()
+    source = dataclasses.replace(made.source, file=FILE.model_copy(update={"container": bare}))
+    images.broker_image(pretend, dataclasses.replace(made, source=source), ledger)
+
+    assert "distribution/bin/broker" in names(pretend.context)
+
+
+def test_the_bundled_broker_is_the_code_that_runs_here(tmp_path):
+    """Its folder alone is found by a Python that has the loader of cffi, and nothing else of this package is in it."""
+    lib = bundled.distribution() / "lib"
+    code = "import conformance, conformance.reference.command, cproton; print(conformance.__file__, cproton.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(lib), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert [str(lib / "conformance/__init__.py"), str(lib / "cproton.py")] == done.stdout.split()
+    assert {"__init__.py", "errors.py", "reference"} == {path.name for path in (lib / "conformance").iterdir()}
+    assert bundled.distribution() == lib.parent
+
+
+def test_an_edit_of_the_bundled_broker_makes_another_image(tmp_path, monkeypatch):
+    before = bundled.content()
+    copy = tmp_path / "conformance"
+    shutil.copytree(bundled._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_data"))
+    monkeypatch.setattr(bundled, "_PACKAGE", copy)
+    same = bundled.content()
+    with (copy / "reference" / "server.py").open("a") as stream:
+        stream.write("# edited\n")
+
+    assert before == same
+    assert before != bundled.content()
+    assert adapters.find("reference:docker").recipe().content == bundled.content()
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["artmis"], ["artemis@9:nowhere"]])
+def test_images_that_cannot_be_asked_for(words, capsys):
+    assert 4 == build_images.main(words)
+    assert capsys.readouterr().err.startswith("conformance: ")
 
 
 def test_a_base_of_our_own_gets_the_distribution(pretend, recipe, ledger, monkeypatch):
@@ -152,15 +203,15 @@ HARNESS = """
 import pathlib, sys
 from conformance.ledger import Ledger
 book = Ledger(pathlib.Path(sys.argv[1]), "killed")
-book.intend("container", engine="docker", host="unix:///e.sock", name="killed-01")
+book.intend("container", engine="docker", host="unix:///e.sock", name="killed-01", label="conformance.run=killed")
 print("made", flush=True)
 sys.stdin.read()
 """
 
 
 def test_a_container_of_a_killed_run_is_removed_at_its_own_engine(tmp_path, monkeypatch):
-    """With its volumes: an image may declare some, and each would stay behind."""
-    fake(tmp_path, monkeypatch, "docker", f'echo "$@" >>{tmp_path}/asked')
+    """With its volumes: an image may declare some, and each would stay behind. So is what else has its run's label."""
+    fake(tmp_path, monkeypatch, "docker", f'echo "$@" >>{tmp_path}/asked; [ "$3" != ps ] || echo killed-02')
     harness = subprocess.Popen(
         [sys.executable, "-c", HARNESS, str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -168,8 +219,12 @@ def test_a_container_of_a_killed_run_is_removed_at_its_own_engine(tmp_path, monk
     harness.kill()
     harness.communicate()
 
-    assert ["run killed: removed container killed-01"] == release_leftovers()
-    assert "--host unix:///e.sock rm --force --volumes killed-01\n" == (tmp_path / "asked").read_text()
+    assert ["run killed: removed container killed-01 and killed-02"] == release_leftovers()
+    assert [
+        "--host unix:///e.sock ps --all --format {{.Names}} --filter label=conformance.run=killed",
+        "--host unix:///e.sock rm --force --volumes killed-01",
+        "--host unix:///e.sock rm --force --volumes killed-02",
+    ] == (tmp_path / "asked").read_text().splitlines()
 
 
 # an engine that is not there

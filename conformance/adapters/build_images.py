@@ -1,0 +1,53 @@
+"""`python -m conformance.adapters.build_images NAME...`: have the images of these brokers before a run asks for them.
+
+For a CI job that has time for it beside other work: a base of Debian takes a minute, where no registry gives one.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+
+from conformance.adapters.engine import connect
+from conformance.adapters.file_adapter import FileAdapter
+from conformance.adapters.found import find
+from conformance.adapters.images import Recipe, broker_image
+from conformance.errors import ConformanceError, UsageError
+from conformance.ledger import Ledger
+
+
+def main(names: Sequence[str]) -> int:
+    """One line for each image; the exit code of the first that cannot be had, with one line of why."""
+    try:
+        if not names or names[0].startswith("-"):
+            raise UsageError("usage: python -m conformance.adapters.build_images NAME...")
+        recipes = [_recipe(name) for name in names]
+        with (
+            tempfile.TemporaryDirectory(prefix="conformance-images-") as folder,
+            Ledger(pathlib.Path(folder), f"images-{uuid.uuid4().hex[:12]}") as ledger,
+        ):
+            for recipe in recipes:
+                began = time.monotonic()
+                image = broker_image(connect(), recipe, ledger)
+                print(f"{image.name}, upon {image.base}: {time.monotonic() - began:.0f} s", flush=True)
+    except ConformanceError as error:
+        print(f"conformance: {error}", file=sys.stderr)
+        for line in getattr(error, "log_tail", ()):
+            print(f"    {line}", file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
+def _recipe(name: str) -> Recipe:
+    adapter = find(f"{name.removesuffix(':docker')}:docker")
+    if not isinstance(adapter, FileAdapter):
+        raise UsageError(f"{name} has no [container]")
+    return adapter.recipe()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,380 @@
+"""A broker that runs already: reached by its addresses, hurt by the commands of its owner, and otherwise left alone.
+
+It has no processes that could be seen here, so a fault is shown by what a client sees: its connection was lost after
+the command had begun, and where the broker is to stay down, nobody answers at its address. Nothing is touched but
+queues that carry the run's id in their names, or those that the owner names; they are removed at the end, or listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
+
+from conformance.adapters.access import OPEN, Access
+from conformance.adapters.access_table import access_of
+from conformance.adapters.configure import Source
+from conformance.adapters.external_commands import Commands, Running
+from conformance.adapters.external_places import Place, at_its_host, numbers_of, places
+from conformance.adapters.external_queues import PREFIX, Queues
+from conformance.adapters.external_table import External
+from conformance.adapters.external_witness import Witness
+from conformance.adapters.launchers import LEFT
+from conformance.adapters.placeholders import fill
+from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, words_of
+from conformance.adapters.settings import EffectiveSettings, show
+from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
+from conformance.ledger import Ledger
+
+_READY_S = 60.0
+_SLOW_S = 10.0
+_TICK_S = 0.05
+_GATES = {"kill": ("kill",), "stop": ("stop",), "pause": ("pause", "resume"), "pause_kill": ("pause", "kill")}
+"""The commands that wait at their gates while the trigger of a fault is armed, in the order of their descriptors."""
+
+
+def prepare(
+    source: Source,
+    rules: External,
+    here: pathlib.Path,
+    folder: pathlib.Path,
+    settings: EffectiveSettings,
+    queues: Sequence[str],
+    ledger: Ledger,
+    *,
+    liar: str | None = None,
+    options: Mapping[str, Options] | None = None,
+) -> ExternalBroker:
+    """The broker behind these addresses; `folder` gets what its owner's commands print. Nothing is touched yet.
+
+    `here` is the folder of the owner's file. Raises `UsageError` (an address that is none, a queue with options, no
+    way to a queue), `LaunchError` (a command that does not exist).
+    """
+    if liar is not None:
+        raise UsageError(f"an external broker is not made to lie: {liar!r} is a liar of the bundled broker")
+    for queue, chosen in (options or {}).items():
+        if chosen:
+            raise UsageError(f"{queue}: queues of an external broker are declared without options")
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    found = places(rules.urls, source.file)
+    words = words_of(source, folder, settings, numbers_of(found, source.file), None, "")
+    words |= {"here": str(here), "listen": next(iter(found.values())).host}
+    show(folder, settings)
+    plan = Plan(source, settings, tuple(queues), folder, words, (), None, _deviations(rules, found, ledger))
+    return ExternalBroker(plan, rules, found, here, ledger)
+
+
+def _deviations(rules: External, found: Mapping[str, Place], ledger: Ledger) -> dict[str, str]:
+    addresses = ", ".join(f"{name} at {place}" for name, place in found.items())
+    told = {
+        "external broker": f"it ran already ({addresses}); its version, capabilities and settings are as its owner's "
+        "words have them, and were not read from it",
+    }
+    for name in ("kill", "stop", "pause"):
+        if command := rules.command(name):
+            told[name] = f"by its owner's command, `{' '.join(command.command)}`: a {name} is what that does"
+    if rules.stop is None:
+        told["clean restart"] = "left out before the last look at a queue: external.stop is not given"
+    if rules.queues:
+        told["queues"] = f"existing ones of its owner: {', '.join(rules.queues)}"
+    else:
+        told["queues"] = f"named {PREFIX}-{ledger.run_id}-..."
+    return told
+
+
+class ExternalBroker:
+    """See `interface.Broker`: it has no `processes` here, and no `pidfds`."""
+
+    by_command = True
+    contained = False
+    exit_status: int | None = None
+    journal_files: Sequence[str] = ()
+
+    def __init__(
+        self, plan: Plan, rules: External, found: Mapping[str, Place], here: pathlib.Path, ledger: Ledger
+    ) -> None:
+        self.plan, self.rules, self.places = plan, rules, found
+        self.folder, self.settings, self.deviations = plan.folder, plan.settings, dict(plan.deviations)
+        self.data = self.journal = plan.folder / "nothing-of-it-is-here"
+        self.epoch = 0
+        self.start_seconds: list[float] = []
+        self.prover: Callable[[], None] | None = None
+        self.gauge: Callable[[str], int] | None = None
+        self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
+        self._queues = Queues(plan, rules, self.commands, ledger)
+        self._down = False
+        self._halted = False
+        self._armed: list[Running] = []
+        self._check_depth()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # where it is
+
+    def endpoint(self, protocol: str) -> tuple[str, int]:
+        """Host and port of `protocol`; `UsageError` where no address was given for it."""
+        place = self._place(protocol)
+        return place.host, place.port
+
+    def access(self, protocol: str) -> Access:
+        """How a client comes in there: as `[access]`, the address and who typed say."""
+        source = self.plan.source
+        at = self.places[protocol].access if protocol in self.places else OPEN
+        return access_of(source.file, source.here, protocol, at)
+
+    @property
+    def http_port(self) -> int | None:
+        """Of its management, where an address was given."""
+        return self.places["http"].port if "http" in self.places else None
+
+    def depth_probe(self, queue: str) -> DepthProbe:
+        """How to ask for the depth of `queue`, by its name at the broker."""
+        depth = self.plan.source.file.depth
+        words = {**self.plan.words, "queue": queue}
+        return DepthProbe(
+            depth.method,
+            at_its_host(fill(depth.url, words), self.places),
+            depth.field,
+            fill(depth.address, words),
+            {name: fill(text, words) for name, text in depth.properties.items()},
+        )
+
+    def queue_of(self, queue: str) -> str:
+        """What a queue is called at the broker: it has the run's id in its name, or is one of its owner's.
+
+        Raises `LaunchError` where one of its owner's holds messages: nothing of them is consumed.
+        """
+        self.commands.environment["CONFORMANCE_QUEUE"] = found = self._queues.name(queue)
+        if self.rules.queues and queue != READY_QUEUE:
+            self._refuse_filled([found])
+        return found
+
+    # its life
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the newest command has printed; its own logs are its owner's."""
+        return self.logs[-1] if self.logs else self.folder / "no-command-was-run.log"
+
+    @property
+    def logs(self) -> list[pathlib.Path]:
+        """What each command has printed."""
+        return self.commands.logs
+
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
+        """Wait until it is ready, after its owner's `start` where it is down; the first time it is only looked at.
+
+        Raises `LaunchError` where it does not answer, or not in its protocol, or no message comes through.
+        """
+        began = time.monotonic()
+        self.launch(wrap, more=more)
+        self.commands.run("wait_ready")
+        ready_s = self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S
+        comes_up = self._down or self.commands.has("start")
+        self._wait_answers(began, ready_s if comes_up else 0.0 if self._refusing else _SLOW_S)
+        self._queues.declare()
+        if self.rules.queues and self.epoch == 1:
+            self._refuse_filled(self.rules.queues)
+        self._prove(began, ready_s)
+        self._down = False
+        self.start_seconds.append(time.monotonic() - began)
+
+    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
+        """Its owner's `start`, where it is down; `LaunchError` where it was to be started in another way."""
+        if wrap or more:
+            raise LaunchError(f"{self._title} runs already: it is started with no other words, and under no tracer")
+        self.epoch += 1
+        self.commands.environment["CONFORMANCE_EPOCH"] = str(self.epoch)
+        if self._down or self._place_in_use.refuses:
+            self.commands.run("start")
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it answers in each protocol."""
+        return not self._unanswered()
+
+    def stop(self) -> None:
+        """Its owner's `stop`; `LaunchError` where that fails, or did not cost a connection that was open before."""
+        rules = self.rules.stop
+        if rules is None:
+            raise LaunchError(f"{self._title}: external.stop is not given, so it cannot be stopped in order")
+        with self.armed("stop") as (gate, _), Witness(self.endpoint(self._place_in_use.protocol)) as witness:
+            os.write(gate, b"go\n")
+            if not witness.lost(rules.seconds):
+                raise LaunchError(
+                    f"external.stop: a connection is still there {rules.seconds:g} s after it began: the broker was "
+                    "not stopped"
+                )
+        self._down = True
+        if self.commands.has("start") and not self._wait_refused(rules.seconds):
+            raise LaunchError(f"external.stop: {self._place_in_use} still answers: it is back before external.start")
+
+    @contextlib.contextmanager
+    def armed(self, fault: str) -> Iterator[list[int]]:
+        """For each command of the fault the end of a pipe, by which it is started, and the pidfd of its process."""
+        with contextlib.ExitStack() as stack:
+            self._armed = [stack.enter_context(self.commands.gated(name)) for name in _GATES[fault]]
+            try:
+                yield [descriptor for each in self._armed for descriptor in (each.gate, each.pidfd)]
+            except ConformanceError:
+                for each in self._armed:
+                    each.check_failed()  # it says more than what came of it
+                raise
+            for each in self._armed:
+                each.close_gate()
+                if each.was_opened:
+                    each.finish()
+        self._armed = []
+
+    def within_s(self, fault: str) -> float:
+        """What the command of that fault says of itself."""
+        rules = self.rules.command(fault)
+        return rules.seconds if rules else 0.0
+
+    def processes(self) -> list[int]:
+        """None that could be seen here."""
+        return []
+
+    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
+        """None: see `armed`."""
+        return contextlib.nullcontext([])
+
+    def gone(self) -> bool:
+        """Whether a fault has ended it, and it was not started since."""
+        return self._down
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Whether it is gone: a client has lost its connection to it, and nobody answers where it is to stay down.
+
+        Where it comes back by itself, it may be back already. The client's connection is then all that shows it.
+        """
+        self._down = True
+        return not self.commands.has("start") or self._wait_refused(timeout_s)
+
+    def alive_check(self) -> None:
+        """Raise `LaunchError` where it does not answer although no fault of ours has ended it."""
+        if not self._down and (what := self._unanswered()):
+            raise LaunchError(f"{self._title} does not answer, and no command of this run has ended it: {what}")
+
+    def close(self) -> None:
+        """Leave it as it was found: running, let go on, without our queues. What cannot be is in `left.txt`."""
+        left: list[str] = []
+        for undo in (self._let_go_on, self._bring_back):
+            try:
+                undo()
+            except LaunchError as error:
+                left.append(f"{self._title}: {error}")
+        left += self._queues.remove()
+        if left:
+            (self.folder / LEFT).write_text("\n".join([*left, ""]))
+
+    # inside
+
+    @property
+    def _title(self) -> str:
+        return f"{self.plan.source.file.title} at {self._place_in_use}"
+
+    @property
+    def _place_in_use(self) -> Place:
+        return next(place for name, place in self.places.items() if name in self.plan.source.file.protocols)
+
+    def _place(self, protocol: str) -> Place:
+        if protocol not in self.plan.source.file.protocols:
+            raise UsageError.unknown(f"protocol of {self.plan.source.file.name}", protocol, self.places)
+        if protocol not in self.places:
+            raise UsageError(
+                f"no address for {protocol}: {self.plan.source.file.name} was given at "
+                f"{', '.join(self.places)} only; add {protocol}://HOST:PORT to external="
+            )
+        return self.places[protocol]
+
+    @property
+    def _refusing(self) -> bool:
+        return any(place.refuses for place in self.places.values())
+
+    def _filled(self, text: str, field: str) -> str:
+        return fill(text, self.plan.words, field)
+
+    def _check_depth(self) -> None:
+        try:
+            self.depth_probe("any")
+        except UsageError as error:
+            raise UsageError(
+                f"depth: {error}. No drain is trusted without the broker's own word: add http://HOST:PORT to external="
+            ) from error
+
+    def _unanswered(self, *, final: bool = False) -> str:
+        """What is wrong with who answers at its addresses; `final`: only where waiting is no use."""
+        for name, place in self.places.items():
+            what, hopeless = place.wrong()
+            if what and (hopeless or not final):
+                return f"external.urls.{name}: {what}"
+        return ""
+
+    def _wait_answers(self, began: float, ready_s: float) -> None:
+        while what := self._unanswered():
+            if wrong := self._unanswered(final=True):
+                raise LaunchError(f"{self.plan.source.file.title}: {wrong}. Correct the address")
+            if time.monotonic() - began > ready_s:
+                after = f" {ready_s:g} s after it was to come back" if ready_s else ""
+                raise LaunchError(
+                    f"{self.plan.source.file.title}: {what}{after}. Start the broker, or correct the address"
+                )
+            time.sleep(_TICK_S)
+
+    def _wait_refused(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not self._place_in_use.wrong()[0]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_TICK_S)
+        return True
+
+    def _prove(self, began: float, ready_s: float) -> None:
+        while self.prover is not None:
+            try:
+                self.prover()
+            except ClientError as error:
+                if time.monotonic() - began > ready_s:
+                    raise LaunchError(
+                        f"{self._title}: no message came through within {ready_s:g} s: {error}"
+                    ) from error
+                time.sleep(_TICK_S)
+            else:
+                return
+
+    def _refuse_filled(self, queues: Sequence[str]) -> None:
+        for queue in queues:
+            try:
+                depth = self.gauge(queue) if self.gauge else 0
+            except ClientError as error:
+                raise LaunchError(f"external.queues: {queue}: {error}") from error
+            if depth:
+                raise LaunchError(
+                    f"external.queues: {queue} holds {depth} messages, and must be empty: they were left alone. Empty "
+                    "it, or name another"
+                )
+
+    def _let_go_on(self) -> None:
+        """A pause that nobody has ended: its owner's `resume`; commands that still run are waited for."""
+        armed, self._armed = self._armed, []
+        begun = [each.name for each in armed if each.was_opened]
+        for each in armed:
+            with contextlib.suppress(LaunchError):  # its trial is void, and says why
+                each.finish()
+        if "pause" in begun and "resume" not in begun and "kill" not in begun:
+            self.commands.run("resume")
+        if {"kill", "stop"} & set(begun):
+            self._down = self._place_in_use.refuses
+
+    def _bring_back(self) -> None:
+        if self._down:
+            self.commands.run("start")

@@ -1,0 +1,121 @@
+"""Where a broker is that runs already: one address for each protocol that clients speak, and one of its management."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import urllib.parse
+from collections.abc import Iterable, Mapping
+
+from conformance.adapters import greeting
+from conformance.adapters.access import OPEN, Access, parse_url
+from conformance.adapters.model import BrokerFile
+from conformance.errors import UsageError
+
+HTTP = "http"
+_CONNECT_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """An address, and how one comes in there. `protocol` is a word of `[protocols]`, or `http`."""
+
+    protocol: str
+    host: str
+    port: int
+    access: Access = OPEN
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def wrong(self) -> tuple[str, bool]:
+        """What is wrong with who answers there, and whether waiting is no use; see `greeting.wrong`.
+
+        Behind TLS nothing but the connection can be asked without the login of a client.
+        """
+        if self.protocol in greeting.KNOWN and self.access.tls is None:
+            return greeting.wrong(self.protocol, self.host, self.port, _CONNECT_S)
+        try:
+            with socket.create_connection((self.host, self.port), _CONNECT_S):
+                return "", False
+        except ConnectionRefusedError:
+            return f"nobody listens on {self}", False
+        except socket.gaierror as error:
+            return f"{self.host} is no host that is known here: {error.strerror}", False
+        except OSError as error:
+            return f"{self} takes no connection: {error.strerror or type(error).__name__}", False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether nobody listens there; a broker that is only slow to answer does."""
+        try:
+            with socket.create_connection((self.host, self.port), _CONNECT_S):
+                return False
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+
+
+def words_of(urls: str) -> dict[str, str]:
+    """`URL,URL` as a table of addresses by protocol; `UsageError` for two of one protocol."""
+    found: dict[str, str] = {}
+    for url in filter(None, (part.strip() for part in urls.split(","))):
+        protocol = _place(url).protocol
+        if protocol in found:
+            raise UsageError(f"external={urls}: two addresses for {protocol}")
+        found[protocol] = url
+    return found
+
+
+def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
+    """The addresses by protocol; `UsageError` where one is none, or says another protocol than its key."""
+    found: dict[str, Place] = {}
+    for name, url in urls.items():
+        if name != HTTP and name not in file.protocols:
+            raise UsageError(f"external.urls: {UsageError.unknown('protocol', name, [*file.protocols, HTTP])}")
+        try:
+            found[name] = _place(url)
+        except UsageError as error:
+            raise UsageError(f"external.urls.{name}: {error}") from error
+        if found[name].protocol != name:
+            raise UsageError(f"external.urls.{name}: {url} is an address for {found[name].protocol}")
+    if not set(found) & set(file.protocols):
+        raise UsageError(
+            f"an external broker needs the address of a protocol: external={_example(file.protocols)}, or external.urls"
+        )
+    return found
+
+
+def numbers_of(found: Mapping[str, Place], file: BrokerFile) -> dict[str, int]:
+    """The ports of the file by name, as far as there is an address for one."""
+    numbers = {file.protocols[name].port: place.port for name, place in found.items() if name != HTTP}
+    return {**numbers, **({HTTP: found[HTTP].port} if HTTP in found else {})}
+
+
+def at_its_host(url: str, found: Mapping[str, Place]) -> str:
+    """An address of the file, which knows its broker at 127.0.0.1, at the host where this one is."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.hostname != "127.0.0.1" or HTTP not in found:
+        return url
+    login, at, _ = parts.netloc.rpartition("@")
+    host = f"[{found[HTTP].host}]" if ":" in found[HTTP].host else found[HTTP].host
+    return parts._replace(netloc=f"{login}{at}{host}:{parts.port or 80}").geturl()
+
+
+def _place(url: str) -> Place:
+    if url.startswith("http://"):
+        parts = urllib.parse.urlsplit(url)
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise UsageError(f"{url}: expected http://HOST:PORT: {error}") from error
+        if not host or parts.username is not None or parts.path not in ("", "/") or parts.query:
+            raise UsageError(f"{url.rpartition('@')[2]}: expected http://HOST:PORT, and nothing else")
+        return Place(HTTP, host, port or 80)
+    found = parse_url(url)
+    return Place(found.protocol, found.host, found.port, found.access)
+
+
+def _example(protocols: Iterable[str]) -> str:
+    return f"{next(iter(protocols), 'amqp')}://HOST:PORT"

@@ -1,0 +1,226 @@
+"""An XML file that is edited in place: every byte that is not asked for stays, so that a diff holds nothing else.
+
+A parser that writes its tree down again would join lines, change quotes and drop blanks all over a user's file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from xml.parsers import expat
+from xml.sax import saxutils
+
+from conformance.errors import UsageError
+
+_STEP = "   "
+_STEPS = re.compile(r"(?:[^/\[]|\[[^\]]*\])+")
+
+
+@dataclasses.dataclass
+class Element:
+    """One element: `start` and `end` are its first byte and the one after its last, `inner` those of its content.
+
+    `empty` is that of `<name/>`. `text` is its own, decoded.
+    """
+
+    name: str
+    attributes: dict[str, str]
+    start: int
+    inner: tuple[int, int] = (0, 0)
+    end: int = 0
+    empty: bool = False
+    text: str = ""
+    children: list[Element] = dataclasses.field(default_factory=list)
+
+    def every(self) -> Iterator[Element]:
+        """Itself and all below."""
+        yield self
+        for child in self.children:
+            yield from child.every()
+
+
+class XmlText:
+    """The text of a file and its tree; each change gives a new one. Raises `UsageError` where it is no such XML."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.root = _parse(data)
+
+    def read(self, path: str) -> str | None:
+        """The value of the first element or attribute at the path below the root; None where there is none."""
+        return next(iter(self.values(path)), None)
+
+    def values(self, path: str) -> list[str]:
+        """The same of all of them."""
+        place, _, attribute = path.partition("/@")
+        found = _at([self.root], _steps(place))
+        if attribute:
+            return [one.attributes[attribute] for one in found if attribute in one.attributes]
+        return [one.text.strip() for one in found]
+
+    def anywhere(self, path: str) -> Iterator[str]:
+        """What stands in whatever the path leads to from any element: empty for one that has nothing but children.
+
+        An element that has neither children nor text says nothing, and is left out.
+        """
+        place, _, attribute = path.partition("/@")
+        first, *others = _steps(place)
+        for one in _at([each for each in self.root.every() if _is(each, first)], others):
+            if attribute and attribute in one.attributes:
+                yield one.attributes[attribute]
+            elif not attribute and (one.children or one.text.strip()):
+                yield one.text.strip()
+
+    def elements(self, path: str) -> list[Element]:
+        """The elements at the path below the root."""
+        return _at([self.root], _steps(path))
+
+    def rewritten(self, path: str, text: str | None, *, add: bool = False) -> XmlText:
+        """With that text wherever the path is in the file; None takes it out. With `add` it is made where it is not."""
+        if add and not self.values(path):
+            return self.with_value(path, text or "")
+        made = self
+        place, _, attribute = path.partition("/@")
+        for number in range(len(self.elements(place))):
+            one = made.elements(place)[0 if text is None and not attribute else number]
+            if attribute:
+                made = made._with_attribute(one, attribute, text) if attribute in one.attributes else made
+            elif text is None:
+                made = made.without(one)
+            elif one.text.strip() != text:
+                made = made._filled(one, saxutils.escape(text))
+        return made
+
+    def with_value(self, path: str, text: str) -> XmlText:
+        """With that text at the path, which is made where it is missing."""
+        place, _, attribute = path.partition("/@")
+        made, steps = self, _steps(place)
+        for depth in range(1, len(steps) + 1):
+            if not _at([made.root], steps[:depth]):
+                name, key, value = _parts(steps[depth - 1])
+                condition = f" {key}={saxutils.quoteattr(value)}" if key else ""
+                made = made.appended("/".join(steps[: depth - 1]), [f"<{name}{condition}></{name}>"])
+        one = _at([made.root], steps)[0]
+        if attribute:
+            return made._with_attribute(one, attribute, text)
+        return made if one.text.strip() == text else made._filled(one, saxutils.escape(text))
+
+    def appended(self, path: str, lines: Sequence[str]) -> XmlText:
+        """With these lines of XML at the end of the element at the path, which is there."""
+        one = _at([self.root], _steps(path))[0] if path else self.root
+        if one.empty:
+            return self._filled(one, "\n" + "\n".join(lines) + "\n")
+        close = one.inner[1]
+        line = self.data.rfind(b"\n", 0, close) + 1
+        before = self.data[line:close]
+        if line < one.inner[0] or before.strip():  # the element is on one line
+            return self._spliced(close, close, "".join(lines))
+        indent = before.decode("ascii") + _STEP
+        return self._spliced(line, line, "".join(f"{indent}{text}\n" for text in lines))
+
+    def without(self, element: Element) -> XmlText:
+        """Without the element, and without the line that it leaves empty."""
+        start = self.data.rfind(b"\n", 0, element.start) + 1
+        stop = self.data.find(b"\n", element.end) + 1 or len(self.data)
+        alone = not self.data[start : element.start].strip() and not self.data[element.end : stop].strip()
+        return self._spliced(*((start, stop) if alone else (element.start, element.end)), "")
+
+    def raw(self, element: Element) -> str:
+        """What stands between its tags, as it was written."""
+        return self.data[slice(*element.inner)].decode("latin-1")
+
+    def with_raw(self, element: Element, raw: str) -> XmlText:
+        """With that between its tags; the counterpart of `raw`."""
+        return XmlText(self.data[: element.inner[0]] + raw.encode("latin-1") + self.data[element.inner[1] :])
+
+    def _filled(self, element: Element, content: str) -> XmlText:
+        if not element.empty:
+            return self._spliced(*element.inner, content)
+        tag = self.data[element.start : element.end].decode("latin-1").removesuffix("/>").rstrip()
+        opened = f"{tag}>{_ascii(content).decode()}</{element.name}>".encode("latin-1")
+        return XmlText(self.data[: element.start] + opened + self.data[element.end :])
+
+    def _with_attribute(self, element: Element, name: str, text: str | None) -> XmlText:
+        stop = element.end if element.empty else element.inner[0]
+        tag = self.data[element.start : stop].decode("latin-1")
+        new = f" {name}={saxutils.quoteattr(text)}" if text is not None else ""
+        old = re.compile(rf"\s+{re.escape(name)}\s*=\s*(\"[^\"]*\"|'[^']*')")
+        if old.search(tag):
+            changed = old.sub(lambda _: new, tag, count=1)
+        else:
+            end = "/>" if element.empty else ">"
+            changed = tag.removesuffix(end).rstrip() + new + end
+        return XmlText(self.data[: element.start] + changed.encode("latin-1") + self.data[stop:])
+
+    def _spliced(self, start: int, stop: int, text: str) -> XmlText:
+        return XmlText(self.data[:start] + _ascii(text) + self.data[stop:])
+
+
+def _ascii(text: str) -> bytes:
+    """As character references where it must be: so it fits whatever encoding the file declares."""
+    return text.encode("ascii", "xmlcharrefreplace")
+
+
+def _steps(path: str) -> list[str]:
+    return _STEPS.findall(path)
+
+
+def _parts(step: str) -> tuple[str, str, str]:
+    name, _, condition = step.removesuffix("]").partition("[")
+    key, _, value = condition.partition("=")
+    return name, key, value
+
+
+def _is(element: Element, step: str) -> bool:
+    """By its name without a prefix: whoever reads it may look at either."""
+    name, key, value = _parts(step)
+    return element.name.rpartition(":")[2] == name and (not key or element.attributes.get(key) == value)
+
+
+def _at(found: Sequence[Element], steps: Sequence[str]) -> list[Element]:
+    for step in steps:
+        found = [child for one in found for child in one.children if _is(child, step)]
+    return list(found)
+
+
+def _parse(data: bytes) -> Element:
+    parser = expat.ParserCreate()
+    top = Element("", {}, 0)
+    stack = [top]
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        begins = parser.CurrentByteIndex
+        stop = _tag_end(data, begins)
+        one = Element(name, attributes, begins, (stop, stop), stop, empty=data[stop - 2 : stop] == b"/>")
+        stack[-1].children.append(one)
+        stack.append(one)
+
+    def end(_: str) -> None:
+        one = stack.pop()
+        if not one.empty:
+            closes = parser.CurrentByteIndex
+            one.inner, one.end = (one.inner[0], closes), data.index(b">", closes) + 1
+
+    def text(words: str) -> None:
+        stack[-1].text += words
+
+    def doctype(*_: object) -> None:
+        raise UsageError("it has a DOCTYPE, whose entities may come from other files; write their text where they are")
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = text, doctype
+    if b"\0" in data:
+        raise UsageError("it is not XML in UTF-8 (nor in another encoding that has ASCII in it)")
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise UsageError(f"it is not XML: line {error.lineno}: {expat.ErrorString(error.code)}") from error
+    return top.children[0]
+
+
+def _tag_end(data: bytes, start: int) -> int:
+    """The byte after a start tag, whose quoted values may hold a `>`."""
+    found = re.compile(rb"""<(?:[^>"']|"[^"]*"|'[^']*')*>""").match(data, start)
+    assert found is not None  # the parser has read it
+    return found.end()

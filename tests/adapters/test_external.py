@@ -1,0 +1,546 @@
+"""A broker that is somebody else's: what is done to it, what is not, and what each mistake of its owner is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from conformance import adapters, claims, history, paths, scenario
+from conformance.adapters import ports
+from conformance.adapters.access import Access, Secret, Tls
+from conformance.adapters.access_table import given
+from conformance.adapters.external_commands import Commands
+from conformance.adapters.external_places import Place
+from conformance.adapters.external_table import External
+from conformance.adapters.stand_ins import against
+from conformance.adapters.tree import MARK, is_alive
+from conformance.claims import Kind
+from conformance.errors import ConformanceError, LaunchError, UsageError
+from conformance.faults import able
+from conformance.history import Op, Phase, bare_header
+from conformance.ledger import RUN_VARIABLE, Ledger
+from conformance.records import TrialRecord
+from conformance.run import proof
+from conformance.run.plan import Planned, Selection, plan
+from conformance.run.record import Recording
+from conformance.scenario import (
+    SETTLE,
+    SYNC_OFF,
+    Check,
+    Drain,
+    Kill,
+    Liar,
+    Nth,
+    Pause,
+    Publish,
+    Restart,
+    Scenario,
+    Step,
+    weakened,
+)
+
+_SCRIPT = """#!/bin/sh
+cd "$(dirname "$0")"
+case $1 in
+start) {python} -m conformance.reference --amqp-port {amqp} --stomp-port {stomp} --http-port {http} --data data \\
+    --queue theirs --queue a --queue b --queue ready >>broker.log 2>&1 & echo $! >pid ;;
+kill) kill -KILL $(cat pid) ;;
+stop) kill -TERM $(cat pid) ;;
+pause) kill -STOP $(cat pid) ;;
+resume) kill -CONT $(cat pid) ;;
+*) echo "$@" >>calls; echo "$1 of $CONFORMANCE_RUN_ID" ;;
+esac
+"""
+_ALL = {name: ["./broker.sh", name] for name in ("kill", "start", "stop", "pause", "resume")}
+
+
+@dataclasses.dataclass
+class Theirs:
+    """The bundled broker as a process of the test's, and its owner's folder."""
+
+    folder: pathlib.Path
+    numbers: Mapping[str, int]
+
+    def spec(self, **keys: object) -> str:
+        """Words that reach it, by a file that says this."""
+        file = self.folder / "mine.toml"
+        said = {"urls": self.urls, **keys}
+        file.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in said.items()))
+        return f"reference:external={file}"
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Its addresses by protocol."""
+        return {name: f"{name}://127.0.0.1:{number}" for name, number in self.numbers.items()}
+
+    def up(self) -> None:
+        """Start it where it is down, and wait until it answers."""
+        places = [Place("amqp", "127.0.0.1", self.numbers["amqp"]), Place("http", "127.0.0.1", self.numbers["http"])]
+        pid = self.folder / "pid"
+        if not pid.exists() or not is_alive(int(pid.read_text())):
+            subprocess.run([self.folder / "broker.sh", "start"], check=True, env=_environment())
+        deadline = time.monotonic() + 60
+        while any(place.wrong()[0] for place in places):
+            assert time.monotonic() < deadline, (self.folder / "broker.log").read_text()
+            time.sleep(0.05)
+
+    def depth(self, queue: str, tmp_path: pathlib.Path) -> int:
+        """By its own word."""
+        with (
+            Ledger(tmp_path / "depth", "depth") as ledger,
+            _prepared(self.spec(), tmp_path / "asked", ledger) as broker,
+        ):
+            return proof.depth_of(broker, queue)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(paths.root())}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
+    folder = tmp_path_factory.mktemp("theirs")
+    reserved = ports.Ports(["amqp", "stomp", "http"])
+    script = folder / "broker.sh"
+    script.write_text(_SCRIPT.format(python=sys.executable, **reserved.by_name))
+    script.chmod(0o755)
+    yield Theirs(folder, reserved.by_name)
+    if (folder / "pid").exists():
+        subprocess.run([script, "kill"], check=False, stderr=subprocess.DEVNULL)
+    reserved.close()
+
+
+@pytest.fixture
+def theirs(running: Theirs, monkeypatch: pytest.MonkeyPatch) -> Theirs:
+    """It is up, and its owner's scripts find this very package."""
+    monkeypatch.setenv("PYTHONPATH", str(paths.root()))
+    running.up()
+    return running
+
+
+Play = Callable[..., tuple[TrialRecord, pathlib.Path]]
+
+
+@pytest.fixture
+def play(tmp_path: pathlib.Path) -> Play:
+    """Record one trial of these steps at the broker that these words mean; its record, and the folder of the run."""
+
+    def run(spec: str, *steps: Step) -> tuple[TrialRecord, pathlib.Path]:
+        adapter = adapters.find(spec)
+        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
+        trial = Planned("odd.1", script, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
+        with Ledger(tmp_path / "run", "run-1") as ledger:
+            recording = Recording(tmp_path / "run", bare_header(""), ledger)
+            try:
+                (record,) = recording.record([trial])
+            finally:
+                recording.close()
+        return record, tmp_path / "run"
+
+    return run
+
+
+def _prepared(spec: str, folder: pathlib.Path, ledger: Ledger) -> adapters.Broker:
+    adapter = adapters.find(spec)
+    return adapter.prepare(folder, adapter.effective(), ["q"], ledger)
+
+
+def _faults(folder: pathlib.Path) -> list[tuple[str, Phase]]:
+    events = [event for path in folder.glob("trials/*/*.jsonl") for event in history.read(path).events]
+    ordered = sorted((event.at_ns, event.fault, event.phase) for event in events if event.op is Op.FAULT)
+    return [(str(fault), phase) for _, fault, phase in ordered]
+
+
+# a real broker
+
+
+def test_a_kill_is_fired_when_the_connection_is_lost_and_the_owner_gets_his_broker_back(
+    theirs: Theirs, play: Play
+) -> None:
+    """Its command began before: in between the client went on. Nothing of ours is left untold."""
+    steps = (Publish(30, window=20, until=Kill(Nth("confirm", 20))), Restart(), *SETTLE)
+    record, folder = play(theirs.spec(**_ALL), *steps)
+    (left,) = adapters.left(folder)
+    (broker,) = (folder / "brokers").iterdir()
+
+    assert "" == record.void
+    assert [("kill", phase) for phase in (Phase.ARMED, Phase.INFO, Phase.FIRED, Phase.EFFECTIVE)] == _faults(folder)
+    assert "queue conformance-run-1-odd-1 is left" in left
+    assert ["kill", "start", "stop", "start"] == [path.stem.partition("-")[2] for path in sorted(broker.glob("*.log"))]
+    assert not any(place.wrong()[0] for place in [Place("amqp", "127.0.0.1", theirs.numbers["amqp"])])
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            {"command": ["true"], "seconds": 1.0},
+            "the kill did not take effect: the connection was still there 1 s after",
+        ),
+        ({"command": ["sh", "-c", "./broker.sh kill; echo no luck; exit 3"], "seconds": 20.0}, "ended with status 3"),
+        ({"command": ["sh", "-c", "./broker.sh kill; sleep 60"], "seconds": 1.0}, "did not end within 1 s"),
+    ],
+    ids=["does nothing", "fails", "never ends"],
+)
+def test_a_kill_that_does_nothing_or_fails_voids_its_trial(
+    theirs: Theirs, play: Play, command: object, says: str
+) -> None:
+    """So no verdict can rest on it."""
+    kill = Kill(Nth("confirm", 20))
+    record, folder = play(
+        theirs.spec(**{**_ALL, "kill": command}), Publish(30, window=20, until=kill), Restart(), Drain()
+    )
+
+    assert says in record.void
+    assert ("kill", Phase.EFFECTIVE) not in _faults(folder)
+    theirs.up()
+
+
+def test_a_pause_that_does_nothing_voids_its_trial(theirs: Theirs, play: Play) -> None:
+    """What is asked after its command had ended is answered, which a halted broker cannot."""
+    commands = {**_ALL, "pause": ["true"], "resume": ["true"]}
+    record, _ = play(theirs.spec(**commands), Publish(400, window=20, until=Pause(Nth("confirm", 20))), Drain())
+
+    assert "the pause did not take effect" in record.void
+
+
+def test_a_pause_by_command_is_effective_and_healed(theirs: Theirs, play: Play) -> None:
+    pause = Pause(Nth("confirm", 20), hold_s=0.3)
+    record, folder = play(theirs.spec(**_ALL), Publish(100, window=20, until=pause), Drain())
+
+    assert "" == record.void
+    phases = [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED]
+    assert [("pause", phase) for phase in phases] == _faults(folder)
+
+
+def test_an_existing_queue_that_holds_something_is_left_alone(
+    theirs: Theirs, play: Play, tmp_path: pathlib.Path
+) -> None:
+    """The error names it, and what it holds is still there."""
+    with Ledger(tmp_path / "one", "one") as ledger, _prepared(theirs.spec(), tmp_path / "first", ledger) as broker:
+        proof.send(adapters.find("reference"), broker, "amqp", "theirs")
+    record, _ = play(theirs.spec(queues=["theirs", "ready"]), Publish(5, window=5), Drain())
+
+    assert "external.queues: theirs holds 1 messages, and must be empty: they were left alone" in record.void
+    assert 1 == theirs.depth("theirs", tmp_path)
+
+
+def test_existing_queues_are_used_in_turn_and_nothing_else(theirs: Theirs, play: Play, tmp_path: pathlib.Path) -> None:
+    record, folder = play(theirs.spec(queues=["a", "b", "ready"]), Publish(5, window=5), Drain())
+    events = [event for path in folder.glob("trials/*/publisher-1.jsonl") for event in history.read(path).events]
+
+    assert ("", {"a"}) == (record.void, {event.queue for event in events if event.queue})
+    assert [] == [*adapters.left(folder)]
+
+
+def test_declared_queues_are_removed_by_the_owners_command(theirs: Theirs, play: Play) -> None:
+    """Each that was declared, and no other; every one has the run in its name."""
+    (theirs.folder / "calls").write_text("")
+    declare = {"command": ["./broker.sh", "declare", "{queue}"], "remove": ["./broker.sh", "remove", "{queue}"]}
+    record, folder = play(theirs.spec(declare=declare), Publish(5, window=5), Drain())
+    calls = [line.split() for line in (theirs.folder / "calls").read_text().splitlines()]
+    declared, removed = ({name for verb, name in calls if verb == word} for word in ("declare", "remove"))
+
+    assert "" == record.void
+    assert {"conformance-run-1-odd-1", "conformance-run-1-ready"} == declared == removed
+    assert [] == [*adapters.left(folder)]
+
+
+def test_the_contract_of_an_external_broker_is_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
+    """What it has no command for is told; a kill by command keeps what was confirmed."""
+    from conformance import contract
+
+    steps: list[contract.Step] = []
+    commands = {name: _ALL[name] for name in ("kill", "start")}
+    with Ledger(tmp_path / "run", "check-1") as ledger:
+        contract.check(adapters.find(theirs.spec(**commands)), tmp_path / "broker", ledger, steps.append)
+    told = {step.name: step for step in steps}
+
+    assert told["kill"].detail.startswith("a connection was lost")
+    assert told["amqp: found again"].tried
+    assert "external.stop" in told["stop"].detail
+
+
+# what cannot be tried
+
+
+def _selection(spec: str) -> Selection:
+    adapter, catalogue = adapters.find(spec), claims.load()
+    played = scenario.load(catalogue).values()
+    words = [fault.name for item in played for fault in item.faults]
+    lacking = {need: why for item in played for need in item.needs if (why := adapter.lacks(need))}
+    return Selection(
+        adapter, "amqp", adapter.effective(), {}, list(catalogue.claims.values()), frozenset(), 1, 1,
+        unable=able.unable(words, adapter.able) | lacking,
+    )  # fmt: skip
+
+
+PLACE = "external=amqp://127.0.0.1:1,http://127.0.0.1:2"
+
+
+def test_without_commands_only_clients_and_links_are_hurt() -> None:
+    """Each of the others with the command that is missing, or why no command would help."""
+    selection, catalogue = _selection(f"reference:{PLACE}"), claims.load()
+    trials = plan(selection, scenario.load(catalogue), catalogue)
+    faults = {fault.name for trial in trials for fault in trial.script.faults}
+
+    assert {"consumer_crash", "cut"} <= faults
+    assert not {"kill", "stop", "pause", "power_loss", "held_sync", "failed_sync", "disk_full", "watched"} & faults
+    assert "external.kill" in selection.unable["kill"]
+    assert "external.pause and external.resume" in selection.unable["pause"]
+    assert "out of reach" in selection.unable["power_loss"]
+    assert "external.stop" in selection.unable["a clean restart"]
+
+
+def test_without_a_stop_the_last_look_has_no_clean_restart() -> None:
+    """Two drains stay; where the broker can be stopped, and where it is ours, nothing is left out."""
+    catalogue = claims.load()
+    every = plan(_selection(f"reference:{PLACE}"), scenario.load(catalogue), catalogue)
+    subjects = [trial.script for trial in every if trial.arm == "subject"]
+    liars = [trial.script for trial in every if trial.liar]
+
+    assert all(Restart(clean=True) not in script.steps for script in subjects)
+    assert all(
+        script.steps[-2:] == (Drain(), Drain()) for script in subjects if script.id.startswith("consumer-killed")
+    )
+    assert any(script.steps[-3:] == SETTLE for script in liars)
+
+
+def test_a_liar_takes_the_place_of_a_weakened_control() -> None:
+    """Of the broker's own kind it is no proof, so a claim about a default keeps its control, which is then not run."""
+    check = Check("lost", "confirmed_in_window", SYNC_OFF)
+    has = ("journal_buffer_ms", "persistence", "sync_non_transactional")
+
+    assert Liar("loses-the-last-batch") == against(check, Kind.SAFETY, "external", has).control
+    assert SYNC_OFF == against(check, Kind.DEFAULT, "external", has).control
+    assert SYNC_OFF == against(check, Kind.SAFETY, "native", has).control
+
+
+def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
+    """With its syncs off it loses nothing by SIGKILL: the page cache has it all, and such a control fails in no trial."""
+    has = ("persistence", "sync_non_transactional")
+    lost, back = (Check(anomaly, "confirmed_in_window", SYNC_OFF) for anomaly in ("lost", "delivered_after_restart"))
+
+    assert weakened(persistence=False) == against(lost, Kind.SAFETY, "native", has).control
+    assert Liar("loses-the-last-batch") == against(lost, Kind.SAFETY, "native", has[1:]).control
+    assert Liar("brings-acknowledged-back") == against(back, Kind.SAFETY, "native", has).control
+    assert SYNC_OFF == against(lost, Kind.DEFAULT, "native", has).control
+    reading = dataclasses.replace(lost, control=dataclasses.replace(SYNC_OFF, journal=True))
+    assert Liar("loses-the-last-batch") == against(reading, Kind.SAFETY, "native", has).control
+    power = Check("lost", "confirmed_in_window", weakened(sync_non_transactional=False, journal_buffer_ms=500))
+    assert power == against(power, Kind.SAFETY, "native", has)
+
+
+def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs) -> None:
+    """And none of them reconfigures it."""
+    catalogue = claims.load()
+    trials = plan(_selection(theirs.spec(**_ALL)), scenario.load(catalogue), catalogue)
+    controls = [trial for trial in trials if trial.arm == "control"]
+
+    assert {"reference"} == {trial.adapter.name for trial in controls}
+    assert {"native"} == {trial.adapter.launcher for trial in controls}
+    assert "loses-the-last-batch" in {trial.liar for trial in controls}
+
+
+# commands
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger", "run-1") as made:
+        yield made
+
+
+def _commands(tmp_path: pathlib.Path, ledger: Ledger, **said: object) -> Commands:
+    return Commands(External.model_validate(said), tmp_path, tmp_path, lambda text, _: text, ledger)
+
+
+def test_a_command_at_its_gate_runs_only_when_it_is_opened(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """Not when the gate is closed, as where its owner dies."""
+    commands = _commands(tmp_path, ledger, kill=["sh", "-c", "echo done >>ran"])
+    with commands.gated("kill"):
+        pass
+    never = (tmp_path / "ran").exists()
+    with commands.gated("kill") as running:
+        os.write(running.gate, b"go\n")
+        running.finish()
+
+    assert (False, "done\n") == (never, (tmp_path / "ran").read_text())
+
+
+def test_a_command_carries_no_mark_of_the_run(
+    tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that it starts would be ended by the next run, which releases whatever carries it."""
+    monkeypatch.setenv(RUN_VARIABLE, "an-outer-run")
+    running = _commands(tmp_path, ledger, start=["env"]).run("start")
+    assert running is not None
+    said = dict(line.split("=", 1) for line in running.log.read_text().splitlines() if "=" in line)
+
+    assert ("run-1", "start") == (said["CONFORMANCE_RUN_ID"], said["CONFORMANCE_COMMAND"])
+    assert {MARK, RUN_VARIABLE}.isdisjoint(said)
+
+
+def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    with pytest.raises(LaunchError, match=r"external\.kill: \./nothing is no program"):
+        _commands(tmp_path, ledger, kill=["./nothing"])
+
+
+# words, addresses and files
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("reference:external", "where is it"),
+        ("reference:external=", "nothing stands after it"),
+        ("external=amqp://h:1", "say which broker it is"),
+        ("reference:external=h:1", "no scheme"),
+        ("reference:external=ampq://h:1", "did you mean 'amqp'"),
+        ("reference:external=amqp://u:p@h:1", "has a password in it"),
+        ("reference:external=amqp://h:1,amqp://h:2", "two addresses for amqp"),
+        ("reference:external=http://h:1", "needs the address of a protocol"),
+        ("reference:external=/nowhere/mine.toml", "cannot be read"),
+        ("reference:outside=amqp://h:1", "unknown launcher"),
+        ("artemis:external=amqp://h:1", "nothing says how a queue comes to be"),
+        ("artemis:native=/nowhere", "no such folder"),
+    ],
+)
+def test_words_that_mean_no_broker(spec: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        adapters.find(spec)
+
+    assert says in str(caught.value)
+    assert "u:p" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ('kil = ["x"]', "did you mean 'kill'"),
+        ('pause = ["x"]', "pause and resume belong together"),
+        ('queues = ["one"]', "at least two"),
+        ("kill = { command = [] }", "kill.command"),
+        ('kill = ["x", "{quee}"]', "external.kill: unknown placeholder"),
+        ('creates_queues = true\nqueues = ["a", "b"]', "one of the three"),
+        ("settings = { sync_transactionl = true }", "did you mean 'sync_transactional'"),
+        ('urls = { amqp = "stomp://h:1" }', "is an address for stomp"),
+        ("=", "not TOML"),
+    ],
+)
+def test_a_faulty_file_names_the_key(tmp_path: pathlib.Path, said: str, says: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(said if said.startswith(("urls", "=")) else f'urls = {{ amqp = "amqp://h:1" }}\n{said}\n')
+    with pytest.raises(UsageError) as caught:
+        adapters.find(f"reference:external={file}")
+
+    assert says in str(caught.value)
+
+
+def test_settings_are_said_and_never_set(theirs: Theirs) -> None:
+    adapter = adapters.find(theirs.spec(settings={"persistence": False}))
+
+    assert adapter.effective().values["persistence"] is False
+    with pytest.raises(UsageError, match="not reconfigured"):
+        adapter.effective({"sync_transactional": False})
+
+
+def _started(spec: str, tmp_path: pathlib.Path) -> ConformanceError:
+    with Ledger(tmp_path / "l", "l") as ledger, pytest.raises(ConformanceError) as caught:
+        broker = _prepared(spec, tmp_path / "b", ledger)
+        broker.start()
+    return caught.value
+
+
+def test_who_does_not_answer_is_told_by_the_address(theirs: Theirs, tmp_path: pathlib.Path) -> None:
+    """Nobody listens; another protocol answers."""
+    free = ports.Ports(["none"])
+    http = theirs.urls["http"]
+    nobody = _started(f"reference:external=amqp://127.0.0.1:{free['none']},{http}", tmp_path)
+    other = _started(f"reference:external=amqp://127.0.0.1:{theirs.numbers['stomp']},{http}", tmp_path / "2")
+    free.close()
+
+    assert "external.urls.amqp: nobody listens" in str(nobody)
+    assert "external.urls.amqp" in str(other)
+    assert "AMQP 1.0" in str(other)
+
+
+def test_without_its_management_no_depth_is_asked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
+    said = _started(f"reference:external={theirs.urls['amqp']}", tmp_path)
+
+    assert "add http://HOST:PORT" in str(said)
+
+
+def test_a_file_of_ones_own_needs_no_start(tmp_path: pathlib.Path) -> None:
+    """And is external without being asked; natively there is nothing to start."""
+    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    kept = text.partition("[start]")[0].partition("[settings.profile]")[0].replace('"bundled"', '"1.0"')
+    depth = '[depth]\nmethod = "http"\nurl = "http://127.0.0.1:{http_port}/queues/{queue}"\nfield = "depth"\n'
+    where = f'[external]\nurls = {{ amqp = "amqp://h:1", http = "http://h:2" }}\ncreates_queues = true\n{depth}'
+    file = tmp_path / "mine.toml"
+    file.write_text(kept + where)
+
+    assert "external" == adapters.find(str(file)).launcher
+    with pytest.raises(UsageError, match=r"has no \[start\]"):
+        adapters.find(f"{file}:native")
+
+
+def test_a_local_folder_holds_the_distribution(tmp_path: pathlib.Path) -> None:
+    """Itself, or in the folder that it was unpacked to; nothing is fetched then."""
+    with pytest.raises(UsageError, match="it holds no bin/artemis"):
+        adapters.find(f"artemis:native={tmp_path}")
+    (tmp_path / "apache-artemis/bin").mkdir(parents=True)
+    (tmp_path / "apache-artemis/bin/artemis").touch()
+    adapter = adapters.find(f"artemis@9.9.9:native={tmp_path}")
+
+    assert tmp_path / "apache-artemis" == adapter.install() == adapters.find(adapter.spec).install()
+    assert ((), "native", "9.9.9") == (adapter.artifacts, adapter.launcher, adapter.version)
+
+
+# the page
+
+PAGE = (paths.root() / "docs/external-brokers.md").read_text()
+EXAMPLES = [part.split("```")[0] for part in PAGE.split("```toml\n")[1:]]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.splitlines()[1][:20])
+def test_each_example_of_the_page_is_such_a_file(tmp_path: pathlib.Path, example: str) -> None:
+    (tmp_path / "mine.toml").write_text(example)
+
+    assert "external" == adapters.find(f"artemis:external={tmp_path / 'mine.toml'}").launcher
+
+
+def test_every_key_is_on_the_page() -> None:
+    shown = {line.split("`")[1] for line in PAGE.splitlines() if line.startswith("| `")}
+
+    assert set(External.model_fields) == shown
+
+
+def test_the_user_of_the_address_and_a_password_that_was_typed_go_together(
+    tmp_path: pathlib.Path, ledger: Ledger
+) -> None:
+    """Neither is enough by itself, so they are looked at together; what was typed is above the address."""
+    adapter = adapters.find("reference:external=amqps://alice@broker.example,http://broker.example:1")
+    assert isinstance(adapter, adapters.FileAdapter)
+    password = Secret(env="BROKER_PASSWORD")
+    typed = dataclasses.replace(adapter, file=given(adapter.file, Access(password=password)))
+    broker = typed.prepare(tmp_path / "broker", typed.effective(), ["q"], ledger)
+
+    assert broker.access("amqp") == Access(user="alice", password=password, tls=Tls())
+    renamed = dataclasses.replace(adapter, file=given(adapter.file, Access(user="bob", password=password)))
+    assert renamed.prepare(tmp_path / "other", renamed.effective(), ["q"], ledger).access("amqp").user == "bob"

@@ -1,0 +1,794 @@
+"""A user's own configuration: what is read from it, what a copy changes, what no copy is made of."""
+
+import dataclasses
+import pathlib
+import re
+import shlex
+import shutil
+import tomllib
+from types import SimpleNamespace
+
+import pytest
+
+from conformance import adapters, campaign, claims, paths, records, replay, scenario
+from conformance.adapters import installed, own_config, ports, web
+from conformance.adapters.access import Access, Secret
+from conformance.adapters.config_table import Beside, Config, Listeners, Refuse, Rewrite
+from conformance.adapters.configure import Source, make_instance
+from conformance.adapters.java import find_java
+from conformance.adapters.model import Setting, read_table
+from conformance.adapters.own_config_diff import difference, redacted
+from conformance.adapters.own_config_keys import KeysText
+from conformance.adapters.own_config_xml import XmlText
+from conformance.bundle.configuration import configuration
+from conformance.campaign import Options, prepare
+from conformance.claims import unmet
+from conformance.cli import cli
+from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.judge.rows import Judgement
+from conformance.replay import Wanted
+from conformance.report import html
+from conformance.run import access as coming_in
+from conformance.run import proof
+from conformance.run.trial import describe
+
+NAME = "broker-killed-while-publishing"
+ARTEMIS, RABBITMQ = adapters.find("artemis"), adapters.find("rabbitmq")
+
+SMALL = """<?xml version='1.0'?>
+<!-- mine -->
+<configuration xmlns="urn:activemq">
+   <core xmlns="urn:activemq:core">
+      <journal-directory>/srv/prod/journal</journal-directory>
+      <journal-sync-transactional>true</journal-sync-transactional>
+      <acceptors>
+         <acceptor name="all">tcp://0.0.0.0:61616?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>
+      </acceptors>
+   </core>
+</configuration>
+"""
+"""What the unit tests change."""
+
+
+def own_of(text: str, tmp_path: pathlib.Path, adapter=ARTEMIS):
+    """The adapter with that configuration."""
+    file = tmp_path / adapter.file.config.file
+    file.write_text(text)
+    return own_config.applied(adapter, file)
+
+
+def core(inside: str) -> str:
+    """`SMALL` with more in its core."""
+    return SMALL.replace("      <acceptors>", f"      {inside}\n      <acceptors>")
+
+
+def added(adapter) -> list[str]:
+    """The lines that a copy has and the user's file has not, and those that it lacks."""
+    lines = own_config.of(adapter).preview(adapter.file, adapter.effective()).splitlines()[2:]
+    return [line[0] + line[1:].strip() for line in lines if line[0] in "+-"]
+
+
+# What is read from it.
+
+
+def test_what_the_file_says_is_what_is_stock(tmp_path):
+    mine = own_of(core("<journal-sync-non-transactional>false</journal-sync-non-transactional>"), tmp_path)
+    settings = mine.effective()
+
+    assert (False, True) == (settings.values["sync_non_transactional"], settings.values["sync_transactional"])
+    assert False is settings.values["sync_acknowledgements"]  # which follows
+    assert {"sync_non_transactional", "sync_transactional"} & settings.absent == set()
+    assert {} == settings.changed
+    assert {"sync_non_transactional": True} == mine.effective({"sync_non_transactional": True}).changed
+
+
+def test_a_key_that_the_file_lacks_is_absent_although_our_stock_has_it(tmp_path):
+    settings = own_of(SMALL, tmp_path).effective()
+
+    assert {"journal_type", "persistence", "data_sync"} <= settings.absent
+    assert ("NIO", "ASYNCIO") == (ARTEMIS.effective().values["journal_type"], settings.values["journal_type"])
+
+
+def test_a_number_is_scaled_back_and_what_is_lost_is_told(tmp_path):
+    mine = own_of(core("<journal-buffer-timeout>3333333</journal-buffer-timeout>"), tmp_path)
+
+    assert 3 == mine.effective().values["journal_buffer_ms"]
+    (note,) = own_config.of(mine).notes
+    assert "core/journal-buffer-timeout is 3333333, which is journal_buffer_ms=3.33" in note
+    assert not [line for line in added(mine) if "buffer" in line]  # and what is run is what the file says
+
+
+def test_a_scaled_number_that_fits_is_no_news(tmp_path):
+    mine = own_of(core("<journal-buffer-timeout>500000000</journal-buffer-timeout>"), tmp_path)
+
+    assert (500, ()) == (mine.effective().values["journal_buffer_ms"], own_config.of(mine).notes)
+
+
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [
+        ("<journal-sync-non-transactional>maybe</journal-sync-non-transactional>", "is 'maybe', and setting sync_non"),
+        ("<journal-buffer-timeout>fast</journal-buffer-timeout>", "core/journal-buffer-timeout is 'fast'"),
+        ("<journal-type>NOI</journal-type>", "core/journal-type: unknown journal_type 'NOI': did you mean 'NIO'"),
+        ("<journal-type>${type:NIO}</journal-type>", "unknown journal_type '${type:NIO}'"),
+    ],
+)
+def test_a_value_of_another_type_is_told_by_file_element_and_value(tmp_path, inside, words):
+    with pytest.raises(UsageError, match=re.escape(words)) as told:
+        own_of(core(inside), tmp_path)
+    assert "broker.xml" in str(told.value)
+
+
+def test_a_words_own_text_is_read_back():
+    setting = Setting(type="bool", default=True, description="x", texts={"false": "NEVER"})
+
+    assert False is own_config.value_of(setting, "NEVER", "a/b", "sync")
+    assert True is own_config.value_of(setting, "true", "a/b", "sync")
+
+
+# What a copy changes.
+
+
+def test_a_copy_changes_ports_paths_and_addresses_and_has_the_queues(tmp_path):
+    assert added(own_of(SMALL, tmp_path)) == [
+        "-<journal-directory>/srv/prod/journal</journal-directory>",
+        "+<journal-directory>data/journal</journal-directory>",
+        '-<acceptor name="all">tcp://0.0.0.0:61616?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>',
+        '+<acceptor name="all">tcp://127.0.0.1:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>',
+        f"+<addresses>{ARTEMIS.file.xml.queue}</addresses>",
+    ]
+
+
+def test_a_setting_on_top_is_in_the_difference_and_no_other_is(tmp_path):
+    mine = own_of(SMALL, tmp_path)
+    own = own_config.of(mine)
+    before, after = (own.preview(mine.file, mine.effective(one)) for one in ({}, {"sync_transactional": False}))
+
+    new = set(after.splitlines()) - set(before.splitlines())
+    assert "+      <journal-sync-transactional>false</journal-sync-transactional>" in new
+    assert "max-delivery-attempts" not in after
+
+
+def test_a_setting_whose_place_is_not_there_gets_one(tmp_path):
+    mine = own_of(SMALL, tmp_path)
+    ran = own_config.of(mine).copy(
+        mine.file, mine.effective({"max_delivery_attempts": 3}), [], {"listen": "h", "main_port": "1"}
+    )
+
+    path = ARTEMIS.file.settings["max_delivery_attempts"].xml
+    assert "3" == XmlText(ran).read(path)
+    assert b'<address-setting match="#">' in ran
+
+
+def test_deviations_of_ours_do_not_hold_but_the_ones_that_are_kept(tmp_path):
+    mine = own_of(SMALL, tmp_path)
+
+    assert () == mine.file.xml.edits
+    assert {"JVM options"} == mine.file.deviations.keys()
+    assert {"journal-directory", "acceptor"} == own_config.of(mine).why.keys()
+    assert mine.file.title.endswith("(own configuration)")
+
+
+def test_an_acceptor_for_each_protocol_has_a_port_of_its_own(tmp_path):
+    acceptors = (
+        '<acceptor name="vm">vm://0</acceptor>'
+        '<acceptor name="tls">tcp://0.0.0.0:5671?protocols=AMQP;sslEnabled=true;keyStorePassword=s3cret</acceptor>'
+        '<acceptor name="a">tcp://0.0.0.0:5672?protocols=AMQP&amp;host=10.0.0.1;port=9</acceptor>'
+        '<acceptor name="s">tcp://${ip:0.0.0.0}:61613?protocols=STOMP</acceptor>'
+        '<acceptor name="m">tcp://0.0.0.0:1883?protocols=MQTT</acceptor>'
+    )
+    text = re.sub(r"<acceptor name=.*</acceptor>", acceptors, SMALL)
+    mine = own_of(text, tmp_path)
+    ran = own_config.of(mine).copy(
+        mine.file, mine.effective(), [], {"listen": "h", "main_port": "1", "stomp_port": "2"}
+    )
+
+    assert XmlText(ran).values("core/acceptors/acceptor") == [
+        "vm://0",
+        "tcp://h:1?protocols=AMQP&",
+        "tcp://h:2?protocols=STOMP",
+    ]
+    assert {"amqp": "main", "stomp": "stomp"} == {name: one.port for name, one in mine.file.protocols.items()}
+    assert ("main", "stomp") == mine.file.ports == mine.file.start.ready_ports
+    with pytest.raises(UsageError, match="unknown protocol of artemis 'jms'"):
+        mine.capabilities("jms")
+    assert "s3cret" not in own_config.of(mine).preview(mine.file, mine.effective())
+
+
+def test_a_broker_without_a_protocol_does_not_speak_it(tmp_path):
+    mine = own_of(SMALL.replace("AMQP,STOMP,CORE", "AMQP"), tmp_path)
+
+    assert {"amqp"} == mine.file.protocols.keys()
+    with pytest.raises(UsageError, match="none speaks AMQP, by which the depth"):
+        own_of(SMALL.replace("AMQP,STOMP,CORE", "STOMP"), tmp_path)
+
+
+def test_an_acceptor_that_names_no_protocol_speaks_all(tmp_path):
+    mine = own_of(SMALL.replace("?protocols=AMQP,STOMP,CORE;amqpCredits=7", ""), tmp_path)
+
+    assert {"amqp": "main", "stomp": "main", "jms": "main"} == {
+        name: one.port for name, one in mine.file.protocols.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALL,
+        SMALL.replace("\n", "\r\n"),
+        SMALL.replace("<!-- mine -->", "<!-- > a <b> 'c -->\n<?pi x?>"),
+        SMALL.replace('<acceptor name="all"', '<acceptor\n   other=\'a > "b"\'  name="all" '),
+        SMALL.replace("<?xml version='1.0'?>", "<?xml version='1.0' encoding='ISO-8859-1'?>").replace(
+            "mine", "m\u00fcne"
+        ),
+    ],
+)
+def test_every_other_byte_stays(tmp_path, text):
+    data = text.encode("latin-1")
+    (tmp_path / "broker.xml").write_bytes(data)
+    mine = own_config.applied(ARTEMIS, tmp_path / "broker.xml")
+    words = {"listen": "0.0.0.0", "main_port": "61616"}  # those of the file: what is left is nothing of ours
+    ran = own_config.of(mine).copy(mine.file, mine.effective(), [], words)
+
+    assert data.replace(b"/srv/prod/journal", b"data/journal") == ran
+
+
+# Texts that are edited in place.
+
+
+def test_elements_are_found_changed_added_and_taken_out():
+    text = XmlText(b"<a>\n  <b k='1'/>\n  <b k='2'>x &amp; y</b>\n  <c/>\n</a>")
+
+    assert ("", "x & y", None) == (text.read("b"), text.read("b[k=2]"), text.read("d"))
+    assert ["1", "2"] == text.values("b/@k")
+    assert b"<b k='1'/>\n  <b k='2'>1 &lt; 2</b>" in text.with_value("b[k=2]", "1 < 2").data
+    assert b"<b k='1'>z</b>" in text.with_value("b[k=1]", "z").data
+    assert b'<b k="9">' in text.with_value("b[k=2]/@k", "9").data
+    assert b'<c j="9"/>' in text.with_value("c/@j", "9").data
+    assert b'     <d e="f"></d>' not in text.data
+    assert b'   <d e="f"><g>1</g></d>' in text.with_value("d[e=f]/g", "1").data
+    assert b"<a>\n  <c/>\n</a>" == text.rewritten("b", None).data
+    assert b"<b/>\n  <b>x" in text.rewritten("b/@k", None).data
+    assert b"<b k='1'>n</b>\n  <b k='2'>n</b>" in text.rewritten("b", "n").data
+    assert text.data == text.rewritten("d", "n").data
+    assert b"<d>n</d>" in text.rewritten("d", "n", add=True).data
+
+
+def test_keys_are_found_changed_added_and_taken_out():
+    text = KeysText(b"# a = 1\nl.tcp.1 = 5672 # mine\n\n l.ssl.1=5671\nd = x")
+
+    assert ("5672", "5671", None) == (text.read("l.tcp.1"), text.read("l.ssl.1"), text.read("a"))
+    assert b"# a = 1\n\nd = x" == text.rewritten("l.*", None).data
+    assert text.data == text.rewritten("z", "1").data
+    assert text.data + b"\nz = 1\n" == text.rewritten("z", "1", add=True).data
+    assert text.data.replace(b"d = x", b"d = y\n") == text.with_value("d", "y").data
+    assert text.data == text.with_value("d", "x").data
+    with pytest.raises(UsageError, match="line 2 is no `key = value`"):
+        KeysText(b"a = 1\n<xml/>\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '<acceptor name="x">tcp://h:1?sslEnabled=true;keyStorePassword=s3cret;trustStorePassword=s3cret</acceptor>',
+        "<cluster-password>s3cret</cluster-password>",
+        '<property key="password" value="s3cret"/>',
+        '<login user="a" password="s3cret"/>',
+        "default_pass = s3cret; and s3cret",
+        '<login password="s3cret with s3cret">',
+        "ssl_options.password = s3cret",
+        "uri = amqp://alice:s3cret@h:1",
+    ],
+)
+def test_no_secret_is_shown(line):
+    assert "s3cret" not in redacted(line)
+    assert "s3cret" not in difference(line.encode(), b"", "a", "b")
+    assert line.split("s3cret")[0] in redacted(line)
+
+
+def test_what_is_no_secret_is_shown():
+    assert "<journal-type>NIO</journal-type> a=b k = v" == redacted("<journal-type>NIO</journal-type> a=b k = v")
+
+
+# What no copy is made of.
+
+REFUSED = {
+    "cluster-connections": '<cluster-connections><cluster-connection name="c"/></cluster-connections>',
+    "broadcast-groups": '<broadcast-groups><broadcast-group name="b"/></broadcast-groups>',
+    "discovery-groups": '<discovery-groups><discovery-group name="d"/></discovery-groups>',
+    "ha-policy": "<ha-policy><replication/></ha-policy>",
+    "bridges": '<bridges><bridge name="b"/></bridges>',
+    "broker-connections": '<broker-connections><amqp-connection uri="tcp://prod:1"/></broker-connections>',
+    "federations": "<federations><federation/></federations>",
+    "grouping-handler": '<grouping-handler name="g"><type>REMOTE</type></grouping-handler>',
+    "connectors/connector": '<connectors><connector name="x">tcp://prod.example:61616</connector></connectors>',
+    "connection-routers": '<connection-routers><connection-router name="r"/></connection-routers>',
+    "broker-balancers": '<broker-balancers><broker-balancer name="b"/></broker-balancers>',
+    "lock-coordinators": '<lock-coordinators><lock-coordinator name="l"/></lock-coordinators>',
+    "connector-services": "<connector-services><connector-service/></connector-services>",
+    "database-store": "<store><database-store><jdbc-user>me</jdbc-user></database-store></store>",
+    "security-setting-plugin": "<security-settings><security-setting-plugin><setting/></security-setting-plugin>"
+    "</security-settings>",
+    "network-check-list": "<network-check-list>10.0.0.1</network-check-list>",
+    "network-check-URL-list": "<network-check-URL-list>http://prod.example</network-check-URL-list>",
+    "network-check-ping-command": "<network-check-ping-command>curl prod %d %s</network-check-ping-command>",
+    "network-check-ping6-command": "<network-check-ping6-command>curl prod %d %s</network-check-ping6-command>",
+    "broker-plugin/@class-name": '<broker-plugins><broker-plugin class-name="com.example.Sink"/></broker-plugins>',
+    "metrics/plugin/@class-name": '<metrics><plugin class-name="com.example.Sink"/></metrics>',
+    "metrics-plugin/@class-name": '<metrics-plugin class-name="com.example.Sink"/>',
+    "remoting-incoming-interceptors": "<remoting-incoming-interceptors><class-name>com.example.Sink</class-name>"
+    "</remoting-incoming-interceptors>",
+    "remoting-outgoing-interceptors": "<remoting-outgoing-interceptors><class-name>com.example.Sink</class-name>"
+    "</remoting-outgoing-interceptors>",
+    "transformer-class-name": "<diverts><divert><transformer-class-name>com.example.Sink</transformer-class-name>"
+    "</divert></diverts>",
+    "transformer/class-name": "<diverts><divert><transformer><class-name>com.example.Sink</class-name></transformer>"
+    "</divert></diverts>",
+    "include/@href": '<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="bridges.xml"/>',
+}
+
+
+def test_every_refusal_has_a_case():
+    assert list(REFUSED) == [one.at for one in ARTEMIS.file.config.refuses]
+
+
+@pytest.mark.parametrize("at", REFUSED)
+def test_what_would_talk_to_others_is_refused_by_name(tmp_path, at):
+    with pytest.raises(UsageError, match=rf"{at}: .+; take it out of a copy of the file, and give that") as told:
+        own_of(core(REFUSED[at]), tmp_path)
+    assert "prod" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<bridges/>",
+        "<!-- <bridges><bridge/></bridges> -->",
+        '<connectors><connector name="me">tcp://localhost:61616</connector></connectors>',
+        '<broker-plugins><broker-plugin class-name="org.apache.activemq.artemis.core.Plugin"/></broker-plugins>',
+    ],
+)
+def test_what_does_no_harm_is_not_refused(tmp_path, inside):
+    own_of(core(inside), tmp_path)
+
+
+def test_a_place_that_only_begins_as_this_machine_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="connectors/connector"):
+        own_of(core("<connectors><connector>tcp://localhost.example:1</connector></connectors>"), tmp_path)
+
+
+KEYS = {
+    "cluster_formation.*": "cluster_formation.peer_discovery_backend = k8s",
+    "load_definitions": "load_definitions = /etc/rabbitmq/definitions.json",
+    "definitions.*": "definitions.https.url = https://prod.example",
+    "management.load_definitions": "management.load_definitions = /etc/rabbitmq/definitions.json",
+    "auth_ldap.*": "auth_ldap.servers.1 = prod.example",
+    "auth_http.*": "auth_http.user_path = http://prod.example/",
+    "auth_oauth2.*": "auth_oauth2.jwks_url = https://prod.example",
+    "auth_backends.*": "auth_backends.1 = ldap",
+    "log.syslog*": "log.syslog = true",
+    "log.exchange*": "log.exchange = true",
+    "default_user": "default_user = alice",
+    "default_pass": "default_pass = s3cret",
+    "trust_store.url": "trust_store.url = https://prod.example",
+    "management.path_prefix": "management.path_prefix = /rabbit",
+    "*proxy_protocol": "stomp.proxy_protocol = true",
+    "*default_vhost": "default_vhost = prod",
+}
+
+
+@pytest.mark.parametrize("at", KEYS)
+def test_keys_that_would_talk_to_others_are_refused(tmp_path, at):
+    with pytest.raises(UsageError, match=re.escape(f"{at}: ")) as told:
+        own_of(f"channel_max = 9\n{KEYS[at]}\n", tmp_path, RABBITMQ)
+    assert list(KEYS) == [one.at for one in RABBITMQ.file.config.refuses]
+    assert "s3cret" not in str(told.value)
+
+
+def test_a_copy_of_keys_listens_on_ports_of_its_own(tmp_path):
+    mine = own_of(
+        "listeners.tcp.default = 5672\nlisteners.ssl.1 = 5671\nmqtt.listeners.tcp.1 = 1883\nchannel_max = 9\n"
+        "management.tcp.port = 15672\nprometheus.tcp.port = 15692\nlog.dir = /var/log/rabbitmq\nlog.channel.file = /c.log\nraft.data_dir = /srv/raft\n"
+        "distribution.listener.interface = 0.0.0.0\nauth_backends.1 = internal\n",
+        tmp_path,
+        RABBITMQ,
+    )
+    ran = own_config.of(mine).copy(mine.file, mine.effective(), ["q"], own_config._Braces(listen="127.0.0.1"))
+
+    assert ran.decode().splitlines() == [
+        "channel_max = 9",
+        "auth_backends.1 = internal",
+        "listeners.tcp.1 = 127.0.0.1:{main_port}",
+        "stomp.listeners.tcp.1 = 127.0.0.1:{stomp_port}",
+        "management.tcp.ip = 127.0.0.1",
+        "management.tcp.port = {http_port}",
+    ]
+    assert "rabbitmq.conf" not in [one.file for one in mine.file.template.files]
+
+
+def test_a_setting_of_a_key_is_read_and_written(tmp_path):
+    table = dict(RABBITMQ.file.settings) | {
+        "sync_transactional": Setting(
+            type="bool", default=True, description="x", key="raft.sync", texts={"false": "off"}
+        )
+    }
+    adapter = dataclasses.replace(RABBITMQ, file=RABBITMQ.file.model_copy(update={"settings": table}))
+    mine = own_of("raft.sync = off\n", tmp_path, adapter)
+    own = own_config.of(mine)
+
+    assert (False, frozenset()) == (mine.effective().values["sync_transactional"], mine.effective().absent)
+    assert "raft.sync" not in own.preview(mine.file, mine.effective())
+    assert "+raft.sync = true" in own.preview(mine.file, mine.effective({"sync_transactional": True}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("broker.xml", SMALL.replace("</core>", ""), "not XML: line"),
+        ("broker.xml", "", "not XML: line 1"),
+        ("broker.xml", "listeners.tcp.1 = 1\n", "not XML: line 1"),
+        ("broker.xml", "<beans><broker/></beans>", "no core, so it is the configuration of another broker; its root"),
+        (
+            "broker.xml",
+            f"<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]>{SMALL.split(chr(10), 1)[1]}",
+            "DOCTYPE",
+        ),
+        ("broker.xml", "\0", "not XML in UTF-8"),
+        ("other.xml", SMALL, "the folder has no broker.xml"),
+    ],
+)
+def test_a_folder_with_a_file_that_is_none_is_told(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(UsageError, match=words) as told:
+        own_config.applied(ARTEMIS, tmp_path)
+    assert f"--config {tmp_path}: " in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("reference", "reference has no \\[config\\]"),
+        ("artemis:docker", "its image has its own; a copy runs natively, --adapter artemis@"),
+        ("artemis:external=outside.toml", "its owner configures it"),
+        ("rabbitmq", "line 1 is no `key = value`"),
+    ],
+)
+def test_a_broker_that_cannot_says_so(tmp_path, spec, words, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outside.toml").write_text('urls = { amqp = "amqp://127.0.0.1:1" }\ncreates_queues = true\n')
+    (tmp_path / "broker.xml").write_text(SMALL)
+
+    with pytest.raises(UsageError, match=words):
+        own_config.applied(adapters.find(spec), tmp_path / "broker.xml")
+    with pytest.raises(UsageError, match="there is no such file or folder"):
+        own_config.applied(ARTEMIS, tmp_path / "nothing")
+
+
+LOGIN_OF_A_USER = """activemq {
+   org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule required
+       org.apache.activemq.jaas.properties.user="artemis-users.properties"
+       org.apache.activemq.jaas.properties.role="artemis-roles.properties";
+};
+"""
+
+LOGIN = "activemq {\n   org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule required;\n};\n"
+
+
+def test_only_named_files_are_taken_and_others_are_listed(tmp_path):
+    (tmp_path / "etc").mkdir()
+    for name, text in {
+        "broker.xml": SMALL,
+        "login.config": LOGIN,
+        "artemis-users.properties": "alice = s3cret",
+        "log4j2.properties": "x",
+    }.items():
+        (tmp_path / "etc" / name).write_text(text)
+    mine = own_config.applied(ARTEMIS, tmp_path)  # the folder of an instance will do
+    own = own_config.of(mine)
+
+    assert {"etc/login.config", "etc/artemis-users.properties"} == own.beside.keys()
+    assert ("log4j2.properties",) == own.not_taken
+    assert "left where they are: log4j2.properties" in own.told(mine.file, mine.effective())
+    assert "s3cret" not in "\n".join(own.told(mine.file, mine.effective()))
+    public = own_config.public(
+        mine.file, {**own.beside, "etc/broker.xml": b"<a><cluster-password>s3cret</cluster-password></a>"}
+    )
+    assert {"etc/broker.xml"} == public.keys()
+    assert b"s3cret" not in public["etc/broker.xml"]
+
+
+def renamed(module: str) -> tuple[str, str]:
+    """What stands in a login file, and what is put there: a name with a package, or one of Artemis'."""
+    package = "org.apache.activemq.artemis.spi.core.security.jaas."
+    was = f"{package}PropertiesLoginModule"
+    return was, module if "." in module else f"{package}{module}"
+
+
+@pytest.mark.parametrize(
+    "module", ["LDAPLoginModule", "Krb5LoginModule", "KeycloakDirectAccessLoginModule", "com.sun.LdapLoginModule"]
+)
+def test_a_login_that_asks_another_server_is_refused(tmp_path, module):
+    (tmp_path / "broker.xml").write_text(SMALL)
+    (tmp_path / "login.config").write_text(LOGIN.replace(*renamed(module)))
+
+    with pytest.raises(UsageError, match=f"login.config: .*{module}: .+ take it out of a copy of the folder"):
+        own_config.applied(ARTEMIS, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"format": "json"}, "xml"),
+        ({"keeps": ["nothing"]}, "config.keeps names no deviation of the file: nothing"),
+        ({"rewrite": [{"at": "a", "add": True, "why": "x"}]}, "add needs a text"),
+        ({"rewrite": [{"at": "a", "text": "{mian_port}", "why": "x"}]}, "did you mean 'main_port'"),
+        ({"refuses": [{"at": "a", "unless": "(", "why": "x"}]}, "is no regular expression"),
+        ({"to": "/etc/broker.xml"}, "not inside the folder"),
+        ({"listeners": {"at": "a", "speaks": {"mqtt": "MQTT"}, "why": "x"}}, "names no protocol of the file: mqtt"),
+        ({"listeners": {"at": "a", "speaks": {}, "why": "x"}, "format": "keys"}, "listeners are those of an xml file"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(table, words, tmp_path):
+    data = tomllib.loads((paths.fixtures() / "brokers/artemis/broker.toml").read_text())
+    data["config"] = {"file": "broker.xml", "to": "etc/broker.xml", "format": "xml", **table}
+
+    with pytest.raises(UsageError, match=words):
+        read_table(data, tmp_path)
+
+
+# A run.
+
+
+def stock_etc(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The folder `etc` of what `artemis create` makes."""
+    java = str(find_java(17).home)
+    words = {"home": str(ARTEMIS.install()), "instance": str(tmp_path / "made"), "java_home": java}
+    make_instance(Source(ARTEMIS.file, ARTEMIS.path.parent, ARTEMIS.version, ARTEMIS.install()), words)
+    return tmp_path / "made" / "etc"
+
+
+def conditions(run: campaign.Campaign) -> dict[str, str]:
+    """Of every claim, which condition is not met: what makes it not apply."""
+    found = run.selection.settings
+    return {name: unmet(claim.when, found.values, found.absent) for name, claim in run.catalogue.claims.items()}
+
+
+@pytest.mark.artemis
+def test_a_stock_file_is_stock_and_an_unsynced_one_gives_up_what_the_setting_gives_up(tmp_path):
+    etc = stock_etc(tmp_path)
+    stock, same = (prepare(Options("artemis", config=config, seed=1)) for config in (None, etc))
+    text = (etc / "broker.xml").read_text()
+    key = "<journal-sync-non-transactional>false</journal-sync-non-transactional>"
+    (etc / "broker.xml").write_text(text.replace("<journal-datasync>", f"{key}<journal-datasync>"))
+    mine = prepare(Options("artemis", config=etc, seed=1))
+    typed = prepare(Options("artemis", settings=["sync_non_transactional=false"], seed=1))
+
+    assert stock.selection.settings == same.selection.settings
+    assert conditions(stock) == conditions(same)
+    assert [trial.id for trial in stock.trials] == [trial.id for trial in same.trials]
+    assert conditions(typed) == conditions(mine) != conditions(stock)
+    assert "sync_non_transactional is false, the claim needs true" in conditions(mine).values()
+    assert [trial.id for trial in typed.trials] == [trial.id for trial in mine.trials]
+    assert ({}, {"sync_non_transactional": False}) == (
+        mine.selection.settings.changed,
+        typed.selection.settings.changed,
+    )
+    assert f"--config {etc}" in campaign.command(mine)
+
+
+@pytest.mark.artemis
+def test_a_copy_runs_beside_the_original_and_touches_nothing_of_its(tmp_path, ledger):
+    """Absolute folders of a production broker, its ports on all interfaces, and a login."""
+    production = tmp_path / "production"
+    production.mkdir()
+    etc = stock_etc(tmp_path)
+    text = (etc / "broker.xml").read_text().replace(">data/", f">{production}/")
+    (etc / "broker.xml").write_text(text)
+    assert 4 <= text.count(str(production))
+    mine = own_config.applied(ARTEMIS, etc)
+
+    with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
+        broker.start()
+        proof.exchange(mine, broker, "amqp", "orders")
+        proof.depth_reaches(broker, "orders", 0)
+        assert (broker.journal / "activemq-data-1.amq").is_file()
+    ran = (tmp_path / "broker/instance/etc/broker.xml").read_text()
+    diff = (tmp_path / "broker/config.diff").read_text()
+
+    assert [] == [*production.iterdir()]
+    assert [] == [one.name for one in XmlText(ran.encode()).root.every() if str(production) in one.text]
+    assert "0.0.0.0:" not in ran
+    assert f'+         <acceptor name="artemis">tcp://127.0.0.1:{broker.endpoint("amqp")[1]}?' in diff
+    assert '+         <address name="orders">' in diff
+    assert (text, 0o600) == (
+        (etc / "broker.xml").read_text(),
+        (broker.folder / "instance/etc/broker.xml").stat().st_mode & 0o777,
+    )
+
+
+@pytest.mark.artemis
+def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tmp_path, ledger, monkeypatch):
+    etc = stock_etc(tmp_path)
+    (etc / "login.config").write_text(LOGIN_OF_A_USER)
+    (etc / "artemis-users.properties").write_text("alice = wonderland\n")
+    (etc / "artemis-roles.properties").write_text("amq = alice\n")
+    monkeypatch.setenv("OF_ALICE", "wonderland")
+    mine = own_config.applied(ARTEMIS, etc)
+    alice = coming_in.applied(mine, "amqp", Access(user="alice", password=Secret(env="OF_ALICE")))
+
+    with alice.prepare(tmp_path / "broker", alice.effective(), ["orders"], ledger) as broker:
+        broker.start()
+        proof.exchange(alice, broker, "amqp", "orders")
+        broker.plan = dataclasses.replace(broker.plan, source=dataclasses.replace(broker.plan.source, file=mine.file))
+        with pytest.raises(ClientError, match=r"unauthorized-access.*; give a login .--user with --password-env"):
+            proof.exchange(mine, broker, "amqp", "orders")
+
+
+@pytest.mark.artemis
+def test_a_file_that_the_broker_does_not_take_is_told_with_its_log(tmp_path, ledger):
+    mine = own_of(core("<journal-min-files>few</journal-min-files>"), tmp_path)
+
+    broker = mine.prepare(tmp_path / "broker", mine.effective(), [], ledger)
+    with broker, pytest.raises(LaunchError, match="own configuration") as told:
+        broker.start()
+    assert any("few" in line for line in told.value.log_tail)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """The folder of a run with a configuration and a login, as far as its records go; what was given is gone."""
+    given, out = tmp_path / "given", tmp_path / "run"
+    given.mkdir()
+    out.mkdir()
+    (given / "broker.xml").write_text(core("<journal-type>NIO</journal-type>").replace(">true</", ">false</"))
+    (given / "login.config").write_text(LOGIN)
+    run = dataclasses.replace(prepare(Options("artemis", config=given, seed=1)), folder=out)
+    records.save(campaign._run_record(run), out / "run.json")
+    trial = next(one for one in run.trials if one.arm == "subject" and one.script.id == NAME)
+    (out / "trials" / trial.id).mkdir(parents=True)
+    records.save(describe(trial), out / "trials" / trial.id / "trial.json")
+    shutil.rmtree(given)
+    return out
+
+
+def test_a_run_keeps_what_it_was_given_for_its_owner(recorded):
+    modes = {path.name: path.stat().st_mode & 0o777 for path in [recorded / "config", *(recorded / "config").iterdir()]}
+    record = records.read(recorded / "run.json", records.RunRecord)
+
+    assert {"config": 0o700, "broker.xml": 0o600, "login.config": 0o600} == modes
+    assert "+      <journal-directory>data/journal</journal-directory>" in record.configuration
+    assert record.configuration == (recorded / "config.diff").read_text()
+
+
+def test_a_replay_finds_what_the_run_kept(recorded):
+    prepared = replay.prepare(Wanted(recorded, NAME, "1"))
+    own = own_config.of(prepared.campaign.adapter)
+
+    assert (False, {}) == (prepared.campaign.selection.settings.values["sync_transactional"], {})
+    assert ({"etc/login.config": LOGIN.encode()}, "broker.xml") == (own.beside, own.name)
+    assert any(str(recorded / "config") in note for note in prepared.notes)
+
+
+def test_a_replay_of_a_copy_that_was_edited_since_is_refused(recorded):
+    kept = recorded / "config" / "broker.xml"
+    kept.write_text(kept.read_text().replace(">false</", ">true</"))
+
+    with pytest.raises(UsageError, match="sync_transactional was false in the run and would be true"):
+        replay.prepare(Wanted(recorded, NAME, "1"))
+
+
+@pytest.mark.artemis
+def test_a_bundle_has_no_login_file_and_no_secret(recorded, tmp_path):
+    broker, etc = tmp_path / "01-artemis", tmp_path / "01-artemis" / "instance" / "etc"
+    etc.mkdir(parents=True)
+    for name in ("login.config", "artemis-users.properties"):
+        (etc / name).write_text("alice = s3cret")
+    (etc / "broker.xml").write_text("<a><cluster-password>s3cret</cluster-password></a>")
+    trial = SimpleNamespace(folder=recorded, broker=broker, adapter=ARTEMIS, record=SimpleNamespace(settings={}))
+    files = configuration(trial).files
+
+    assert {"effective/etc/broker.xml"} == {name for name in files if name.startswith("effective/")}
+    assert [] == [name for name, data in files.items() if b"s3cret" in data]
+
+
+def test_a_report_shows_the_difference(recorded):
+    record = records.read(recorded / "run.json", records.RunRecord)
+    page = html.page(
+        Judgement(run=record, rows=(), self_checks=(), trials=()), claims.load(), scenario.load(claims.load())
+    )
+
+    assert "journal-directory&gt;data/journal&lt;/journal-directory" in page
+    assert "as your configuration says" in page
+    assert "Difference from your own configuration" in page
+    assert "as it is delivered" not in page
+
+
+def test_the_command_shows_it_at_the_start_and_refuses_in_one_line(conformance, tmp_path):
+    (tmp_path / "broker.xml").write_text(core("<bridges><bridge name='b'/></bridges>"))
+    made = conformance("run", "--adapter", "artemis", "--config", "broker.xml", "--out", "run")
+
+    assert 4 == made.returncode
+    assert "--config broker.xml: bridges: a copy would move messages to other brokers; take it out" in made.stderr
+    assert not (tmp_path / "run").exists()
+
+
+# The page.
+
+PAGE = (paths.root() / "docs/own-configuration.md").read_text()
+
+
+def block(kind: str) -> str:
+    """The first block of the page of that kind."""
+    return PAGE.split(f"```{kind}\n")[1].split("```")[0]
+
+
+def test_the_difference_of_the_page_is_what_is_printed(tmp_path):
+    mine = own_of(block("xml"), tmp_path)
+
+    assert block("diff") == own_config.of(mine).preview(mine.file, mine.effective())
+
+
+def test_the_settings_of_the_page_are_those_that_are_read(tmp_path):
+    settings = own_of(block("xml"), tmp_path).effective()
+    shown = re.findall(r"^\| `(\w+)` \| (absent: )?(\w+) \|$", PAGE, re.MULTILINE)
+
+    assert 5 == len(shown)
+    for name, absent, value in shown:
+        assert (value, bool(absent)) == (
+            str(settings.values[name]).replace("F", "f").replace("T", "t"),
+            name in settings.absent,
+        )
+
+
+def test_the_error_of_the_page_is_what_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broker.xml").write_text(core(REFUSED["cluster-connections"]))
+
+    with pytest.raises(UsageError) as told:
+        own_config.applied(ARTEMIS, pathlib.Path("broker.xml"))
+    assert f"conformance: {told.value}\n" in PAGE
+
+
+def test_the_command_lines_of_the_page_are_known():
+    lines = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("conformance run")]
+
+    assert 3 == len(lines)
+    for words in lines:
+        params = cli.commands["run"].make_context("run", words[2:]).params
+        assert adapters.find(params["adapter"]).file.config is not None
+        assert params["config"].is_absolute()
+
+
+def test_every_file_that_is_taken_is_on_the_page():
+    assert [] == [one.file for one in ARTEMIS.file.config.beside if f"`{one.file}`" not in PAGE]
+
+
+def test_the_table_of_the_page_is_one_and_shows_every_key():
+    table = tomllib.loads(block("toml"))["config"]
+    read = Config.model_validate(table)
+
+    assert "keys" == read.format
+    assert set(Config.model_fields) - {"listeners"} == set(table)
+    assert set(Rewrite.model_fields) == {*table["rewrite"][0], *table["rewrite"][1]}
+    assert set(Refuse.model_fields) == set(table["refuses"][0])
+    assert set(Beside.model_fields) == set(table["beside"][0])
+    assert [] == [name for name in Listeners.model_fields if f"`{name}`" not in PAGE]
+
+
+@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file) or "-")
+def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
+    """Its ports and its log are those of the copy; what it says of the broker itself is in force."""
+    log = tmp_path / "production.log"
+    text = f"listeners.tcp.default = 5672\nlog.file = {log}\nmanagement.rates_mode = detailed\nstomp.default_user = guest\n"
+    mine = own_of(f"{text}stomp.default_pass = guest\nprometheus.tcp.port = 15692\n", tmp_path, RABBITMQ)
+
+    with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
+        broker.start()
+        for protocol in ("amqp", "stomp"):
+            proof.exchange(mine, broker, protocol, "orders")
+        listening = {number for _, number in ports.listening(broker.processes())}
+        _, said = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
+    assert not log.exists()
+    assert not listening & {5672, 61613, 15672, 15692}
+    assert '"rates_mode":"detailed"' in said
