@@ -19,6 +19,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `expectations`  what a user expects beside the verdicts: known failures, a baseline, what must be tried
 `campaign`      one run from what was asked for to a judged folder: the engine of both fronts
 `contract`      what an adapter promises to all of these, tried step by step: a broker that passes can be put on trial
+`upgrade`       an old version filled and killed, the new one on its data: what that breaks, beside the old one alone
 `replay`        one trial of a run, recorded and judged again
 `bundle`        one trial for the maintainer of a broker: a zip that stands by itself
 `progress`      what a terminal shows while it goes

@@ -21,21 +21,22 @@ from importlib.metadata import version as version_of
 import msgspec
 
 from conformance import adapters, claims, judge, paths, records, scenario
-from conformance.adapters import Adapter, EffectiveSettings
+from conformance.adapters import Adapter, EffectiveSettings, own_config
+from conformance.adapters.access import OPEN, Access
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
 from conformance.faults import able
-from conformance.history import Header
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
 from conformance.judge.session import Session
 from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
+from conformance.run import access as coming_in
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
-from conformance.scenario import DiskFull, FailedSync, Scenario
+from conformance.scenario import FRAMES, DiskFull, FailedSync, Scenario
 
 PROTOCOLS = ("amqp", "stomp")
 CLIENTS = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
@@ -59,6 +60,8 @@ class Options:
     seed: int | None = None
     out: pathlib.Path | None = None
     offline: bool = False
+    access: Access = OPEN
+    config: pathlib.Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,12 +104,12 @@ def prepare(options: Options) -> Campaign:
     """
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
-    adapter = adapters.find(options.adapter)
+    adapter = own_config.applied(adapters.find(options.adapter), options.config)
     if options.protocol not in PROTOCOLS:
         raise UsageError.unknown("protocol", options.protocol, PROTOCOLS)
     adapter.capabilities(options.protocol)
     overrides = adapters.parse_assignments(options.settings, adapter.file)
-    adapter = adapter.chosen(overrides)
+    adapter = coming_in.applied(adapter.chosen(overrides), options.protocol, options.access)
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
     vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
@@ -139,6 +142,8 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
     """
     played = [item for item in scenarios.values() if wanted(item, selection)]
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
+    if unread := coming_in.unread(selection.adapter, selection.protocol):
+        lacking[FRAMES] = unread
     unable = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     if hidden := adapters.untraced(selection.adapter.file, selection.settings):
         unable |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
@@ -177,7 +182,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
         try:
             recording = Recording(
                 campaign.folder,
-                _header(run),
+                records.header(run),
                 ledger,
                 watcher.progress,
                 offline=campaign.options.offline,
@@ -189,6 +194,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
                 running.finish()
             finally:
                 recording.close()
+                for line in adapters.left(campaign.folder):
+                    watcher.note(line)
         except (KeyboardInterrupt, Interrupted) as error:
             records.save(msgspec.structs.replace(run, interrupted=True), campaign.folder / "run.json")
             raise Interrupted(f"stopped by the user; what was recorded is in {campaign.folder}") from error
@@ -325,11 +332,12 @@ def command(campaign: Campaign) -> str:
         return campaign.again
     options, selection = campaign.options, campaign.selection
     words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
+    words += ["--config", coming_in.near(str(options.config))] if options.config else []
     words += [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
-    words += ["--quick"] if options.quick else []
+    words += [*coming_in.words_of(options.access), *(["--quick"] if options.quick else [])]
     return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
 
 
@@ -340,6 +348,8 @@ def _run_record(campaign: Campaign) -> RunRecord:
     client = CLIENTS[selection.protocol]
     if adapter.path != paths.fixtures() / "brokers" / adapter.name / "broker.toml":
         records.keep_broker(campaign.folder, adapter.spec.rpartition("@")[0], adapter.path)
+    coming_in.keep(campaign.folder, campaign.options.access)
+    difference = own_config.kept_in(campaign.folder, adapter, settings)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="seconds"),
@@ -350,13 +360,14 @@ def _run_record(campaign: Campaign) -> RunRecord:
         launcher=adapter.launcher,
         protocol=selection.protocol,
         client=f"{client} {version_of(client)}",
-        title=adapter.file.title,
+        title=adapter.file.full_title,
         profiles=tuple(adapter.file.profiles),
         capabilities=tuple(sorted(adapter.capabilities(selection.protocol))),
         settings=dict(settings.values),
         absent=tuple(sorted(settings.absent)),
         changed=dict(settings.changed),
         deviations={},
+        configuration=difference,
         versions={
             "conformance": version_of("ack-conformance"),
             client: version_of(client),
@@ -368,24 +379,4 @@ def _run_record(campaign: Campaign) -> RunRecord:
         required=tuple(sorted(selection.required)),
         judged_as=tuple(sorted(selection.judged_as)),
         unable=dict(selection.unable),
-    )
-
-
-def _header(run: RunRecord) -> Header:
-    return Header(
-        run=run.run,
-        scenario="",
-        trial="",
-        arm="",
-        process="",
-        seed=run.seed,
-        adapter=run.adapter,
-        version=run.version,
-        protocol=run.protocol,
-        client=run.client,
-        mode="",
-        settings=dict(run.settings),
-        changed=dict(run.changed),
-        versions=run.versions,
-        command=run.command,
     )

@@ -70,18 +70,25 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     queues = {protocol: f"check-{protocol}" for protocol in spoken}
     with _step(tell, "prepare") as said:
         broker = adapter.prepare(folder, adapter.effective(), list(queues.values()), ledger, offline=offline)
+        broker.gauge = proof.gauge(broker)
         said.append(str(broker.folder))
     with broker, _shown(broker):
         if spoken:
             broker.prover = proof.prover(adapter, broker, spoken[0])
         with _step(tell, "start") as said:
             broker.start()
-            said.append(f"pids {', '.join(map(str, broker.processes()))}")
+            said.append(
+                f"pids {', '.join(map(str, broker.processes()))}" if not broker.by_command else "it runs already"
+            )
+        queues = {protocol: broker.queue_of(queue) for protocol, queue in queues.items()}
         for protocol in sorted(set(adapter.file.protocols) - set(spoken)):
             tell(Step(f"{protocol}: send and receive", 0.0, "no client of this suite speaks it", tried=False))
         for protocol, queue in queues.items():
             with _step(tell, f"{protocol}: send and receive"):
                 proof.exchange(adapter, broker, protocol, queue)
+        if broker.by_command:
+            _by_command(adapter, broker, queues, tell)
+            return
         left = _leave(adapter, broker, queues, tell)
         _kill(adapter, broker, tell)
         with _step(tell, "restart"):
@@ -117,6 +124,23 @@ def _step(tell: Tell, name: str) -> Iterator[list[str]]:
     except ConformanceError as error:
         raise type(error)(f"{name}: {error}") from error
     tell(Step(name, time.monotonic() - began, " ".join(said)))
+
+
+def _by_command(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> None:
+    """What its owner has commands for; a message is only left where a kill is to follow."""
+    for fault in ("kill", "stop"):
+        why = adapter.able(fault) if adapter.able else ""
+        if why:
+            tell(Step(fault, 0.0, why, tried=False))
+            continue
+        left = _leave(adapter, broker, queues, tell)
+        with _step(tell, fault) as said:
+            said.append(process.fire_by_command(broker, fault, broker.endpoint(next(iter(queues)))))
+        with _step(tell, f"back after {fault}"):
+            broker.start()
+        for protocol, message in left.items():
+            with _step(tell, f"{protocol}: found again"):
+                _find(adapter, broker, protocol, queues[protocol], message)
 
 
 def _leave(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> dict[str, str]:

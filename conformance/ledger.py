@@ -332,10 +332,13 @@ def detach(backing: str) -> list[str]:
 
 
 def _release_container(record: Mapping[str, Any]) -> str:
-    engine, name, host = (record.get(key, "") for key in ("engine", "name", "host"))
-    there = ["--host", host] if host else []
-    gone = name and _did(engine or "docker", *there, "rm", "--force", "--volumes", name)
-    return f"removed container {name}" if gone else ""
+    """By its name; and by the label of its run whatever else that has left, of which no record came to the disk."""
+    engine, name, host, label = (record.get(key, "") for key in ("engine", "name", "host", "label"))
+    command = [engine or "docker", *(["--host", host] if host else [])]
+    others = _said(*command, "ps", "--all", "--format", "{{.Names}}", "--filter", f"label={label}") if label else ""
+    every = filter(None, dict.fromkeys([name, *(others or "").split()]))
+    gone = [one for one in every if _did(*command, "rm", "--force", "--volumes", one)]
+    return f"removed container {' and '.join(gone)}" if gone else ""
 
 
 # In this order: a mount is busy while its broker lives, a loop device while it is mounted.
@@ -353,11 +356,16 @@ def tool(name: str) -> str | None:
 
 
 def _did(*command: str) -> bool:
+    return _said(*command) is not None
+
+
+def _said(*command: str) -> str | None:
     try:
         program = [tool(command[0]) or command[0], *command[1:]]
-        return subprocess.run(program, capture_output=True, timeout=30, check=False).returncode == 0
+        done = subprocess.run(program, capture_output=True, timeout=30, check=False, text=True, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
-        return False
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def _live() -> pathlib.Path:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from conformance.errors import HistoryError, UsageError
+from conformance.history import Header
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -28,6 +29,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `selected` are the ids of the claims asked for, `required` those judged although their conditions are not met;
     `judged_as` names vendors whose sentences the user wants applied although they bind other products. `unable` says
     which faults this machine cannot take, and what of a scenario the adapter has no words for, and why.
+    `configuration` is how what was run differs from the user's own configuration, a unified diff without secrets; empty
+    for stock. With one, `changed` is what differs from that.
     """
 
     run: str
@@ -50,6 +53,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     selected: tuple[str, ...]
     required: tuple[str, ...]
     judged_as: tuple[str, ...] = ()
+    configuration: str = ""
     unable: dict[str, str] = {}
     finished: bool = False
     interrupted: bool = False
@@ -93,6 +97,27 @@ class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     copy: str = ""
     sha256: str = ""
+
+
+def header(run: RunRecord) -> Header:
+    """What every history of the run says of it; a trial fills in the rest."""
+    return Header(
+        run=run.run,
+        scenario="",
+        trial="",
+        arm="",
+        process="",
+        seed=run.seed,
+        adapter=run.adapter,
+        version=run.version,
+        protocol=run.protocol,
+        client=run.client,
+        mode="",
+        settings=dict(run.settings),
+        changed=dict(run.changed),
+        versions=run.versions,
+        command=run.command,
+    )
 
 
 def keep_broker(folder: pathlib.Path, asked: str, path: pathlib.Path) -> None:

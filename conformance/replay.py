@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as version_of
 
 from conformance import adapters, campaign, claims, paths, records, scenario
-from conformance.adapters import Adapter, EffectiveSettings
+from conformance.adapters import Adapter, EffectiveSettings, own_config
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue
 from conformance.errors import ExitCode, FaultError, UsageError
@@ -23,6 +23,7 @@ from conformance.faults import able
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.seen import Seen, offences
 from conformance.records import RunRecord, TrialRecord
+from conformance.run import access as coming_in
 from conformance.run.plan import Planned, Selection, arm_label, plan, subject_trials
 from conformance.scenario import Scenario, script_words
 
@@ -130,6 +131,7 @@ def prepare(wanted: Wanted) -> Replay:
         seed=run.seed,
         out=wanted.out,
         offline=wanted.offline,
+        access=coming_in.kept(wanted.folder),
     )
     made = Campaign(
         options=options,
@@ -199,9 +201,12 @@ def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
             f"the run tried {run.adapter} {run.version} ({run.launcher}): {error}; name it by --adapter NAME@VERSION, "
             "or by the TOML file that the run was given"
         ) from error
+    if (kept := own_config.kept(wanted.folder)) is not None:
+        found = own_config.applied(found, kept)
+        told.append(f"with the configuration that the run kept, {kept}")
     found = found.chosen(run.changed)
     found.capabilities(run.protocol)
-    return found, told
+    return coming_in.applied(found, run.protocol, coming_in.kept(wanted.folder)), told
 
 
 def _words(folder: pathlib.Path, run: RunRecord, told: list[str]) -> str:

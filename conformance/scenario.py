@@ -59,9 +59,11 @@ from conformance.script import (
     Throttle,
     Watched,
     drawn,
+    needs_of_launcher,
 )
 
 __all__ = [
+    "FRAMES",
     "SETTLE",
     "SYNC_OFF",
     "SYNC_OFF_SLOWLY",
@@ -107,6 +109,9 @@ __all__ = [
     "weakened",
 ]
 
+FRAMES = "frames that can be told on a link"
+"""What faults at a frame need, and checks of what crossed a link (`Scenario.needs`)."""
+
 TRIALS = 3
 SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
 """Before an absence is concluded: the queue is empty, and still is after one more restart."""
@@ -114,10 +119,16 @@ SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
 
 @dataclasses.dataclass(frozen=True)
 class Weakened:
-    """A strong control: the same product with these settings, seen to fail in each of `trials`."""
+    """A strong control: the same product with these settings, seen to fail in each of `trials`.
+
+    `widened_by` names the one of them without which the death of a process shows nothing; see `stand_ins`. With
+    `journal` the fault waits for the journal to be read, so that a broker which stores nothing shows nothing either.
+    """
 
     settings: tuple[tuple[str, bool | int], ...]
     trials: int = TRIALS
+    widened_by: str = ""
+    journal: bool = False
 
     @property
     def label(self) -> str:
@@ -166,7 +177,10 @@ def weakened(*, trials: int = TRIALS, **settings: bool | int) -> Weakened:
     return Weakened(tuple(sorted(settings.items())), trials)
 
 
-SYNC_OFF = weakened(sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500)
+SYNC_OFF = dataclasses.replace(
+    weakened(sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
+    widened_by="journal_buffer_ms",
+)
 """The strong control of whatever claims to be stored: answers leave before the journal is written, and the buffer of
 half a second makes the window wide enough for the death of a process, which the page cache survives."""
 
@@ -217,15 +231,21 @@ class Scenario:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the adapter of a broker must have words for: kinds of queues, and settings of any name."""
+        """What there must be: an adapter's words for kinds of queues and settings of any name; frames on a link."""
         offers = any(isinstance(step, Offer) for step in self.steps)
-        return (*(f"a queue with {name}" for name, _ in self.queue), *(["settings of any name"] if offers else []))
+        reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
+        more = {"settings of any name": offers, FRAMES: reads}
+        queues, others = (f"a queue with {name}" for name, _ in self.queue), (need for need in more if more[need])
+        return (*queues, *others, *needs_of_launcher(self.steps))
 
     @property
     def linked(self) -> bool:
         """Whether a client of it goes over a link, so that there are frames to judge by."""
-        clients = [step for step in self.steps if isinstance(step, Publish | Consume)]
-        return any(step.linked or isinstance(step.until, LINK_FAULTS) for step in clients)
+        return any(step.linked or isinstance(step.until, LINK_FAULTS) for step in self._clients)
+
+    @property
+    def _clients(self) -> list[Publish | Consume]:
+        return [step for step in self.steps if isinstance(step, Publish | Consume)]
 
     @property
     def faults(self) -> tuple[Fault | DiskFault, ...]:

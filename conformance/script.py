@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 Value = TypeVar("Value")
+
+CLEAN_RESTART = "a clean restart"
+KILL_WHILE_STARTING = "a kill while it starts"
+KILL_OF_HALTED = "a kill of what is halted"
+LAUNCHER_NEEDS = (CLEAN_RESTART, KILL_WHILE_STARTING, KILL_OF_HALTED)
+"""What a script may need of a launcher beside its faults (`Scenario.needs`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -310,6 +317,27 @@ class Offer:
 
 Step = Publish | Consume | Restart | Drain | Offer
 SETTLE = (Drain(), Restart(clean=True), Drain())
+
+
+def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
+    """What only a broker can give that is started here, or whose owner has a command for it: see `LAUNCHER_NEEDS`."""
+    core = steps[: -len(SETTLE)] if steps[-len(SETTLE) :] == SETTLE else steps
+    restarts = [step for step in core if isinstance(step, Restart)]
+    faults = [step.until for step in core if isinstance(step, Publish | Consume)]
+    if any(step.clean and step.under is None for step in restarts):
+        yield CLEAN_RESTART
+    if any(step.until is not None for step in restarts):
+        yield KILL_WHILE_STARTING
+    if any(isinstance(fault, Pause) and fault.then_kill for fault in faults):
+        yield KILL_OF_HALTED
+
+
+def unsettled(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps without the clean restart before the last look, for a broker that nobody here can restart.
+
+    Two drains to silence are left, and with each the broker's own word that nothing more is there.
+    """
+    return (*steps[: -len(SETTLE)], Drain(), Drain()) if steps[-len(SETTLE) :] == SETTLE else steps
 
 
 def drawn(value: Value, rng: random.Random) -> Value:

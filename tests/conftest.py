@@ -8,6 +8,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for `verdict_rows`
 
 
 @pytest.fixture(autouse=True)

@@ -5,36 +5,15 @@ import doctest
 
 import msgspec
 import pytest
+from verdict_rows import RUN, row
 
 from conformance import claims, expectations
 from conformance.errors import ExitCode, UsageError
 from conformance.expectations import Expect, Known, outcome, read_baseline, read_known
-from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
+from conformance.judge.rows import Judgement
 from conformance.report import model
 
 TODAY = datetime.date(2026, 11, 21)
-RUN = RunRecord(
-    run="r",
-    started="2026-11-21T10:00:00+00:00",
-    command="conformance run --adapter artemis --seed 7",
-    seed=7,
-    adapter="artemis",
-    version="2.56.0",
-    launcher="native",
-    protocol="amqp",
-    client="proton",
-    title="Apache Artemis",
-    profiles=("artemis",),
-    capabilities=(),
-    settings={},
-    absent=(),
-    changed={},
-    deviations={},
-    versions={},
-    selected=(),
-    required=(),
-    finished=True,
-)
 KNOWN = Known(
     claim="AMQP-DUR-01",
     adapter="artemis",
@@ -50,39 +29,6 @@ reason = "loses the last one"
 link = "https://example.org/1"
 expires = 2027-01-31
 """
-
-
-def row(verdict="VIOLATED", claim="AMQP-DUR-01", scenario="killed", **changes):
-    plain = VerdictRow(
-        claim=claim,
-        kind="safety",
-        scope="common",
-        subject="broker",
-        says="It is kept.",
-        document="000",
-        section="3",
-        adapter="artemis",
-        version="2.56.0",
-        launcher="native",
-        settings={},
-        protocol="amqp",
-        client="proton",
-        scenario=scenario,
-        mode="async_ack",
-        fault="kill",
-        failure_model="process death",
-        verdict=Verdict(verdict),
-        exposure=None,
-        trials=3,
-        offended=0,
-        void=0,
-        control=None,
-        bound=None,
-        q=None,
-        reason="No scenario of this version tries it.",
-        replay="",
-    )
-    return msgspec.structs.replace(plain, **changes)
 
 
 def judgement(*rows, ours=(), **run):

@@ -18,6 +18,7 @@ from conformance.bundle.script import Reproduction, write
 from conformance.bundle.source import MESSAGES, Source, frames, gather
 from conformance.errors import UsageError
 from conformance.judge.session import Session
+from conformance.run import access as coming_in
 from conformance.run.evidence import Kept
 
 README = """# {title}
@@ -74,6 +75,8 @@ def make(words: str, out: pathlib.Path | None = None, spark: Session | None = No
     if made.text:
         members["reproduce.py"] = made.text.encode()
     members["README.md"] = _readme(source, members).encode()
+    for secret, word in coming_in.secrets(source.adapter, source.run.protocol, source.folder):
+        members = {name: data.replace(secret, word) for name, data in members.items()}
     archive.write(path, members, archive.places(source.folder, *_place(source)))
     return Made(path, tuple(_lines(source, made, missing)))
 

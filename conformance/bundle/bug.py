@@ -63,9 +63,12 @@ def _about(source: Source) -> Iterator[str]:
     yield f"{_broker(source)} ({run.launcher}), {run.protocol.upper()}, client {run.client}. {versions}."
     yield "## Configuration"
     changed = [f"- `{name}` = `{str(value).lower()}`{_key(source, name)}" for name, value in run.changed.items()]
-    yield "Differs from stock:\n\n" + "\n".join(changed) if changed else "Every setting is as in stock."
+    base = "that configuration" if run.configuration else "stock"
+    yield f"Differs from {base}:\n\n" + "\n".join(changed) if changed else f"Every setting is as in {base}."
     if record.control:
         yield f"The control runs with: {record.control}."
+    if run.configuration:
+        yield f"A copy of the user's configuration was run, with this difference:\n\n```diff\n{run.configuration}```"
     if run.deviations:
         lines = "\n".join(f"- {name}: {why}" for name, why in run.deviations.items())
         yield f"The harness itself changed, so that the broker runs beside others and headless:\n\n{lines}"

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from conformance.adapters import Adapter
+from conformance.adapters import Adapter, own_config
 from conformance.adapters.configure import Source as BrokerSource
 from conformance.adapters.configure import make_instance
 from conformance.adapters.java import find_java
@@ -43,6 +43,8 @@ def configuration(source: Source) -> Configuration:
     if settings.is_file():
         files["settings.toml"] = settings.read_bytes()
     effective = dict(_text_files(source.broker / "instance"))
+    if own_config.kept(source.folder) is not None and source.adapter is not None:
+        effective = own_config.public(source.adapter.file, effective)
     files |= {f"effective/{name}": data for name, data in effective.items()}
     if source.adapter is not None and source.adapter.file.template is not None:
         try:

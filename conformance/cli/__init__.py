@@ -1,16 +1,16 @@
 """What people type. Every word is checked before anything starts; every error is one line and an exit code.
 
 Exit codes: 0 nothing violated and nothing tried left undecided, 1 violated, 2 inconclusive, 3 harness error, 4 usage,
-5 nothing ran, 130 interrupted.
+5 nothing was tried, 130 interrupted.
 
-`group` is the command and what several share, `runs` records and judges, `look` shows what there is, `adapters` lists
-and checks brokers, `entry` turns errors into lines.
+`group` is the command and what several share, `runs` records and judges, `upgrade` does so with two versions, `look`
+shows what there is, `adapters` lists and checks brokers, `entry` turns errors into lines.
 """
 
 from __future__ import annotations
 
-from conformance.cli import adapters, look, runs
+from conformance.cli import adapters, look, runs, upgrade
 from conformance.cli.entry import main
 from conformance.cli.group import cli
 
-__all__ = ["adapters", "cli", "look", "main", "runs"]
+__all__ = ["adapters", "cli", "look", "main", "runs", "upgrade"]

@@ -61,13 +61,14 @@ def _told(adapter: Adapter, name: str) -> dict[str, Any]:
     file = adapter.file
     return {
         "name": name,
-        "title": file.title,
+        "title": file.full_title,
         "vendor": file.vendor,
         "versions": _versions(adapter, name),
-        "other_versions": file.fetch is not None,
+        "other_versions": file.fetch is not None and file.fetch.any_version,
         "launchers": [
             {"name": "native", "lacks": _native_lacks(adapter)},
             {"name": "docker", "lacks": _docker_lacks(adapter)},
+            {"name": "external", "lacks": ""},
         ],
         "capabilities": sorted(file.capabilities),
         "protocols": {
@@ -92,7 +93,7 @@ def _versions(adapter: Adapter, name: str) -> list[dict[str, Any]]:
     """Those that the file names, then others that are there; `fetched`: it is in the cache, unpacked or not."""
     from conformance import adapters
     from conformance.adapters import fetch
-    from conformance.adapters.model import order
+    from conformance.adapters.distribution import order
 
     named = dict.fromkeys([adapter.version, *adapter.file.versions])
     there = set(named)
@@ -100,8 +101,8 @@ def _versions(adapter: Adapter, name: str) -> list[dict[str, Any]]:
         before, _, after = adapter.file.fetch.folder.partition("{version}")
         unpacked = [path.name for path in fetch.dist().glob(f"{before}[0-9]*{after}") if path.is_dir()]
         there = {name.removeprefix(before).removesuffix(after) for name in unpacked}
-        made = {word: adapters.find(f"{name}@{word}").artifact for word in named}
-        there |= {word for word, file in made.items() if file and (fetch.dist() / file.file).is_file()}
+        made = {word: adapters.find(f"{name}@{word}").artifacts for word in named}
+        there |= {word for word, files in made.items() if all((fetch.dist() / one.file).is_file() for one in files)}
     words = [*named, *sorted(there - named.keys(), key=order)]
     return [{"version": word, "default": word == adapter.version, "fetched": word in there} for word in words]
 
@@ -111,6 +112,8 @@ def _native_lacks(adapter: Adapter) -> str:
     from conformance.adapters.java import find_java
     from conformance.errors import LaunchError
 
+    if adapter.file.is_external:
+        return "no [start] in its broker.toml: it is reached at its address only"
     if adapter.file.java is not None:
         try:
             find_java(adapter.file.java.minimum)
@@ -142,7 +145,8 @@ def _block(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['name']}: {told['title']}"
     yield from _wrapped("versions", [*map(_version, told["versions"]), *(["or any other"] * told["other_versions"])])
     for launcher in told["launchers"]:
-        here = f"not here: {launcher['lacks']}" if launcher["lacks"] else "can be started here"
+        able = "at its address" if launcher["name"] == "external" else "can be started here"
+        here = f"not here: {launcher['lacks']}" if launcher["lacks"] else able
         yield f"    {launcher['name']:{_WIDE}} {here}"
     yield from _wrapped("capabilities", told["capabilities"])
     for word, protocol in told["protocols"].items():

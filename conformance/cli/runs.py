@@ -9,39 +9,42 @@ from typing import Any
 
 import click
 
+from conformance.cli.access import coming_in
 from conformance.cli.group import FILE, cli, expected_of, expecting, terminated, write_report
+
+_ADAPTER = (
+    "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
+    "already, external=URL[,URL] or external=FILE.toml with your own commands for its faults."
+)
 
 
 @cli.command("run")
-@click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The broker to try.")
+@click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help=_ADAPTER)
 @click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak: amqp, stomp.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker; repeatable.")
+@click.option("--config", type=FILE, metavar="PATH", help="Your own configuration, or its folder: a copy is run.")
 @click.option("--claims", default="*", show_default=True, metavar="PATTERNS", help="Claims to try, such as 'AMQP-*'.")
 @click.option("--require", multiple=True, metavar="CLAIM", help="Judge it although this configuration gives it up.")
 @click.option("--judge-as", multiple=True, metavar="VENDOR", help="Judge by this vendor's sentences too; see above.")
 @expecting
 @click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
 @click.option("--seed", type=int, help="Repeats a run: the same trigger points.  [default: random, printed]")
+@coming_in
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--quick", is_flag=True, help="The ten strongest claims, within a minute.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
 def run_command(
-    adapter: str,
-    protocol: str,
-    settings: tuple[str, ...],
     claims: str,
     require: tuple[str, ...],
     judge_as: tuple[str, ...],
-    trials: int,
-    seed: int | None,
-    out: pathlib.Path | None,
-    offline: bool,
-    quick: bool,
     quiet: bool,
     verbose: bool,
-    **expecting: Any,
+    known_failures: pathlib.Path | None,
+    baseline: pathlib.Path | None,
+    require_tried: tuple[str, ...],
+    **asked: Any,
 ) -> int:
     """Try a broker: record every trial, judge once, write the report.
 
@@ -55,6 +58,8 @@ def run_command(
     conformance run --adapter artemis --judge-as ems --judge-as qpid
     conformance run --adapter artemis --known-failures known.toml --require-tried 'SOLCD-ACK-*'
     conformance run --adapter artemis --baseline last/report.json --out report
+    conformance run --adapter artemis --config /etc/mybroker/broker.xml
+    conformance run --adapter ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
 
     VENDOR is artemis, ems, qpid or solace; what it promises and this product does not is never counted against this
     product. A known failure is a table [[known]] with claim, adapter, reason, link, expires (a date), and expect
@@ -62,26 +67,18 @@ def run_command(
     exits with 1 for a new violation and with 2 for an answer that was lost.
     """
     from conformance import campaign, expectations
+    from conformance.adapters import own_config
     from conformance.claims import words
     from conformance.progress import Show
+    from conformance.report.words import visible
 
-    options = campaign.Options(
-        adapter=adapter,
-        protocol=protocol,
-        settings=settings,
-        claims=words([claims]),
-        required=words(require),
-        judge_as=words(judge_as),
-        quick=quick,
-        trials=trials,
-        seed=seed,
-        out=out,
-        offline=offline,
-    )
+    options = campaign.Options(claims=words([claims]), required=words(require), judge_as=words(judge_as), **asked)
     prepared = campaign.prepare(options)
-    expected = expected_of(**expecting)
-    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=protocol)
+    expected = expected_of(known_failures, baseline, require_tried)
+    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=asked["protocol"])
     signal.signal(signal.SIGTERM, terminated)
+    for line in () if quiet else own_config.told(prepared.adapter, prepared.selection.settings):
+        click.echo(visible(line))
     with Show(prepared, quiet=quiet, verbose=verbose) as show:
         judgement = campaign.execute(prepared, show.watcher)
         show.verdicts([row.verdict for row in judgement.rows if row.trials])
@@ -180,7 +177,7 @@ def bench_command(what: str) -> int:
     \b
     conformance bench recorder
     conformance bench triggers     # kills at a named point beside kills at a random time
-    conformance bench broker       # the bundled broker beside Artemis, and, in CONFORMANCE_BROKER_J, Qpid Broker-J
+    conformance bench broker       # the bundled broker beside Artemis and Qpid Broker-J
     conformance bench liars        # every liar of the bundled broker on trial; a quarter of an hour, not part of all
     """
     from conformance import bench

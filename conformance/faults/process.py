@@ -8,10 +8,13 @@ and the proof that the tree is gone.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
+from conformance.adapters.external_witness import Witness
 from conformance.errors import FaultError
 
 _GONE_S = 20.0
@@ -25,6 +28,16 @@ class Target(Protocol):
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Whether all of them are gone within that time."""
+
+
+class Commanded(Target, Protocol):
+    """A broker whose faults are commands of its owner's."""
+
+    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+        """For each command the end of a pipe, where a line starts it, and the pidfd of its process."""
+
+    def within_s(self, fault: str) -> float:
+        """The seconds that it has to take effect."""
 
 
 def send(descriptors: Iterable[int], number: signal.Signals) -> None:
@@ -46,6 +59,24 @@ def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: i
     """
     _prove_fired(fault, fired=fired, seen=seen, wanted=wanted)
     prove_gone(target, fault)
+
+
+def fire_by_command(broker: Commanded, fault: str, address: tuple[str, int]) -> str:
+    """Fire the owner's command of a fault that ends the broker, as a trigger does; returns what was seen of it.
+
+    A connection to `address` that was open before must be lost in its time, else `FaultError`.
+    """
+    with broker.armed(fault) as (gate, _), Witness(address) as witness:
+        began = time.monotonic()
+        os.write(gate, b"go\n")
+        if not witness.lost(broker.within_s(fault)):
+            raise FaultError(
+                f"the {fault} did not take effect: a connection was still there {broker.within_s(fault):g} s after its "
+                f"command began (external.{fault}.seconds)"
+            )
+        took = time.monotonic() - began
+    prove_gone(broker, fault)
+    return f"a connection was lost {took * 1000:.0f} ms after its command began"
 
 
 def prove_gone(target: Target, fault: str) -> None:

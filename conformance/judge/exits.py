@@ -40,9 +40,9 @@ def exit_code(
         return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and (settled or spared(row)) else asked
 
     codes = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
-    codes |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
-    if not codes:
+    if not codes:  # and that our own sessions kept their rules says nothing of a broker
         codes = {ExitCode.NOTHING_RAN}
+    codes |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
     codes.update(also)
     if judgement.run.interrupted:
         codes.add(ExitCode.INTERRUPTED)

@@ -138,13 +138,13 @@ def hidden(tally: Tally) -> str:
     return f"The tracer could not see how the broker writes in {len(found)} of {units(tally, tally.trials)}{how}."
 
 
-def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value]) -> str:
-    """What a verdict about a default rests on: keys that are not there, and what else differs from stock."""
+def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value], base: str = "stock") -> str:
+    """What a verdict about a default rests on: keys that are not there, and what else differs from `base`."""
     keys = [name for name, wanted in tally.claim.when.items() if wanted == "absent" and name in absent]
     if tally.claim.kind is not Kind.DEFAULT or not keys:
         return ""
     others = ", ".join(f"{name}={str(value).lower()}" for name, value in changed.items()) or "nothing"
-    return f"Absent from the effective configuration: {', '.join(keys)}. Changed from stock: {others}."
+    return f"Absent from the effective configuration: {', '.join(keys)}. Changed from {base}: {others}."
 
 
 def _also(sentence: str) -> str:

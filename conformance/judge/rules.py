@@ -142,7 +142,8 @@ def _permission(one: Tally) -> Ruling:
 
 def _judged(one: Tally, evidence: Evidence) -> Ruling:
     ruling = _against_control(one, evidence)
-    rests_on = reasons.of_default(one, evidence.run.absent, evidence.run.changed)
+    base = "the configuration that was given" if evidence.run.configuration else "stock"
+    rests_on = reasons.of_default(one, evidence.run.absent, evidence.run.changed, base)
     return dataclasses.replace(ruling, reason=f"{ruling.reason} {rests_on}") if rests_on else ruling
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from conformance.adapters.stand_ins import against
 from conformance.claims import Claim
 from conformance.history import message_id
 from conformance.judge.anomalies import ANOMALIES, Anomaly
@@ -136,6 +137,7 @@ class Tally:
 def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) -> Tally:
     """Count the trials that speak about the claim in this scenario."""
     fault = scenario.fault_for(claim)
+    check = against(check, claim.kind, evidence.run.launcher, evidence.run.settings)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     return Tally(
         claim=claim,

@@ -80,7 +80,7 @@ EXIT_MEANS: dict[ExitCode, str] = {
     ExitCode.INCONCLUSIVE: "nothing was violated, but something that was tried could not be decided",
     ExitCode.HARNESS: "something of the suite went wrong; nothing is concluded from that part",
     ExitCode.USAGE: "the command was not understood",
-    ExitCode.NOTHING_RAN: "nothing ran",
+    ExitCode.NOTHING_RAN: "nothing was tried of what the broker promises",
     ExitCode.INTERRUPTED: "the run was interrupted; what was recorded is kept",
 }
 

@@ -45,13 +45,15 @@ class Abort:
 class Crew:
     """Starts the clients of a trial one after another, and closes the history of each.
 
-    `waited_s` is what they spent waiting for silence, or for answers that never came.
+    `queue` is what its queue is called at the broker. `waited_s` is what they spent waiting for silence, or for answers
+    that never came.
     """
 
     def __init__(
         self, planned: Planned, broker: Broker, nursery: Nursery, folder: pathlib.Path, header: Header, abort: Abort
     ) -> None:
         self.planned, self.broker, self.nursery, self.folder, self.abort = planned, broker, nursery, folder, abort
+        self.queue = planned.queue
         self._template = header
         self.waited_s = 0.0
         self.counts: dict[str, int] = {}
@@ -75,12 +77,14 @@ class Crew:
             host=host,
             port=port,
             protocol=planned.protocol,
-            queue=planned.queue,
+            queue=self.queue,
             epoch=broker.epoch,
             client=planned.script.client,
-            ack_confirm=spoken.ack_confirm or "",
-            depth=depth_probe(broker, planned.queue),
-            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
+            ack_confirm=spoken.ack_confirm or jobs.NEVER,
+            depth=depth_probe(broker, self.queue),
+            destination=spoken.destination,
+            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
+            access=broker.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or fields.get("backwards")),
             **fields,  # type: ignore[arg-type]
         )
@@ -153,8 +157,13 @@ class Crew:
 def depth_probe(broker: Broker, queue: str) -> jobs.DepthProbe:
     """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
     probe = broker.depth_probe(queue)
-    host, port = broker.endpoint("amqp") if probe.method == "amqp-management" else ("", 0)
-    return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, dict(probe.properties), host, port)
+    properties = dict(probe.properties)
+    if probe.method != "amqp-management":
+        return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, properties)
+    host, port = broker.endpoint("amqp")
+    return jobs.DepthProbe(
+        probe.method, probe.url, probe.field, probe.address, properties, host, port, broker.access("amqp")
+    )
 
 
 def _last_line(path: pathlib.Path) -> str:

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings
+from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.settings import weakened
+from conformance.adapters.stand_ins import against
 from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import (
     TRIALS,
@@ -26,6 +29,7 @@ from conformance.scenario import (
     Weakened,
     slug,
 )
+from conformance.script import CLEAN_RESTART, unsettled
 
 REFERENCE = "reference"
 
@@ -159,12 +163,15 @@ def subject_trials(selection: Selection, scenario: Scenario, indices: Iterable[i
 def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:
     """The controls of checks that can be judged under the effective settings; a weakened subject is its own."""
     found: dict[Control, None] = {}
-    for claim_id, check in wanted(scenario, selection).items():
+    for claim_id, stated in wanted(scenario, selection).items():
         claim = catalogue.claims[claim_id]
         missed = unmet(claim.when, {**selection.settings.values, **scenario.session}, selection.settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
+        check = against(stated, claim.kind, selection.adapter.launcher, selection.settings.values)
         if check.control is None or given_up:
             continue
+        if isinstance(check.control, Weakened) and selection.adapter.launcher == EXTERNAL:
+            continue  # the judge says that it was not run
         if isinstance(check.control, Weakened) and _weakened(selection, check.control) == selection.settings:
             continue
         found[check.control] = None
@@ -172,7 +179,8 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
 
 
 def _weakened(selection: Selection, control: Weakened) -> EffectiveSettings:
-    return selection.adapter.effective({**selection.overrides, **dict(control.settings)})
+    wanted = weakened(selection.adapter.file, dict(control.settings), selection.overrides)
+    return selection.adapter.effective({**selection.overrides, **wanted})
 
 
 def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
@@ -199,9 +207,12 @@ def _planned(
     label = slug(arm_label(arm, control).replace(" ", "-"))
     identity = f"{scenario.id}.{label}.{index}"
     seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
+    script = scenario.drawn(seed)
+    if adapter.lacks(CLEAN_RESTART):
+        script = dataclasses.replace(script, steps=unsettled(script.steps))
     return Planned(
         id=identity,
-        script=scenario.drawn(seed),
+        script=script,
         arm=arm,
         control=control,
         index=index,

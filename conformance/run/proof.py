@@ -31,7 +31,23 @@ _numbers = itertools.count(1)
 
 def prover(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[], None]:
     """What `Broker.prover` is set to: a message of its own each time, sent, received and acknowledged."""
-    return functools.partial(exchange, adapter, broker, protocol, READY_QUEUE)
+    return functools.partial(exchange, adapter, broker, protocol, broker.queue_of(READY_QUEUE))
+
+
+def gauge(broker: Broker) -> Callable[[str], int]:
+    """What `Broker.gauge` is set to: the depth of a queue, as clients ask for it."""
+    return functools.partial(depth_of, broker)
+
+
+def depth_of(broker: Broker, queue: str) -> int:
+    """How many messages the broker says that a queue of that name holds. Raises `ClientError`."""
+    asked = DepthGauge(depth_probe(broker, queue), "proof-depth")
+    try:
+        return asked.ask(queue)
+    except Disconnected as error:
+        raise ClientError(f"[depth] was not answered: {error}") from error
+    finally:
+        asked.close()
 
 
 def exchange(adapter: Adapter, broker: Broker, protocol: str, queue: str) -> None:
@@ -104,8 +120,10 @@ def _session(adapter: Adapter, broker: Broker, protocol: str, queue: str) -> Ite
         queue=queue,
         epoch=broker.epoch,
         ack_confirm=spoken.ack_confirm or "",
-        stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe)),
+        destination=spoken.destination,
+        stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
         connect_s=_CONNECT_S,
+        access=broker.access(protocol),
     )
     try:
         session = connect(job, lambda: None)

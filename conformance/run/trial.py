@@ -107,7 +107,8 @@ class TrialPlayer:
     # steps
 
     def _wake(self) -> None:
-        """Start a broker that the trial before left ended, unless the first step does."""
+        """Start a broker that the trial before left ended, unless the first step does; and name the trial's queue."""
+        self.crew.queue = self.broker.queue_of(self.planned.queue)
         if self.broker.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
             self.broker.start()
@@ -154,8 +155,8 @@ class TrialPlayer:
                 self._alive(self.crew.play(job))
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
-        with self.broker.pidfds(main_only=isinstance(fault, Stop)) as pidfds:
-            result = self.crew.play(job, pidfds)
+        with self.broker.armed(fault.name) as descriptors:
+            result = self.crew.play(job, descriptors)
         self._prove_ended(job, result, fault.name)
 
     def _pause(self, job: Job, fault: Pause) -> None:
@@ -163,8 +164,8 @@ class TrialPlayer:
 
         Or it kills what it halted.
         """
-        with self.broker.pidfds() as pidfds:
-            result = self.crew.play(job, pidfds)
+        with self.broker.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
+            result = self.crew.play(job, descriptors)
         assert job.trigger is not None
         self.floor_s += job.trigger.hold_s
         if fault.then_kill:
@@ -269,7 +270,8 @@ class TrialPlayer:
     def _trigger(self, fault: Fault | None) -> Trigger | None:
         if fault is None or isinstance(fault, LINK_FAULTS):
             return None
-        return trigger_of(fault, self.planned.seed)
+        trigger = trigger_of(fault, self.planned.seed)
+        return msgspec.structs.replace(trigger, within_s=self.broker.within_s(fault.name))
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)

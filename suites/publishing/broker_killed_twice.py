@@ -1,5 +1,7 @@
 """The broker dies in what it does after a fault: while it recovers, or when it was halted."""
 
+import dataclasses
+
 from conformance.scenario import (
     SETTLE,
     SYNC_OFF,
@@ -15,6 +17,7 @@ from conformance.scenario import (
 )
 
 LOST = Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)
+LOST_READING = dataclasses.replace(LOST, control=dataclasses.replace(SYNC_OFF, journal=True))
 
 
 @scenario
@@ -30,7 +33,7 @@ class BrokerKilledInRecovery:
         Restart(until=Kill(Recovery(Between(1, 3)))),
         *SETTLE,
     )
-    decides = {"SOLCD-ACK-01": LOST}
+    decides = {"SOLCD-ACK-01": LOST_READING}
 
 
 @scenario

@@ -48,6 +48,7 @@ RUN = RunRecord(
         "send_confirmed",
     ),
     settings={
+        "journal_buffer_ms": 3,
         "persistence": True,
         "sync_non_transactional": True,
         "sync_acknowledgements": True,

@@ -40,6 +40,7 @@ def test_equal_to_the_command(one, command, place):
     assert essences(place / "command") == {k: row for k, row in essences(place / "one").items() if "mine" not in k[1]}
 
 
+@pytest.mark.full
 def test_two_workers(one, two, place):
     """One report with the same answers; Allure takes each test for the one that ran in one process."""
     assert 0 == two.returncode, two.stdout + two.stderr

@@ -157,6 +157,13 @@ def test_a_failed_self_check_is_an_error_of_ours(make):
     assert ExitCode.HARNESS == exits.exit_code(broken)
 
 
+def test_our_own_sessions_are_no_broker(make):
+    """Where all claims of a broker stay untried, a self-check that holds is no pass of it."""
+    untried = make.judgement(make.row(verdict=Verdict.NOT_TRIED), self_checks=(make.row("EMS-AUTO-03"),))
+
+    assert ExitCode.NOTHING_RAN == exits.exit_code(untried)
+
+
 def test_a_run_that_ended_early_is_an_error_of_ours(make):
     """Without its last trial a run is never a pass."""
 

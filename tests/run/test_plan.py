@@ -121,7 +121,10 @@ def test_what_could_be_decided_here(claim, options, expected):
     assert expected == selection(**options).applies(CATALOGUE.claim(claim))
 
 
-@pytest.mark.parametrize(("adapter", "protocol"), [(a, p) for a in adapters.names() for p in ("amqp", "stomp")])
+@pytest.mark.parametrize(
+    ("adapter", "protocol"),
+    [(a, p) for a in adapters.names() for p in ("amqp", "stomp") if p in adapters.find(a).file.protocols],
+)
 def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
     """Every scenario of a plan decides a claim that applies, and every scenario with such a claim is there."""
     chosen = selection(adapter=adapter, protocol=protocol)

@@ -36,6 +36,7 @@ class FakeAdapter:
     def prepare(self, folder, settings, queues, ledger, liar, *, offline, options):
         broker = types.SimpleNamespace(name=folder.name, queues=queues, start_seconds=[1.0], closed=False)
         broker.deviations = {"of": liar or "the subject"}
+        broker.queue_of = str
 
         def start():
             if liar and liar == self.broken:

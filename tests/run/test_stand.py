@@ -35,6 +35,9 @@ class Broker:
     def start(self):
         self.start_seconds.append(1.5)
 
+    def queue_of(self, queue):
+        return queue
+
     def close(self):
         self.closed = True
 
