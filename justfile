@@ -19,6 +19,11 @@ suites *ARGS:
 test *ARGS:
     python -m pytest {{ARGS}}
 
+# Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
+full *ARGS:
+    python -m conformance.adapters.dockerd python tests/full.py {{ARGS}}
+    python -m pytest
+
 # Style and types.
 lint:
     ruff check .
