@@ -203,3 +203,18 @@ def test_the_time_from_the_event_to_the_signal_is_recorded(tmp_path, victim):
     fired = history.read(tmp_path / "h.jsonl").events[-1].detail
 
     assert re.fullmatch(r"\d+ us after its event, \d+ us after its sends had left, \d+ us for the signals", fired)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be scheduled before others (CAP_SYS_NICE, sched(7))")
+def test_nobody_takes_the_core_between_the_event_and_the_signal(armed, monkeypatch):
+    """Before the event, and from the signal on, it is one process among others."""
+    policies = []
+    monkeypatch.setattr(armed_of, "send", lambda *_: policies.append(os.sched_getscheduler(0)))
+    trial, _ = armed(Trigger.nth("confirm", 2, "kill"))
+    for _ in range(2):
+        policies.append(os.sched_getscheduler(0))
+        trial.count("confirm")
+    trial.fire_if_due()
+    policies.append(os.sched_getscheduler(0))
+
+    assert [os.SCHED_OTHER, os.SCHED_OTHER, os.SCHED_FIFO, os.SCHED_OTHER] == policies
