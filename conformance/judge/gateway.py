@@ -159,7 +159,7 @@ atexit.register(stop_all)
 
 
 def quieten_py4j() -> None:
-    """A session that is stopped while it starts breaks connections, and py4j would print each: part of it at the root."""
+    """A session that is stopped while it starts breaks connections. py4j would print each, partly as the root's."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_of_others)
 

@@ -138,11 +138,16 @@ def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, root_as_be
         gateway.quieten_py4j()
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = java_gateway.GatewayClient(port=server.getsockname()[1])
-        ending = threading.Thread(target=lambda: server.accept()[0].close(), daemon=True)
+
+        def break_one():
+            accepted, _ = server.accept()
+            accepted.close()
+
+        ending = threading.Thread(target=break_one, daemon=True)
         ending.start()
         assert protocol.ERROR == client.send_command("c\n", retry=False)
         ending.join(10)
-    logging.error("of another")
+    logging.getLogger().error("of another")
 
     assert ([] if quiet else ["Exception while sending command."]) + ["of another"] == caplog.messages
 
