@@ -33,14 +33,11 @@ from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import access as coming_in
+from conformance.run import spoken
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
 from conformance.scenario import FRAMES, DiskFull, FailedSync, Scenario
-
-PROTOCOLS = ("amqp", "stomp")
-CLIENTS = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
-"""The distribution whose library speaks the protocol."""
 
 REPEATS = 2
 
@@ -50,7 +47,7 @@ class Options:
     """What a user can ask of a run; words are checked by `prepare`."""
 
     adapter: str
-    protocol: str = "amqp"
+    protocol: str = ""
     settings: Sequence[str] = ()
     claims: Sequence[str] = ("*",)
     required: Sequence[str] = ()
@@ -105,11 +102,9 @@ def prepare(options: Options) -> Campaign:
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
     adapter = own_config.applied(adapters.find(options.adapter), options.config)
-    if options.protocol not in PROTOCOLS:
-        raise UsageError.unknown("protocol", options.protocol, PROTOCOLS)
-    adapter.capabilities(options.protocol)
+    protocol = spoken.chosen(options.protocol, adapter)
     overrides = adapters.parse_assignments(options.settings, adapter.file)
-    adapter = coming_in.applied(adapter.chosen(overrides), options.protocol, options.access)
+    adapter = coming_in.applied(adapter.chosen(overrides), protocol, options.access)
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
     vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
@@ -120,7 +115,7 @@ def prepare(options: Options) -> Campaign:
         raise UsageError(f"--trials {options.trials}: at least 1")
     selection = Selection(
         adapter=adapter,
-        protocol=options.protocol,
+        protocol=protocol,
         settings=adapter.effective(overrides),
         overrides=overrides,
         claims=list({claim.id: claim for claim in [*selected, *required]}.values()),
@@ -128,6 +123,7 @@ def prepare(options: Options) -> Campaign:
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
+        mute=spoken.mute(protocol, adapter),
     )
     selection = _able(selection, scenarios)
     if options.quick:
@@ -345,7 +341,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
-    client = CLIENTS[selection.protocol]
+    client, clients = spoken.client(selection.protocol)
     if adapter.path != paths.fixtures() / "brokers" / adapter.name / "broker.toml":
         records.keep_broker(campaign.folder, adapter.spec.rpartition("@")[0], adapter.path)
     coming_in.keep(campaign.folder, campaign.options.access)
@@ -359,7 +355,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
         version=adapter.version,
         launcher=adapter.launcher,
         protocol=selection.protocol,
-        client=f"{client} {version_of(client)}",
+        client=client,
         title=adapter.file.full_title,
         profiles=tuple(adapter.file.profiles),
         capabilities=tuple(sorted(adapter.capabilities(selection.protocol))),
@@ -370,7 +366,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
         configuration=difference,
         versions={
             "conformance": version_of("ack-conformance"),
-            client: version_of(client),
+            **clients,
             "pyspark": version_of("pyspark"),
             "python": platform.python_version(),
             "kernel": platform.release(),
@@ -379,4 +375,5 @@ def _run_record(campaign: Campaign) -> RunRecord:
         required=tuple(sorted(selection.required)),
         judged_as=tuple(sorted(selection.judged_as)),
         unable=dict(selection.unable),
+        mute=selection.mute,
     )

@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from conformance.adapters import Adapter, Broker
-from conformance.campaign import PROTOCOLS
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.run import proof
+from conformance.run.spoken import PROTOCOLS
 
 _GONE_S = 20.0
 _TAIL = 40
@@ -67,14 +67,18 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     is left then.
     """
     spoken = [protocol for protocol in adapter.file.protocols if protocol in PROTOCOLS]
+    if not spoken:
+        words = ", ".join(adapter.file.protocols)
+        raise UsageError(
+            f"{adapter.file.title} speaks {words}, and no client of this suite does yet: nothing of it can be checked"
+        )
     queues = {protocol: f"check-{protocol}" for protocol in spoken}
     with _step(tell, "prepare") as said:
         broker = adapter.prepare(folder, adapter.effective(), list(queues.values()), ledger, offline=offline)
         broker.gauge = proof.gauge(broker)
         said.append(str(broker.folder))
     with broker, _shown(broker):
-        if spoken:
-            broker.prover = proof.prover(adapter, broker, spoken[0])
+        broker.prover = proof.prover(adapter, broker, spoken[0])
         with _step(tell, "start") as said:
             broker.start()
             said.append(

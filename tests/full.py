@@ -13,8 +13,8 @@ import tempfile
 import time
 
 from conformance import adapters
-from conformance.campaign import PROTOCOLS
 from conformance.errors import ExitCode
+from conformance.run.spoken import PROTOCOLS
 
 _FAULTS = {ExitCode.HARNESS, ExitCode.USAGE, ExitCode.NOTHING_RAN}
 

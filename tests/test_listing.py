@@ -10,8 +10,8 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters import fetch, schema
 from conformance.adapters.model import BrokerFile
-from conformance.campaign import PROTOCOLS
 from conformance.cli import listing
+from conformance.run.spoken import PROTOCOLS
 
 FILES = sorted((paths.fixtures() / "brokers").glob("*/broker.toml"))
 PUBLISHED = paths.root() / "docs" / "broker.schema.json"

@@ -13,11 +13,11 @@ import pytest
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters.settings import weakened
 from conformance.bench import triggers
-from conformance.campaign import PROTOCOLS
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies, exposures
 from conformance.reference.liars import registry as liars
 from conformance.run.plan import Selection
+from conformance.run.spoken import PROTOCOLS
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()

@@ -47,7 +47,10 @@ SCHEMES: Mapping[str, Scheme] = {
     "amqps": Scheme("amqp", True, 5671),
     "stomp": Scheme("stomp", False, 61613),
     "stomp+ssl": Scheme("stomp", True, 61614),
+    "tcp": Scheme("jms", False, 7222),
+    "ssl": Scheme("jms", True, 7243),
 }
+"""`tcp` and `ssl` are what the JMS client of TIBCO EMS is given; its own protocol has no name but that of JMS."""
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -119,7 +122,7 @@ OPEN = Access()
 
 
 class Url(NamedTuple):
-    """A broker that is running already. `protocol` is `amqp` or `stomp`; TLS and user are in `access`."""
+    """A broker that is running already. `protocol` is `amqp`, `stomp` or `jms`; TLS and user are in `access`."""
 
     protocol: str
     host: str
@@ -128,15 +131,24 @@ class Url(NamedTuple):
 
     def __str__(self) -> str:
         """As it is typed; it has no secret."""
-        secure = self.access.tls is not None
-        scheme = next(name for name, one in SCHEMES.items() if (one.protocol, one.secure) == (self.protocol, secure))
+        scheme = scheme_of(self.protocol, secure=self.access.tls is not None)
         user = f"{urllib.parse.quote(self.access.user, safe='')}@" if self.access.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{user}{host}:{self.port}"
 
 
+def scheme_of(protocol: str, *, secure: bool = False) -> str:
+    """The scheme of its URLs; the protocol itself where there is none.
+
+    >>> scheme_of("stomp", secure=True), scheme_of("jms")
+    ('stomp+ssl', 'tcp')
+    """
+    found = (name for name, one in SCHEMES.items() if (one.protocol, one.secure) == (protocol, secure))
+    return next(found, protocol)
+
+
 def parse_url(text: str) -> Url:
-    """The broker that a URL means: `amqp`, `amqps`, `stomp` or `stomp+ssl`, a user at most, a host, a port at most.
+    """The broker that a URL means: a scheme of `SCHEMES`, a user at most, a host, a port at most.
 
     Raises `UsageError`; a password is refused, since command lines are seen by everybody, and no message repeats one.
 
@@ -145,9 +157,7 @@ def parse_url(text: str) -> Url:
     """
     name, colon, _ = text.partition("://")
     if not colon:
-        raise UsageError(
-            "a broker's URL is SCHEME://HOST:PORT, and this one has no scheme: amqp, amqps, stomp, stomp+ssl"
-        )
+        raise UsageError(f"a broker's URL is SCHEME://HOST:PORT, and this one has no scheme: {', '.join(SCHEMES)}")
     if name.lower() not in SCHEMES:
         raise UsageError.unknown("scheme of a broker's URL", name, SCHEMES)
     scheme = SCHEMES[name.lower()]

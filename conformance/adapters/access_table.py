@@ -71,6 +71,7 @@ class AccessTable(ProtocolAccess):
 
     amqp: ProtocolAccess | None = None
     stomp: ProtocolAccess | None = None
+    jms: ProtocolAccess | None = None
     _typed: Access = OPEN
 
     @pydantic.model_validator(mode="after")
@@ -79,8 +80,10 @@ class AccessTable(ProtocolAccess):
             for word in placeholders(text):
                 if word != _HERE:
                     raise ValueError(f"{text}: only {{here}} is known in this table, and {{{word}}} is not")
-        if self.stomp is not None and self.stomp.mechanism is not None:
-            raise ValueError("stomp has no SASL: a mechanism is for amqp")
+        for name in ("stomp", "jms"):
+            own = self._own(name)
+            if own is not None and own.mechanism is not None:
+                raise ValueError(f"{name} has no SASL: a mechanism is for amqp")
         return self
 
     def typed(self, access: Access) -> AccessTable:
@@ -91,13 +94,16 @@ class AccessTable(ProtocolAccess):
 
     def of(self, protocol: str, here: pathlib.Path, at: Access = OPEN) -> Access:
         """What a client of that protocol needs; `here` is the folder of the file, `at` what an address says."""
-        own = {"amqp": self.amqp, "stomp": self.stomp}.get(protocol)
+        own = self._own(protocol)
         found = _plain(self, here)
         if own is not None:
             said = _plain(own, here)
             found = msgspec.structs.replace(found.merged(said), tls=said.tls or found.tls)
         found = found.merged(at).merged(self._typed)
         return found if protocol == "amqp" else msgspec.structs.replace(found, mechanism="")
+
+    def _own(self, protocol: str) -> ProtocolAccess | None:
+        return {"amqp": self.amqp, "stomp": self.stomp, "jms": self.jms}.get(protocol)
 
 
 def access_of(file: BrokerFile, here: pathlib.Path, protocol: str, at: Access = OPEN) -> Access:
@@ -137,7 +143,7 @@ def _plain(table: ProtocolAccess, here: pathlib.Path) -> Access:
 
 
 def _texts(table: AccessTable) -> Iterator[str]:
-    for each in (table, table.amqp, table.stomp):
+    for each in (table, table.amqp, table.stomp, table.jms):
         if each is not None and each.password is not None:
             yield each.password.file
         if each is not None and each.tls is not None:

@@ -24,7 +24,7 @@ from conformance.adapters.external_table import External
 from conformance.adapters.external_witness import Witness
 from conformance.adapters.launchers import LEFT
 from conformance.adapters.placeholders import fill
-from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, words_of
+from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, probe_of, words_of
 from conformance.adapters.settings import EffectiveSettings, show
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -137,15 +137,8 @@ class ExternalBroker:
 
     def depth_probe(self, queue: str) -> DepthProbe:
         """How to ask for the depth of `queue`, by its name at the broker."""
-        depth = self.plan.source.file.depth
         words = {**self.plan.words, "queue": queue}
-        return DepthProbe(
-            depth.method,
-            at_its_host(fill(depth.url, words), self.places),
-            depth.field,
-            fill(depth.address, words),
-            {name: fill(text, words) for name, text in depth.properties.items()},
-        )
+        return probe_of(self.plan.source.file, words, lambda url: at_its_host(url, self.places))
 
     def queue_of(self, queue: str) -> str:
         """What a queue is called at the broker: it has the run's id in its name, or is one of its owner's.

@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping
 
 from conformance.adapters import greeting
-from conformance.adapters.access import OPEN, Access, parse_url
+from conformance.adapters.access import OPEN, Access, parse_url, scheme_of
 from conformance.adapters.model import BrokerFile
 from conformance.errors import UsageError
 
@@ -73,7 +73,8 @@ def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
     found: dict[str, Place] = {}
     for name, url in urls.items():
         if name != HTTP and name not in file.protocols:
-            raise UsageError(f"external.urls: {UsageError.unknown('protocol', name, [*file.protocols, HTTP])}")
+            words = ", ".join(f"{_example([one])}" for one in [*file.protocols, HTTP])
+            raise UsageError(f"external.urls: {url}: {file.name} speaks no {name}; its addresses are {words}")
         try:
             found[name] = _place(url)
         except UsageError as error:
@@ -118,4 +119,4 @@ def _place(url: str) -> Place:
 
 
 def _example(protocols: Iterable[str]) -> str:
-    return f"{next(iter(protocols), 'amqp')}://HOST:PORT"
+    return f"{scheme_of(next(iter(protocols), 'amqp'))}://HOST:PORT"

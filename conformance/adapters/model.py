@@ -25,6 +25,7 @@ from conformance.errors import UsageError
 
 Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str}
+_SPOKEN = frozenset({"amqp", "stomp"})
 VARIANT, LIAR = "profile", "liar"
 """Settings that make another broker of a broker: of its documented behaviour, and one that is wrong on purpose."""
 
@@ -131,7 +132,8 @@ class Depth(Table):
     """How a queue's depth is asked for.
 
     An HTTP address and the field of its JSON answer, or an AMQP management request to `address` with these
-    application properties; the `field` of its answer where that is a map. Everything may hold `{queue}`.
+    application properties; the `field` of its answer where that is a map. Everything may hold `{queue}`. Only a
+    broker that is external and speaks neither AMQP nor STOMP may be without: nothing asks it yet.
     """
 
     method: Literal["http", "amqp-management"]
@@ -229,7 +231,7 @@ class BrokerFile(Table):
     xml: Xml | None = None
     start: Start
     queues: Queues | None = None
-    depth: Depth
+    depth: Depth | None = None
     journal: JournalFolder
     data: Folder
     logs: Logs = Logs()
@@ -272,6 +274,8 @@ class BrokerFile(Table):
         followed = {setting.follows for setting in self.settings.values() if setting.follows}
         if missing := sorted(followed - self.settings.keys()):
             raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
+        if self.depth is None and (not self.is_external or _SPOKEN & self.protocols.keys()):
+            raise ValueError("[depth] is missing: no drain is trusted without the broker's own word")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):
             raise ValueError("a setting maps to xml, and there is no [xml]")
         if self.config is not None:

@@ -19,7 +19,16 @@ from conformance.adapters.here import Here
 from conformance.adapters.installed import another, missing
 from conformance.adapters.java import find_java
 from conformance.adapters.placeholders import fill
-from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, declared, start_command, words_of
+from conformance.adapters.planned import (
+    READY_QUEUE,
+    DepthProbe,
+    Options,
+    Plan,
+    declared,
+    probe_of,
+    start_command,
+    words_of,
+)
 from conformance.adapters.readiness import Readiness, WrongProtocolError
 from conformance.adapters.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.tree import MARK, Tree, name_of, wait_ended_now
@@ -241,15 +250,7 @@ class Broker(Here):
 
     def depth_probe(self, queue: str) -> DepthProbe:
         """How to ask this broker for the depth of `queue`."""
-        depth = self.plan.source.file.depth
-        words = {**self.plan.words, "queue": queue}
-        return DepthProbe(
-            depth.method,
-            fill(depth.url, words),
-            depth.field,
-            fill(depth.address, words),
-            {name: fill(text, words) for name, text in depth.properties.items()},
-        )
+        return probe_of(self.plan.source.file, {**self.plan.words, "queue": queue})
 
     def close(self) -> None:
         """SIGKILL whatever is left of it, and give its ports back; a second call does nothing."""

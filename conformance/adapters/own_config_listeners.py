@@ -79,7 +79,7 @@ def pick(rules: Listeners, file: BrokerFile, text: XmlText) -> Picked:
             continue
         chosen = min(able, key=lambda one: (one.tls, one.number not in ports, one.number))
         protocols[name] = ports.setdefault(chosen.number, name if ports else file.protocols[name].port)
-    asked = file.depth.method == "amqp-management"
+    asked = file.depth is not None and file.depth.method == "amqp-management"
     if not protocols or (asked and "amqp" not in protocols):
         wanted = rules.speaks["amqp"] if asked else " or ".join(rules.speaks.values())
         why = ", by which the depth of a queue is asked for" if asked else ""

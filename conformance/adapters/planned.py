@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from conformance.adapters import ports
 from conformance.adapters.configure import Source
 from conformance.adapters.java import JavaFound
+from conformance.adapters.model import BrokerFile
 from conformance.adapters.placeholders import fill, python_words
 from conformance.adapters.settings import EffectiveSettings, explicit
 from conformance.errors import UsageError
@@ -36,6 +37,23 @@ class DepthProbe:
     field: str = ""
     address: str = ""
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def probe_of(file: BrokerFile, words: Mapping[str, str], moved: Callable[[str], str] = str) -> DepthProbe:
+    """What `[depth]` says, filled with these words; `moved` is what becomes of its address.
+
+    Raises `UsageError` where the file has none.
+    """
+    depth = file.depth
+    if depth is None:
+        raise UsageError(f"{file.name} has no [depth], the table that says how the depth of a queue is asked for")
+    return DepthProbe(
+        depth.method,
+        moved(fill(depth.url, words)),
+        depth.field,
+        fill(depth.address, words),
+        {name: fill(text, words) for name, text in depth.properties.items()},
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,7 +49,7 @@ def check(file: BrokerFile, here: pathlib.Path) -> None:
         *(one for each in file.variants.values() for one in each.settings.items()),
     ]:
         filled = f"setting.{name}" in used
-        if not any([filled, setting.fixed, setting.follows, setting.xml, setting.argument]):
+        if not any([filled, setting.fixed, setting.follows, setting.xml, setting.argument, file.is_external]):
             raise UsageError(
                 f"settings.{name}: needs one of xml, argument, follows or fixed = true, or {{setting.{name}}} somewhere"
             )
@@ -114,7 +114,8 @@ def _texts(file: BrokerFile) -> Iterator[tuple[str, Iterable[str], tuple[str, ..
         yield from file.external.texts()
     for rewrite in file.config.rewrite if file.config else ():
         yield f"config.rewrite ({rewrite.at})", [rewrite.text or ""], ()
-    yield "depth", [file.depth.url, file.depth.address, *file.depth.properties.values()], _QUEUE
+    if file.depth is not None:
+        yield "depth", [file.depth.url, file.depth.address, *file.depth.properties.values()], _QUEUE
     yield "data.path", [file.data.path], ()
     yield "journal.path", [file.journal.path], ()
     yield "logs.paths", file.logs.paths, ()

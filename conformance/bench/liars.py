@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator, Sequence
 
 from conformance import campaign
-from conformance.campaign import PROTOCOLS, Campaign, Options, Watcher
+from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.run.plan import Planned
+from conformance.run.spoken import PROTOCOLS
 
 SEED = 20_240_229
 TRIALS = 3

@@ -56,7 +56,7 @@ def _found(name: str) -> dict[str, Any]:
 
 def _told(adapter: Adapter, name: str) -> dict[str, Any]:
     """One broker, in words and lists only."""
-    from conformance.campaign import PROTOCOLS
+    from conformance.run.spoken import PROTOCOLS
 
     file = adapter.file
     return {

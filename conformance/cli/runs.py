@@ -16,11 +16,12 @@ _ADAPTER = (
     "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
     "already, external=URL[,URL] or external=FILE.toml with your own commands for its faults."
 )
+_PROTOCOL = "What clients speak: amqp, stomp.  [default: amqp, or what the broker speaks instead]"
 
 
 @cli.command("run")
 @click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help=_ADAPTER)
-@click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak: amqp, stomp.")
+@click.option("--protocol", default="", metavar="WORD", help=_PROTOCOL)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker; repeatable.")
 @click.option("--config", type=FILE, metavar="PATH", help="Your own configuration, or its folder: a copy is run.")
 @click.option("--claims", default="*", show_default=True, metavar="PATTERNS", help="Claims to try, such as 'AMQP-*'.")
@@ -75,7 +76,7 @@ def run_command(
     options = campaign.Options(claims=words([claims]), required=words(require), judge_as=words(judge_as), **asked)
     prepared = campaign.prepare(options)
     expected = expected_of(known_failures, baseline, require_tried)
-    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=asked["protocol"])
+    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=prepared.selection.protocol)
     signal.signal(signal.SIGTERM, terminated)
     for line in () if quiet else own_config.told(prepared.adapter, prepared.selection.settings):
         click.echo(visible(line))

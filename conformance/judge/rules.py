@@ -79,6 +79,8 @@ def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Rul
 
 
 def _unscripted(claim: Claim, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
+    if evidence.run.mute:
+        return _mute(claim, evidence.run)
     why = applicable.why_not(claim, evidence.run)
     if why:
         return Ruling(Verdict.NOT_APPLICABLE, why)
@@ -96,6 +98,8 @@ def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
 
 def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     run, claim = evidence.run, one.claim
+    if run.mute:
+        return _mute(claim, run)
     why = applicable.why_not(claim, run, one.scenario.session)
     required = bool(why) and claim.id in run.required
     if why and not required:
@@ -116,6 +120,14 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     if required:
         return _required(ruling, why)
     return ruling
+
+
+def _mute(claim: Claim, run: RunRecord) -> Ruling:
+    """Nobody spoke to the broker: what it can do over which protocol decides nothing then, only whom a claim binds."""
+    if why := applicable.others(claim, run):
+        return Ruling(Verdict.NOT_APPLICABLE, why)
+    chosen = not run.selected or claim.id in run.selected
+    return Ruling(Verdict.NOT_TRIED, run.mute if chosen else _LEFT_OUT)
 
 
 def _faults(one: Tally, run: RunRecord) -> list[str]:

@@ -15,7 +15,10 @@ _CHOSEN = pytest.StashKey[str]()
 """The distribution of xdist that the user chose, before xdist writes its own default there."""
 
 OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("--protocol", {"metavar": "WORD", "default": "amqp", "help": "What clients speak (default: amqp)."}),
+    (
+        "--protocol",
+        {"metavar": "WORD", "default": "", "help": "What clients speak (default: amqp, or what it speaks)."},
+    ),
     ("--set", {"metavar": "NAME=VALUE", "action": "append", "default": [], "help": "A setting of the broker."}),
     ("--claims", {"metavar": "PATTERNS", "default": "*", "help": "Claims to try, such as 'AMQP-*'."}),
     (

@@ -38,7 +38,7 @@ REFERENCE = "reference"
 class Selection:
     """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
 
-    `unable`: the faults that this machine cannot take, by name, and why.
+    `unable`: the faults that this machine cannot take, by name, and why. `mute`: why nothing at all can be tried.
     """
 
     adapter: Adapter
@@ -52,6 +52,7 @@ class Selection:
     judged_as: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     unable: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    mute: str = ""
 
     def applies(self, claim: Claim) -> bool:
         """Whether a trial could say anything about the claim here, or the user requires it all the same.
@@ -133,7 +134,7 @@ def drawn_number(fault: object) -> int | None:
 
 def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """The checks of the scenario whose claims are selected, and could be decided here."""
-    if selection.only and scenario.id not in selection.only:
+    if selection.mute or (selection.only and scenario.id not in selection.only):
         return {}
     if any(name in selection.unable for name in (*scenario.needs, *(fault.name for fault in scenario.faults))):
         return {}

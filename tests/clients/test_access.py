@@ -36,6 +36,8 @@ def table():
         ("stomp://127.0.0.1:1/", "stomp://127.0.0.1:1", OPEN),
         ("STOMP+SSL://[::1]", "stomp+ssl://[::1]:61614", Access(tls=Tls())),
         ("amqp://a%40b@h:7", "amqp://a%40b@h:7", Access(user="a@b")),
+        ("tcp://ems.example", "tcp://ems.example:7222", OPEN),
+        ("ssl://ems.example", "ssl://ems.example:7243", Access(tls=Tls())),
     ],
 )
 def test_a_url_is_protocol_place_and_access(text, shown, access):

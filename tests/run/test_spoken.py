@@ -1,0 +1,141 @@
+"""A broker that no client here speaks to is described and listed, and never passes: nothing of it was tried."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from conformance import adapters, campaign, claims, contract, records
+from conformance.adapters.access import Access, Secret
+from conformance.adapters.access_table import access_of
+from conformance.adapters.model import read_table
+from conformance.cli.listing import listing
+from conformance.errors import ExitCode, UsageError
+from conformance.judge.rows import Verdict
+from conformance.ledger import Ledger
+from conformance.records import RunRecord
+from conformance.run import spoken
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+EMS = {claim.id for claim in claims.load().claims.values() if not claim.binds or "ems" in claim.binds}
+
+
+def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: pathlib.Path) -> None:
+    """Every claim that binds it is NOT_TRIED and says why; those of other vendors do not apply."""
+    with socket.create_server(("127.0.0.1", 0)) as theirs:
+        at = f"ems:external=tcp://127.0.0.1:{theirs.getsockname()[1]}"
+        prepared = campaign.prepare(campaign.Options(adapter=at, out=tmp_path / "run"))
+        judgement = campaign.execute(prepared, campaign.Watcher())
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.accept()
+    rows = [*judgement.rows, *judgement.self_checks]
+    tried = {row.verdict for row in rows} - {Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE}
+
+    assert set() == tried
+    assert {row.claim for row in rows if row.verdict is Verdict.NOT_TRIED} >= EMS
+    assert {prepared.selection.mute} == {row.reason for row in rows if row.verdict is Verdict.NOT_TRIED}
+    assert "--protocol jms is not there yet" in prepared.selection.mute
+    assert records.read(tmp_path / "run" / "run.json", RunRecord).mute == prepared.selection.mute
+
+
+def test_its_run_ends_with_the_code_for_nothing_tried(conformance: Run, tmp_path: pathlib.Path) -> None:
+    """And its report names that it is described only."""
+    done = conformance("run", "--adapter", "ems:external=tcp://127.0.0.1:1", "--quiet", "--out", "run")
+
+    assert done.returncode == ExitCode.NOTHING_RAN, done.stderr
+    assert "Nothing was tried." in done.stdout
+    assert "unverified: written from the documentation" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_broker_that_is_spoken_to_is_tried() -> None:
+    """The counter-test: it is the protocol that makes a run mute, not the launcher, nor that nobody verified the file."""
+    solace = campaign.prepare(campaign.Options(adapter="solace"))
+
+    assert ("amqp", "") == (solace.selection.protocol, solace.selection.mute)
+    assert solace.trials
+
+
+@pytest.mark.parametrize("name", ["artemis", "reference", "qpid"])
+def test_a_word_that_only_the_broker_speaks_is_refused_where_it_speaks_one_of_ours(name: str) -> None:
+    with pytest.raises(UsageError, match=r"unknown protocol 'jms'.* known: amqp, stomp"):
+        spoken.chosen("jms", adapters.find(name))
+
+
+def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:
+    """AMQP where it can be; a broker of STOMP alone needs no option."""
+    artemis = adapters.find("artemis")
+    stomp = {"stomp": artemis.file.protocols["stomp"]}
+    only = adapters.FileAdapter(
+        "s", "1", "native", artemis.file.model_copy(update={"protocols": stomp}), artemis.path
+    )  # fmt: skip
+
+    assert ("amqp", "stomp") == (spoken.chosen("", artemis), spoken.chosen("", only))
+
+
+def test_its_listing_says_that_nobody_speaks_to_it() -> None:
+    block = listing().split("\nems: ")[1].split("\n\n")[0]
+
+    assert "unverified" in block
+    assert "and no client of this suite speaks it" in block
+    assert "native       not here: no [start]" in block
+
+
+def test_its_contract_cannot_be_checked(tmp_path: pathlib.Path) -> None:
+    """It says so, and does not pass with no step taken."""
+    with (
+        Ledger(tmp_path / "l", "l") as ledger,
+        pytest.raises(UsageError, match="no client of this suite does yet"),
+    ):
+        contract.check(adapters.find("ems"), tmp_path / "broker", ledger, lambda step: None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("ems:external=amqp://h", "ems speaks no amqp; its addresses are tcp://HOST:PORT, http://HOST:PORT"),
+        ("ems:external=tcp://u:p@h", "has a password in it"),
+        ("ems:docker", "reached from outside only"),
+        ("ems:external=tcp://h:1,ssl://h:2", "two addresses for jms"),
+    ],
+)
+def test_words_that_do_not_reach_it(spec: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        adapters.find(spec)
+
+    assert says in str(caught.value)
+
+
+def test_its_queues_need_a_way_to_be_asked_for_their_depth(tmp_path: pathlib.Path) -> None:
+    """The day that a client speaks JMS, no drain of it is trusted before the file says how."""
+    adapter = adapters.find("ems")
+    with Ledger(tmp_path / "l", "l") as ledger, pytest.raises(UsageError, match=r"has no \[depth\]"):
+        adapter.prepare(tmp_path / "b", adapter.effective(), ["q"], ledger)
+
+
+def test_a_broker_that_is_spoken_to_needs_its_depth(tmp_path: pathlib.Path) -> None:
+    """The counter-test: without it a file is faulty."""
+    table = {
+        "name": "x", "title": "X", "vendor": "X", "default_version": "1", "capabilities": ["queues"],
+        "ports": ["p"], "external": {"urls": {}, "creates_queues": True},
+    }  # fmt: skip
+
+    assert read_table({**table, "protocols": {"jms": {"port": "p"}}}, tmp_path).depth is None
+    with pytest.raises(UsageError, match=r"\[depth\] is missing"):
+        read_table({**table, "protocols": {"stomp": {"port": "p"}}}, tmp_path)
+
+
+def test_its_access_is_described(tmp_path: pathlib.Path) -> None:
+    """A login of its own, and no SASL."""
+    table = adapters.find("ems").file.model_dump(exclude_unset=True)
+    own = {"user": "bob", "jms": {"user": "carol", "password": {"env": "P"}}}
+
+    assert Access(user="carol", password=Secret(env="P")) == access_of(
+        read_table({**table, "access": own}, tmp_path), tmp_path, "jms"
+    )
+    with pytest.raises(UsageError, match="jms has no SASL"):
+        read_table({**table, "access": {"jms": {"mechanism": "PLAIN"}}}, tmp_path)
