@@ -1,14 +1,18 @@
 """The benchmark of brokers with tiny numbers: it says what it is for, and leaves nothing running."""
 
+import itertools
 import os
 import re
+import socket
+import subprocess
+import sys
 import types
 
 import pytest
 
 from conformance import bench as benches
 from conformance.bench import broker as bench
-from conformance.bench import broker_sites, broker_wire
+from conformance.bench import broker_proton, broker_sites, broker_wire
 from conformance.bench.broker import Figures, Sizes, broker
 from conformance.ledger import Ledger
 
@@ -21,11 +25,10 @@ def test_every_line_is_there(marked):
     text = "\n".join(said)
 
     assert all(line.startswith("broker: ") for line in said)
-    for window in (1, 100, 1000):
-        assert re.search(
-            rf"AMQP send, window {window}: msg/s reference [\d,]+, no broker [\d,]+; reference/no broker \d\.\d\d", text
-        )
-        assert re.search(rf"AMQP send, window {window}: reference spends \d+ us CPU a message of \d+ us", text)
+    for window, client in itertools.product((1, 100, 1000), ("the lean client", "proton's Container")):
+        row = rf"AMQP send, window {window}, {client}: "
+        assert re.search(rf"{row}msg/s reference [\d,]+, no broker [\d,]+; reference/no broker \d\.\d\d", text)
+        assert re.search(rf"{row}reference spends \d+ us CPU a message of \d+ us", text)
     assert re.search(r"STOMP send, window 1000: msg/s reference [\d,]+\n", text)
     assert re.search(r"AMQP receive, 100 acks a commit: msg/s reference [\d,]+\n", text)
     assert re.search(r"reference: empty data to ready, median \d\.\d\d s \(worst \d\.\d\d of 2; target 0\.5\)", text)
@@ -75,10 +78,14 @@ def test_a_rate_is_messages_by_seconds(monkeypatch):
 def test_the_ratio_is_ours_by_theirs():
     """Above 1 where the bundled broker is faster."""
     said = list(
-        bench._row("x", {"reference": Figures([50.0], [1.0], [1.0]), "artemis": Figures([100.0], [1.0], [1.0])})
+        bench._row(
+            "x",
+            {name: Figures([rate], [1.0], [1.0]) for name, rate in (("reference", 50.0), ("artemis", 100.0))},
+            {"artemis": 0.5, "broker-j": 1.0},
+        )
     )
 
-    assert said[0] == "broker: x: msg/s reference 50, artemis 100; reference/artemis 0.50"
+    assert said[0] == "broker: x: msg/s reference 50, artemis 100; reference/artemis 0.50 (target 0.5)"
 
 
 @pytest.fixture
@@ -94,8 +101,9 @@ def test_what_was_published_is_there_and_what_was_consumed_is_not(site):
     wire = broker_wire
     wire.publish(site.port("amqp"), "bench", 250, 7)
     wire.publish_stomp(site.port("stomp"), site.stomp, 250, 7)
-    assert bench._look(site) == 500
-    wire.consume(site.port("amqp"), "bench", 250)
+    broker_proton.publish(site.port("amqp"), "bench", 250, 7)
+    assert bench._look(site) == 750
+    wire.consume(site.port("amqp"), "bench", 500)
     assert bench._look(site) == 250
     bench.consume(site, 250)
     assert bench._look(site) == 0
@@ -117,6 +125,41 @@ def test_a_refusal_is_no_rate(site):
     """A broker that answers with an error must not look fast."""
     with pytest.raises(RuntimeError, match="a SEND was answered with b'ERROR"):
         broker_wire.publish_stomp(site.port("stomp"), {"no destination": "x"}, 10, 10)
+
+
+@pytest.fixture
+def full(tmp_path):
+    """The port of a bundled broker whose queue takes five messages."""
+    words = ["--amqp-port", "0", "--data", str(tmp_path / "data"), "--queue", "bench:max_length=5"]
+    process = subprocess.Popen([sys.executable, "-m", "conformance.reference", *words], stdout=subprocess.PIPE)
+    yield int(re.search(rb"amqp=[^ ]+:(\d+)", process.stdout.readline())[1])
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def silent():
+    """The port of one that listens and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture
+def gone():
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("peer", "why"),
+    [("full", "a send was rejected"), ("silent", "10 sends had no answer"), ("gone", "Connection refused")],
+)
+def test_no_rate_of_a_container_that_was_refused(peer, why, request, monkeypatch):
+    """By one message, by silence, by nobody."""
+    monkeypatch.setattr(broker_proton, "PATIENCE_S", 1.0)
+    with pytest.raises(RuntimeError, match=why):
+        broker_proton.publish(request.getfixturevalue(peer), "bench", 10, 10)
 
 
 @pytest.mark.artemis

@@ -217,7 +217,7 @@ def next_batch(frames: _Frames) -> list[bytes]:
 
 
 def _welcome(kind: int, event: Any) -> None:
-    """The other end of the engine: opens what the peer opens, and gives credit."""
+    """The other end of the engine: opens what the peer opens, gives credit, and closes after it."""
     if kind == pn.PN_CONNECTION_REMOTE_OPEN:
         pn.pn_connection_open(pn.pn_event_connection(event))
     elif kind == pn.PN_SESSION_REMOTE_OPEN:
@@ -225,6 +225,8 @@ def _welcome(kind: int, event: Any) -> None:
     elif kind == pn.PN_LINK_REMOTE_OPEN:
         pn.pn_link_open(pn.pn_event_link(event))
         pn.pn_link_flow(pn.pn_event_link(event), 1000)
+    elif kind == pn.PN_CONNECTION_REMOTE_CLOSE:
+        pn.pn_connection_close(pn.pn_event_connection(event))
 
 
 def _swallow(link: Any, delivery: Any) -> None:
