@@ -70,11 +70,13 @@ class Refuse(Table):
 class Beside(Table):
     """A further file of the user's folder, copied as it is to `to` of the instance where it is there.
 
-    `refuses` are patterns that may not be found in it, each with the reason.
+    `refuses` are patterns that may not be found in it, each with the reason; what follows `comment` outside of quotes,
+    up to the end of its line, is not looked at.
     """
 
     file: str
     to: Inside
+    comment: str = ""
     refuses: Mapping[Pattern, str] = {}
 
 

@@ -20,6 +20,8 @@ from conformance.adapters import ports
 from conformance.adapters.config_table import Config
 from conformance.adapters.model import BrokerFile, Setting
 from conformance.adapters.own_config_diff import difference, redacted
+from conformance.adapters.own_config_files import fit
+from conformance.adapters.own_config_files import read as read_file
 from conformance.adapters.own_config_keys import KeysText
 from conformance.adapters.own_config_listeners import Picked, pick
 from conformance.adapters.own_config_xml import XmlText
@@ -97,7 +99,7 @@ class OwnConfig:
         ran = self.copy(file, settings, queues, words)
         for to, data in {**self.beside, self.rules.to: ran}.items():
             _write_private(instance / to, data)
-        (instance.parent / DIFF).write_text(difference(self.text.data, ran, self.name, self.rules.to))
+        (instance.parent / DIFF).write_text(self._shown(ran))
         return self.why
 
     @property
@@ -112,17 +114,21 @@ class OwnConfig:
     def preview(self, file: BrokerFile, settings: EffectiveSettings) -> str:
         """The difference that every copy will have; words in braces stand for numbers and folders of its own."""
         queues = ["{queue}"] if file.xml is not None else []
-        ran = self.copy(file, settings, queues, _Braces(listen=ports.HOST))
-        return difference(self.text.data, ran, self.name, self.rules.to)
+        return self._shown(self.copy(file, settings, queues, _Braces(listen=ports.HOST)))
 
     def told(self, file: BrokerFile, settings: EffectiveSettings) -> list[str]:
         """What a user is told before a run, in lines."""
         legend = "{NAME_port} is a free port" + (", {queue} each queue of the run" if file.xml is not None else "")
         found = [f"your {self.name} is run as a copy that differs in this; {legend}:"]
         found += self.preview(file, settings).splitlines()
-        found += [f"copied as they are: {', '.join(sorted(self.beside))}"] if self.beside else []
         found += [f"left where they are: {', '.join(self.not_taken)}"] if self.not_taken else []
         return [*found, *self.notes]
+
+    def _shown(self, ran: bytes) -> str:
+        """The difference, and the further files, which have none."""
+        names = {one.to: one.file for one in self.rules.beside}
+        beside = [f"# {names[to]} (yours): run as it is, as {to}\n" for to in sorted(self.beside)]
+        return difference(self.text.data, ran, self.name, self.rules.to) + "".join(beside)
 
     def keep(self, folder: pathlib.Path, shown: str) -> None:
         """Write what the user gave into the folder of a run, for a replay, and what is different, for people."""
@@ -220,7 +226,7 @@ def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path) -> OwnConfig:
     assert rules is not None  # the caller has looked
     main, folder = _main(rules, path)
     try:
-        text: Text = _FORMATS[rules.format](_bytes(main))
+        text: Text = _FORMATS[rules.format](read_file(main))
         _expected(rules, text)
         _harmless(rules, text)
         stock, notes = _stock(file, here, rules, text)
@@ -232,7 +238,7 @@ def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path) -> OwnConfig:
     return OwnConfig(
         name=main.name,
         text=text,
-        beside={one.to: _fit(main.parent / one.file, one.refuses) for one in wanted},
+        beside={one.to: fit(main.parent, one) for one in wanted},
         not_taken=tuple(sorted(one.name for one in folder.iterdir() if one.name not in named)) if folder else (),
         base=file,
         stock=stock,
@@ -296,28 +302,12 @@ def _main(rules: Config, path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path
     raise UsageError(f"the folder has no {rules.file}; name the folder that has it, or the file")
 
 
-def _bytes(path: pathlib.Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"it cannot be read: {error.strerror}") from error
-
-
 def _write_private(path: pathlib.Path, data: bytes) -> None:
     """For its owner's eyes: there may be passwords in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_bytes(data)
-
-
-def _fit(path: pathlib.Path, refuses: Mapping[str, str]) -> bytes:
-    data = _bytes(path)
-    for pattern, why in refuses.items():
-        if found := re.search(pattern.encode(), data, re.MULTILINE):
-            word = found[0].decode(errors="replace").strip()
-            raise UsageError(f"{path.name}: {word}: {why}; take it out of a copy of the folder, and give that")
-    return data
 
 
 def _expected(rules: Config, text: Text) -> None:

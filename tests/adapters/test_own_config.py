@@ -516,6 +516,64 @@ def test_a_login_that_asks_another_server_is_refused(tmp_path, module):
         own_config.applied(ARTEMIS, tmp_path)
 
 
+# RabbitMQ's advanced.config.
+
+ADVANCED = {
+    "tcp": "[{rabbit, [{tcp_listeners, [5672]}]}].",
+    "quoted": "[{rabbit, [{ 'ssl_listeners' , [5671]}]}].",
+    "management": "[{rabbitmq_management, [{tcp_config,\n [{port,\n 15672}]}]}].",
+    "distribution": "[{kernel, [{inet_dist_listen_min, 25672}]}].",
+    "mnesia": '[{mnesia, [{dir, "/srv/rabbit"}]}].',
+    "log": '[{rabbit, [{log, [{file, [{file, "/var/log/rabbit.log"}]}]}]}].',
+    "nodes": "[{rabbit, [{cluster_nodes, {['rabbit@a'], disc}}]}].",
+    "shovel": '[{rabbitmq_shovel, [{shovels, [{s, [{sources, [{broker, "x"}]}]}]}]}].',
+    "definitions": '[{rabbit, [{load_definitions, "/etc/rabbitmq/d.json"}]}].',
+    "backends": "[{rabbit, [{auth_backends, [my_own]}]}].",
+    "user": '[{rabbit, [{default_user, <<"alice">>}]}].',
+    "syslog": "[{syslog, [{dest_host, prod}]}].",
+    "exchange": "[{rabbit, [{log, [{exchange, [{enabled, true}]}]}]}].",
+    "prefix": '[{rabbitmq_management, [{path_prefix, "/r"}]}].',
+    "proxy": "[{rabbit, [{proxy_protocol, true}]}].",
+    "address": '[{my_plugin, [{"100%", x}, {peer, "amqp://prod.example"}]}].',
+}
+"""A term for each refusal; the last stands behind a mark of comments that begins none."""
+
+
+def with_advanced(text: str, tmp_path: pathlib.Path):
+    """The adapter with such a folder."""
+    (tmp_path / "rabbitmq.conf").write_text("channel_max = 9\n")
+    (tmp_path / "advanced.config").write_text(text)
+    return own_config.applied(RABBITMQ, tmp_path)
+
+
+@pytest.mark.parametrize("name", ADVANCED)
+def test_a_term_that_a_copy_would_share_or_talk_by_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match=r"--config \S+: advanced.config: .+: .+; take it out of a copy of the folder"):
+        with_advanced(ADVANCED[name], tmp_path)
+
+
+def test_every_refusal_of_terms_has_a_case():
+    (rules,) = RABBITMQ.file.config.beside
+    caught = {next(one for one in rules.refuses if re.search(one, text)) for text in ADVANCED.values()}
+
+    assert caught == rules.refuses.keys()
+
+
+def test_terms_that_do_no_harm_are_carried_along_and_said(tmp_path):
+    """Comments are not looked at; the file is run as it is, and the difference names it."""
+    text = '[{rabbit, [ %% {tcp_listeners, [5672]}, "\n  {tcp_listen_options, [{backlog, 9}]},\n  {x, $"} %{port, 1}\n]}].\n'
+    mine = with_advanced(text, tmp_path)
+    own = own_config.of(mine)
+    shown = own.preview(mine.file, mine.effective())
+
+    assert {"advanced.config": text.encode()} == own.beside
+    assert "# advanced.config (yours): run as it is, as advanced.config" in shown
+    assert shown.splitlines()[-1] in own.told(mine.file, mine.effective())
+    assert "advanced.config" not in own_config.of(own_config.applied(RABBITMQ, tmp_path / "rabbitmq.conf")).preview(
+        mine.file, mine.effective()
+    )
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
@@ -761,7 +819,9 @@ def test_the_command_lines_of_the_page_are_known():
 
 
 def test_every_file_that_is_taken_is_on_the_page():
-    assert [] == [one.file for one in ARTEMIS.file.config.beside if f"`{one.file}`" not in PAGE]
+    every = [*ARTEMIS.file.config.beside, *RABBITMQ.file.config.beside]
+
+    assert [] == [one.file for one in every if f"`{one.file}`" not in PAGE]
 
 
 def test_the_table_of_the_page_is_one_and_shows_every_key():
@@ -792,3 +852,24 @@ def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     assert not log.exists()
     assert not listening & {5672, 61613, 15672, 15692}
     assert '"rates_mode":"detailed"' in said
+
+
+@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file) or "-")
+def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
+    """What an advanced.config says is what the broker runs with; without the file it is not."""
+    (tmp_path / "etc").mkdir()
+    mine = with_advanced(
+        "[{rabbit, [{channel_max, 7}]}, {rabbitmq_management, [{rates_mode, detailed}]}].", tmp_path / "etc"
+    )
+
+    with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
+        broker.start()
+        proof.exchange(mine, broker, "amqp", "orders")
+        _, said = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
+    alone = own_config.applied(RABBITMQ, tmp_path / "etc" / "rabbitmq.conf")
+    with alone.prepare(tmp_path / "alone", alone.effective(), ["orders"], ledger) as broker:
+        broker.start()
+        _, without = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
+
+    assert '"rates_mode":"detailed"' in said
+    assert '"rates_mode":"basic"' in without
