@@ -18,9 +18,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from conformance.adapters import Adapter, Broker
+from conformance.adapters.access import Access
+from conformance.adapters.access_table import clean
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
+from conformance.run import access as coming_in
 from conformance.run import proof
 from conformance.run.spoken import PROTOCOLS
 
@@ -60,13 +63,27 @@ def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
     yield keep.absolute()
 
 
+def applied(adapter: Adapter, typed: Access) -> Adapter:
+    """The adapter whose clients come in as its file says and who typed, over each protocol that a client here speaks.
+
+    Raises `UsageError` before anything is started; see `run.access.applied`.
+    """
+    for protocol in _spoken(adapter):
+        adapter = coming_in.applied(adapter, protocol, typed)
+    return adapter
+
+
+def _spoken(adapter: Adapter) -> list[str]:
+    return [protocol for protocol in adapter.file.protocols if protocol in PROTOCOLS]
+
+
 def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:
     """Start it, use each of its protocols, kill it, find the messages again, stop it, and see that nothing is left.
 
     `tell` gets each step when it is over. Raises the `ConformanceError` of the step that failed; nothing of the broker
     is left then.
     """
-    spoken = [protocol for protocol in adapter.file.protocols if protocol in PROTOCOLS]
+    spoken = _spoken(adapter)
     if not spoken:
         words = ", ".join(adapter.file.protocols)
         raise UsageError(
@@ -77,7 +94,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
         broker = adapter.prepare(folder, adapter.effective(), list(queues.values()), ledger, offline=offline)
         broker.gauge = proof.gauge(broker)
         said.append(str(broker.folder))
-    with broker, _shown(broker):
+    with broker, _shown(adapter, broker):
         broker.prover = proof.prover(adapter, broker, spoken[0])
         with _step(tell, "start") as said:
             broker.start()
@@ -107,13 +124,14 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 
 
 @contextlib.contextmanager
-def _shown(broker: Broker) -> Iterator[None]:
+def _shown(adapter: Adapter, broker: Broker) -> Iterator[None]:
     """What a client could not do is told with the end of the broker's log: it often says why."""
     try:
         yield
     except ClientError as error:
-        tail = broker.log.read_text(errors="replace").splitlines() if broker.log.is_file() else []
-        raise LaunchError(str(error), log_tail=tail[-_TAIL:], log=str(broker.log)) from error
+        said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
+        tail = clean(said, adapter.file, adapter.path.parent).splitlines()[-_TAIL:]
+        raise LaunchError(str(error), log_tail=tail, log=str(broker.log)) from error
 
 
 @contextlib.contextmanager

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 import signal
 from typing import TYPE_CHECKING
 
 import click
 
 from conformance.cli import listing
+from conformance.cli.access import coming_in
 from conformance.cli.group import cli, terminated
 
 if TYPE_CHECKING:
+    from conformance.adapters.access import Access
     from conformance.contract import Step
 
 
@@ -38,27 +41,32 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
 @click.argument("adapter")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder, and its logs, here.")
-def check_command(adapter: str, offline: bool, keep: pathlib.Path | None) -> int:
+@coming_in
+def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access: Access) -> int:
     """Try whether an adapter does what the suite needs: start, message, kill, restart, message, stop.
 
     \b
     conformance adapters check reference
     conformance adapters check ./mybroker.toml --keep mybroker
     conformance adapters check mybroker.py:MyBroker
+    conformance adapters check ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
 
+    TLS and a login are typed for each of its protocols; where these differ, its file says it ([access.PROTOCOL]).
     Exit 0 where every step passed, 3 where one failed, with the end of the broker's log, 4 for a faulty file.
     """
     from conformance import adapters, contract
     from conformance.ledger import Ledger, release_leftovers
+    from conformance.run.access import words_of
 
-    found = adapters.find(adapter)
+    found = contract.applied(adapters.find(adapter), access)
     signal.signal(signal.SIGTERM, terminated)
     for line in release_leftovers():
         click.echo(f"released what an earlier run left: {line}")
     click.echo(f"{found.file.title} {found.version} ({found.launcher})")
     with contract.place(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
         contract.check(found, folder / "broker", ledger, _tell, offline=offline)
-    click.echo(f"{found.file.title} can be tried: conformance run --adapter {adapter}")
+    words = ["conformance", "run", "--adapter", adapter, *words_of(access)]
+    click.echo(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0
 
 

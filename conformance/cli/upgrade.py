@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from conformance.cli.access import coming_in
 from conformance.cli.group import FILE, cli, terminated, write_report
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--baseline", type=FILE, metavar="REPORT", help="A report about the old version, not played alone then.")
 @click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
 @click.option("--seed", type=int, help="Repeats it: the same trigger points.  [default: random, printed]")
+@coming_in
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--quick", is_flag=True, help="The ten strongest claims.")
@@ -42,6 +44,7 @@ def upgrade_command(quiet: bool, verbose: bool, claims: str, scenarios: tuple[st
     conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0 --scenario broker-killed-after-commit --trials 5
     conformance upgrade --from artemis --to artemis --to-set journal_type=ASYNCIO
     conformance upgrade --from ./mybroker-1.toml --to ./mybroker-2.toml --baseline last/before
+    conformance upgrade --from ./mybroker-1.toml --to ./mybroker-2.toml --user alice --password-env BROKER_PASSWORD
 
     Played is every scenario in which a fault ends the broker and it is started again: first by the old version alone,
     then as an upgrade, and the two are compared. Exit 1 for a claim that only the upgrade violates, and for a new

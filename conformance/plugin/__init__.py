@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.run.access_words import WORDS, Word
+
 _CHOSEN = pytest.StashKey[str]()
 """The distribution of xdist that the user chose, before xdist writes its own default there."""
 
@@ -47,6 +49,7 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
     ("--out", {"metavar": "DIR", "help": "Folder of the run (default: runs/<date>-<adapter>)."}),
     ("--strict-verdicts", {"action": "store_true", "help": "Fail what could not be decided, instead of skipping it."}),
 )
+"""Beside those by which clients come in (`WORDS`)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,11 +67,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
         return
     early_config.stash[_CHOSEN] = "load" if getattr(known, "distload", False) else getattr(known, "dist", "no")
     group = parser.getgroup("conformance")
-    for name, words in OPTIONS:
+    for name, words in (*OPTIONS, *map(_of_access, WORDS)):
         if not _taken(parser, name):
             group.addoption(name, dest=f"conformance_{name[2:].replace('-', '_')}", **words)
         elif known.conformance_adapter is not None:
             raise pytest.UsageError(f"{name}: another plugin or a conftest.py has an option of that name")
+
+
+def _of_access(word: Word) -> tuple[str, dict[str, object]]:
+    said: dict[str, object] = {"metavar": word.metavar, "default": ""} if word.metavar else {"action": "store_true"}
+    return word.option, {**said, "help": word.help}
 
 
 def _taken(parser: pytest.Parser, name: str) -> bool:

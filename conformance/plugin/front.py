@@ -30,6 +30,7 @@ from conformance.plugin.expect import Answer
 from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
+from conformance.run.access_words import WORDS, typed
 from conformance.run.plan import wanted
 from conformance.run.record import Progress
 
@@ -85,6 +86,7 @@ class Front:
             seed=self.sent.get("conformance_seed", word("seed")),
             out=pathlib.Path(out) if out else None,
             offline=word("offline"),
+            access=typed({each.name: word(each.name) for each in WORDS}),
         )
 
     # collection

@@ -10,6 +10,7 @@ from conformance import records
 from conformance.adapters import Adapter
 from conformance.adapters.access import OPEN, REDACTED, Access, Tls, forms
 from conformance.adapters.access_table import access_of, given
+from conformance.adapters.external_places import places
 from conformance.clients.access import lacking
 from conformance.errors import UsageError
 
@@ -20,18 +21,10 @@ def applied(adapter: Adapter, protocol: str, typed: Access) -> Adapter:
     """The adapter whose clients come in as its file says, and what was typed above that.
 
     Raises `UsageError`, before anything is started: two words do not go together, a secret is not where it should be,
-    or the client library of this machine has no such mechanism. Of an external broker its address has a say as well,
-    which is known when it is prepared.
+    or the client library of this machine has no such mechanism.
     """
-    if typed != OPEN:
-        if not dataclasses.is_dataclass(adapter):
-            raise UsageError(f"{adapter.name} is a class of its own: its table says how clients come in, see [access]")
-        adapter = dataclasses.replace(adapter, file=given(adapter.file, typed))
-    here = adapter.path.parent
-    if adapter.launcher == "external":
-        access = adapter.file.access.of(protocol, here)
-    else:
-        access = access_of(adapter.file, here, protocol)
+    adapter = as_typed(adapter, typed)
+    access = access_of(adapter.file, adapter.path.parent, protocol, _at(adapter, protocol))
     if access.password is not None:
         access.password.read()
     if lacks := lacking(access):
@@ -39,9 +32,30 @@ def applied(adapter: Adapter, protocol: str, typed: Access) -> Adapter:
     return adapter
 
 
+def as_typed(adapter: Adapter, typed: Access) -> Adapter:
+    """The adapter with what was typed above what its file says; nothing is looked at, and no secret is read."""
+    if typed == OPEN:
+        return adapter
+    if not dataclasses.is_dataclass(adapter):
+        raise UsageError(f"{adapter.name} is a class of its own: its table says how clients come in, see [access]")
+    return dataclasses.replace(adapter, file=given(adapter.file, typed))
+
+
+def told(adapter: Adapter, protocol: str) -> Access:
+    """How clients come in at a broker that is not prepared yet: by its file, its address and who typed. Unchecked."""
+    return adapter.file.access.of(protocol, adapter.path.parent, _at(adapter, protocol))
+
+
+def _at(adapter: Adapter, protocol: str) -> Access:
+    """What the address of an external broker says of it."""
+    rules = getattr(getattr(adapter, "place", None), "rules", None)
+    found = places(rules.urls, adapter.file).get(protocol) if rules is not None else None
+    return found.access if found is not None else OPEN
+
+
 def unread(adapter: Adapter, protocol: str) -> str:
     """Why no link can tell the frames of this broker's clients; empty where it can."""
-    if adapter.file.access.of(protocol, adapter.path.parent).tls is None:
+    if told(adapter, protocol).tls is None:
         return ""
     return "over TLS a link passes what it cannot read; run it over the plain port as well"
 
@@ -70,7 +84,7 @@ def near(path: str) -> str:
 
 def secrets(adapter: Adapter | None, protocol: str, folder: pathlib.Path) -> list[tuple[bytes, bytes]]:
     """What must not leave this machine with the run in that folder, and what stands for it, the longest first."""
-    every = [kept(folder), *([adapter.file.access.of(protocol, adapter.path.parent)] if adapter else [])]
+    every = [kept(folder), *([told(adapter, protocol)] if adapter else [])]
     found = {form for access in every for form in forms(access)}
     return [(form.encode(), REDACTED.encode()) for form in sorted(found, key=len, reverse=True)]
 
@@ -82,6 +96,8 @@ def keep(folder: pathlib.Path, typed: Access) -> None:
 
 
 def kept(folder: pathlib.Path) -> Access:
-    """What was typed for that run."""
-    path = folder / _KEPT
-    return records.read(path, Access) if path.is_file() else OPEN
+    """What was typed for that run. A run of several processes has it in each of its parts."""
+    for part in (folder, *sorted(folder.glob("workers/*"))):
+        if (part / _KEPT).is_file():
+            return records.read(part / _KEPT, Access)
+    return OPEN

@@ -8,9 +8,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from conformance import adapters, campaign, expectations, scenario
+from conformance.adapters.access import OPEN, Access
 from conformance.campaign import Campaign, Options
 from conformance.errors import UsageError
 from conformance.report.model import Report
+from conformance.run import access as coming_in
 from conformance.run.plan import Planned, plan
 from conformance.run.quick import quick
 from conformance.scenario import Kill, Pause, PowerLoss, Restart, Scenario, Stop
@@ -26,7 +28,7 @@ class Wanted:
     """What a user asks for. `settings` are those of both versions, `to_settings` of the new one only.
 
     `scenarios` are ids; all that can be played where it is empty. `baseline` is an earlier report about the old
-    version, which need not be played alone then.
+    version, which need not be played alone then. `access` is how clients come in at both, above what their files say.
     """
 
     old: str
@@ -42,6 +44,7 @@ class Wanted:
     seed: int | None = None
     out: pathlib.Path | None = None
     offline: bool = False
+    access: Access = OPEN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +85,7 @@ def prepare(wanted: Wanted) -> Upgrade:
         seed=wanted.seed,
         out=wanted.out,
         offline=wanted.offline,
+        access=wanted.access,
     )
     whole = campaign.prepare(options)
     pair = _pair(wanted, whole)
@@ -108,7 +112,7 @@ def _pair(wanted: Wanted, whole: Campaign) -> Pair:
     new = adapters.find(wanted.new)
     both = whole.selection.overrides
     to_set = adapters.parse_assignments(wanted.to_settings, new.file)
-    new = new.chosen({**both, **to_set})
+    new = coming_in.applied(new.chosen({**both, **to_set}), wanted.protocol, wanted.access)
     check(whole.adapter, new, wanted.protocol)
     pair = Pair(whole.adapter, new, to_set)
     now = pair.of_new(whole.selection.settings)
@@ -175,5 +179,5 @@ def _command(wanted: Wanted, whole: Campaign, pair: Pair) -> str:
     words += [word for setting in wanted.to_settings for word in ("--to-set", setting)]
     words += ["--claims", ",".join(wanted.claims)] if tuple(wanted.claims) != ("*",) else []
     words += [word for name in wanted.scenarios for word in ("--scenario", name)]
-    words += ["--quick"] if wanted.quick else []
+    words += [*coming_in.words_of(wanted.access), *(["--quick"] if wanted.quick else [])]
     return shlex.join([*words, "--trials", str(wanted.trials), "--seed", str(whole.selection.seed)])
