@@ -1,7 +1,12 @@
-"""A whole run against a broker behind TLS and a login: kills, restarts, a bundle and a replay, and no secret in any."""
+"""Every front against a broker behind TLS and a login: a run with its bundle and replay, pytest, an upgrade, a check.
+
+No secret is in anything that they keep.
+"""
 
 import dataclasses
+import os
 import pathlib
+import subprocess
 import sys
 import zipfile
 
@@ -16,6 +21,9 @@ from conformance.errors import LaunchError, UsageError
 from conformance.judge.rows import Verdict
 from conformance.judge.session import Session
 from conformance.ledger import Ledger
+from conformance.report import model
+from conformance.run import access as coming_in
+from conformance.run.access_words import WORDS
 from conformance.run.plan import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
@@ -140,6 +148,108 @@ def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):
     """The broker prints the password that it was given, and ends: what is shown of its log goes into reports."""
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
     end = text.index("]", text.index("command = ["))
+@pytest.fixture
+def words(folder, monkeypatch):
+    """What is typed to come in; with `wrong` a password that is not the broker's."""
+    monkeypatch.setenv("ALICE", certificates.PASSWORD)
+
+    def typed(*, wrong=False):
+        secret = ["--password-file", folder / "wrong"] if wrong else ["--password-env", "ALICE"]
+        return ["--user", "alice", *map(str, secret), "--tls-ca", str(folder / "ca.pem")]
+
+    return typed
+
+
+def test_the_words_are_the_same_everywhere():
+    """One table; a command that talks to a broker and lacks one of them would leave its user outside."""
+    commands = [cli.commands["run"], cli.commands["upgrade"], cli.commands["adapters"].commands["check"]]
+    helped = subprocess.run(
+        [sys.executable, "-m", "pytest", "--help", "--adapter=reference"], capture_output=True, text=True, check=True
+    ).stdout
+    every = {word.option for word in WORDS}
+
+    for command in commands:
+        assert every <= {option for param in command.params for option in param.opts}, command.name
+    assert every <= {line.split()[0].partition("=")[0] for line in helped.splitlines() if line.startswith("  --")}
+
+
+def test_a_broker_behind_tls_is_checked(folder, conformance, words):
+    """Each step over each protocol, with one set of words; the line that it ends with has them too."""
+    done, refused, unknown = (
+        conformance("adapters", "check", folder / "broker.toml", *more)
+        for more in (words(), words(wrong=True), words()[:-2])
+    )
+
+    assert (0, 3, 3) == (done.returncode, refused.returncode, unknown.returncode), done.stdout + done.stderr
+    assert done.stdout.count(": found again") == 2
+    assert f"{folder}/broker.toml --user alice --password-env ALICE --tls-ca" in done.stdout
+    assert "the login of 'alice' was refused" in refused.stderr
+    assert "TLS" in unknown.stderr
+    assert certificates.PASSWORD not in done.stdout + refused.stderr
+
+
+def test_what_is_typed_for_a_check_is_looked_at_first(conformance):
+    done = conformance("adapters", "check", "reference", "--user", "alice")
+
+    assert (4, "give --password-env or --password-file too" in done.stderr) == (done.returncode, True)
+
+
+@pytest.mark.spark
+def test_pytest_behind_tls(folder, tmp_path, words):
+    """A session comes in by the words of `conformance run`, and by wrong ones not."""
+    claim = ["--claims", "SOLCD-ACK-01", "-k", "WhilePublishing", "--trials", "1", "--seed", "1"]
+    session = [paths.suites() / "publishing/broker_killed.py", f"--adapter={folder / 'broker.toml'}", *claim]
+    done, refused = (
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *map(str, session), *more, "--out", tmp_path / out],
+            cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=200, check=False,
+        )
+        for out, more in (("run", words()), ("refused", words(wrong=True)))
+    )  # fmt: skip
+    rows = [row for row in model.read_json(tmp_path / "run" / "report.json").verdicts if row.trials]
+
+    assert (0, 1) == (done.returncode, refused.returncode), done.stdout + refused.stdout
+    assert {(KILLED, 1)} == {(row.scenario, row.trials) for row in rows}
+    assert "the login of 'alice' was refused" in refused.stdout
+    assert files_with(certificates.PASSWORD, tmp_path) == []
+
+
+@pytest.mark.spark
+def test_an_upgrade_behind_tls(folder, tmp_path, conformance, words):
+    """Both versions are spoken to over TLS, and the command line that repeats it says so."""
+    broker = folder / "broker.toml"
+    played = ["--claims", "SOLCD-ACK-01", "--scenario", KILLED, "--trials", "1", "--seed", "1"]
+    done = conformance(
+        "upgrade", "--from", broker, "--to", broker, "--to-set", "journal_buffer_ms=7", *played, *words(), "--out", "up"
+    )
+    report_ = model.read_json(tmp_path / "up" / "report.json")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert [] == [trial.void for trial in report_.trials if trial.void]
+    assert "--user alice --password-env ALICE --tls-ca" in report_.run.command
+    assert files_with(certificates.PASSWORD, tmp_path) == []
+
+
+def test_what_was_typed_is_found_in_each_part(tmp_path):
+    """Of a run of several processes; a replay would stand before the door without it."""
+    typed = Access(user="alice", password=Secret(env="ALICE"), tls=Tls())
+    (tmp_path / "workers/gw1").mkdir(parents=True)
+    coming_in.keep(tmp_path / "workers/gw1", typed)
+
+    assert typed == coming_in.kept(tmp_path)
+
+
+def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
+    """Its user wants a password, and behind its TLS no link can read."""
+    secured = "reference:external=amqps://alice@127.0.0.1:1,http://127.0.0.1:2"
+    with pytest.raises(UsageError, match="give --password-env or --password-file too"):
+        campaign.prepare(Options(secured, out=tmp_path / "run"))
+    for scheme, why in (("amqps", "over TLS a link passes"), ("amqp", "")):
+        adapter = adapters.find(f"reference:external={scheme}://127.0.0.1:1,http://127.0.0.1:2")
+        assert coming_in.unread(adapter, "amqp").startswith(why)
+        assert bool(coming_in.unread(adapter, "amqp")) == bool(why)
+
+
     quoting = "import sys; print('who says', open(sys.argv[1]).read())"
     command = f'command = ["{{python}}", "-c", "{quoting}", "{{here}}/password"'
     text = text[: text.index("command = [")] + command + text[end:]
