@@ -78,7 +78,7 @@ def _deviations(rules: External, found: Mapping[str, Place], ledger: Ledger) -> 
         if command := rules.command(name):
             told[name] = f"by its owner's command, `{' '.join(command.command)}`: a {name} is what that does"
     if rules.stop is None:
-        told["clean restart"] = "left out before the last look at a queue: external.stop is not given"
+        told["clean restart"] = "left out before the last look at a queue: external.stop.command is not given"
     if rules.queues:
         told["queues"] = f"existing ones of its owner: {', '.join(rules.queues)}"
     else:
@@ -198,7 +198,7 @@ class ExternalBroker:
         """Its owner's `stop`; `LaunchError` where that fails, or did not cost a connection that was open before."""
         rules = self.rules.stop
         if rules is None:
-            raise LaunchError(f"{self._title}: external.stop is not given, so it cannot be stopped in order")
+            raise LaunchError(f"{self._title}: external.stop.command is not given, so it cannot be stopped in order")
         with self.armed("stop") as (gate, _), Witness(self.endpoint(self._place_in_use.protocol)) as witness:
             os.write(gate, b"go\n")
             if not witness.lost(rules.seconds):

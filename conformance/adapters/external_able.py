@@ -13,6 +13,9 @@ _FAULTS: Mapping[str, tuple[str, ...]] = {"kill": ("kill",), "stop": ("stop",), 
 _NEEDS: Mapping[str, tuple[str, ...]] = {CLEAN_RESTART: ("stop",), KILL_OF_HALTED: ("pause", "kill")}
 """The commands that something else in a script needs (`Scenario.needs`)."""
 
+PAGE = "docs/external-brokers.md"
+"""Says what each command is for."""
+
 _ITS_DISK = "the disk of an external broker is out of reach"
 _NEVER: Mapping[str, str] = {
     **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), f"{_ITS_DISK}: no tracer starts it"),
@@ -28,8 +31,8 @@ def why_not(rules: External, word: str) -> str:
         return _NEVER[word]
     missing = [name for name in (*_FAULTS.get(word, ()), *_NEEDS.get(word, ())) if rules.command(name) is None]
     if missing:
-        commands = " and ".join(f"external.{name}" for name in missing)
-        return f"its owner gave no command for it ({commands})"
+        fields = " and ".join(f"external.{name}.command" for name in missing)
+        return f"there is no command for it. Give {fields} in the broker's file ({PAGE}), and it is tried"
     if word.startswith("a queue with"):
         return "queues of an external broker are declared without options"
     if word == "settings of any name":

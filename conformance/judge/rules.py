@@ -21,6 +21,9 @@ REPEATS = 3
 
 _REPEATED = (Kind.LIVENESS, Kind.TIMING)
 
+_EXTERNAL = "external"
+"""The launcher of a broker that runs already."""
+
 _AT_THE_DISK = ("held_sync", "power_loss")
 _SHORT_OF_IT = dict.fromkeys(
     ("failed_sync", "disk_full"),
@@ -107,9 +110,7 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     if run.selected and claim.id not in run.selected:
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
     if not one.subject.recorded:
-        unable = next((f"This machine cannot do {name}: {run.unable[name]}" for name in _faults(one, run)), "")
-        unable = unable or next((f"It needs {n}: {run.unable[n]}" for n in one.scenario.needs if n in run.unable), "")
-        if unable:
+        if unable := _unable(one, run):
             return Ruling(Verdict.NOT_TRIED, f"{unable.rstrip('.')}.")
         if not run.finished:
             return Ruling(Verdict.INCONCLUSIVE, _INCOMPLETE, required)
@@ -130,9 +131,13 @@ def _mute(claim: Claim, run: RunRecord) -> Ruling:
     return Ruling(Verdict.NOT_TRIED, run.mute if chosen else _LEFT_OUT)
 
 
-def _faults(one: Tally, run: RunRecord) -> list[str]:
-    """The faults of the script that this machine cannot take."""
-    return [name for fault in one.scenario.faults for name in names_of(fault) if name in run.unable]
+def _unable(one: Tally, run: RunRecord) -> str:
+    """Why no trial of it can be played: a fault that cannot be had, or something else that it needs; else empty."""
+    for name in (name for fault in one.scenario.faults for name in names_of(fault) if name in run.unable):
+        if run.launcher == _EXTERNAL:  # what it lacks is a word of its owner's, whatever this machine can do
+            return f"No {name} of an external broker: {run.unable[name]}"
+        return f"This machine cannot do {name}: {run.unable[name]}"
+    return next((f"It needs {name}: {run.unable[name]}" for name in one.scenario.needs if name in run.unable), "")
 
 
 def _required(ruling: Ruling, why: str) -> Ruling:

@@ -273,7 +273,7 @@ def test_the_contract_of_an_external_broker_is_checked(theirs: Theirs, tmp_path:
 
     assert told["kill"].detail.startswith("a connection was lost")
     assert told["amqp: found again"].tried
-    assert "external.stop" in told["stop"].detail
+    assert "Give external.stop.command in the broker's file" in told["stop"].detail
 
 
 # what cannot be tried
@@ -301,10 +301,10 @@ def test_without_commands_only_clients_and_links_are_hurt() -> None:
 
     assert {"consumer_crash", "cut"} <= faults
     assert not {"kill", "stop", "pause", "power_loss", "held_sync", "failed_sync", "disk_full", "watched"} & faults
-    assert "external.kill" in selection.unable["kill"]
-    assert "external.pause and external.resume" in selection.unable["pause"]
+    assert "external.kill.command" in selection.unable["kill"]
+    assert "external.pause.command and external.resume.command" in selection.unable["pause"]
     assert "out of reach" in selection.unable["power_loss"]
-    assert "external.stop" in selection.unable["a clean restart"]
+    assert "external.stop.command" in selection.unable["a clean restart"]
 
 
 def test_without_a_stop_the_last_look_has_no_clean_restart() -> None:

@@ -5,6 +5,8 @@ import pytest
 from judge_evidence import CATALOGUE, evidence, facts, rule
 from judge_histories import RUN
 
+from conformance.adapters import external_able
+from conformance.adapters.external_table import External
 from conformance.errors import ExitCode
 from conformance.judge import exits, reasons, rules, tally
 from conformance.judge.columns import FAULTS
@@ -299,6 +301,35 @@ def test_a_fault_that_this_machine_cannot_do():
         assert (Verdict.NOT_TRIED, why) == (row.verdict, row.reason)
     other = msgspec.structs.replace(UNABLE, unable={"held_sync": "no strace"})
     assert "The run has no trial of its scenario." == held("SOLCD-ACK-01", [], of=KILLED, run=other).reason
+
+
+def test_a_fault_that_an_external_broker_has_no_command_for():
+    """The field of its owner's file and what to do: the machine has nothing to do with it."""
+    commands = "external.pause.command and external.resume.command"
+    run = msgspec.structs.replace(
+        RUN,
+        launcher="external",
+        unable={fault: external_able.why_not(External(), fault) for fault in ("kill", "pause")},
+    )
+    killed = held("SOLCD-ACK-01", [], of=KILLED, run=run)
+    halted = held("SOLCD-ACK-01", [], of=until(Pause(AT), SOLCD_ACK_01=LOST), run=run)
+
+    assert (Verdict.NOT_TRIED, "external") == (killed.verdict, killed.launcher)
+    assert killed.reason == (
+        "No kill of an external broker: there is no command for it. Give external.kill.command in the broker's file "
+        "(docs/external-brokers.md), and it is tried."
+    )
+    assert halted.reason.startswith(f"No pause of an external broker: there is no command for it. Give {commands} in")
+
+
+def test_a_need_that_an_external_broker_has_no_command_for():
+    """A clean restart is its owner's `stop`."""
+    need = "a clean restart"
+    run = msgspec.structs.replace(RUN, launcher="external", unable={need: external_able.why_not(External(), need)})
+    steps = (Publish(9, window=3), Restart(clean=True), Publish(9, window=3))
+    row = held("SOLCD-ACK-01", [], of=script("stopped", steps, SOLCD_ACK_01=LOST), run=run)
+
+    assert row.reason.startswith("It needs a clean restart: there is no command for it. Give external.stop.command in")
 
 
 def test_a_name_of_a_fault_with_two():
