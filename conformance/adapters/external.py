@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
-from conformance.adapters.access import OPEN, Access
+from conformance.adapters.access import OPEN, Access, Tls
 from conformance.adapters.access_table import access_of
 from conformance.adapters.configure import Source
 from conformance.adapters.external_commands import Commands, Running
@@ -293,6 +293,11 @@ class ExternalBroker:
     def _refusing(self) -> bool:
         return any(place.refuses for place in self.places.values())
 
+    def _tls(self, protocol: str) -> Tls | None:
+        """That of its clients: the file, the address and who typed have a say."""
+        source = self.plan.source
+        return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
+
     def _filled(self, text: str, field: str) -> str:
         return fill(text, self.plan.words, field)
 
@@ -307,7 +312,7 @@ class ExternalBroker:
     def _unanswered(self, *, final: bool = False) -> str:
         """What is wrong with who answers at its addresses; `final`: only where waiting is no use."""
         for name, place in self.places.items():
-            what, hopeless = place.wrong()
+            what, hopeless = place.wrong(self._tls(name))
             if what and (hopeless or not final):
                 return f"external.urls.{name}: {what}"
         return ""
@@ -325,7 +330,8 @@ class ExternalBroker:
 
     def _wait_refused(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        while not self._place_in_use.wrong()[0]:
+        place = self._place_in_use
+        while not place.wrong(self._tls(place.protocol))[0]:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_TICK_S)

@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping
 
 from conformance.adapters import greeting
-from conformance.adapters.access import OPEN, Access, parse_url, scheme_of
+from conformance.adapters.access import OPEN, Access, Tls, parse_url, scheme_of
 from conformance.adapters.model import BrokerFile
 from conformance.errors import UsageError
 
@@ -28,22 +28,18 @@ class Place:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def wrong(self) -> tuple[str, bool]:
+    def wrong(self, tls: Tls | None = None) -> tuple[str, bool]:
         """What is wrong with who answers there, and whether waiting is no use; see `greeting.wrong`.
 
-        Behind TLS nothing but the connection can be asked without the login of a client.
+        `tls` is what clients come in by, which may be more than the address says. A management is only connected to.
         """
-        if self.protocol in greeting.KNOWN and self.access.tls is None:
-            return greeting.wrong(self.protocol, self.host, self.port, _CONNECT_S)
+        if self.protocol in greeting.KNOWN:
+            return greeting.wrong(self.protocol, self.host, self.port, _CONNECT_S, tls=tls or self.access.tls)
         try:
             with socket.create_connection((self.host, self.port), _CONNECT_S):
                 return "", False
-        except ConnectionRefusedError:
-            return f"nobody listens on {self}", False
-        except socket.gaierror as error:
-            return f"{self.host} is no host that is known here: {error.strerror}", False
         except OSError as error:
-            return f"{self} takes no connection: {error.strerror or type(error).__name__}", False
+            return greeting.unreached(self.host, self.port, error), False
 
     @property
     def refuses(self) -> bool:

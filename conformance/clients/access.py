@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from conformance.adapters.access import SCRAM, Access, Tls
+from conformance.adapters.greeting import TLS_RECORD, speaks_tls
 from conformance.errors import ClientError
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 _RECORD = 1 << 14
 """Plaintext of one TLS record (RFC 8446 section 5.1)."""
-
-_TLS_RECORD = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake begin (RFC 8446 section 5.1): what a TLS port answers to somebody who speaks plainly."""
 
 _IN_TLS = "it answers in TLS: use amqps:// or stomp+ssl:// (--tls-ca, [access.tls]), or take its plain port"
 _LEAVES = (
@@ -133,7 +131,7 @@ def told(error: ssl.SSLError) -> str:
 
 def answered_in_tls(said: bytes | bytearray) -> str:
     """What is wrong where the first bytes of a plain connection are TLS; empty where they are not."""
-    return _IN_TLS if bytes(said[:2]) in _TLS_RECORD else ""
+    return _IN_TLS if bytes(said[:2]) in TLS_RECORD else ""
 
 
 def unanswered(host: str, port: int, access: Access, line: Line) -> str:
@@ -145,7 +143,7 @@ def unanswered(host: str, port: int, access: Access, line: Line) -> str:
     if isinstance(line, TlsLine):
         alert = line.alert or _ends_at_once(host, port, access)
         return alert and f"TLS: it {alert}"
-    return _IN_TLS if _greets_in_tls(host, port) else ""
+    return _IN_TLS if speaks_tls(host, port, _GREETS_S) else ""
 
 
 def _ends_at_once(host: str, port: int, access: Access) -> str:
@@ -162,21 +160,6 @@ def _ends_at_once(host: str, port: int, access: Access) -> str:
         return _LEAVES
     finally:
         line.close()
-
-
-def _greets_in_tls(host: str, port: int) -> bool:
-    import ssl
-
-    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        asking.wrap_bio(incoming, outgoing, server_hostname=host).do_handshake()
-    try:
-        with socket.create_connection((host, port), timeout=_GREETS_S) as line:
-            line.sendall(outgoing.read())
-            return line.recv(2) in _TLS_RECORD
-    except OSError:
-        return False
 
 
 class _Stream:
