@@ -98,7 +98,7 @@ class Config(Table):
 
     `file` is the main file by its name; it comes to `to` of the instance. `expects` is an element or a key that it must
     have: without it, it is the file of another broker. `keeps` names the `[deviations]` that hold for it too; those of
-    `[xml]` and of files of the template with the same `to` do not.
+    `[xml]` and of files of the template with the same `to` do not. `natively_only` is why no copy runs in a container.
     """
 
     file: str
@@ -110,6 +110,7 @@ class Config(Table):
     refuses: tuple[Refuse, ...] = ()
     listeners: Listeners | None = None
     keeps: tuple[str, ...] = ()
+    natively_only: str = ""
 
     @pydantic.model_validator(mode="after")
     def _of_its_format(self) -> Config:

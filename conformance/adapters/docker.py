@@ -32,7 +32,7 @@ from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
 _INSIDE = {
-    "listen": "0.0.0.0",  # noqa: S104  (in a container: who reaches it is decided by what is published)
+    "listen": ports.EVERYWHERE,  # who reaches it is decided by what is published
     "java": "java",
     "java_home": "",  # the image knows its own
     "python": "python3",
@@ -81,7 +81,8 @@ def prepare(
         plan = Plan(source, settings, tuple(queues), folder, words, command, None, deviations, inside)
         published = {numbers[name]: port for name, port in reserved.by_name.items()}
         given = {name: text for name, text in plan.environment.items() if text.strip()}  # the image has its own
-        spec = Spec(image.name, _script(folder), _binds(folder, ledger), published, given)
+        binds = (*_binds(folder, ledger), *_theirs(source))
+        spec = Spec(image.name, _script(folder), binds, published, given)
         return ContainerBroker(plan, reserved, ledger, engine, spec, numbers)
     except BaseException:
         reserved.close()
@@ -111,6 +112,11 @@ def _script(folder: pathlib.Path) -> tuple[str, ...]:
 
 def _binds(folder: pathlib.Path, ledger: Ledger) -> tuple[Bind, ...]:
     return (Bind(ledger.path.parent, recursive=False), Bind(folder))
+
+
+def _theirs(source: Source) -> tuple[Bind, ...]:
+    """Key stores and the like that the configuration of a user names: the copy finds them where they are, to read."""
+    return tuple(Bind(path, recursive=False, read_only=True) for path in (source.own.outside if source.own else ()))
 
 
 def _deviations(engine: Engine, image: Image) -> dict[str, str]:

@@ -39,7 +39,7 @@ _NEXT_STEP = (
 
 @dataclasses.dataclass(frozen=True)
 class Bind:
-    """A folder of this machine, in the container under the same path.
+    """A folder, or a file, of this machine, in the container under the same path.
 
     `recursive`: with what is mounted below it when the container starts. A recursive bind keeps each of these file
     systems alive as long as the container runs.
@@ -47,6 +47,7 @@ class Bind:
 
     folder: pathlib.Path
     recursive: bool = True
+    read_only: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +246,7 @@ def _host() -> str:
 def _mount(bind: Bind) -> Any:
     import docker.types
 
-    mount = docker.types.Mount(str(bind.folder), str(bind.folder), type="bind")
+    mount = docker.types.Mount(str(bind.folder), str(bind.folder), type="bind", read_only=bind.read_only)
     if not bind.recursive:
         mount["BindOptions"] = {"NonRecursive": True}
     return mount

@@ -144,7 +144,7 @@ class FileAdapter:
 
     def recipe(self, *, offline: bool = False) -> Recipe:
         """What its image is made from, where it runs in a container."""
-        source = Source(self.file, self.path.parent, self.version, HOME)
+        source = Source(self.file, self.path.parent, self.version, HOME, self.own)
         if self.file.default_version == BUNDLED:
             return Recipe(source, bundled.distribution, offline, bundled.content())
         return Recipe(source, lambda: self.install(offline=offline), offline)

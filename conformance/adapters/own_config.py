@@ -20,7 +20,7 @@ from conformance.adapters import ports
 from conformance.adapters.config_table import Config
 from conformance.adapters.model import BrokerFile, Setting
 from conformance.adapters.own_config_diff import difference, redacted
-from conformance.adapters.own_config_files import fit
+from conformance.adapters.own_config_files import fit, named_in
 from conformance.adapters.own_config_files import read as read_file
 from conformance.adapters.own_config_keys import KeysText
 from conformance.adapters.own_config_listeners import Picked, pick
@@ -51,7 +51,8 @@ class OwnConfig:
 
     `name` is the main file's, `text` what it says; `beside` are the further files, by their place in the instance;
     `not_taken` those of the folder that stay where they are. `base` is the broker as it is without all this, `stock`
-    the settings as this file has them, and `notes` what of that a user should know.
+    the settings as this file has them, and `notes` what of that a user should know. `listen` is the address that a copy
+    listens on: in a container any, where what is published decides who comes.
     """
 
     name: str
@@ -62,6 +63,7 @@ class OwnConfig:
     stock: Mapping[str, Value | None]
     notes: tuple[str, ...]
     picked: Picked | None
+    listen: str = ports.HOST
 
     @property
     def rules(self) -> Config:
@@ -103,6 +105,11 @@ class OwnConfig:
         return self.why
 
     @property
+    def outside(self) -> list[pathlib.Path]:
+        """Files of this machine that it names, and that are none of its copy: a container has to be given them."""
+        return named_in([self.text.data, *self.beside.values()])
+
+    @property
     def why(self) -> dict[str, str]:
         """What is rewritten in this very file, each with its reason."""
         rules, before = self.rules.rewrite, self.text
@@ -114,7 +121,7 @@ class OwnConfig:
     def preview(self, file: BrokerFile, settings: EffectiveSettings) -> str:
         """The difference that every copy will have; words in braces stand for numbers and folders of its own."""
         queues = ["{queue}"] if file.xml is not None else []
-        return self._shown(self.copy(file, settings, queues, _Braces(listen=ports.HOST)))
+        return self._shown(self.copy(file, settings, queues, _Braces(listen=self.listen)))
 
     def told(self, file: BrokerFile, settings: EffectiveSettings) -> list[str]:
         """What a user is told before a run, in lines."""
@@ -170,8 +177,9 @@ def applied(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
             f"--config {path}: {adapter.name} has no [config] in its broker.toml, the table that says what of a "
             "configuration is a port or a path; docs/own-configuration.md has an example"
         )
-    if adapter.launcher != "native":
-        why = "its owner configures it" if adapter.launcher == "external" else "its image has its own"
+    contained = adapter.launcher == "docker"
+    why = "its owner configures it" if adapter.launcher == "external" else ""
+    if why := why or (adapter.file.config.natively_only if contained else ""):
         raise UsageError(
             f"--config {path}: {adapter.spec}: {why}; a copy runs natively, --adapter {adapter.name}@{adapter.version}"
         )
@@ -179,6 +187,7 @@ def applied(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
         own = read(adapter.file, adapter.path.parent, path)
     except UsageError as error:
         raise UsageError(f"--config {path}: {error}") from error
+    own = dataclasses.replace(own, listen=ports.EVERYWHERE) if contained else own
     return dataclasses.replace(adapter, file=configured(own), own=own)
 
 

@@ -1,12 +1,17 @@
-"""Files beside the main one of a user's configuration: which may be copied."""
+"""Files beside the main one of a user's configuration: which may be copied, and which the copy finds where they are."""
 
 from __future__ import annotations
 
 import pathlib
 import re
+from collections.abc import Iterable
 
 from conformance.adapters.config_table import Beside
 from conformance.errors import UsageError
+
+_NAMED = re.compile(rb"""(?<![\w:/.$}])/[^\s<>"'&;,?=()\[\]{}]+""")
+_OF_THE_IMAGE = ("/bin/", "/dev/", "/lib", "/proc/", "/sbin/", "/sys/", "/usr/")
+"""What an image has of its own; one of this machine in its place would break it."""
 
 
 def read(path: pathlib.Path) -> bytes:
@@ -35,3 +40,12 @@ def _uncommented(data: bytes, mark: bytes) -> bytes:
     """
     tokens = rb""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\$\\?.|""" + re.escape(mark) + rb"[^\n]*"
     return re.sub(tokens, lambda found: b"" if found[0].startswith(mark) else found[0], data, flags=re.DOTALL)
+
+
+def named_in(texts: Iterable[bytes]) -> list[pathlib.Path]:
+    """The files of this machine that these texts name by absolute paths: key stores, certificates.
+
+    A folder is none: those that a broker writes to are rewritten, and no other is given away.
+    """
+    found = {pathlib.Path(name[0].decode(errors="replace")) for text in texts for name in _NAMED.finditer(text)}
+    return sorted(path for path in found if not str(path).startswith(_OF_THE_IMAGE) and path.is_file())

@@ -22,6 +22,7 @@ from conformance import paths
 from conformance.errors import LaunchError
 
 HOST = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"  # noqa: S104  (in a container only)
 _LOWEST = 10240
 _ATTEMPTS = 500
 

@@ -449,7 +449,7 @@ def test_a_folder_with_a_file_that_is_none_is_told(tmp_path, name, text, words):
     ("spec", "words"),
     [
         ("reference", "reference has no \\[config\\]"),
-        ("artemis:docker", "its image has its own; a copy runs natively, --adapter artemis@"),
+        ("rabbitmq:docker", "guest, who declares the queues, may come .* a copy runs natively, --adapter rabbitmq@"),
         ("artemis:external=outside.toml", "its owner configures it"),
         ("rabbitmq", "line 1 is no `key = value`"),
     ],
@@ -572,6 +572,34 @@ def test_terms_that_do_no_harm_are_carried_along_and_said(tmp_path):
     assert "advanced.config" not in own_config.of(own_config.applied(RABBITMQ, tmp_path / "rabbitmq.conf")).preview(
         mine.file, mine.effective()
     )
+
+
+# In a container.
+
+
+def test_in_a_container_a_copy_listens_on_every_address_of_it(tmp_path):
+    (tmp_path / "broker.xml").write_text(SMALL)
+    mine = own_config.applied(adapters.find("artemis:docker"), tmp_path / "broker.xml")
+
+    assert [line for line in added(mine) if line.startswith("+<acceptor")] == [
+        '+<acceptor name="all">tcp://0.0.0.0:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>'
+    ]
+    assert mine.recipe().source.own is own_config.of(mine)
+    assert "127.0.0.1:{main_port}" in "".join(added(own_of(SMALL, tmp_path)))  # natively
+
+
+def test_files_that_a_configuration_names_are_given_to_its_container(tmp_path):
+    """Key stores that are here; no folder, nothing of the image's own, and nothing that is not there."""
+    store = tmp_path / "keys" / "broker.ks"
+    store.parent.mkdir()
+    store.write_bytes(b"k")
+    text = SMALL.replace(
+        "amqpCredits=7",
+        f"sslEnabled=true;keyStorePath={store};trustStorePath=/nowhere.ks;x=/usr/bin/env;y={store.parent};z=a{store}",
+    )
+
+    assert [store] == own_config.of(own_of(text, tmp_path)).outside
+    assert [] == own_config.of(own_of(SMALL, tmp_path)).outside
 
 
 @pytest.mark.parametrize(
@@ -811,7 +839,7 @@ def test_the_error_of_the_page_is_what_is_said(tmp_path, monkeypatch):
 def test_the_command_lines_of_the_page_are_known():
     lines = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("conformance run")]
 
-    assert 3 == len(lines)
+    assert 4 == len(lines)
     for words in lines:
         params = cli.commands["run"].make_context("run", words[2:]).params
         assert adapters.find(params["adapter"]).file.config is not None
