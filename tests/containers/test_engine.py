@@ -71,7 +71,7 @@ def containers(real, run):
     return [each.name for each in found]
 
 
-@pytest.mark.parametrize("name", ["artemis", "qpid", "reference"])
+@pytest.mark.parametrize("name", ["activemq", "artemis", "qpid", "reference"])
 def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path, name):
     """By signals to the pids that its processes have here; what was confirmed is there, and no container is left."""
     kill = Kill(Nth("confirm", 40))
