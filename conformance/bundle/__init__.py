@@ -121,7 +121,7 @@ def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
     if wire:
         members["wire.jsonl"] = wire
     else:
-        missing.append(f"`wire.jsonl`: the trial did not go over the link; {bug.CAPTURE[source.run.protocol]}")
+        missing.append(f"`wire.jsonl`: the trial did not go over the link; {bug.capture(source)}")
     kept = [*sorted(source.place.glob("*.jsonl")), *sorted(source.place.glob("*.json")), source.folder / "run.json"]
     members |= {f"history/{path.name}": path.read_bytes() for path in kept}
     versions = {"broker": f"{source.run.title} {source.run.version}", **source.run.versions}
@@ -144,7 +144,7 @@ def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:
     whole, own = [], []
     parts = {log.path: log for log in source.kept.logs}
     later = [path.name for path in source.broker.glob("start-*.log")]  # of trials after this one
-    for name in sorted({*parts, *later}):
+    for name in sorted({*parts, *later}, key=lambda name: (name.startswith("new/"), name)):  # of an upgrade
         path, part = source.broker / name, parts.get(name)
         if not path.is_file():
             missing.append(f"`broker.log`: {name} is gone")

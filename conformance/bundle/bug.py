@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from conformance.bundle.script import PORTS, Reproduction
+from conformance.adapters import Adapter
+from conformance.adapters.access import OPEN, Access
+from conformance.bundle.script import Reproduction, password_of, port_of
 from conformance.bundle.source import Finding, Source
 from conformance.claims import Claim
 from conformance.report.words import steps_in_words, visible
+from conformance.run import access as coming_in
+from conformance.upgrade import Pair
+
+_EXTERNAL = "external"
+"""The launcher of a broker that ran already: how it is started is its owner's."""
 
 LINES = 24
 """Events of the timeline that the text shows; the file has all of them."""
 
-CAPTURE = {
+_CAPTURE = {
     "amqp": "`PN_TRACE_FRM=1 python reproduce.py ...` prints every AMQP frame",
     "stomp": "`tcpdump -i lo -w wire.pcap port PORT` beside `reproduce.py` keeps every byte",
 }
+_HIDDEN = "what crosses a port of TLS can be read by its two ends only"
 NOTHING = (
     "In this trial no claim was violated: there is nothing to report from it. The bundle holds what was recorded, and "
     "the script repeats the trial."
@@ -83,6 +91,17 @@ def _key(source: Source, name: str) -> str:
     return f" ({key}{setting.description})"
 
 
+def capture(source: Source) -> str:
+    """How the maintainer sees what the trial did not keep of the wire."""
+    hidden = source.run.protocol == "stomp" and _access(source).tls is not None
+    return _HIDDEN if hidden else _CAPTURE[source.run.protocol]
+
+
+def _access(source: Source) -> Access:
+    """How the clients of the trial came in."""
+    return coming_in.told(source.adapter, source.run.protocol) if source.adapter else OPEN
+
+
 def _steps(source: Source, made: Reproduction) -> Iterator[str]:
     yield "## Steps to reproduce"
     if source.script is not None:
@@ -96,32 +115,61 @@ def _steps(source: Source, made: Reproduction) -> Iterator[str]:
     more = " It needs root, and a disk of its own for the data: called without one it prints the commands."
     root = more if made.root else ""
     root += " The broker runs under strace, which answers for the disk." if "strace" in made.needs else ""
-    port = PORTS[source.run.protocol]
+    access = _access(source)
     journal = f" --journal '{_words(source, _journal(source))}'" if "journal" in made.needs else ""
     yield (
         f"`reproduce.py` does the same and needs nothing of the suite: a queue `{source.queue}`, and the command that "
         f"runs the broker.{root}"
     )
-    yield f"    python reproduce.py --address 127.0.0.1:{port}{journal} --start '{_start(source)}'"
+    yield from _login(access)
+    address = f"127.0.0.1:{port_of(source.run.protocol, access)}{_files(access)}"
+    then = ""
+    if isinstance(source.adapter, Pair):
+        yield (
+            f"`--start` runs {source.adapter.old.version}. From the first start after the fault on, `--then` runs "
+            f"{source.adapter.new.version}, on the same data and at the same address."
+        )
+        then = f" --then '{_start(source, source.adapter.new, '<new distribution>')}'"
+    yield f"    python reproduce.py --address {address}{journal} --start '{_start(source, source.adapter)}'{then}"
     yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
 
 
-def _start(source: Source) -> str:
+def _login(access: Access) -> Iterator[str]:
+    """Who the script is at the broker, where that is not nobody; secrets and certificates stay with their owner."""
+    if access.user:
+        yield (
+            f"It logs in as `{access.user}` (`--user` names another), and reads the password from the environment "
+            f"variable `{password_of(access)}` (`--password-env` names another): no secret is in this bundle."
+        )
+    if access.tls is not None:
+        yield "It speaks TLS. No certificate or key is in this bundle: give your own."
+
+
+def _files(access: Access) -> str:
+    """The options for files of TLS, as the trial had them."""
+    if access.tls is None:
+        return ""
+    own = " --tls-cert CLIENT.pem --tls-key CLIENT.key" if access.tls.certificate else ""
+    return f"{' --tls-ca CA.pem' if access.tls.ca else ''}{own}"
+
+
+def _start(source: Source, adapter: Adapter | None, home: str = "<distribution>") -> str:
     """The command of the broker with words instead of places."""
-    if source.adapter is None:
+    if adapter is None or adapter.launcher == _EXTERNAL:
         return "COMMAND THAT RUNS THE BROKER"
-    start = source.adapter.file.start
-    settings = source.adapter.file.settings
+    start = adapter.file.start
+    settings = adapter.file.settings
     options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
     queue = ":".join(filter(None, [source.queue, options]))
     command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
-    for name, value in sorted(source.record.settings.items()):
+    changed = source.adapter.to_set if isinstance(source.adapter, Pair) and home != "<distribution>" else {}
+    for name, value in sorted({**source.record.settings, **changed}.items()):
         setting = settings.get(name)
         if setting is not None and setting.argument and setting.settable and value != setting.default:
             command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]
     if source.record.control.startswith("liar "):
         command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
-    return _words(source, " ".join(command))
+    return _words(source, " ".join(command).replace("{home}", home))
 
 
 def _journal(source: Source) -> str:
@@ -131,11 +179,21 @@ def _journal(source: Source) -> str:
 def _words(source: Source, text: str) -> str:
     """A text of the broker's file with words instead of its placeholders."""
     names = source.adapter.file.ports if source.adapter else ()
-    ports = {f"{name}_port": str(PORTS.get(name, 8161)) for name in names}
+    ports = {f"{name}_port": str(_port(source, name)) for name in names}
     words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
+    words |= {"here": "<broker>", "listen": "127.0.0.1"}
     for name, word in words.items():
         text = text.replace(f"{{{name}}}", word)
     return text
+
+
+def _port(source: Source, name: str) -> int:
+    """The usual number of a port of the broker's file."""
+    spoken = source.adapter.file.protocols if source.adapter else {}
+    found = [protocol for protocol, one in spoken.items() if one.port == name and protocol in _CAPTURE]
+    if source.adapter is None or not found:
+        return 8161
+    return port_of(found[0], coming_in.told(source.adapter, found[0]))
 
 
 def _expected(source: Source) -> Iterator[str]:

@@ -26,6 +26,8 @@ def over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Bod
         size: Of the largest message that crosses, bytes.
     """
     at = fault.at
+    if "tls" in body.needs:
+        raise CannotError("a cut of a connection in TLS is not in it: its relay counts frames, and can read none")
     if fault.how not in HOW:
         raise cannot(fault, f", {fault.how.replace('_', '-')},")
     if at.kind not in KINDS or not isinstance(at.k, int):

@@ -15,10 +15,13 @@ import jinja2
 
 from conformance import paths
 from conformance.adapters import Adapter
+from conformance.adapters.access import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
 from conformance.bundle import disk_faults, link_faults, process_faults
 from conformance.bundle.body import Body, CannotError, call
 from conformance.clients.modes import MODES
+from conformance.run import access as coming_in
 from conformance.scenario import Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
+from conformance.upgrade import Pair
 
 FOLDER = paths.fixtures() / "reproduce"
 
@@ -34,10 +37,13 @@ MODULES = {
     "recovery": "ctypes socket struct",
     "relay": "fcntl socket struct threading",
     "strace": "re",
+    "stomp": "socket",
+    "stomp tls": "ssl",
 }
 """What each part imports."""
 
-PORTS = {"amqp": 5672, "stomp": 61613}
+VARIABLE = "BROKER_PASSWORD"
+"""The environment variable of a password that the trial had from a file."""
 
 CHECKS = {
     "lost": 'yield "LOST", notes.confirmed - drained, len(notes.confirmed), "confirmed messages"',
@@ -73,7 +79,7 @@ ANOMALIES = {
 
 _IMPORTS = {
     "amqp": """
-from proton import Delivery, Described, Message, ProtonException, Terminus, Timeout, symbol
+from proton import Delivery, Described, Message, ProtonException, {tls}Terminus, Timeout, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection
@@ -108,6 +114,10 @@ def write(
     wanted = list(dict.fromkeys(anomalies))
     sizes = [step.size for step in script.steps if isinstance(step, Publish)]
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
+    if coming_in.told(adapter, protocol).tls is not None:
+        body.needs.add("tls")
+    if isinstance(adapter, Pair):
+        body.needs.add("upgrade")
     body.missing += [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
     checks = list(dict.fromkeys(ANOMALIES[name] for name in wanted if name in ANOMALIES))
     if not checks:
@@ -143,6 +153,8 @@ def _step(step: Step, body: Body) -> None:
             if step.until is not None:
                 if body.failing or body.held:
                     raise CannotError("a kill in recovery after a fault at the disk is not in it")
+                if step.clean and "upgrade" in body.needs:
+                    raise CannotError("a kill of the old version while it is started again is not in it")
                 if step.clean:
                     body.lines.append("broker.stop()")
                 process_faults.in_recovery(step.until, body)
@@ -218,7 +230,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         undefined=jinja2.StrictUndefined,
     )
     protocol = body.protocol
-    spoken = adapter.file.protocols[protocol]
+    spoken, access = adapter.file.protocols[protocol], coming_in.told(adapter, protocol)
     held = body.words.get("held")
     words = {
         **body.words,
@@ -226,12 +238,16 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         "says": script.says,
         "protocol": protocol,
         "queue": queue,
-        "port": PORTS[protocol],
+        "port": port_of(protocol, access),
         "needs": body.needs,
         "names": checks,
         "modules": _modules(body),
-        "words_of_needs": _needed(body),
-        "imports": _IMPORTS[protocol] + (f"\nHELD = {held}\n" if held else ""),
+        "words_of_needs": _needed(body, access),
+        "imports": _IMPORTS[protocol].format(tls="SSLDomain, " if "tls" in body.needs else "")
+        + (f"\nHELD = {held}\n" if held else ""),
+        **_access(access),
+        "virtual_host": repr(spoken.virtual_host) if spoken.virtual_host else "",
+        "at_commit": spoken.transacted_sends == "at_commit",
         "destination": repr(spoken.destination),
         "send": repr(dict(spoken.send)),
         "subscribe": repr(dict(spoken.subscribe)),
@@ -244,14 +260,38 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
     return re.sub(r"\n{4,}", "\n\n\n", text)
 
 
+def port_of(protocol: str, access: Access) -> int:
+    """The port that brokers take by default."""
+    return SCHEMES[scheme_of(protocol, secure=access.tls is not None)].port
+
+
+def password_of(access: Access) -> str:
+    """The environment variable that the script reads the password from."""
+    return (access.password.env if access.password else "") or VARIABLE
+
+
+def _access(access: Access) -> dict[str, object]:
+    """How the clients of the trial came in; a secret, and a file of one machine, is named and not written."""
+    mechanism = mechanism_of(access)
+    given = access.mechanism or mechanism not in (PLAIN, "ANONYMOUS")
+    return {
+        "user": access.user,
+        "password_env": password_of(access),
+        "mechanism": repr(mechanism) if given else '"PLAIN" if words.user else "ANONYMOUS"',
+        "certificate": bool(access.tls and access.tls.certificate),
+        "server_name": access.tls.server_name if access.tls else "",
+    }
+
+
 def _modules(body: Body) -> list[str]:
     """The modules of Python's own library, sorted."""
-    names = {name for need, names in MODULES.items() if not need or need in body.needs for name in names.split()}
-    return sorted(names | ({"socket"} if body.protocol == "stomp" else set()))
+    needs = {"", *body.needs, body.protocol, *(f"{body.protocol} {need}" for need in body.needs)}
+    return sorted({name for need, names in MODULES.items() if need in needs for name in names.split()})
 
 
-def _needed(body: Body) -> str:
+def _needed(body: Body, access: Access) -> str:
     """What the script needs beside Python, as the end of a sentence."""
     needed = ["python-qpid-proton"] if body.protocol == "amqp" else []
+    needed = ["python-qpid-proton with Cyrus SASL"] if access.mechanism in SCRAM else needed
     needed += ["strace 5.6 or later"] if "strace" in body.needs else []
     return f", and {' and '.join(needed)}" if needed else "; nothing else"

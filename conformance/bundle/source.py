@@ -9,6 +9,7 @@ import msgspec
 
 from conformance import adapters, claims, judge, records, replay, scenario
 from conformance.adapters import Adapter
+from conformance.adapters.access import OPEN
 from conformance.claims import Catalogue
 from conformance.errors import ConformanceError, HistoryError, UsageError
 from conformance.history import Event, Op, read
@@ -18,6 +19,7 @@ from conformance.judge.seen import Seen, offences
 from conformance.judge.session import Session
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
+from conformance.run import access as coming_in
 from conformance.run.evidence import FILE, Kept
 from conformance.scenario import Scenario, script_words
 
@@ -131,7 +133,7 @@ def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapt
     subject = record.adapter == run.adapter
     try:
         found = adapters.find(f"{_words(folder, run)}@{run.version}:{run.launcher}" if subject else record.adapter)
-        return found.chosen(record.settings)
+        return coming_in.as_typed(found.chosen(record.settings), coming_in.kept(folder) if subject else OPEN)
     except UsageError:
         return None
 

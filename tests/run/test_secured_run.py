@@ -98,7 +98,11 @@ def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), (
         row.reason
     )  # it was played: one trial, no control
-    assert zipped.path.is_file()
+    with zipfile.ZipFile(zipped.path) as members:
+        bug, script = (members.read(name).decode() for name in ("bug.md", "reproduce.py"))
+    assert f"python reproduce.py --address 127.0.0.1:{5671 if mine else 61614} --tls-ca CA.pem" in bug
+    assert ("variable `ALICE`" in bug, "default='ALICE'" in script) == (not mine, not mine)
+    assert ("--tls-cert CLIENT.pem" in bug, str(folder) in bug + script) == (bool(mine), False)
     assert again.campaign.options.access == typed
     assert ("--password-env ALICE" in campaign.command(made)) == (not mine)
     assert files_with(certificates.PASSWORD, tmp_path) == []
@@ -144,10 +148,6 @@ def test_what_is_typed_is_looked_at_first(words, said):
     assert said in str(done.exception)
 
 
-def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):
-    """The broker prints the password that it was given, and ends: what is shown of its log goes into reports."""
-    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
-    end = text.index("]", text.index("command = ["))
 @pytest.fixture
 def words(folder, monkeypatch):
     """What is typed to come in; with `wrong` a password that is not the broker's."""
@@ -250,6 +250,10 @@ def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
         assert bool(coming_in.unread(adapter, "amqp")) == bool(why)
 
 
+def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):
+    """The broker prints the password that it was given, and ends: what is shown of its log goes into reports."""
+    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    end = text.index("]", text.index("command = ["))
     quoting = "import sys; print('who says', open(sys.argv[1]).read())"
     command = f'command = ["{{python}}", "-c", "{quoting}", "{{here}}/password"'
     text = text[: text.index("command = [")] + command + text[end:]

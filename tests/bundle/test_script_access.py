@@ -1,0 +1,139 @@
+"""`reproduce.py` comes in as the clients of the trial did: TLS, a login, an address; and no secret is written into it."""
+
+import pathlib
+import shlex
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from conformance import adapters, claims, scenario
+from conformance.adapters.access import OPEN, Access, Secret, Tls
+from conformance.bundle import archive, script
+from conformance.run import access as coming_in
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
+import certificates
+
+SCENARIOS = scenario.load(claims.load())
+KILLED = "broker-killed-while-publishing"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+def written(protocol, typed=OPEN, adapter="reference", name=KILLED):
+    found = coming_in.as_typed(adapters.find(adapter), typed)
+    return script.write(SCENARIOS[name].drawn(5), ["lost"], found, protocol, "orders", "A title")
+
+
+@pytest.fixture
+def tried(folder, tmp_path_factory, python_path, started):
+    """Run a script as a maintainer would, against a bundled broker behind TLS and a login."""
+
+    def run(text, protocol, *more, words=(), environment=None):
+        place = tmp_path_factory.mktemp("maintainer")
+        (place / "reproduce.py").write_text(text)
+        plain, start = started(place, [str(word) for word in words])
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port = found.getsockname()[1]
+        broker = [f"--{protocol}s-port", port, "--tls-cert", folder / "broker.pem", "--tls-key", folder / "broker.key"]
+        broker += ["--tls-ca", folder / "ca.pem", "--user", "alice", "--password-file", folder / "password"]
+        start = f"{start} {shlex.join(map(str, broker))}"
+        at = plain[protocol] if "plainly" in more else port
+        options = [word for word in map(str, more) if word != "plainly"]
+        command = [sys.executable, "-I", "reproduce.py", "--address", f"127.0.0.1:{at}", "--silence", "1", *options]
+        return subprocess.run(
+            [*command, "--start", start], cwd=place, env={**python_path, **(environment or {})},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_behind_tls_and_a_login(folder, tried, protocol):
+    """The honest broker keeps everything, one that stores nothing loses it; the password is in the environment only."""
+    typed = Access(user="alice", password=Secret(env="ALICE"), tls=Tls(ca=str(folder / "ca.pem")))
+    text = written(protocol, typed).text
+    known, more = {"ALICE": certificates.PASSWORD}, ["--tls-ca", folder / "ca.pem"]
+    honest = tried(text, protocol, *more, environment=known)
+    lying = tried(text, protocol, *more, words=["--set", "persistence=false"], environment=known)
+    unset = tried(text, protocol, *more)
+    stranger = tried(text, protocol, "--tls-ca", folder / "stranger.pem", "--ready", 2, environment=known)
+    wrong = tried(text, protocol, *more, "--ready", 2, environment={"ALICE": "another"})
+
+    assert 0 == honest.returncode, honest.stdout + honest.stderr
+    assert (1, True) == (lying.returncode, "LOST" in lying.stdout), lying.stdout + lying.stderr
+    assert (2, True) == (unset.returncode, "is read from ALICE (--password-env), which is not set" in unset.stderr)
+    assert (2, True) == (stranger.returncode, "could not be tried: the broker does not answer" in stranger.stdout)
+    assert (2, True) == (wrong.returncode, "could not be tried: the broker does not answer" in wrong.stdout)
+    assert certificates.PASSWORD not in text + honest.stdout + wrong.stdout
+    assert text.encode() == archive.cleaned(text.encode(), [])  # a line that looks like a secret would be cut out
+    assert str(folder) not in text
+
+
+def test_a_login_without_tls(folder, tried):
+    """Over the plain port, with a password that the trial had from a file."""
+    typed = Access(user="alice", password=Secret(file=str(folder / "password")))
+    text = written("amqp", typed).text
+    done = tried(text, "amqp", "plainly", environment={script.VARIABLE: certificates.PASSWORD})
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "--tls" not in text
+    assert str(folder) not in text
+
+
+def test_a_certificate_instead_of_a_password(folder, tried):
+    """SASL EXTERNAL; without the certificate it says what is missing, and tries nothing."""
+    own = {"certificate": str(folder / "alice.pem"), "key": str(folder / "alice.key")}
+    text = written("amqp", Access(tls=Tls(ca=str(folder / "ca.pem"), **own))).text
+    mine = ["--tls-cert", folder / "alice.pem", "--tls-key", folder / "alice.key"]
+    done = tried(text, "amqp", "--tls-ca", folder / "ca.pem", *mine)
+    bare = tried(text, "amqp", "--tls-ca", folder / "ca.pem")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert (2, True) == (bare.returncode, "required: --tls-cert, --tls-key" in bare.stderr), bare.stderr
+
+
+def test_the_address_of_a_queue(reproduce, tmp_path):
+    """The prefix of the broker's file: the queue of that whole name is the one that keeps nothing."""
+    text = (pathlib.Path(adapters.find("reference").path)).read_text()
+    assert text.count("[protocols.amqp]\n") == 1
+    file = tmp_path / "broker.toml"
+    file.write_text(text.replace("[protocols.amqp]\n", '[protocols.amqp]\ndestination = "some/{queue}"\n'))
+    fleeting = ["--queue", "some/orders:durable=false"]
+    prefixed, bare = (
+        reproduce(written("amqp", adapter=str(where)).text, "amqp", fleeting)[0] for where in (file, "reference")
+    )
+
+    assert (1, True) == (prefixed.returncode, "LOST" in prefixed.stdout), prefixed.stdout + prefixed.stderr
+    assert 0 == bare.returncode, bare.stdout + bare.stderr
+
+
+def test_the_virtual_host_of_a_broker():
+    """In the header `host` of CONNECT; where there is none, the name of the machine."""
+    assert "\"host\": '/', " in written("stomp", adapter="rabbitmq").text
+    assert '"host": host, ' in written("stomp").text
+    assert "DESTINATION = '/amq/queue/{queue}'" in written("amqp", adapter="rabbitmq").text
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_a_relay_reads_no_tls(protocol):
+    """So no script is written for a cut there, and it is said why."""
+    cut = next(name for name, item in SCENARIOS.items() if any(fault.name == "cut" for fault in item.faults))
+    made = [written(protocol, typed, name=cut) for typed in (OPEN, Access(tls=Tls()))]
+
+    assert made[0].text, made[0].missing
+    assert ("", True) == (made[1].text, any("TLS is not in it" in each for each in made[1].missing)), made[1].missing
+
+
+def test_scram_needs_more_of_the_library():
+    """Proton of itself has PLAIN and EXTERNAL only: what the maintainer needs is said in the first lines."""
+    typed = Access(user="alice", password=Secret(env="ALICE"), mechanism="SCRAM-SHA-256")
+
+    assert "python-qpid-proton with Cyrus SASL." in written("amqp", typed).text
+    assert "'SCRAM-SHA-256'" in written("amqp", typed).text
