@@ -20,7 +20,7 @@ from importlib.metadata import version as version_of
 
 import msgspec
 
-from conformance import adapters, claims, judge, paths, records, scenario
+from conformance import adapters, claims, judge, records, scenario
 from conformance.adapters import Adapter, EffectiveSettings, own_config
 from conformance.adapters.access import OPEN, Access
 from conformance.claims import Catalogue
@@ -33,7 +33,7 @@ from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import access as coming_in
-from conformance.run import spoken
+from conformance.run import kept, spoken
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
@@ -137,14 +137,21 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
     Among the scenarios may be a user's own, which was not there when the run was prepared.
     """
     played = [item for item in scenarios.values() if wanted(item, selection)]
+    return dataclasses.replace(selection, unable={**selection.unable, **unable(selection, played)})
+
+
+def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
+    """Which faults, and what else these scenarios need, cannot be had for the broker of a selection, and why.
+
+    Of a fault its own launcher is asked (`Adapter.able`), and this machine as far as that leaves it open.
+    """
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
     if unread := coming_in.unread(selection.adapter, selection.protocol):
         lacking[FRAMES] = unread
-    unable = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
+    found = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     if hidden := adapters.untraced(selection.adapter.file, selection.settings):
-        unable |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
-    unable = {**selection.unable, **{name: why for name, why in unable.items() if why}}
-    return dataclasses.replace(selection, unable=unable)
+        found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
+    return {name: why for name, why in found.items() if why}
 
 
 def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
@@ -342,8 +349,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
     settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
     client, clients = spoken.client(selection.protocol)
-    if adapter.path != paths.fixtures() / "brokers" / adapter.name / "broker.toml":
-        records.keep_broker(campaign.folder, adapter.spec.rpartition("@")[0], adapter.path)
+    kept.keep(campaign.folder, adapter)
     coming_in.keep(campaign.folder, campaign.options.access)
     difference = own_config.kept_in(campaign.folder, adapter, settings)
     return RunRecord(

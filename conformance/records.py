@@ -87,17 +87,39 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the user's: where it lay, absolute, what the run calls its own copy, and the sha256 of its bytes."""
+
+    path: str
+    copy: str
+    sha256: str
+
+
 class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How a broker of the user's is found again.
+    """How a broker is found again that its name and version do not find.
 
     `words` are what `--adapter` takes, without version and launcher. `path` is where its file lay, absolute, and `copy`
-    what the run calls its own copy; both are empty for a broker of another package. `sha256` is of its bytes.
+    what the run calls its own copy; both are empty for one of this or another package. `sha256` is of its bytes.
+    `launcher` is the word with the place that was given for it (`external=URL`, `native=FOLDER`), empty where there was
+    none; `rules` is the file of `external=FILE.toml`.
     """
 
     words: str
     path: str = ""
     copy: str = ""
     sha256: str = ""
+    launcher: str = ""
+    rules: FileRecord | None = None
+
+    def spec(self, version: str, launcher: str) -> str:
+        """The words of `--adapter`, whole; `launcher` is the one without a place."""
+        return f"{self.words}@{version}:{self.launcher or launcher}"
+
+    @property
+    def files(self) -> tuple[FileRecord, ...]:
+        """What may have changed since."""
+        own = (FileRecord(path=self.path, copy=self.copy, sha256=self.sha256),) if self.path else ()
+        return (*own, *((self.rules,) if self.rules else ()))
 
 
 def header(run: RunRecord) -> Header:
@@ -121,23 +143,35 @@ def header(run: RunRecord) -> Header:
     )
 
 
-def keep_broker(folder: pathlib.Path, asked: str, path: pathlib.Path) -> None:
+def keep_broker(folder: pathlib.Path, asked: str, path: pathlib.Path, launcher: str = "") -> None:
     """Write down the broker of a run, and copy its file (a TOML file, or the Python file of a class).
 
     Args:
         folder: Of the run.
         asked: The words that named it, without version and launcher; `path.py:Class` for a class.
         path: Its file; what is none is that of a package, which is found by its name alone.
+        launcher: The launcher, with its place where one was given; the file of an external broker is copied as well.
     """
+    word, equals, at = launcher.partition("=")
+    rules = None
+    if equals and "://" not in at:
+        at = str(pathlib.Path(at).absolute())
+        rules = _copied(pathlib.Path(at), folder, "external") if at.endswith(".toml") else None
+    placed = f"{word}={at}" if equals else ""
     if not path.is_file():
-        save(BrokerRecord(words=asked), folder / "broker.json")
+        save(BrokerRecord(words=asked, launcher=placed, rules=rules), folder / "broker.json")
         return
-    path, data = path.absolute(), path.read_bytes()
-    words = f"{path}:{asked.rpartition(':')[2]}" if path.suffix == ".py" else str(path)
-    copy = f"broker{path.suffix}"
-    (folder / copy).write_bytes(data)
-    record = BrokerRecord(words=words, path=str(path), copy=copy, sha256=hashlib.sha256(data).hexdigest())
+    own = _copied(path.absolute(), folder, "broker")
+    words = f"{own.path}:{asked.rpartition(':')[2]}" if path.suffix == ".py" else own.path
+    record = BrokerRecord(words=words, path=own.path, copy=own.copy, sha256=own.sha256, launcher=placed, rules=rules)
     save(record, folder / "broker.json")
+
+
+def _copied(path: pathlib.Path, folder: pathlib.Path, name: str) -> FileRecord:
+    data = path.read_bytes()
+    copy = f"{name}{path.suffix}"
+    (folder / copy).write_bytes(data)
+    return FileRecord(path=str(path), copy=copy, sha256=hashlib.sha256(data).hexdigest())
 
 
 def kept_broker(folder: pathlib.Path) -> tuple[BrokerRecord, pathlib.Path] | None:
@@ -151,8 +185,8 @@ def kept_broker(folder: pathlib.Path) -> tuple[BrokerRecord, pathlib.Path] | Non
     return None
 
 
-def broker_changed(record: BrokerRecord, part: pathlib.Path) -> str | None:
-    """What has changed in the broker's file since: None for nothing, empty for words that mean the same.
+def file_changed(record: FileRecord, part: pathlib.Path) -> str | None:
+    """What has changed in a file of the broker since: None for nothing, empty for words that mean the same.
 
     Raises `UsageError` where the file is gone, with what the user can do.
     """

@@ -14,21 +14,20 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as version_of
 
-from conformance import adapters, campaign, claims, paths, records, scenario
+from conformance import adapters, campaign, claims, paths, records, scenario, upgrade
 from conformance.adapters import Adapter, EffectiveSettings, own_config
+from conformance.adapters.stand_ins import against
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue
 from conformance.errors import ExitCode, FaultError, UsageError
-from conformance.faults import able
 from conformance.judge.rows import Judgement, Verdict
-from conformance.judge.seen import Seen, offences
+from conformance.judge.seen import compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import access as coming_in
-from conformance.run.plan import Planned, Selection, arm_label, plan, subject_trials
-from conformance.scenario import Scenario, script_words
-
-SHOWN = 5
-"""Messages that one line names."""
+from conformance.run import kept
+from conformance.run.plan import Planned, Selection, arm_label, drawn_for, plan, subject_trials
+from conformance.scenario import Scenario, names_of, script_words
+from conformance.upgrade import Pair
 
 _AGAIN = re.compile(r"\.again-\d+$")
 _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
@@ -102,7 +101,7 @@ def prepare(wanted: Wanted) -> Replay:
     Raises:
         UsageError: No such run, scenario, trial or arm (with what there is), or the trial would be another one today:
             its script, its settings or its broker are not what was recorded.
-        FaultError: This machine cannot take its fault.
+        FaultError: Its fault cannot be had here: of this machine, or of the launcher.
     """
     if wanted.times < 1:
         raise UsageError(f"--times {wanted.times}: at least 1")
@@ -119,6 +118,7 @@ def prepare(wanted: Wanted) -> Replay:
     selection = _selection(run, adapter, script, catalogue, same=not wanted.adapter)
     first = _planned(record, script, selection, catalogue, scenarios)
     _check_script(record, first)
+    _check_able(first, selection, script)
     if first.settings.values != record.settings and not wanted.adapter:
         raise UsageError(f"{record.trial}: {_difference(record.settings, first.settings.values)}")
     options = Options(
@@ -191,9 +191,16 @@ def _numbers(found: Iterable[TrialRecord], arm: str) -> str:
 def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
     """The broker, and what a user should know of its file."""
     told: list[str] = []
-    words = wanted.adapter or f"{_words(wanted.folder, run, told)}@{run.version}:{run.launcher}"
+    record = upgrade.read(wanted.folder)
+    if record is not None and wanted.adapter:
+        raise UsageError(
+            f"--adapter {wanted.adapter}: the run was an upgrade, {run.version}, and is replayed with both of its "
+            "versions. Leave it out, or try others by conformance upgrade --from ... --to ..."
+        )
     try:
-        found = adapters.find(words)
+        if record is not None:
+            return _pair(wanted, run, record, told), told
+        found = adapters.find(wanted.adapter or kept.spec(wanted.folder, run, run.version, told))
     except UsageError as error:
         if wanted.adapter:
             raise
@@ -201,29 +208,24 @@ def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
             f"the run tried {run.adapter} {run.version} ({run.launcher}): {error}; name it by --adapter NAME@VERSION, "
             "or by the TOML file that the run was given"
         ) from error
-    if (kept := own_config.kept(wanted.folder)) is not None:
-        found = own_config.applied(found, kept)
-        told.append(f"with the configuration that the run kept, {kept}")
+    if (mine := own_config.kept(wanted.folder)) is not None:
+        found = own_config.applied(found, mine)
+        told.append(f"with the configuration that the run kept, {mine}")
     found = found.chosen(run.changed)
     found.capabilities(run.protocol)
     return coming_in.applied(found, run.protocol, coming_in.kept(wanted.folder)), told
 
 
-def _words(folder: pathlib.Path, run: RunRecord, told: list[str]) -> str:
-    """What names the broker of the run; `UsageError` where the user's file is gone, or says another thing today."""
-    kept = records.kept_broker(folder)
-    if kept is None:
-        return run.adapter
-    record, part = kept
-    changed = records.broker_changed(record, part) if record.path else None
-    if changed:
-        raise UsageError(
-            f"{record.path} has changed since the run: {changed}. The run kept a copy, {part / record.copy}: put it "
-            f"back, or try the broker as it is today by --adapter {record.words}"
-        )
-    if changed is not None:
-        told.append(f"{record.path} has changed since, in words that mean the same")
-    return record.words
+def _pair(wanted: Wanted, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> Pair:
+    """Both versions of an upgrade, with the settings of the run."""
+    typed = coming_in.kept(wanted.folder)
+
+    def find(part: pathlib.Path, version: str) -> Adapter:
+        return coming_in.applied(adapters.find(kept.spec(part, run, version, told)), run.protocol, typed)
+
+    found = upgrade.found_again(wanted.folder, record, run.changed, find)
+    found.capabilities(run.protocol)
+    return found
 
 
 def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Catalogue, *, same: bool) -> Selection:
@@ -231,9 +233,6 @@ def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Ca
     settings = adapter.effective(overrides)
     if same and (settings.values != run.settings or set(settings.absent) != set(run.absent)):
         raise UsageError(f"{run.adapter}: {_difference(run.settings, settings.values, run.absent, settings)}")
-    unable = able.unable(fault.name for fault in script.faults)
-    for name, why in unable.items():
-        raise FaultError(f"{script.id} cannot be repeated here: this machine cannot take {name}: {why}")
     return Selection(
         adapter=adapter,
         protocol=run.protocol,
@@ -244,7 +243,6 @@ def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Ca
         seed=run.seed,
         judged_as=frozenset(run.judged_as),
         only=frozenset({script.id}),
-        unable=unable,
     )
 
 
@@ -288,7 +286,11 @@ def _planned(
             "replay it with the version that recorded it"
         )
     return dataclasses.replace(
-        found[0], id=record.trial, index=record.index, seed=record.seed, script=script.drawn(record.seed)
+        found[0],
+        id=record.trial,
+        index=record.index,
+        seed=record.seed,
+        script=drawn_for(script, record.seed, found[0].adapter),
     )
 
 
@@ -305,9 +307,21 @@ def _check_script(record: TrialRecord, planned: Planned) -> None:
     )
 
 
+def _check_able(planned: Planned, selection: Selection, script: Scenario) -> None:
+    """`FaultError` where the broker of this trial cannot be hurt like that here; it is asked of its own launcher."""
+    here = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
+    needed = {*script.needs, *(name for fault in script.faults for name in names_of(fault))}
+    for name, why in campaign.unable(here, [script]).items():
+        if name in needed:
+            raise FaultError(f"{script.id} cannot be repeated here: {planned.adapter.name} cannot take {name}: {why}")
+
+
 def _numbered(first: Planned, number: int) -> Planned:
     name = f"{_AGAIN.sub('', first.id)}.again-{number}"
-    return dataclasses.replace(first, id=name, index=number)
+    adapter = first.adapter
+    if isinstance(adapter, Pair):  # data that the new version has taken over is no data of the old one any more
+        adapter = dataclasses.replace(adapter, trial=name)
+    return dataclasses.replace(first, id=name, index=number, adapter=adapter)
 
 
 def _command(wanted: Wanted, record: TrialRecord) -> str:
@@ -332,58 +346,36 @@ def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
 def execute(replay: Replay, watcher: Watcher) -> Outcome:
     """Record the trial again, judge it, and say whether what was seen is seen again. Raises what a run raises."""
     made = replay.campaign
+    upgraded = made.adapter if isinstance(made.adapter, Pair) else None
+    if upgraded is not None:
+        upgrade.begin(upgraded, made.folder)
     with campaign.session(made, watcher) as running:
         running.record()
         judgement = running.judge()
         new = [record for record in judgement.trials if not record.void]
         seen = offences(made.folder, judgement.trials, made.scenarios[replay.record.scenario], running.spark)
         before = offences(replay.folder, [replay.record], made.scenarios[replay.record.scenario], running.spark)
+    if upgraded is not None:
+        upgrade.finish(upgraded, made.folder, judgement.trials)
     then = before.get(replay.record.trial, {})
     now = [seen[record.trial] for record in new if record.trial in seen]
-    lines, again = _compared(_checks(replay, judgement), then, now)
+    lines, again = compared(_checks(replay, judgement), then, now)
     void = tuple(f"{record.trial} is void: {record.void}" for record in judgement.trials if record.void)
     return Outcome(judgement, (*lines, *void), void, again)
 
 
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
     """By anomaly, the claims that this trial speaks about: those with an answer, or those whose control it is."""
-    script = replay.campaign.scenarios[replay.record.scenario]
+    script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
     rows = (*judgement.rows, *judgement.self_checks)
     answered = {row.claim for row in rows if row.scenario == script.id and row.trials and row.verdict not in _SILENT}
     found: dict[str, list[str]] = {}
     for claim, check in script.decides.items():
         if not replay.campaign.catalogue.claims[claim].judged:
             continue
-        label = check.control.label if check.control else ""
+        kind = replay.campaign.catalogue.claims[claim].kind
+        control = against(check, kind, selection.adapter.launcher, selection.settings.values).control
+        label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
             found.setdefault(check.anomaly, []).append(claim)
     return found
-
-
-def _compared(
-    checks: Mapping[str, Sequence[str]], then: Mapping[str, Seen], now: Sequence[Mapping[str, Seen]]
-) -> tuple[list[str], bool]:
-    """A line for each anomaly that was seen before or is seen now, and whether all that was before is now."""
-    lines, again = [], bool(now)
-    for name, names in checks.items():
-        before = then.get(name)
-        each = [found[name] for found in now if found[name].count]
-        if before is not None and before.count:
-            again = again and len(each) == len(now)
-            lines.append(f"{', '.join(names)}: {_again(before, each, len(now))}")
-        elif each:
-            lines.append(f"{', '.join(names)}: seen in {len(each)} of {len(now)}, and not before: {_messages(each[0])}")
-    if not lines:
-        lines.append("nothing offended in the first recording, and nothing does now")
-    return lines, again and any(then[name].count for name in checks if name in then)
-
-
-def _again(before: Seen, each: Sequence[Seen], trials: int) -> str:
-    if not each:
-        return f"not seen again in {trials}; before: {before.figures}"
-    return f"seen again in {len(each)} of {trials}: {_messages(each[0])}"
-
-
-def _messages(seen: Seen) -> str:
-    more = f" and {seen.count - SHOWN:,} more" if seen.count > SHOWN else ""
-    return f"{', '.join(seen.messages[:SHOWN])}{more} ({seen.figures})"

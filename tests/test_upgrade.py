@@ -5,22 +5,25 @@ import datetime
 import json
 import os
 import pathlib
+import shlex
 import signal
+import socket
 import subprocess
 import sys
+import zipfile
 
 import msgspec
 import pytest
 import verdict_rows
 
-from conformance import adapters, claims, paths, scenario
+from conformance import adapters, campaign, claims, paths, scenario
 from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
 from conformance.expectations import read_baseline
 from conformance.judge.rows import Judgement, TrialRecord
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.report.expected import Standing
-from conformance.run import proof
+from conformance.run import kept, proof
 from conformance.run.plan import instances
 from conformance.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
 from conformance.upgrade import Pair, Refusal, UpgradeExpected, Wanted, course, pair, planned
@@ -377,16 +380,8 @@ def test_errors_of_ours_beside_a_refusal(trials):
 def test_a_trial_without_the_new_version_says_nothing():
     """Whatever its rows say."""
     with pytest.raises(FaultError, match=r"killed\.1 was played without the new version"):
-        course._handed_over(judged(row("HOLDS"), trials=[trial("killed.1")]), record())
-    course._handed_over(judged(trials=[trial("killed.1", void="x"), trial("killed.2", arm="control")]), record())
-
-
-def test_a_violation_is_seen_again_by_an_upgrade():
-    """A replay would play one version alone."""
-    replay = row("VIOLATED", replay="conformance replay . --scenario killed --trial 1")
-    again = course._repeatable(judged(replay, row("HOLDS", replay="conformance x"))).rows
-
-    assert [f"{RUN.command} --scenario killed", "conformance x"] == [each.replay for each in again]
+        course._handed_over([trial("killed.1")], record())
+    course._handed_over([trial("killed.1", void="x"), trial("killed.2", arm="control")], record())
 
 
 def test_another_launcher_than_ours():
@@ -431,13 +426,93 @@ def test_a_new_version_that_forgets(regression):
     )
     assert ["HOLDS"] == [str(row.verdict) for row in old]
     assert ["VIOLATED"] == [str(row.verdict) for row in new]
-    assert ["conformance upgrade"] == [row.replay[:19] for row in new]
+    assert ["conformance replay ."] == [row.replay[:20] for row in new]
     assert (
         "regressions: ARTEMIS-TX-09 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now" in done.stdout
     )
     assert after.run.version.endswith(" with liar=loses-the-oldest")
     assert {"broker-killed-after-commit.subject"} == {start["trial"].rpartition(".")[0] for start in record["starts"]}
     assert not (out / "alone").exists()
+
+
+@pytest.mark.spark
+def test_a_regression_is_replayed(regression, conformance, tmp_path):
+    """By both versions on the same data, with the line under the violation; it is an upgrade that is replayed again."""
+    _, out = regression
+    words = ["--scenario", "broker-killed-after-commit", "--trial", "1"]
+    done = conformance("replay", out, *words, "--out", tmp_path / "again")
+    other = conformance("replay", out, *words, "--adapter", "reference")
+    record = json.loads((tmp_path / "again" / "upgrade.json").read_text())
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert "seen again in 1 of 1" in done.stdout
+    assert ["broker-killed-after-commit.subject.1.again-1"] == [start["trial"] for start in record["starts"]]
+    assert {"liar": "loses-the-oldest"} == record["to_set"]
+    assert (4, True) == (other.returncode, "the run was an upgrade" in other.stderr), other.stderr
+
+
+@pytest.mark.spark
+def test_the_bundle_of_a_regression(regression, conformance, tmp_path):
+    """Its script starts the new version after the fault: it sees the loss, and none where the next version is honest."""
+    _, out = regression
+    done = conformance("bundle", f"{out}#broker-killed-after-commit.subject.1", "--out", "bug.zip")
+    assert 0 == done.returncode, done.stderr
+    with zipfile.ZipFile(tmp_path / "bug.zip") as members:
+        found = {name: members.read(name).decode(errors="replace") for name in members.namelist()}
+    lying, honest = (
+        upgraded(found["reproduce.py"], tmp_path / name, more)
+        for name, more in (("lying", ["--liar", "loses-the-oldest"]), ("honest", []))
+    )
+
+    assert {"configuration/old/settings.toml", "configuration/new/settings.toml"} <= set(found)
+    assert "--then 'python -m conformance.reference" in found["bug.md"]
+    assert "=== old/start-1.log" in found["broker.log"]
+    assert found["broker.log"].index("=== old/start-1.log") < found["broker.log"].index("=== new/start-1.log")
+    assert 1 == lying.returncode, lying.stdout + lying.stderr
+    assert 0 == honest.returncode, honest.stdout + honest.stderr
+
+
+def upgraded(script, folder, more):
+    """Run a script as a maintainer would, with a next version that is started with these words."""
+    folder.mkdir()
+    (folder / "reproduce.py").write_text(script)
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    amqp, http = (str(each.getsockname()[1]) for each in sockets)
+    for each in sockets:
+        each.close()
+    start = [sys.executable, "-m", "conformance.reference", "--amqp-port", amqp, "--http-port", http]
+    start += ["--data", str(folder / "data"), "--queue", "orders"]
+    words = ["--address", f"127.0.0.1:{amqp}", "--queue", "orders", "--silence", "1"]
+    return subprocess.run(
+        [sys.executable, "reproduce.py", *words, "--start", shlex.join(start), "--then", shlex.join([*start, *more])],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(paths.root())},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_two_files_of_a_user_are_found_again(tmp_path):
+    """Each in its part of the folder, with what may have changed since."""
+    old, new = (
+        toml(tmp_path, name, [("ready_s = 30", f"ready_s = {n}")]) for name, n in (("1.toml", 31), ("2.toml", 32))
+    )
+    ready = planned.prepare(wanted(old, new, out=tmp_path / "out", to_settings=["journal_buffer_ms=4"], seed=7))
+    (tmp_path / "out").mkdir()
+    course.begin(ready.pair, tmp_path / "out")
+    run = campaign._run_record(ready.after)
+
+    def find(part, version):
+        return adapters.find(kept.spec(part, run, version, []))
+
+    again = course.found_again(tmp_path / "out", course.read(tmp_path / "out"), run.changed, find)
+
+    assert (old, new) == (again.old.path, again.new.path)
+    assert {"journal_buffer_ms": 4} == again.to_set
+    assert (31, 32) == (again.old.file.start.ready_s, again.new.file.start.ready_s)
+    assert None is course.read(tmp_path)
 
 
 @pytest.mark.full

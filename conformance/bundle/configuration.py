@@ -16,6 +16,7 @@ from conformance.adapters.java import find_java
 from conformance.adapters.placeholders import python_words
 from conformance.bundle.source import Source
 from conformance.errors import ConformanceError
+from conformance.upgrade import Pair
 
 LARGEST = 1 << 20
 """Bytes of one file; a larger one is no configuration."""
@@ -39,19 +40,30 @@ def configuration(source: Source) -> Configuration:
     if source.broker is None:
         missing.append("the folder of the broker is gone, and with it its configuration: record the trial again")
         return Configuration(files, tuple(missing))
-    settings = source.broker / "settings.toml"
-    if settings.is_file():
-        files["settings.toml"] = settings.read_bytes()
-    effective = dict(_text_files(source.broker / "instance"))
-    if own_config.kept(source.folder) is not None and source.adapter is not None:
-        effective = own_config.public(source.adapter.file, effective)
+    if isinstance(source.adapter, Pair):
+        both = {"old": source.adapter.old, "new": source.adapter.new}
+        for name, adapter in both.items():
+            found = _of_one(source, adapter, source.broker / name, missing)
+            files |= {f"{name}/{file}": data for file, data in found.items()}
+    else:
+        files |= _of_one(source, source.adapter, source.broker, missing)
+    return Configuration(files, tuple(missing))
+
+
+def _of_one(source: Source, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]) -> dict[str, bytes]:
+    """The files of the broker in that folder."""
+    settings = broker / "settings.toml"
+    files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
+    effective = dict(_text_files(broker / "instance"))
+    if own_config.kept(source.folder) is not None and adapter is not None:
+        effective = own_config.public(adapter.file, effective)
     files |= {f"effective/{name}": data for name, data in effective.items()}
-    if source.adapter is not None and source.adapter.file.template is not None:
+    if adapter is not None and adapter.file.template is not None and (broker / "instance").is_dir():
         try:
-            files["stock.diff"] = _stock_diff(source.adapter, source.broker / "instance", effective).encode()
+            files["stock.diff"] = _stock_diff(adapter, broker / "instance", effective).encode()
         except (ConformanceError, OSError) as error:
             missing.append(f"the stock configuration could not be made here: {error}")
-    return Configuration(files, tuple(missing))
+    return files
 
 
 def _text_files(instance: pathlib.Path) -> Iterator[tuple[str, bytes]]:

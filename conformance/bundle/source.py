@@ -7,9 +7,8 @@ import pathlib
 
 import msgspec
 
-from conformance import adapters, claims, judge, records, replay, scenario
+from conformance import adapters, claims, judge, records, replay, scenario, upgrade
 from conformance.adapters import Adapter
-from conformance.adapters.access import OPEN
 from conformance.claims import Catalogue
 from conformance.errors import ConformanceError, HistoryError, UsageError
 from conformance.history import Event, Op, read
@@ -20,6 +19,7 @@ from conformance.judge.session import Session
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.run import access as coming_in
+from conformance.run import kept as kept_run
 from conformance.run.evidence import FILE, Kept
 from conformance.scenario import Scenario, script_words
 
@@ -131,27 +131,18 @@ def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
 def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapter | None:
     """The broker of this trial: a liar is one of the reference broker, whatever was on trial."""
     subject = record.adapter == run.adapter
+
+    def find(part: pathlib.Path, version: str) -> Adapter:
+        return coming_in.as_typed(adapters.find(kept_run.spec_of_then(part, run, version)), coming_in.kept(folder))
+
     try:
-        found = adapters.find(f"{_words(folder, run)}@{run.version}:{run.launcher}" if subject else record.adapter)
-        return coming_in.as_typed(found.chosen(record.settings), coming_in.kept(folder) if subject else OPEN)
+        if not subject:
+            return adapters.find(record.adapter).chosen(record.settings)
+        if (upgraded := upgrade.read(folder)) is not None:
+            return upgrade.found_again(folder, upgraded, record.settings, find)
+        return find(folder, run.version).chosen(record.settings)
     except UsageError:
         return None
-
-
-def _words(folder: pathlib.Path, run: RunRecord) -> str:
-    """What names the broker of the run: where its file is gone or another today, the copy of the run."""
-    kept = records.kept_broker(folder)
-    if kept is None:
-        return run.adapter
-    record, part = kept
-    try:
-        changed = records.broker_changed(record, part) if record.path else None
-    except UsageError:
-        changed = "it is gone"
-    if not changed:
-        return record.words
-    member = record.words.removeprefix(record.path)  # of a Python file, the class
-    return f"{(part / record.copy).absolute()}{member}"
 
 
 def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, pathlib.Path | None]:

@@ -121,8 +121,9 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     conformance replay runs/artemis --scenario power-lost-after-commit --trial 1 --arm weakened
     conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
 
-    RUN is the folder of the run. Everything comes from what was recorded there; a script that has changed since is
-    refused. It is judged as a run of so many trials without a control: what is not seen again is undecided, exit 2.
+    RUN is the folder of the run, or of an upgrade. Everything comes from what was recorded there; a script that has
+    changed since is refused. It is judged as a run of so many trials without a control: what is not seen again is
+    undecided, exit 2.
     """
     from conformance import replay
     from conformance.progress import Show
@@ -155,8 +156,9 @@ def bundle_command(trial: str, out: pathlib.Path | None) -> int:
     conformance bundle runs/artemis#broker-killed-while-publishing.subject.2
     conformance bundle runs/artemis#broker-killed-after-commit.subject.1 --out bug.zip
 
-    A minimal script that needs nothing of this suite, the version and configuration of the broker and what differs
-    from stock, its log, its journal as the fault left it, the histories, timelines, and the draft of a bug report.
+    A minimal script that needs nothing of this suite and holds no secret, the version and configuration of the broker
+    and what differs from stock, its log, its journal as the fault left it, the histories, timelines, and the draft of a
+    bug report.
     """
     from conformance import bundle
 

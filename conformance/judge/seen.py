@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.errors import HistoryError
 from conformance.history import message_id
@@ -15,6 +15,9 @@ from conformance.judge.session import Session
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
 from conformance.scenario import Scenario
+
+SHOWN = 5
+"""Messages that one line names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,3 +60,32 @@ def _seen(anomaly: str, facts: TrialFacts) -> Seen:
     failing = facts.failing.get(anomaly)
     messages = tuple(message_id(producer, n) for _, producer, n in failing.witnesses) if failing else ()
     return Seen(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages)
+
+
+def compared(
+    checks: Mapping[str, Sequence[str]], then: Mapping[str, Seen], now: Sequence[Mapping[str, Seen]]
+) -> tuple[list[str], bool]:
+    """A line for each anomaly that was seen before or is seen now, and whether all that was before is now."""
+    lines, again = [], bool(now)
+    for name, names in checks.items():
+        before = then.get(name)
+        each = [found[name] for found in now if found[name].count]
+        if before is not None and before.count:
+            again = again and len(each) == len(now)
+            lines.append(f"{', '.join(names)}: {_again(before, each, len(now))}")
+        elif each:
+            lines.append(f"{', '.join(names)}: seen in {len(each)} of {len(now)}, and not before: {_messages(each[0])}")
+    if not lines:
+        lines.append("nothing offended in the first recording, and nothing does now")
+    return lines, again and any(then[name].count for name in checks if name in then)
+
+
+def _again(before: Seen, each: Sequence[Seen], trials: int) -> str:
+    if not each:
+        return f"not seen again in {trials}; before: {before.figures}"
+    return f"seen again in {len(each)} of {trials}: {_messages(each[0])}"
+
+
+def _messages(seen: Seen) -> str:
+    more = f" and {seen.count - SHOWN:,} more" if seen.count > SHOWN else ""
+    return f"{', '.join(seen.messages[:SHOWN])}{more} ({seen.figures})"

@@ -208,12 +208,9 @@ def _planned(
     label = slug(arm_label(arm, control).replace(" ", "-"))
     identity = f"{scenario.id}.{label}.{index}"
     seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
-    script = scenario.drawn(seed)
-    if adapter.lacks(CLEAN_RESTART):
-        script = dataclasses.replace(script, steps=unsettled(script.steps))
     return Planned(
         id=identity,
-        script=script,
+        script=drawn_for(scenario, seed, adapter),
         arm=arm,
         control=control,
         index=index,
@@ -222,6 +219,12 @@ def _planned(
         settings=settings,
         protocol=selection.protocol,
     )
+
+
+def drawn_for(scenario: Scenario, seed: int, adapter: Adapter) -> Scenario:
+    """The script of one trial: with the numbers that its seed draws, as far as the adapter has words for it."""
+    script = scenario.drawn(seed)
+    return dataclasses.replace(script, steps=unsettled(script.steps)) if adapter.lacks(CLEAN_RESTART) else script
 
 
 def arm_label(arm: str, control: str) -> str:

@@ -11,9 +11,24 @@ Reading order: `broker` (two brokers on one folder of data, which look like one)
 from __future__ import annotations
 
 from conformance.upgrade.broker import Refusal, Succession
-from conformance.upgrade.course import Result, execute
+from conformance.upgrade.course import Result, UpgradeRecord, begin, execute, finish, found_again, read
 from conformance.upgrade.outcome import UpgradeExpected
 from conformance.upgrade.pair import Pair
 from conformance.upgrade.planned import Upgrade, Wanted, prepare
 
-__all__ = ["Pair", "Refusal", "Result", "Succession", "Upgrade", "UpgradeExpected", "Wanted", "execute", "prepare"]
+__all__ = [
+    "Pair",
+    "Refusal",
+    "Result",
+    "Succession",
+    "Upgrade",
+    "UpgradeExpected",
+    "UpgradeRecord",
+    "Wanted",
+    "begin",
+    "execute",
+    "finish",
+    "found_again",
+    "prepare",
+    "read",
+]

@@ -5,27 +5,31 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import pathlib
 import secrets
 import shutil
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from conformance import campaign, judge, records
 from conformance.adapters import Adapter, Broker
+from conformance.adapters.access_table import clean
 from conformance.campaign import REPEATS, Campaign, Watcher
+from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
 from conformance.expectations import Expected
-from conformance.judge.again import HERE
-from conformance.judge.rows import Judgement, Verdict, VerdictRow
+from conformance.judge.rows import Judgement
 from conformance.ledger import Ledger
+from conformance.records import TrialRecord
 from conformance.report import model
 from conformance.report.model import Report
 from conformance.run import proof
 from conformance.run.plan import subject_trials
 from conformance.upgrade.broker import Refusal, Start
 from conformance.upgrade.outcome import UpgradeExpected
+from conformance.upgrade.pair import FROM, TO, Pair
 from conformance.upgrade.planned import Upgrade
 
 FILE = "upgrade.json"
@@ -67,16 +71,15 @@ def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Resul
         FaultError: A trial was played without the new version: it says nothing of an upgrade.
         Interrupted: The user stopped it; what was recorded is kept and marked.
     """
+    begin(upgrade.pair, upgrade.after.folder)
     alone(upgrade)
     baseline = upgrade.baseline or _before(upgrade, watching, reporting)
     with watching(upgrade.after) as watcher:
         judgement = _after(upgrade, watcher)
-    record = _record(upgrade)
-    records.save(record, upgrade.after.folder / FILE)
-    _handed_over(judgement, record)
+    record = finish(upgrade.pair, upgrade.after.folder, judgement.trials)
     today = datetime.datetime.now().astimezone().date()
     expected = UpgradeExpected(baseline=baseline, today=today, record=record)
-    return Result(_repeatable(judgement), expected, tuple(_lines(record)))
+    return Result(judgement, expected, tuple(_lines(record)))
 
 
 def alone(upgrade: Upgrade) -> None:
@@ -101,12 +104,13 @@ def alone(upgrade: Upgrade) -> None:
                 f"without any data of {pair.old.version}: {error}", log_tail=error.log_tail, log=error.log
             ) from error
         except ClientError as error:
-            raise _unserved(broker, error) from error
+            raise _unserved(new, broker, error) from error
     shutil.rmtree(folder)
 
 
-def _unserved(broker: Broker, error: ClientError) -> LaunchError:
-    tail = broker.log.read_text(errors="replace").splitlines()[-40:] if broker.log.is_file() else []
+def _unserved(adapter: Adapter, broker: Broker, error: ClientError) -> LaunchError:
+    said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
+    tail = clean(said, adapter.file, adapter.path.parent).splitlines()[-40:]
     return LaunchError(f"the new version does not serve: {error}", log_tail=tail, log=str(broker.log))
 
 
@@ -134,8 +138,37 @@ def _after(upgrade: Upgrade, watcher: Watcher) -> Judgement:
         return judged
 
 
-def _record(upgrade: Upgrade) -> UpgradeRecord:
-    pair = upgrade.pair
+def begin(pair: Pair, folder: pathlib.Path) -> None:
+    """Write down which versions follow each other, before anything is recorded: a replay has to know it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records.save(_record(pair), folder / FILE)
+
+
+def finish(pair: Pair, folder: pathlib.Path, trials: Sequence[TrialRecord]) -> UpgradeRecord:
+    """Write down how it went; `FaultError` where a trial was played without the new version."""
+    record = _record(pair)
+    records.save(record, folder / FILE)
+    _handed_over(trials, record)
+    return record
+
+
+def read(folder: pathlib.Path) -> UpgradeRecord | None:
+    """What a run in that folder wrote down; None where it was no upgrade."""
+    return records.read(folder / FILE, UpgradeRecord) if (folder / FILE).is_file() else None
+
+
+def found_again(
+    folder: pathlib.Path,
+    record: UpgradeRecord,
+    changed: Mapping[str, Value],
+    find: Callable[[pathlib.Path, str], Adapter],
+) -> Pair:
+    """The two versions of a run. `find` gets the part of its folder that may say more of one, and the version."""
+    old, new = find(folder / FROM, record.old), find(folder / TO, record.new)
+    return Pair(old.chosen(changed), new.chosen({**changed, **record.to_set}), record.to_set)
+
+
+def _record(pair: Pair) -> UpgradeRecord:
     return UpgradeRecord(
         adapter=pair.name,
         old=pair.old.version,
@@ -148,25 +181,12 @@ def _record(upgrade: Upgrade) -> UpgradeRecord:
     )
 
 
-def _handed_over(judgement: Judgement, record: UpgradeRecord) -> None:
+def _handed_over(trials: Sequence[TrialRecord], record: UpgradeRecord) -> None:
     """Nothing is concluded from a trial of the subject in which the new version never came to be started."""
     seen = {start.trial for start in record.starts}
-    for trial in judgement.trials:
+    for trial in trials:
         if trial.arm == "subject" and not trial.void and trial.trial not in seen:
             raise FaultError(f"{trial.trial} was played without the new version: {record.new} was never started in it")
-
-
-def _repeatable(judgement: Judgement) -> Judgement:
-    """The rows with a command line that plays an upgrade again: a replay would play one version alone."""
-    rows = tuple(_with_command(row, judgement.run.command) for row in judgement.rows)
-    return msgspec.structs.replace(judgement, rows=rows)
-
-
-def _with_command(row: VerdictRow, command: str) -> VerdictRow:
-    if row.verdict is not Verdict.VIOLATED or not row.replay.startswith(f"conformance replay {HERE}"):
-        return row
-    narrowed = command if " --scenario " in command else f"{command} --scenario {row.scenario}"
-    return msgspec.structs.replace(row, replay=narrowed)
 
 
 def _lines(record: UpgradeRecord) -> Sequence[str]:

@@ -15,6 +15,8 @@ from conformance.ledger import Ledger
 from conformance.upgrade.broker import Diary, Succession
 
 _LAUNCHERS = ("native", "docker")
+FROM, TO = "from", "to"
+"""Folders below that of a run, where a version is none that its name finds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Pair:
     def artifacts(self) -> tuple[Artifact, ...]:
         """Of both."""
         return (*self.old.artifacts, *self.new.artifacts)
+
+    @property
+    def parts(self) -> Mapping[str, Adapter]:
+        """Both, by the parts of a run's folder in which it is written how they are found again."""
+        return {FROM: self.old, TO: self.new}
 
     @property
     def able(self) -> Callable[[str], str] | None:

@@ -15,7 +15,7 @@ from conformance.campaign import Watcher
 from conformance.cli import cli
 from conformance.errors import ExitCode, UsageError
 from conformance.judge.rows import Verdict
-from conformance.judge.seen import Seen
+from conformance.judge.seen import Seen, compared
 from conformance.plugin import tell
 from conformance.records import RunRecord, TrialRecord
 from conformance.replay import Wanted
@@ -204,7 +204,7 @@ def seen(count):
 )
 def test_what_is_said_of_it(then, now, line, again):
     """How often, which messages, and how many."""
-    found = replay._compared({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
+    found = compared({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
 
     assert ([line], again) == found
 
@@ -234,7 +234,7 @@ def test_a_broker_that_is_not_known(copy):
 
 def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
     """Its name and why."""
-    monkeypatch.setattr("conformance.faults.able.unable", lambda names: {"kill": "nobody may"})
+    monkeypatch.setattr("conformance.faults.able.unable", lambda names, launcher: {"kill": "nobody may"})
     from conformance.errors import FaultError
 
     with pytest.raises(FaultError, match="cannot take kill: nobody may"):

@@ -162,9 +162,9 @@ def test_a_class_in_a_python_file(tmp_path):
     record, part = records.kept_broker(run)
 
     assert (f"{path}:Mine", "broker.py", run) == (record.words, record.copy, part)
-    assert None is records.broker_changed(record, part)
+    assert None is records.file_changed(record.files[0], part)
     path.write_text("class Mine: other = 1\n")
-    assert "its code is another" == records.broker_changed(record, part)
+    assert "its code is another" == records.file_changed(record.files[0], part)
 
 
 def test_a_broker_of_another_package(tmp_path):
