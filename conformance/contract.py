@@ -75,7 +75,15 @@ def applied(adapter: Adapter, typed: Access) -> Adapter:
 
 
 def _spoken(adapter: Adapter) -> list[str]:
-    return [protocol for protocol in adapter.file.protocols if protocol in PROTOCOLS]
+    return [protocol for protocol in adapter.file.protocols if not _silent(adapter, protocol)]
+
+
+def _silent(adapter: Adapter, protocol: str) -> str:
+    """Why nothing is said over a protocol of the broker; empty where something is."""
+    rules = getattr(getattr(adapter, "place", None), "rules", None)
+    if protocol not in PROTOCOLS:
+        return "no client of this suite speaks it"
+    return f"no address was given for it (external.urls.{protocol})" if rules and protocol not in rules.urls else ""
 
 
 def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:
@@ -105,7 +113,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
             )
         queues = {protocol: broker.queue_of(queue) for protocol, queue in queues.items()}
         for protocol in sorted(set(adapter.file.protocols) - set(spoken)):
-            tell(Step(f"{protocol}: send and receive", 0.0, "no client of this suite speaks it", tried=False))
+            tell(Step(f"{protocol}: send and receive", 0.0, _silent(adapter, protocol), tried=False))
         for protocol, queue in queues.items():
             with _step(tell, f"{protocol}: send and receive"):
                 proof.exchange(adapter, broker, protocol, queue)

@@ -276,6 +276,23 @@ def test_the_contract_of_an_external_broker_is_checked(theirs: Theirs, tmp_path:
     assert "Give external.stop.command in the broker's file" in told["stop"].detail
 
 
+def test_only_the_addresses_that_were_given_are_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
+    """As a run needs one of them only; what was left out is told by its key."""
+    from conformance import contract
+
+    steps: list[contract.Step] = []
+    spec = f"reference:external={theirs.urls['stomp']},{theirs.urls['http']}"
+    with Ledger(tmp_path / "run", "check-2") as ledger:
+        contract.check(adapters.find(spec), tmp_path / "broker", ledger, steps.append)
+    told = {step.name: step for step in steps}
+
+    assert told["stomp: send and receive"].tried
+    assert (False, "no address was given for it (external.urls.amqp)") == (
+        told["amqp: send and receive"].tried,
+        told["amqp: send and receive"].detail,
+    )
+
+
 # what cannot be tried
 
 
