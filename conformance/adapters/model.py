@@ -65,6 +65,13 @@ class Choice(Table):
     requires: Mapping[str, Value] = {}
 
 
+class OffWith(Table):
+    """What a control switches as well in versions `before` that, or what it weakens there could not be seen."""
+
+    before: str
+    settings: Mapping[str, Value]
+
+
 class Setting(Table):
     """A word of the common vocabulary, and what it is in this product.
 
@@ -75,7 +82,7 @@ class Setting(Table):
     configuration has it, if that is a file of keys (`[config]`). `scale` multiplies a number on its way there, and
     `texts` are the product's own words for values: `{ false = "NEVER" }`. The values of a `word` are the keys of
     `choices`, or what the command `words` prints, one a line; those of the setting `profile` are its default and the
-    names of the variants.
+    names of the variants. `off_with` goes with a control that switches it off, unless that says something else.
     """
 
     type: Literal["bool", "int", "word"]
@@ -91,6 +98,7 @@ class Setting(Table):
     choices: Mapping[str, Choice] = {}
     texts: Mapping[str, str] = {}
     scale: int = 1
+    off_with: OffWith | None = None
 
     @pydantic.model_validator(mode="after")
     def _one_place(self) -> Setting:
@@ -274,6 +282,10 @@ class BrokerFile(Table):
         followed = {setting.follows for setting in self.settings.values() if setting.follows}
         if missing := sorted(followed - self.settings.keys()):
             raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
+        for one in [setting.off_with for setting in self.settings.values() if setting.off_with]:
+            for name, value in one.settings.items():
+                if name not in self.settings or not self.settings[name].takes(value):
+                    raise ValueError(f"off_with: there is no setting {name} that can be {value!r}")
         if self.depth is None and (not self.is_external or _SPOKEN & self.protocols.keys()):
             raise ValueError("[depth] is missing: no drain is trusted without the broker's own word")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):

@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 
+from conformance.adapters.distribution import order
 from conformance.adapters.model import LIAR, VARIANT, BrokerFile, Setting
 from conformance.adapters.placeholders import fill, python_words
 from conformance.claims import Value
@@ -95,8 +96,10 @@ def _typed(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def weakened(file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str, Value]) -> dict[str, Value]:
-    """Of the settings by which a control gives a guarantee up, those that this broker has.
+def weakened(
+    file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str, Value], version: str = ""
+) -> dict[str, Value]:
+    """Of the settings by which a control gives a guarantee up, those that this broker has, and what goes with them.
 
     One that follows another is given up there. One that it has not, or that cannot be changed, is left out: what is
     left may be nothing, and then there is no such control. So it is where the product does not take them together with
@@ -108,10 +111,18 @@ def weakened(file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str,
         deciding = setting.follows or name if setting else name
         if deciding in file.settings and file.settings[deciding].settable:
             found[deciding] = value
+    found = {**_beside(file, found, version), **found}
     values = {
         name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
     }
     return {} if _required(file, {**values, **chosen, **found}) else found
+
+
+def _beside(file: BrokerFile, found: Mapping[str, Value], version: str) -> dict[str, Value]:
+    """What this version needs beside these settings (`off_with`), where they are switched off."""
+    off = [file.settings[name].off_with for name, value in found.items() if value is False]
+    due = [one for one in off if one and version and order(version) < order(one.before)]
+    return {name: value for one in due for name, value in one.settings.items()}
 
 
 def explicit(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Setting]:

@@ -180,7 +180,8 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
 
 
 def _weakened(selection: Selection, control: Weakened) -> EffectiveSettings:
-    wanted = weakened(selection.adapter.file, dict(control.settings), selection.overrides)
+    adapter = selection.adapter
+    wanted = weakened(adapter.file, dict(control.settings), selection.overrides, adapter.version)
     return selection.adapter.effective({**selection.overrides, **wanted})
 
 

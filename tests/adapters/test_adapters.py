@@ -13,6 +13,8 @@ from conformance.adapters import parse_assignments
 from conformance.adapters.java import find_java
 from conformance.adapters.model import load
 from conformance.adapters.ports import Ports
+from conformance.adapters.settings import weakened
+from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 
 MINIMAL = """
@@ -150,6 +152,29 @@ def test_acknowledgements_follow_the_setting_that_decides_them() -> None:
 
 def test_what_equals_stock_is_no_change() -> None:
     assert adapters.find("artemis").effective({"persistence": True}).changed == {}
+
+
+OFF = {"sync_non_transactional": False}
+SLOWLY = {**OFF, "journal_buffer_ms": 500}
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "expected"),
+    [
+        ("2.19.0", OFF, {**OFF, "journal_buffer_ms": 0}),
+        ("2.28.0", OFF, {**OFF, "journal_buffer_ms": 0}),
+        ("2.31.2", OFF, OFF),
+        ("2.56.0", OFF, OFF),
+        ("2.19.0", SLOWLY, SLOWLY),
+        ("2.19.0", {"persistence": False}, {"persistence": False}),
+        ("", OFF, OFF),
+    ],
+)
+def test_a_control_takes_with_it_what_a_version_needs(
+    version: str, wanted: dict[str, Value], expected: dict[str, Value]
+) -> None:
+    """Artemis up to 2.28.0 writes what nobody waits for when its buffer is full: nothing would be seen of it."""
+    assert expected == weakened(adapters.find("artemis").file, wanted, {}, version)
 
 
 def test_equal_settings_group_together() -> None:

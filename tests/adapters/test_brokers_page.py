@@ -30,7 +30,8 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
     yield Queues, EXAMPLE["queues"], {"command", "remove"}
     yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
-    yield Setting, EXAMPLE["settings"]["sync"], {"fixed", "follows", "xml", "key", "words", "choices", "scale"}
+    others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with"}
+    yield Setting, EXAMPLE["settings"]["sync"], others
     yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
     yield Depth, EXAMPLE["depth"], {"address", "properties"}
     yield JournalFolder, EXAMPLE["journal"], set()

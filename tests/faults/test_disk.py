@@ -15,7 +15,9 @@ import time
 
 import pytest
 
-from conformance import adapters, history
+from conformance import adapters, claims, history, scenario
+from conformance.adapters import fetch
+from conformance.adapters.settings import weakened
 from conformance.adapters.tree import wait_ended
 from conformance.bench import disk as disk_bench
 from conformance.errors import FaultError
@@ -587,6 +589,26 @@ def test_artemis_answers_when_the_message_is_on_the_disk_and_does_not_when_told_
         assert [pair.sync.ended_ns <= at for pair, at in zip(pairs, answered, strict=True)] == [waits, waits]
         assert [pair.held for pair in pairs] == [True, True]
         assert [event.detail for event in events if event.phase is Phase.INFO] == []
+
+
+@pytest.mark.artemis
+@traced
+def test_what_a_control_of_a_held_sync_has_answered_is_written_before_the_next(started):
+    """Else nothing is seen of it. Artemis 2.19.0 writes it when its buffer is full, unless the buffer goes as well."""
+    adapter = adapters.find("artemis@2.19.0")
+    if not (fetch.dist() / "apache-artemis-2.19.0").is_dir():
+        pytest.skip(f"it is not in the cache: conformance fetch artemis@{adapter.version}")
+    check = scenario.load(claims.load())["sync-held-while-sending"].decides["ARTEMIS-SEND-09"]
+    alone = dict(check.control.settings)
+    for settings, seen in [(weakened(adapter.file, alone, {}, adapter.version), True), (alone, False)]:
+        broker, tracer = started(HeldSync(0.1), "artemis@2.19.0", **settings)
+        operations, answered = sent(broker, 3, "destination-type:ANYCAST\n")
+        disk.end(broker)
+        pairs, _ = finished(tracer, broker, operations)
+
+        assert None not in answered
+        assert [pair.write is not None for pair in pairs[:2]] == [seen, seen]
+        assert [pair.sync for pair in pairs[:2]] == [None, None]
 
 
 @traced
