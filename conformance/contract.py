@@ -106,6 +106,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     with broker, _shown(adapter, broker):
         if spoken:
             broker.prover = proof.prover(adapter, broker, spoken[0])
+            broker.drainer = proof.drainer(adapter, broker, spoken[0])
         with _step(tell, "start") as said:
             broker.start()
             said.append(

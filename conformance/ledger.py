@@ -17,7 +17,6 @@ import os
 import pathlib
 import re
 import select
-import shutil
 import signal
 import subprocess
 import threading
@@ -27,6 +26,25 @@ from typing import IO, Any, Self
 
 from conformance import paths
 from conformance.errors import UsageError
+from conformance.mounts import detach, did, mounted_at, mounts, said, tool, unmount
+
+__all__ = [
+    "RUN_VARIABLE",
+    "Identity",
+    "Ledger",
+    "StillThereError",
+    "boot_id",
+    "detach",
+    "identify",
+    "is_same",
+    "kill",
+    "mounted_at",
+    "mounts",
+    "release_leftovers",
+    "releases",
+    "tool",
+    "unmount",
+]
 
 RUN_VARIABLE = "CONFORMANCE_RUN"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -127,8 +145,8 @@ class Ledger:
     def intend(self, kind: str, **fields: Any) -> str:
         """Say what is about to be made; returns the ticket that `made` and `released` take.
 
-        `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=) or `container` (engine=, host=,
-        name=). What is only known afterwards (a pid, a loop device) belongs to `made`.
+        `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=), `container` (engine=, host=, name=)
+        or one that was given to `releases`. What is only known afterwards (a pid, a loop device) belongs to `made`.
         """
         ticket = uuid.uuid4().hex[:16]  # not a count: a run that is resumed appends to the same file
         self._append({"ticket": ticket, "state": "intent", "kind": kind, **fields})
@@ -209,7 +227,8 @@ def release_leftovers() -> list[str]:
     """Release what dead runs left; one line for each released thing, for the user to read.
 
     A run is dead where its harness is gone (no such pid, another start time or another boot). Runs of another pid
-    namespace (a container that shares the state folder) cannot be looked at, and are left alone.
+    namespace (a container that shares the state folder) cannot be looked at, and are left alone. What could not be
+    released is told, and tried again by the next run.
     """
     if not _live().is_dir():
         return []
@@ -218,20 +237,36 @@ def release_leftovers() -> list[str]:
         for index in sorted(_live().glob("*.json")):
             entry = _read_index(index)
             if entry is None or _is_dead(entry):
-                if entry is not None:
-                    lines += _release(entry)
-                index.unlink(missing_ok=True)
+                found, all_gone = _release(entry) if entry is not None else ([], True)
+                lines += found
+                if all_gone:
+                    index.unlink(missing_ok=True)
     return lines
 
 
-def _release(entry: Mapping[str, Any]) -> list[str]:
+def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """The lines of what was released or is left, and whether nothing has to be tried again."""
     lines: list[str] = []
-    left = list(_left(pathlib.Path(entry["resources"])))
+    resources, all_gone = pathlib.Path(entry["resources"]), True
+    left = list(_left(resources))
     for kind, release in _RELEASERS.items():
-        lines += [release(record) for record in left if record["kind"] == kind]
+        for record in [record for record in left if record["kind"] == kind]:
+            try:
+                lines.append(release(record))
+            except StillThereError as error:
+                all_gone = False
+                lines.append(str(error))
+            else:
+                _note_released(resources, record["ticket"])
         if kind == "process":  # what is mounted can only be released after everybody who might use it
             lines += _release_marked(entry["run"])
-    return [f"run {entry['run']}: {line}" for line in lines if line]
+    return [f"run {entry['run']}: {line}" for line in lines if line], all_gone
+
+
+def _note_released(resources: pathlib.Path, ticket: str) -> None:
+    """So that it is not released again where something beside it has to be."""
+    with contextlib.suppress(OSError), resources.open("a") as stream:
+        stream.write(f"\n{json.dumps({'ticket': ticket, 'state': 'released'})}\n")  # behind a torn line
 
 
 def _left(resources: pathlib.Path) -> Iterator[dict[str, Any]]:
@@ -279,70 +314,31 @@ def _release_mount(record: Mapping[str, Any]) -> str:
     return f"unmounted {target}" if unmount(target, record.get("device", "")) else ""
 
 
-def mounts(pid: int | str, number: str) -> dict[str, str]:
-    """The mounts of a block device (`major:minor`) as a process sees them: target by mount id."""
-    fields = (line.split() for line in _mountinfo(pid))
-    return {field[0]: _plain(field[4]) for field in fields if field[2] == number}
-
-
-def mounted_at(target: str) -> list[str]:
-    """The sources of what is mounted at exactly this place; the last hides the others."""
-    halves = (line.split(" - ", 1) for line in _mountinfo("self"))
-    return [_plain(right.split()[1]) for left, right in halves if _plain(left.split()[4]) == target]
-
-
-def _mountinfo(pid: int | str) -> list[str]:
-    return pathlib.Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines()
-
-
-def _plain(word: str) -> str:
-    """The kernel writes a space in a path as `\\040`."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
-
-
-def unmount(target: str, device: str = "") -> bool:
-    """Unmount what is mounted at `target`, from `device` where that is known; False where nothing of it is.
-
-    Lazily where somebody still uses it: it is then out of the way, and goes with its last user.
-    """
-    sources = mounted_at(target)
-    if not sources or (device and sources[-1] != device):
-        return False
-    return _did("umount", target) or _did("umount", "--lazy", target)
-
-
 def _release_loop(record: Mapping[str, Any]) -> str:
     devices = detach(record.get("backing", ""))
     return f"detached {' and '.join(devices)}" if devices else ""
-
-
-def detach(backing: str) -> list[str]:
-    """Detach every loop device whose backing file is exactly this one, also one that was never recorded.
-
-    A device that is still used goes with its last user.
-    """
-    found = []
-    for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):  # detached meanwhile
-            holds = path.read_text(errors="surrogateescape").rstrip("\n").removesuffix(" (deleted)")
-            device = f"/dev/{path.parts[3]}"
-            if backing and holds == backing and _did("losetup", "--detach", device):
-                found.append(device)
-    return found
 
 
 def _release_container(record: Mapping[str, Any]) -> str:
     """By its name; and by the label of its run whatever else that has left, of which no record came to the disk."""
     engine, name, host, label = (record.get(key, "") for key in ("engine", "name", "host", "label"))
     command = [engine or "docker", *(["--host", host] if host else [])]
-    others = _said(*command, "ps", "--all", "--format", "{{.Names}}", "--filter", f"label={label}") if label else ""
+    others = said(*command, "ps", "--all", "--format", "{{.Names}}", "--filter", f"label={label}") if label else ""
     every = filter(None, dict.fromkeys([name, *(others or "").split()]))
-    gone = [one for one in every if _did(*command, "rm", "--force", "--volumes", one)]
+    gone = [one for one in every if did(*command, "rm", "--force", "--volumes", one)]
     return f"removed container {' and '.join(gone)}" if gone else ""
 
 
+Release = Callable[[Mapping[str, Any]], str]
+"""Releases what such a record is about: a line for people, empty where nothing was there. Raises `StillThereError`."""
+
+
+class StillThereError(Exception):
+    """It could not be released now, and may be by a later run; says what, and why."""
+
+
 # In this order: a mount is busy while its broker lives, a loop device while it is mounted.
-_RELEASERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_RELEASERS: dict[str, Release] = {
     "process": _release_process,
     "mount": _release_mount,
     "loop": _release_loop,
@@ -350,22 +346,9 @@ _RELEASERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def tool(name: str) -> str | None:
-    """The path of a command, also of one for root where a plain user's PATH is in force; None where it is missing."""
-    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
-
-
-def _did(*command: str) -> bool:
-    return _said(*command) is not None
-
-
-def _said(*command: str) -> str | None:
-    try:
-        program = [tool(command[0]) or command[0], *command[1:]]
-        done = subprocess.run(program, capture_output=True, timeout=30, check=False, text=True, errors="replace")
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+def releases(kind: str, release: Release) -> None:
+    """From now on things of that kind are released by this, after all others."""
+    _RELEASERS[kind] = release
 
 
 def _live() -> pathlib.Path:

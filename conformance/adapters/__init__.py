@@ -6,11 +6,13 @@ say), `settings` (what is in force), `fetch` and `download` (where the distribut
 `declaring`, `tree`, `ports` and `java` as its tools; `file_adapter` holds them together, `found` finds one. In a
 container: `engine`, `images` and `bundled` (what it is made from), `docker` (the same broker inside) with `docker_tree`
 as its tool, `docker_able`, `dockerd` and `build_images`. A broker that runs already: `external_table` (what its owner
-says), `external_places`, `external_commands` and `external_queues`, `external`; `launchers` tells them all apart.
+says), `external_places`, `external_commands`, `external_queues` and `external_left`, `external`; `launchers` tells
+them all apart.
 """
 
 from __future__ import annotations
 
+from conformance.adapters import external_left
 from conformance.adapters.fetch import Progress
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.found import GROUP, fetch_to, find, names, plugged
@@ -19,6 +21,7 @@ from conformance.adapters.launchers import left
 from conformance.adapters.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options
 from conformance.adapters.settings import EffectiveSettings, parse_assignments, untraced
+from conformance.ledger import releases
 
 __all__ = [
     "GROUP",
@@ -41,3 +44,5 @@ __all__ = [
     "plugged",
     "untraced",
 ]
+
+releases(external_left.KIND, external_left.release)

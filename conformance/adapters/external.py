@@ -19,12 +19,12 @@ from conformance.adapters.access_table import access_of
 from conformance.adapters.configure import Source
 from conformance.adapters.external_commands import Commands, Running
 from conformance.adapters.external_places import Place, at_its_host, numbers_of, places
-from conformance.adapters.external_queues import PREFIX, Queues
+from conformance.adapters.external_queues import PREFIX, Existing, Queues
 from conformance.adapters.external_table import External
 from conformance.adapters.external_witness import Witness
 from conformance.adapters.launchers import LEFT
 from conformance.adapters.placeholders import fill
-from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, probe_of, words_of
+from conformance.adapters.planned import DepthProbe, Options, Plan, probe_of, words_of
 from conformance.adapters.settings import EffectiveSettings, show
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -80,7 +80,8 @@ def _deviations(rules: External, found: Mapping[str, Place], ledger: Ledger) -> 
     if rules.stop is None:
         told["clean restart"] = "left out before the last look at a queue: external.stop.command is not given"
     if rules.queues:
-        told["queues"] = f"existing ones of its owner: {', '.join(rules.queues)}"
+        emptied = "; each is emptied before it is used, as its owner says" if rules.drain_queues else ""
+        told["queues"] = f"existing ones of its owner: {', '.join(rules.queues)}{emptied}"
     else:
         told["queues"] = f"named {PREFIX}-{ledger.run_id}-..."
     return told
@@ -104,8 +105,10 @@ class ExternalBroker:
         self.start_seconds: list[float] = []
         self.prover: Callable[[], None] | None = None
         self.gauge: Callable[[str], int] | None = None
+        self.drainer: Callable[[str], None] | None = None
         self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
         self._queues = Queues(plan, rules, self.commands, ledger)
+        self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._down = False
         self._halted = False
         self._armed: list[Running] = []
@@ -141,13 +144,11 @@ class ExternalBroker:
         return probe_of(self.plan.source.file, words, lambda url: at_its_host(url, self.places))
 
     def queue_of(self, queue: str) -> str:
-        """What a queue is called at the broker: it has the run's id in its name, or is one of its owner's.
+        """What a queue is called at the broker: it has the run's id in its name, or is an empty one of its owner's.
 
-        Raises `LaunchError` where one of its owner's holds messages: nothing of them is consumed.
+        Raises `LaunchError` where each of its owner's holds messages: nothing of them is consumed unless he says so.
         """
-        self.commands.environment["CONFORMANCE_QUEUE"] = found = self._queues.name(queue)
-        if self.rules.queues and queue != READY_QUEUE:
-            self._refuse_filled([found])
+        self.commands.environment["CONFORMANCE_QUEUE"] = found = (self._existing or self._queues).name(queue)
         return found
 
     # its life
@@ -174,8 +175,10 @@ class ExternalBroker:
         comes_up = self._down or self.commands.has("start")
         self._wait_answers(began, ready_s if comes_up else 0.0 if self._refusing else _SLOW_S)
         self._queues.declare()
-        if self.rules.queues and self.epoch == 1:
-            self._refuse_filled(self.rules.queues)
+        if self._existing is not None and self.epoch == 1:
+            self._existing.check()
+            for name, held in self._existing.passed_over.items():
+                self.deviations[f"queue {name}"] = f"passed over: it held {held} messages, which were left alone"
         self._prove(began, ready_s)
         self._down = False
         self.start_seconds.append(time.monotonic() - began)
@@ -289,14 +292,14 @@ class ExternalBroker:
             )
         return self.places[protocol]
 
-    @property
-    def _refusing(self) -> bool:
-        return any(place.refuses for place in self.places.values())
-
     def _tls(self, protocol: str) -> Tls | None:
         """That of its clients: the file, the address and who typed have a say."""
         source = self.plan.source
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
+
+    @property
+    def _refusing(self) -> bool:
+        return any(place.refuses for place in self.places.values())
 
     def _filled(self, text: str, field: str) -> str:
         return fill(text, self.plan.words, field)
@@ -350,17 +353,12 @@ class ExternalBroker:
             else:
                 return
 
-    def _refuse_filled(self, queues: Sequence[str]) -> None:
-        for queue in queues:
-            try:
-                depth = self.gauge(queue) if self.gauge else 0
-            except ClientError as error:
-                raise LaunchError(f"external.queues: {queue}: {error}") from error
-            if depth:
-                raise LaunchError(
-                    f"external.queues: {queue} holds {depth} messages, and must be empty: they were left alone. Empty "
-                    "it, or name another"
-                )
+    def _depth_of(self, queue: str) -> int:
+        return self.gauge(queue) if self.gauge else 0
+
+    def _drain(self, queue: str) -> None:
+        if self.drainer is not None:
+            self.drainer(queue)
 
     def _let_go_on(self) -> None:
         """A pause that nobody has ended: its owner's `resume`; commands that still run are waited for."""

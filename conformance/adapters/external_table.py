@@ -22,7 +22,7 @@ COMMANDS = ("kill", "start", "stop", "pause", "resume", "wait_ready")
 NEVER_HERE = "none: it is external"
 """The command of a file that says only how its broker is reached."""
 
-_QUEUES = frozenset({"declare", "creates_queues", "queues"})
+_QUEUES = frozenset({"declare", "creates_queues", "queues", "drain_queues"})
 _OUTSIDE: Mapping[str, Mapping[str, Any]] = {
     "start": {"command": [NEVER_HERE]},
     "data": {"path": "{instance}/data"},
@@ -55,7 +55,8 @@ class External(Table):
 
     Queues: `declare` is how one is made and removed (default: `queues` of the file), `creates_queues` says that the
     broker makes what a client names. `queues` are existing ones for users who may make none: two or more, empty, and
-    nobody else's while the run lasts; the last is for the proof that the broker is ready.
+    nobody else's while the run lasts; the last is for the proof that the broker is ready. One that holds something is
+    passed over; with `drain_queues` whatever is in one is consumed before it is used.
     """
 
     urls: Mapping[Word, str] = {}
@@ -69,6 +70,7 @@ class External(Table):
     declare: Queues | None = None
     creates_queues: bool = False
     queues: tuple[str, ...] = ()
+    drain_queues: bool = False
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> External:
@@ -76,6 +78,8 @@ class External(Table):
             raise ValueError("pause and resume belong together: what is halted must be let go on")
         if len(self.queues) == 1 or len(set(self.queues)) < len(self.queues):
             raise ValueError("queues are at least two different ones: the last is for the proof that it is ready")
+        if self.drain_queues and not self.queues:
+            raise ValueError("drain_queues is about existing queues: name them (queues = [...])")
         if sum([self.declare is not None, self.creates_queues, bool(self.queues)]) > 1:
             raise ValueError("queues are declared, created by the broker or existing: one of the three")
         return self

@@ -11,6 +11,7 @@ class Here:
 
     by_command = False
     gauge: Callable[[str], int] | None = None
+    drainer: Callable[[str], None] | None = None
 
     def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
         """See `interface.Broker`."""

@@ -34,6 +34,9 @@ class Broker(Protocol):
     gauge: Callable[[str], int] | None
     """Asks how many messages a queue holds, or raises `ClientError`."""
 
+    drainer: Callable[[str], None] | None
+    """Takes whatever a queue holds, or raises `ClientError`: asked of existing queues, where their owner lets it."""
+
     journal: pathlib.Path
     """The folder of its journal."""
 

@@ -9,7 +9,7 @@ from conformance.clients.armed import Armed
 from conformance.clients.job import NEVER, Job, Result
 from conformance.clients.modes import MODES, Covers, Subscription, When
 from conformance.clients.session import Answer, Disconnected, Received, Refused, Session
-from conformance.clients.told import Operations, next_answer, pump, seen
+from conformance.clients.told import Operations, next_answer, next_received, pump, seen
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder
 
@@ -60,7 +60,7 @@ class _Consumer:
         while self.job.stop is None or self.delivered < self.job.stop:
             if not self._arrived(self._patience_s()):
                 return self._nothing_came()
-            self._take(self.session.incoming.popleft())
+            self._take(next_received(self.session, self.job))
             pump(self.session, self.armed, 0)
             while self.armed.broker_is_ending:
                 self.session.pump(5.0)
@@ -177,7 +177,7 @@ class _Consumer:
         while (left := quiet - time.monotonic()) > 0:
             pump(self.session, self.armed, left)
             while self.session.incoming:
-                self._hand(self.session.incoming.popleft())
+                self._hand(next_received(self.session, self.job))
         self.waited_s += self.job.silence_s
 
     # acknowledging

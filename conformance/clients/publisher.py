@@ -11,7 +11,7 @@ from conformance.clients.armed import Armed
 from conformance.clients.job import LIVENESS_FACTOR, Job, Result
 from conformance.clients.modes import Subscription
 from conformance.clients.session import Disconnected, Outcome, Refused, Session
-from conformance.clients.told import Operations, pump, seen
+from conformance.clients.told import Operations, next_received, pump, seen, trial_of
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder, make_body, message_id, parse_message
 
@@ -154,7 +154,7 @@ class _Publisher:
             due_ns=due_ns,
             detail="ack immediately" if immediate else None if asked else "no answer asked for",
         )
-        body = make_body(message, job.size)
+        body = make_body(message, job.size, trial_of(job.header))
         if asked:
             self.pending[message] = at_ns
             if immediate:
@@ -305,7 +305,7 @@ class _Transacted(_Publisher):
         while (left := quiet - time.monotonic()) > 0:
             self._pump(left)
             while self.session.incoming:
-                received = self.session.incoming.popleft()
+                received = next_received(self.session, self.job)
                 about = {"queue": self.job.queue, "message": received.message, "epoch": self.job.epoch}
                 self.recorder.record(Op.DELIVER, Phase.OK, **about, **seen(received, self.job))
                 self.recorder.record(Op.ACK, Phase.INVOKE, **about)

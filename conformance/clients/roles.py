@@ -17,7 +17,7 @@ from conformance.clients.job import Job, Result
 from conformance.clients.modes import Subscription
 from conformance.clients.publisher import check_raw, publish
 from conformance.clients.session import Session
-from conformance.clients.told import seen
+from conformance.clients.told import next_received, seen
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder
 
@@ -55,7 +55,7 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
 def _take_drained(job: Job, session: Session, recorder: Recorder) -> int:
     got = 0
     while session.incoming:
-        received = session.incoming.popleft()
+        received = next_received(session, job)
         recorder.record(
             Op.DRAIN, Phase.OK, queue=job.queue, message=received.message, epoch=job.epoch, **seen(received, job)
         )

@@ -26,6 +26,7 @@ ANSWER_S = 10.0
 """For each answer of a broker that is up: a confirm, a delivery, the end of an acknowledgement."""
 
 _CONNECT_S = 5.0
+_SILENCE_S = 0.5
 _numbers = itertools.count(1)
 
 
@@ -37,6 +38,31 @@ def prover(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[], None
 def gauge(broker: Broker) -> Callable[[str], int]:
     """What `Broker.gauge` is set to: the depth of a queue, as clients ask for it."""
     return functools.partial(depth_of, broker)
+
+
+def drainer(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[str], None]:
+    """What `Broker.drainer` is set to: a client of `protocol` that takes whatever a queue holds."""
+    return functools.partial(empty, adapter, broker, protocol)
+
+
+def empty(adapter: Adapter, broker: Broker, protocol: str, queue: str) -> None:
+    """Receive and acknowledge until nothing comes and the broker says that nothing is there.
+
+    A depth may be told late, so silence is waited for as well. Raises `ClientError` where it does not come to that.
+    """
+    deadline = time.monotonic() + ANSWER_S
+    with _session(adapter, broker, protocol, queue) as session:
+        session.attach_receiver(queue, 100, Subscription.INDIVIDUAL)
+        while True:
+            while pump_until(session.pump, lambda: bool(session.incoming), _SILENCE_S):
+                taken = len(session.incoming)
+                session.acknowledge([session.incoming.popleft() for _ in range(taken)])
+                session.replenish(taken)
+                deadline = time.monotonic() + ANSWER_S
+            if not (left := depth_of(broker, queue)):
+                return
+            if time.monotonic() > deadline:
+                raise ClientError(f"{queue} still holds {left} messages, and none comes: it cannot be emptied")
 
 
 def depth_of(broker: Broker, queue: str) -> int:

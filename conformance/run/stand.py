@@ -13,7 +13,7 @@ from conformance.errors import FaultError, LaunchError
 from conformance.faults.powerloss import Disk
 from conformance.ledger import Ledger
 from conformance.run.plan import Planned
-from conformance.run.proof import gauge, prover
+from conformance.run.proof import drainer, gauge, prover
 
 KEPT = 3
 """Brokers that wait for a later part of the run; each Java broker has a heap."""
@@ -119,6 +119,7 @@ class Stands:
             options={queue: self._options[queue] for queue in queues},
         )
         broker.prover, broker.gauge = prover(first.adapter, broker, first.protocol), gauge(broker)
+        broker.drainer = drainer(first.adapter, broker, first.protocol)
         stand = Stand(broker, self._ledger, frozenset(queues))
         try:
             if first.own_disk:

@@ -107,12 +107,15 @@ class TrialPlayer:
     # steps
 
     def _wake(self) -> None:
-        """Start a broker that the trial before left ended, unless the first step does; and name the trial's queue."""
-        self.crew.queue = self.broker.queue_of(self.planned.queue)
+        """Start a broker that the trial before left ended, unless the first step does; and name the trial's queue.
+
+        In that order: whether an existing queue is empty can only be asked of a broker that is up.
+        """
         if self.broker.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
             self.broker.start()
             self.floor_s += time.monotonic() - started
+        self.crew.queue = self.broker.queue_of(self.planned.queue)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):

@@ -55,6 +55,8 @@ class Succession:
     The first start after an end that nobody asked for by `stop` is that of the new version, and so is every later one.
     """
 
+    drainer: Callable[[str], None] | None = None
+
     def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, diary: Diary) -> None:
         self.old, self.new, self._now = old, new, old
         self._folder, self._trial, self._diary = folder.absolute(), trial, diary

@@ -1,0 +1,110 @@
+"""The queues that a killed run left at a broker that is somebody else's: the next run removes them.
+
+Each is in the ledger before it is declared, and how it is removed in a file that only its owner reads: an address may
+have a password in it. The broker may be down, since the killed run had just killed it: then a later run tries again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from conformance.adapters import web
+from conformance.adapters.tree import MARK
+from conformance.errors import UsageError
+from conformance.ledger import RUN_VARIABLE, StillThereError
+
+KIND = "queue"
+PREFIX = "conformance"
+"""Every queue that a run declares at somebody else's broker begins with it; no other is ever removed."""
+
+GONE = (200, 202, 204, 404)
+"""Answers to a DELETE after which the queue is not there."""
+
+_TRIES = 5
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """How one queue is removed: a DELETE to `url`, or a `command` run in `here`. With neither nobody knows how."""
+
+    url: str = ""
+    command: tuple[str, ...] = ()
+    here: str = ""
+    run: str = ""
+    seconds: float = 30.0
+
+
+def write(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
+    """Write down how each queue is removed, for its owner's eyes."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_bytes(msgspec.json.encode(dict(how)))
+
+
+def environment(run: str) -> dict[str, str]:
+    """Of a command that removes: that of its owner, without the marks by which what a run has left is ended."""
+    own = {key: text for key, text in os.environ.items() if key not in (RUN_VARIABLE, MARK)}
+    return {**own, "CONFORMANCE_RUN_ID": run, "CONFORMANCE_COMMAND": "remove"}
+
+
+def release(record: Mapping[str, Any]) -> str:
+    """Remove such a queue; the line of a run that finds it. See `ledger.Release`.
+
+    A folder of the run that is gone has nothing to say of it any more: then it is forgotten.
+    """
+    name, path = str(record.get("name", "")), pathlib.Path(str(record.get("how", "")))
+    if not name.startswith(f"{PREFIX}-"):
+        return ""
+    try:
+        how = msgspec.json.decode(path.read_bytes(), type=dict[str, Removal])[name]
+    except (OSError, KeyError, msgspec.MsgspecError):
+        return ""
+    if not how.url and not how.command:
+        return f"queue {name} is left: its owner's file does not say how one is removed"
+    why = _removed(how)
+    if not why:
+        return f"removed queue {name}"
+    tries = _count(path.with_name(f"{name}.tries"))
+    if tries >= _TRIES:
+        return f"queue {name} is left, after {tries} tries: {why}"
+    raise StillThereError(f"queue {name} is left: {why}; the next run tries again")
+
+
+def _removed(how: Removal) -> str:
+    """Why not; empty where it is gone."""
+    try:
+        if how.url:
+            status, said = web.ask("DELETE", how.url, timeout_s=how.seconds)
+            return "" if status in GONE else f"DELETE {web.shown(how.url)} answered {status}: {said[:200]}"
+        done = subprocess.run(
+            how.command,
+            cwd=how.here,
+            env=environment(how.run),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=how.seconds,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{how.command[0]} did not end within {how.seconds:g} s"
+    except (OSError, UsageError) as error:
+        return f"{web.shown(how.url) if how.url else how.command[0]}: {error}"
+    tail = " ".join((done.stdout + done.stderr).decode(errors="replace").split())[-200:]
+    return f"{how.command[0]} ended with {done.returncode}: {tail}" if done.returncode else ""
+
+
+def _count(path: pathlib.Path) -> int:
+    """One more try; how many that makes."""
+    try:
+        tries = int(json.loads(path.read_text())) + 1
+    except (OSError, ValueError):
+        tries = 1
+    path.write_text(json.dumps(tries))
+    return tries

@@ -1,0 +1,77 @@
+"""What is mounted or attached, and how it is given back: by the tools of the system, looked up where root has them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+
+def mounts(pid: int | str, number: str) -> dict[str, str]:
+    """The mounts of a block device (`major:minor`) as a process sees them: target by mount id."""
+    fields = (line.split() for line in _mountinfo(pid))
+    return {field[0]: _plain(field[4]) for field in fields if field[2] == number}
+
+
+def mounted_at(target: str) -> list[str]:
+    """The sources of what is mounted at exactly this place; the last hides the others."""
+    halves = (line.split(" - ", 1) for line in _mountinfo("self"))
+    return [_plain(right.split()[1]) for left, right in halves if _plain(left.split()[4]) == target]
+
+
+def _mountinfo(pid: int | str) -> list[str]:
+    return pathlib.Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines()
+
+
+def _plain(word: str) -> str:
+    """The kernel writes a space in a path as `\\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+
+
+def unmount(target: str, device: str = "") -> bool:
+    """Unmount what is mounted at `target`, from `device` where that is known; False where nothing of it is.
+
+    Lazily where somebody still uses it: it is then out of the way, and goes with its last user.
+    """
+    sources = mounted_at(target)
+    if not sources or (device and sources[-1] != device):
+        return False
+    return did("umount", target) or did("umount", "--lazy", target)
+
+
+def detach(backing: str) -> list[str]:
+    """Detach every loop device whose backing file is exactly this one, also one that was never recorded.
+
+    A device that is still used goes with its last user.
+    """
+    found = []
+    for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # detached meanwhile
+            holds = path.read_text(errors="surrogateescape").rstrip("\n").removesuffix(" (deleted)")
+            device = f"/dev/{path.parts[3]}"
+            if backing and holds == backing and did("losetup", "--detach", device):
+                found.append(device)
+    return found
+
+
+def tool(name: str) -> str | None:
+    """The path of a command, also of one for root where a plain user's PATH is in force; None where it is missing."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
+
+
+def did(*command: str) -> bool:
+    """Run it to its end; whether that was 0."""
+    return said(*command) is not None
+
+
+def said(*command: str) -> str | None:
+    """What it printed; None where it could not be run, did not end in half a minute, or not with 0."""
+    try:
+        program = [tool(command[0]) or command[0], *command[1:]]
+        done = subprocess.run(program, capture_output=True, timeout=30, check=False, text=True, errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,397 @@
+"""Queues at somebody else's broker: which are used, what is in them, and what becomes of them where the suite is killed."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from conformance import adapters, history, paths
+from conformance.adapters import external_left
+from conformance.adapters.external_left import Removal
+from conformance.adapters.external_queues import Existing
+from conformance.adapters.external_table import External
+from conformance.errors import LaunchError, UsageError
+from conformance.history import Op, bare_header
+from conformance.ledger import Ledger, release_leftovers
+from conformance.records import TrialRecord
+from conformance.run import proof
+from conformance.run.plan import Planned
+from conformance.run.record import Recording
+from conformance.scenario import Check, Drain, Kill, Nth, Publish, Scenario, Step
+
+REFERENCE = adapters.find("reference")
+NO_KILL = {"command": ["true"], "seconds": 0.5}
+"""A kill that kills nobody: its trial is void, and leaves what it has sent."""
+
+VOID = (Publish(30, window=20, until=Kill(Nth("confirm", 20))),)
+WHOLE = (Publish(5, window=5), Drain())
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[adapters.Broker]:
+    """A broker that its owner has started, with queues of his."""
+    folder = tmp_path_factory.mktemp("theirs")
+    with (
+        Ledger(folder / "l", f"owner-{folder.name}") as ledger,
+        REFERENCE.prepare(folder / "b", REFERENCE.effective(), ["a", "b", "ready"], ledger) as broker,
+    ):
+        broker.gauge = proof.gauge(broker)
+        broker.start()
+        yield broker
+
+
+Spec = Callable[..., str]
+
+
+@pytest.fixture
+def spec(theirs: adapters.Broker, tmp_path: pathlib.Path) -> Iterator[Spec]:
+    """Words that reach it by a file that says this; its queues are empty again afterwards."""
+
+    def words(**keys: object) -> str:
+        file = tmp_path / "mine.toml"
+        urls = {name: f"{name}://127.0.0.1:{theirs.endpoint(name)[1]}" for name in ("amqp", "stomp")}
+        said = {"urls": {**urls, "http": f"http://127.0.0.1:{theirs.http_port}"}, **keys}
+        file.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in said.items()))
+        return f"reference:external={file}"
+
+    yield words
+    for queue in ("a", "b", "ready"):
+        proof.empty(REFERENCE, theirs, "amqp", queue)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)
+
+
+Play = Callable[..., tuple[list[TrialRecord], pathlib.Path]]
+
+
+@pytest.fixture
+def play(tmp_path: pathlib.Path) -> Play:
+    """Record a trial for each of these scripts, one after the other; their records, and the folder of the run."""
+
+    def run(words: str, *scripts: tuple[Step, ...]) -> tuple[list[TrialRecord], pathlib.Path]:
+        adapter = adapters.find(words)
+        trials = []
+        for number, steps in enumerate(scripts, 1):
+            script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
+            trials.append(Planned(f"odd.{number}", script, "subject", "", 1, 1, adapter, adapter.effective(), "amqp"))
+        with Ledger(tmp_path / "run", "run-1") as ledger:
+            recording = Recording(tmp_path / "run", bare_header(""), ledger)
+            try:
+                found = recording.record(trials)
+            finally:
+                recording.close()
+        return found, tmp_path / "run"
+
+    return run
+
+
+def _received(folder: pathlib.Path, trial: str) -> list[str]:
+    """The ids that its drain has got."""
+    events = history.read(folder / "trials" / trial / "drain-1.jsonl").events
+    return [str(event.message) for event in events if event.op is Op.DRAIN and event.message]
+
+
+# What is in an existing queue.
+
+
+def test_what_a_void_trial_leaves_is_left_alone_and_the_next_gets_another_queue(
+    theirs: adapters.Broker, spec: Spec, play: Play
+) -> None:
+    (void, whole), folder = play(spec(queues=["a", "b", "ready"], kill=NO_KILL), VOID, WHOLE)
+
+    assert ("the kill did not take effect" in void.void, "") == (True, whole.void)
+    assert proof.depth_of(theirs, "a") >= 20
+    assert [history.message_id(1, n) for n in range(1, 6)] == _received(folder, "odd.2")
+
+
+def test_without_another_queue_the_next_trial_is_void_and_says_what_to_do(spec: Spec, play: Play) -> None:
+    (_, second), _ = play(spec(queues=["a", "ready"], kill=NO_KILL), VOID, WHOLE)
+
+    assert "external.queues: a holds " in second.void
+    assert "they were left alone. Empty it, name another, or let the suite do it" in second.void
+
+
+def test_where_the_owner_lets_it_each_is_emptied_before_it_is_used(
+    theirs: adapters.Broker, spec: Spec, play: Play
+) -> None:
+    """The last too: what a killed run has left there would be no proof of this one."""
+    proof.send(REFERENCE, theirs, "amqp", "ready")
+    (void, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL, drain_queues=True), VOID, WHOLE)
+
+    assert ("the kill did not take effect" in void.void, "") == (True, whole.void)
+    assert [history.message_id(1, n) for n in range(1, 6)] == _received(folder, "odd.2")
+    assert (0, 0) == (proof.depth_of(theirs, "a"), proof.depth_of(theirs, "ready"))
+
+
+def test_a_message_of_another_trial_is_none_of_this_one_whatever_the_depth_says(
+    spec: Spec, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A depth that is told late: the queue looks empty, and p1:1 of the void trial comes beside that of the next."""
+    monkeypatch.setattr("conformance.run.stand.gauge", lambda broker: lambda queue: 0)
+    (_, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL), VOID, WHOLE)
+    came = _received(folder, "odd.2")
+    own = [name for name in came if history.parse_message(name)]
+
+    assert "" == whole.void
+    assert [history.message_id(1, n) for n in range(1, 6)] == own
+    assert len(came) > len(own)
+    assert {name.partition(" ")[2] for name in came if name not in own} == {"of another trial"}
+
+
+def test_a_message_says_which_trial_it_is_of() -> None:
+    """One of no trial is believed: a benchmark sends such."""
+    body = history.make_body("p1:7", 80, "run a.1")
+
+    assert (80, True) == (len(body), history.is_intact("p1:7", body))
+    assert (False, True) == (history.is_anothers(body, "run a.1"), history.is_anothers(body, "run a.2"))
+    assert history.is_anothers(body, "")
+    assert not history.is_anothers(history.make_body("p1:7", 80), "run a.1")
+    assert not history.is_intact("p1:7", body.replace(b".", b":"))
+
+
+def _existing(held: dict[str, int], taken: list[str], **said: object) -> Existing:
+    rules = External.model_validate({"queues": ["a", "b", "ready"], **said})
+
+    def drain(name: str) -> None:
+        taken.append(name)
+        held[name] = 0
+
+    return Existing(rules, lambda name: held.get(name, 0), drain)
+
+
+def test_nothing_is_taken_unless_its_owner_says_so() -> None:
+    held, taken = {"a": 1, "b": 2}, list[str]()
+    with pytest.raises(LaunchError, match="a holds 1 messages, b holds 2 messages, and must be empty"):
+        _existing(held, taken).check()
+    with pytest.raises(LaunchError, match="ready holds 3 messages"):
+        _existing({"ready": 3}, taken).check()
+    assert [] == taken
+
+    _existing(held, taken, drain_queues=True).check()
+    assert ["ready", "a", "b"] == taken
+
+
+def test_what_is_passed_over_is_told(theirs: adapters.Broker, spec: Spec, tmp_path: pathlib.Path) -> None:
+    """In the report too, where the broker's owner looks for it."""
+    proof.send(REFERENCE, theirs, "amqp", "a")
+    found = adapters.find(spec(queues=["a", "b", "ready"]))
+    with (
+        Ledger(tmp_path / "l", "l") as ledger,
+        found.prepare(tmp_path / "x", found.effective(), ["q"], ledger) as broker,
+    ):
+        broker.gauge = proof.gauge(broker)
+        broker.start()
+
+        assert "passed over: it held 1 messages, which were left alone" == broker.deviations["queue a"]
+        assert "b" == broker.queue_of("q")
+    assert 1 == proof.depth_of(theirs, "a")
+
+
+def test_a_queue_stays_that_of_its_trial_while_it_fills() -> None:
+    held: dict[str, int] = {}
+    found = _existing(held, [])
+
+    assert "a" == found.name("one")
+    held["a"] = 5
+    assert ("a", "b", "b", "ready") == (*map(found.name, ["one", "two", "three"]), found.name(adapters.READY_QUEUE))
+    assert {"a": 5} == found.passed_over
+
+
+def test_emptying_is_about_queues_that_are_named(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('urls = { amqp = "amqp://h:1" }\ndrain_queues = true\n')
+
+    with pytest.raises(UsageError, match="drain_queues is about existing queues"):
+        adapters.find(f"reference:external={file}")
+
+
+# What a killed suite leaves.
+
+HARNESS = """
+import pathlib, sys
+from conformance import adapters
+from conformance.ledger import Ledger
+folder = pathlib.Path(sys.argv[1])
+book = Ledger(folder, "killed")
+adapter = adapters.find(sys.argv[2])
+broker = adapter.prepare(folder / "brokers" / "01", adapter.effective(), ["q"], book)
+broker.start()
+print(broker.queue_of("q"), flush=True)
+sys.stdin.read()
+"""
+OURS = {"conformance-killed-q", "conformance-killed-ready"}
+
+
+@pytest.fixture
+def kill_one(tmp_path: pathlib.Path) -> Callable[[str], None]:
+    """A harness that has declared its queues at the broker that these words mean, and is killed."""
+
+    def killed(words: str) -> None:
+        command = [sys.executable, "-c", HARNESS, str(tmp_path / "killed"), words]
+        harness = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=paths.root())
+        assert harness.stdout is not None
+        try:
+            assert b"conformance-killed-q\n" == harness.stdout.readline()
+            assert [] == release_leftovers()  # it is alive
+        finally:
+            harness.kill()
+            harness.communicate()
+
+    return killed
+
+
+def _script(folder: pathlib.Path) -> dict[str, object]:
+    """Its owner's commands: they note each call, and removing fails while `broken` is there."""
+    script = folder / "queues.sh"
+    script.write_text(
+        '#!/bin/sh\ncd "$(dirname "$0")"\necho "$@" >>calls\n[ $1 = declare ] || [ ! -e broken ] || exit 7\n'
+    )
+    script.chmod(0o755)
+    return {"command": ["./queues.sh", "declare", "{queue}"], "remove": ["./queues.sh", "remove", "{queue}"]}
+
+
+def _calls(folder: pathlib.Path, verb: str) -> list[str]:
+    lines = [line.split() for line in (folder / "calls").read_text().splitlines()]
+    return sorted(name for word, name in lines if word == verb)
+
+
+def test_the_next_run_removes_the_queues_of_a_killed_one(
+    spec: Spec, kill_one: Callable[[str], None], tmp_path: pathlib.Path
+) -> None:
+    """Each once, by the owner's command, and tells it; how is for its owner's eyes only."""
+    kill_one(spec(declare=_script(tmp_path)))
+    before = _calls(tmp_path, "remove")
+    mode = (tmp_path / "killed/brokers/01/remove-queues.json").stat().st_mode & 0o777
+    lines = release_leftovers()
+
+    assert (sorted(OURS), [], 0o600) == (_calls(tmp_path, "declare"), before, mode)
+    assert {f"run killed: removed queue {name}" for name in OURS} == set(lines)
+    assert sorted(OURS) == _calls(tmp_path, "remove")
+    assert [] == release_leftovers()
+    assert sorted(OURS) == _calls(tmp_path, "remove")
+
+
+def test_a_queue_that_cannot_be_removed_now_is_tried_again(
+    spec: Spec, kill_one: Callable[[str], None], tmp_path: pathlib.Path
+) -> None:
+    """The killed run may have just killed its broker; after some tries it is told for the last time."""
+    kill_one(spec(declare=_script(tmp_path)))
+    (tmp_path / "broken").touch()
+    first = release_leftovers()
+    (tmp_path / "broken").unlink()
+    second = release_leftovers()
+
+    assert {
+        f"run killed: queue {name} is left: ./queues.sh ended with 7: ; the next run tries again" for name in OURS
+    } == set(first)
+    assert {f"run killed: removed queue {name}" for name in OURS} == set(second)
+
+
+def test_after_five_tries_it_is_left(spec: Spec, kill_one: Callable[[str], None], tmp_path: pathlib.Path) -> None:
+    kill_one(spec(declare=_script(tmp_path)))
+    (tmp_path / "broken").touch()
+    told = [release_leftovers() for _ in range(6)]
+
+    assert all("the next run tries again" in line for lines in told[:4] for line in lines)
+    assert {f"run killed: queue {name} is left, after 5 tries: ./queues.sh ended with 7: " for name in OURS} == set(
+        told[4]
+    )
+    assert [] == told[5]
+
+
+def test_where_nobody_knows_how_it_is_told_once(spec: Spec, kill_one: Callable[[str], None]) -> None:
+    kill_one(spec())
+
+    assert {f"run killed: queue {n} is left: its owner's file does not say how one is removed" for n in OURS} == set(
+        release_leftovers()
+    )
+    assert [] == release_leftovers()
+
+
+def test_a_run_that_ends_itself_leaves_nothing_to_the_next(spec: Spec, play: Play, tmp_path: pathlib.Path) -> None:
+    """The counter-test: what it has removed is no leftover, and is removed once."""
+    ((record,), folder) = play(spec(declare=_script(tmp_path)), WHOLE)
+    lines = [json.loads(line) for line in (folder / "resources.jsonl").read_text().splitlines()]
+    tickets = {line["ticket"] for line in lines if line.get("kind") == "queue"}
+
+    assert "" == record.void
+    assert tickets == {line["ticket"] for line in lines if line["state"] == "released"} & tickets
+    assert 2 == len(tickets) == len(_calls(tmp_path, "remove"))
+    assert [] == release_leftovers()
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, list[str], list[int]]]:
+    """An interface that answers a DELETE as it is told, and notes each; its address."""
+    asked, answers = list[str](), list[int]()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_DELETE(self) -> None:
+            asked.append(self.path)
+            self.send_response(answers.pop(0))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://u:secret@127.0.0.1:{server.server_port}", asked, answers
+        server.shutdown()
+        thread.join()
+
+
+def _dead(folder: pathlib.Path, name: str, how: dict[str, Removal]) -> None:
+    """What a run of a dead process has written down."""
+    book = Ledger(folder, "dead")
+    external_left.write(folder / "how.json", how)
+    book.intend(external_left.KIND, name=name, how=str(folder / "how.json"))
+    entry = json.loads(book._index.read_text())
+    book._index.write_text(json.dumps({**entry, "start": entry["start"] - 1}))
+
+
+def test_an_address_is_asked_and_its_password_is_not_told(
+    served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path
+) -> None:
+    """What is not there any more is gone; what is refused stays, and is asked again."""
+    url, asked, answers = served
+    _dead(tmp_path, "conformance-dead-q", {"conformance-dead-q": Removal(url=f"{url}/q")})
+    answers += [503, 404]
+    first, second = release_leftovers(), release_leftovers()
+
+    assert ["/q", "/q"] == asked
+    assert "answered 503" in first[0]
+    assert "secret" not in first[0]
+    assert ["run dead: removed queue conformance-dead-q"] == second
+
+
+@pytest.mark.parametrize("name", ["orders", "conformance.orders", ""])
+def test_no_other_queue_is_ever_removed(
+    served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path, name: str
+) -> None:
+    """Whatever stands in the file: only names of ours."""
+    url, asked, _ = served
+    _dead(tmp_path, name, {name: Removal(url=f"{url}/orders")})
+
+    assert ([], []) == (release_leftovers(), asked)
+
+
+def test_the_folder_of_a_run_that_is_gone_is_forgotten(tmp_path: pathlib.Path) -> None:
+    _dead(tmp_path, "conformance-dead-q", {"conformance-dead-q": Removal(command=("false",), here="/")})
+    (tmp_path / "how.json").unlink()
+
+    assert [] == release_leftovers()
+    assert [] == [*(paths.state() / "live").glob("*.json")]
