@@ -18,6 +18,7 @@ from conformance.judge.rows import Verdict
 from conformance.plugin import OPTIONS
 from conformance.reference import command, profiles, settings
 from conformance.reference.liars.registry import LIARS
+from conformance.run import spoken
 
 README = (paths.root() / "README.md").read_text()
 LINES = [
@@ -41,7 +42,7 @@ def test_commands_parse(words):
         assert typed.profile in profiles.PROFILES
     if name == "run":
         adapter = adapters.find(parsed["adapter"])
-        adapter.capabilities(parsed["protocol"])
+        spoken.chosen(parsed["protocol"], adapter)
         adapters.parse_assignments(parsed["settings"], adapter.file)
         for pattern in (parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())
