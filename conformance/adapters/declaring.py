@@ -53,7 +53,7 @@ def _by_http(plan: Plan, queue: str) -> None:
     rules = plan.source.file.queues
     assert rules is not None  # the caller has looked
     url = fill(rules.url, {**plan.words, "queue": urllib.parse.quote(queue, safe="")}, "queues.url")
-    body = fill(rules.body, {**plan.words, "queue": queue}, "queues.body")
+    body = fill(rules.body, {**plan.words, "queue": queue, "options": _options(plan, queue)}, "queues.body")
     asked = f"queues.url: {rules.verb} {web.shown(url)}"
     try:
         status, said = web.ask(rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds)
@@ -67,7 +67,8 @@ def _by_http(plan: Plan, queue: str) -> None:
 def _by_command(plan: Plan, queue: str, run: Run) -> None:
     rules = plan.source.file.queues
     assert rules is not None  # the caller has looked
-    command = [fill(part, {**plan.own_words, "queue": queue}, "queues.command") for part in rules.command]
+    words = {**plan.own_words, "queue": queue, "options": _options(plan, queue)}
+    command = [fill(part, words, "queues.command") for part in rules.command]
     try:
         status, said = run(command, rules.seconds)
     except subprocess.TimeoutExpired as error:
@@ -77,6 +78,15 @@ def _by_command(plan: Plan, queue: str, run: Run) -> None:
     if status:
         tail = " ".join(said.split())[-300:]
         raise LaunchError(f"queues.command: {command[0]} ended with {status} for queue {queue}: {tail}")
+
+
+def _options(plan: Plan, queue: str) -> str:
+    """What `{options}` stands for: nothing for a queue without rules of its own."""
+    rules = plan.source.file.queues
+    assert rules is not None  # the caller has looked
+    words = {**plan.words, "queue": queue}
+    chosen = [(name, str(value).lower()) for name, value in plan.options.get(queue, ())]
+    return "".join(fill(rules.options[name], {**words, "value": text}, "queues.options") for name, text in chosen)
 
 
 def run_here(

@@ -78,7 +78,7 @@ def prepare(
         files = source.file.template.files if source.file.template else ()
         changed = {**edits, **configure.template_deviations(files), **source.file.deviations}
         deviations = {**changed, **_deviations(engine, image)}
-        plan = Plan(source, settings, tuple(queues), folder, words, command, None, deviations, inside)
+        plan = Plan(source, settings, tuple(queues), folder, words, command, None, deviations, inside, options or {})
         published = {numbers[name]: port for name, port in reserved.by_name.items()}
         given = {name: text for name, text in plan.environment.items() if text.strip()}  # the image has its own
         binds = (*_binds(folder, ledger), *_theirs(source))

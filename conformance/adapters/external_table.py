@@ -107,15 +107,12 @@ class External(Table):
 def queue_texts(field: str, queues: Queues) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """The same of a table that declares queues."""
     remove = (queues.remove,) if isinstance(queues.remove, str) else queues.remove
-    texts = {
-        "url": (queues.url,),
-        "body": (queues.body,),
-        "command": queues.command,
-        "remove": remove,
-        "lasting": (queues.lasting,),
-    }
+    texts = {"url": (queues.url,), "remove": remove, "lasting": (queues.lasting,)}
     for key, found in texts.items():
         yield f"{field}.{key}", found, ("queue",)
+    yield f"{field}.body", (queues.body,), ("queue", "options")
+    yield f"{field}.command", queues.command, ("queue", "options")
+    yield f"{field}.options", tuple(queues.options.values()), ("queue", "value")
 
 
 def outside(data: Any) -> Any:

@@ -109,7 +109,7 @@ class FileAdapter:
         if need in (*LAUNCHER_NEEDS, FRAMES):
             return ""
         kind, _, option = need.rpartition(" with ")
-        if kind and option not in self.file.start.queue_options:
+        if kind and option not in self.file.queue_options:
             return f"the adapter of {self.name} has no words for one"
         return "" if kind or self.file.start.offer else f"the adapter of {self.name} does not say how one is offered"
 

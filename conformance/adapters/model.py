@@ -38,10 +38,16 @@ class Protocol(Table):
     or a target, over STOMP the header. Over STOMP only: `virtual_host`, the `host` header of CONNECT (default: the name
     of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
     `{prefetch_bytes}` (1,024 a message); one with a prefetch is left out where deliveries need no acknowledgement.
+
+    Over AMQP only: `outcomes` are those that it knows (section 3.4): a sender names them in its attach, and no consumer
+    gives another.
     """
 
     port: str
     ack_confirm: Literal["disposition", "transaction"] | None = None
+    outcomes: tuple[Literal["accepted", "rejected", "released", "modified"], ...] = pydantic.Field(
+        default=("accepted", "rejected", "released", "modified"), min_length=1
+    )
     capabilities: frozenset[str] = frozenset()
     destination: str = "{queue}"
     virtual_host: str = ""
@@ -255,6 +261,11 @@ class BrokerFile(Table):
     def is_external(self) -> bool:
         """Whether it says nothing of a start: it can only be one that runs already."""
         return self.start.command == (NEVER_HERE,)
+
+    @property
+    def queue_options(self) -> tuple[str, ...]:
+        """The rules that a queue may have of its own, whichever way queues are declared."""
+        return (*self.start.queue_options, *(self.queues.options if self.queues else ()))
 
     @property
     def full_title(self) -> str:

@@ -75,7 +75,7 @@ def prepare(
         command = start_command(source, settings, declared(source, queues, options or {}), words, liar)
         files = source.file.template.files if source.file.template else ()
         deviations = {**edits, **configure.template_deviations(files), **source.file.deviations}
-        plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations)
+        plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations, options=options or {})
         return Broker(plan, reserved, ledger)
     except BaseException:
         reserved.close()

@@ -61,6 +61,7 @@ class Plan:
     """A broker that is ready to be started: what it is, with what words its commands are filled, where it runs.
 
     `inside` are the words that mean something else where the broker runs (a container): its ports there, its Java.
+    `options` are the rules of their own that some of its queues have.
     """
 
     source: Source
@@ -72,6 +73,7 @@ class Plan:
     java: JavaFound | None
     deviations: dict[str, str]
     inside: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Options] = dataclasses.field(default_factory=dict)
 
     @property
     def own_words(self) -> dict[str, str]:
@@ -127,16 +129,15 @@ def words_of(
 
 
 def declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
-    """What `{queue}` is filled with, for each queue; raises `UsageError` for an option that the broker has not."""
-    found = []
+    """What `{queue}` of the command is filled with, for each queue; `UsageError` for an option that there is not."""
+    found, known = [], source.file.queue_options
     for queue in queues:
         chosen = options.get(queue, ())
         for name, _ in chosen:
-            if name not in source.file.start.queue_options:
-                raise UsageError.unknown(
-                    f"option of a queue of {source.file.name}", name, source.file.start.queue_options
-                )
-        said = ",".join(f"{name}={str(value).lower()}" for name, value in chosen)
+            if name not in known:
+                raise UsageError.unknown(f"option of a queue of {source.file.name}", name, known)
+        here = [each for each in chosen if each[0] in source.file.start.queue_options]
+        said = ",".join(f"{name}={str(value).lower()}" for name, value in here)
         found.append(f"{queue}:{said}" if said else queue)
     return found
 

@@ -152,6 +152,9 @@ class Queues(Table):
     of the queue. What a broker does by itself, by `start.each_queue` or by `[xml]` needs no such table. Where `lasting`
     comes to be `false`, a restart does not keep them, and every start declares them.
 
+    `options` are rules that a queue may have of its own, by name (`max_length`: messages beyond which sends are
+    refused): what each puts where `{options}` stands in `body` or `command`, with its `{value}`.
+
     `remove` takes a queue away again, with all that is in it: an address, which gets a DELETE, or a command. It is for
     a broker that outlives the run, and so used for none but an external one.
     """
@@ -163,6 +166,7 @@ class Queues(Table):
     content_type: str = "application/json"
     status: tuple[int, ...] = (200, 201, 204)
     command: tuple[str, ...] = ()
+    options: Mapping[Word, str] = {}
     remove: str | tuple[str, ...] = ()
     lasting: str = "true"
     seconds: Seconds = 30.0
@@ -179,4 +183,6 @@ class Queues(Table):
         needed, other = (self.url, self.command) if self.method == "http" else (self.command, self.url)
         if not needed or other:
             raise ValueError("method http goes with url, method command with command")
+        if self.options and not any("{options}" in text for text in (self.body, *self.command)):
+            raise ValueError("options are put where {options} stands, and neither body nor command has it")
         return self

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proton import Delivery, Endpoint, Event, Link, Message, symbol
+from proton import Data, Delivery, Endpoint, Event, Link, Message, symbol
 
 from conformance.clients.amqp_transactions import TRANSACTIONAL, Coordinator, coordinator_link
 from conformance.clients.job import Asks, address
@@ -55,11 +55,13 @@ class AmqpSession:
         ack_confirm: str,
         asks: Asks = Asks(),  # noqa: B008 - it is frozen
         destination: str = "{queue}",
+        outcomes: Sequence[str] = (),
     ) -> None:
         self.outcomes: deque[Outcome] = deque()
         self.incoming: deque[Received] = deque()
         self.answers: deque[Answer] = deque()
         self._wire, self._ack_confirm, self._asks, self._destination = wire, ack_confirm, asks, destination
+        self._known = outcomes
         self._session = wire.connection.session()
         self._session.open()
         self._answered: list[Outcome] = []
@@ -77,9 +79,10 @@ class AmqpSession:
     # what roles call
 
     def attach_sender(self, queue: str) -> None:
-        """Open a sender to `queue` with the `queue` capability, unsettled; it asks for its window."""
+        """Open a sender to `queue` with the `queue` capability, unsettled; it says what it wants, and what it knows."""
         sender = self._session.sender(f"sender-{queue}")
         _ask(sender, self._asks.publisher)
+        _know(sender, self._known)
         self._sender = self._open(sender, target=queue)
 
     def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
@@ -288,6 +291,20 @@ class AmqpSession:
         if not self._wire.pump_until(lambda: bool(link.state & Endpoint.REMOTE_ACTIVE), _ANSWER_S):
             raise ClientError(f"the broker did not answer the attach of {link.name} within {_ANSWER_S:.0f} s")
         return link
+
+
+def _know(sender: Any, outcomes: Sequence[str]) -> None:
+    """Name the outcomes that a send may have (section 3.5.3).
+
+    To a sender that names none Broker-J gives no rejected: it detaches the link (10.1.0, a full queue).
+    """
+    if outcomes:
+        named = sender.source.outcomes
+        named.put_array(False, Data.SYMBOL)
+        named.enter()
+        for name in outcomes:
+            named.put_symbol(symbol(f"amqp:{name}:list"))
+        named.exit()
 
 
 def _ask(link: Any, words: Mapping[str, int | str]) -> None:

@@ -34,7 +34,7 @@ def _amqp(job: Job, before_write: Callable[[], None]) -> Session:
         connect_s=job.connect_s,
         access=job.access,
     )
-    held.append(AmqpSession(wire, job.ack_confirm, job.asks, job.destination))
+    held.append(AmqpSession(wire, job.ack_confirm, job.asks, job.destination, job.outcomes))
     return held[0]
 
 

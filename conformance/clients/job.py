@@ -122,8 +122,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     talks to; `ack_confirm` how this broker answers an acknowledgement (`transaction`, `NEVER`, which asks for no answer
     and waits for none, or else by its disposition); `liar` the name of a session liar; `broker_may_end` that it may end
     by itself, and `may_be_refused` that a refusal is an answer like any other, even one that costs the connection.
-    `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `access` is how it
-    comes in, and holds no secret. Times are in seconds.
+    `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `outcomes` are those
+    that a sender says that it knows, over AMQP; without any it says nothing. `access` is how it comes in, and holds
+    no secret. Times are in seconds.
     """
 
     role: str
@@ -166,6 +167,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ack_confirm: str = ""
     depth: DepthProbe | None = None
     destination: str = "{queue}"
+    outcomes: tuple[str, ...] = ()
     stomp: StompWords = StompWords()
     liar: str = ""
     liveness_s: float = LIVENESS_S

@@ -83,6 +83,7 @@ class Crew:
             ack_confirm=spoken.ack_confirm or jobs.NEVER,
             depth=depth_probe(broker, self.queue),
             destination=spoken.destination,
+            outcomes=spoken.outcomes,
             stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
             access=broker.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or fields.get("backwards")),

@@ -147,6 +147,7 @@ def _session(adapter: Adapter, broker: Broker, protocol: str, queue: str) -> Ite
         epoch=broker.epoch,
         ack_confirm=spoken.ack_confirm or "",
         destination=spoken.destination,
+        outcomes=spoken.outcomes,
         stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
         connect_s=_CONNECT_S,
         access=broker.access(protocol),

@@ -19,7 +19,11 @@ from proton.utils import BlockingConnection
 from conformance import adapters
 from conformance.adapters import Broker, settings
 from conformance.claims import Value
+from conformance.clients.connect import connect
+from conformance.clients.job import Job
+from conformance.clients.session import Refused, pump_until
 from conformance.errors import UsageError
+from conformance.history import bare_header
 from conformance.ledger import Ledger
 
 HERE = adapters.find("qpid").path.parent
@@ -192,6 +196,39 @@ def test_the_capabilities_of_the_file_are_those_of_the_broker(tmp_path: pathlib.
     assert {"ack_confirmed", "presettled_delivery"} <= capabilities
     assert fresh.first_acquirer == ("first_acquirer" in capabilities)
     assert (host["type"], host["state"]) == ("BDB", "ACTIVE")
+
+
+def _answers(broker: Broker, count: int, outcomes: tuple[str, ...]) -> list[str]:
+    """What our own sender hears of so many persistent messages, where it names these outcomes."""
+    host, port = broker.endpoint("amqp")
+    about = {"header": bare_header("full"), "history": "", "queue": "orders", "epoch": broker.epoch}
+    job = Job(role="publish", host=host, port=port, protocol="amqp", outcomes=outcomes, **about)  # type: ignore[arg-type]
+    session = connect(job, lambda: None)
+    try:
+        session.attach_sender("orders")
+        assert pump_until(session.pump, lambda: session.sendable() >= count, 10)
+        for number in range(count):
+            session.send(f"m{number}", b"x", durable=True)
+        assert pump_until(session.pump, lambda: len(session.outcomes) == count, 10)
+        return [one.detail or str(one.phase) for one in session.outcomes]
+    finally:
+        session.close()
+
+
+@pytest.mark.qpid
+def test_a_full_queue_answers_a_sender_that_names_its_outcomes(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """Each message by itself; one that names none is detached with the first."""
+    qpid = adapters.find("qpid")
+    rules = {"orders": (("max_length", 2),)}
+    with qpid.prepare(tmp_path / "broker", qpid.effective(), ["orders"], ledger, options=rules) as broker:
+        broker.start()
+        told = _answers(broker, 4, qpid.file.protocols["amqp"].outcomes)
+        with pytest.raises(Refused, match="resource-limit-exceeded"):
+            _answers(broker, 1, ())
+        kept = _depth(broker)
+
+    assert told == ["ok", "ok", "rejected", "rejected"]
+    assert kept == 2
 
 
 @pytest.mark.qpid

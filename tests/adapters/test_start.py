@@ -18,6 +18,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import native, web
+from conformance.adapters.planned import Options
 from conformance.adapters.tree import MARK, Tree, is_alive
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.ledger import Ledger, identify
@@ -279,6 +280,33 @@ def test_queues_are_declared_once_over_http(make: Make, tmp_path: pathlib.Path) 
 
     assert puts.read_text().splitlines() == [
         f'/queues/{queue}?x=1 {{"name": "{queue}", "a": {{"durable": true}}}} Basic dTpw' for queue in ("q1", "q2")
+    ]
+
+
+def test_a_queue_has_rules_of_its_own(make: Make, tmp_path: pathlib.Path) -> None:
+    """Each where `{options}` stands, and nothing there for a queue without any."""
+    puts = tmp_path / "puts"
+    command = f'["{{python}}", "{{here}}/broker.py", "amqp={{amqp_port}}", "http={{http_port}}", "puts={puts}"]'
+    make(
+        "web(said['http']); amqp(said['amqp'])",
+        'ready_port = ["amqp", "http"]',
+        '[queues]\nurl = "http://127.0.0.1:{http_port}/{queue}"\nbody = \'{"durable": true{options}}\'\n'
+        "options = { max_length = ', \"limit\": {value}' }",
+        command=command,
+    )
+    adapter = adapters.find(str(tmp_path / "fake.toml"))
+    limited: dict[str, Options] = {"q2": (("max_length", 40),)}
+    assert adapter.lacks("a queue with max_length") == ""
+    assert adapter.lacks("a queue with durable") == "the adapter of fake has no words for one"
+    with Ledger(tmp_path / "run", "limited") as book:
+        with adapter.prepare(tmp_path / "b", adapter.effective(), ["q1", "q2"], book, options=limited) as broker:
+            broker.start()
+        with pytest.raises(UsageError, match="did you mean 'max_length'"):
+            adapter.prepare(tmp_path / "c", adapter.effective(), ["q"], book, options={"q": (("max_lenght", 4),)})
+
+    assert [line.split(" ", 1)[1] for line in puts.read_text().splitlines()] == [
+        '{"durable": true} None',
+        '{"durable": true, "limit": 40} None',
     ]
 
 
@@ -556,6 +584,11 @@ def test_a_faulty_start_is_refused_before_anything_runs(tmp_path: pathlib.Path, 
     [
         ('[queues]\nmethod = "http"', "queues: method http goes with url"),
         ('[queues]\nurl = "http://x/{quue}"', "queues.url: unknown placeholder 'quue': did you mean 'queue'"),
+        ('[queues]\nurl = "http://x/{queue}"\noptions = { a = "b" }', "queues: options are put where {options} stands"),
+        (
+            '[queues]\nurl = "http://x"\nbody = "{options}"\noptions = { a = "{valu}" }',
+            "queues.options: unknown placeholder 'valu': did you mean 'value'",
+        ),
         ('[[template.files]]\nfile = "../etc/passwd"', "template.files.0.file: '../etc/passwd' is not inside"),
         (
             '[settings.other]\ntype = "int"\ndefault = 1\ndescription = "x"',

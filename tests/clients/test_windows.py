@@ -231,6 +231,23 @@ def test_an_attach_asks_for_a_window():
     assert amqp(Asks())._sender.properties is None
 
 
+def outcomes(session):
+    """What the source of its sender names."""
+    named = session._sender.source.outcomes
+    named.rewind()
+    return list(named.get_object().elements) if named.next() else []
+
+
+def test_an_attach_names_the_outcomes_that_the_sender_knows():
+    """AMQP 1.0, 3.5.3: Broker-J detaches a sender that names none, where it would refuse a message; and none unasked."""
+    wire = types.SimpleNamespace(connection=Connection(), pump_until=lambda done, timeout_s: True)
+    session = AmqpSession(wire, "disposition", outcomes=("accepted", "rejected"))
+    session.attach_sender("q")
+
+    assert [symbol("amqp:accepted:list"), symbol("amqp:rejected:list")] == outcomes(session)
+    assert [] == outcomes(amqp(Asks()))
+
+
 def test_an_attach_asks_for_a_mode():
     """The broker's own word for it."""
     session = amqp(Asks(mode="explicit-client"))
