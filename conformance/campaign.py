@@ -37,7 +37,7 @@ from conformance.run import kept, spoken
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
-from conformance.scenario import FRAMES, DiskFull, FailedSync, Scenario
+from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
 
 REPEATS = 2
 
@@ -148,6 +148,9 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
     if unread := coming_in.unread(selection.adapter, selection.protocol):
         lacking[FRAMES] = unread
+    known = selection.adapter.file.protocols[selection.protocol].outcomes
+    if MODIFIED in lacking and "modified" not in known:
+        lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(known)} over {selection.protocol}"
     found = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     if hidden := adapters.untraced(selection.adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)

@@ -64,6 +64,7 @@ from conformance.script import (
 
 __all__ = [
     "FRAMES",
+    "MODIFIED",
     "SETTLE",
     "SYNC_OFF",
     "SYNC_OFF_SLOWLY",
@@ -111,6 +112,9 @@ __all__ = [
 
 FRAMES = "frames that can be told on a link"
 """What faults at a frame need, and checks of what crossed a link (`Scenario.needs`)."""
+
+MODIFIED = "the outcome modified"
+"""What a delivery that is given back as failed, or as undeliverable here, needs of a broker over AMQP."""
 
 TRIALS = 3
 SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
@@ -234,7 +238,8 @@ class Scenario:
         """What there must be: an adapter's words for kinds of queues and settings of any name; frames on a link."""
         offers = any(isinstance(step, Offer) for step in self.steps)
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
-        more = {"settings of any name": offers, FRAMES: reads}
+        modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self.steps)
+        more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies}
         queues, others = (f"a queue with {name}" for name, _ in self.queue), (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))
 

@@ -24,7 +24,7 @@ from conformance.adapters.settings import EffectiveSettings
 from conformance.claims import Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.scenario import FRAMES
+from conformance.scenario import FRAMES, MODIFIED
 from conformance.script import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
@@ -106,7 +106,7 @@ class FileAdapter:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
         if self.place.rules is not None:
             return external_able.why_not(self.place.rules, need)
-        if need in (*LAUNCHER_NEEDS, FRAMES):
+        if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the last two are a matter of the protocol
             return ""
         kind, _, option = need.rpartition(" with ")
         if kind and option not in self.file.queue_options:

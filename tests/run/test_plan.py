@@ -5,7 +5,7 @@ import doctest
 
 import pytest
 
-from conformance import adapters, claims, scenario
+from conformance import adapters, campaign, claims, scenario
 from conformance.run import plan as plans
 from conformance.run.plan import Selection, arm_label, instances, plan, wanted
 
@@ -245,6 +245,23 @@ def test_what_the_adapter_has_no_words_for_is_not_planned():
     assert ("a queue with max_length",) == script.needs
     assert ("settings of any name",) == SCENARIOS["thresholds-offered-as-settings"].needs
     assert (["AMQP-REF-01"], []) == (list(wanted(script, chosen)), list(wanted(script, lacking)))
+
+
+@pytest.mark.parametrize(("protocol", "tried"), [("amqp", False), ("stomp", True)])
+def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tried):
+    """Over AMQP it would end the session; over STOMP whatever is refused is a NACK. The other outcomes are tried."""
+    chosen = selection("AMQP-REL-01", "AMQP-MOD-01", "EMS-DUPS-05", "STOMP-NACK-01", protocol=protocol)
+    spoken = chosen.adapter.file.protocols["amqp"].model_copy(update={"outcomes": ("accepted", "released")})
+    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": spoken}})
+    fewer = dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file))
+    found = campaign._able(fewer, SCENARIOS)
+    modified = wanted(SCENARIOS["deliveries-modified"], found)
+
+    assert (scenario.MODIFIED,) == SCENARIOS["deliveries-modified"].needs
+    assert () == SCENARIOS["deliveries-refused"].needs
+    assert (tried, True) == (bool(modified), bool(wanted(SCENARIOS["deliveries-refused"], found)))
+    assert ({} if tried else {scenario.MODIFIED: "reference has only accepted, released over amqp"}) == found.unable
+    assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
 
 
 def test_only_what_the_broker_was_asked_for_is_another_script():
