@@ -1,5 +1,6 @@
 """`conformance adapters`: what there is, what is here, and the schema of the files that say so."""
 
+import dataclasses
 import json
 import re
 import sys
@@ -99,7 +100,12 @@ def test_a_broker_without_a_container(here):
     without = [name for name in adapters.names() if adapters.find(name).file.container is None]
     lacks = [one["lacks"] for name in without for one in told(name)["launchers"] if one["name"] == "docker"]
 
-    assert ["no [container] in its broker.toml: it runs natively only"] * len(without) == lacks
+    reference = adapters.find("reference")
+    native = dataclasses.replace(reference, file=reference.file.model_copy(update={"container": None}))
+
+    assert ["ems", "solace"] == without
+    assert ["no [start] in its broker.toml: it is reached at its address only"] * 2 == lacks
+    assert "no [container] in its broker.toml: it runs natively only" == listing._docker_lacks(native)
 
 
 @pytest.fixture

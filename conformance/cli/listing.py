@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _WIDE = 12
 _COLUMNS = 110
+_AT_ITS_ADDRESS = "no [start] in its broker.toml: it is reached at its address only"
 
 
 def options(command: Callable[..., int]) -> Callable[..., int]:
@@ -113,7 +114,7 @@ def _native_lacks(adapter: Adapter) -> str:
     from conformance.errors import LaunchError
 
     if adapter.file.is_external:
-        return "no [start] in its broker.toml: it is reached at its address only"
+        return _AT_ITS_ADDRESS
     if adapter.file.java is not None:
         try:
             find_java(adapter.file.java.minimum)
@@ -124,6 +125,8 @@ def _native_lacks(adapter: Adapter) -> str:
 
 
 def _docker_lacks(adapter: Adapter) -> str:
+    if adapter.file.is_external:
+        return _AT_ITS_ADDRESS
     if adapter.file.container is None:
         return "no [container] in its broker.toml: it runs natively only"
     return _engine_lacks()

@@ -83,6 +83,7 @@ def test_its_listing_says_that_nobody_speaks_to_it() -> None:
     assert "unverified" in block
     assert "and no client of this suite speaks it" in block
     assert "native       not here: no [start]" in block
+    assert "docker       not here: no [start]" in block
 
 
 def test_its_contract_cannot_be_checked(tmp_path: pathlib.Path) -> None:
