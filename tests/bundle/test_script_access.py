@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from conformance import adapters, claims, scenario
+from conformance.adapters import installed
 from conformance.adapters.access import OPEN, Access, Secret, Tls
 from conformance.bundle import archive, script
+from conformance.ledger import Ledger
 from conformance.run import access as coming_in
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
@@ -18,6 +20,7 @@ import certificates
 
 SCENARIOS = scenario.load(claims.load())
 KILLED = "broker-killed-while-publishing"
+LACKS = installed.missing(adapters.find("rabbitmq").file)
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +28,9 @@ def folder(tmp_path_factory):
     return certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
-def written(protocol, typed=OPEN, adapter="reference", name=KILLED):
+def written(protocol, typed=OPEN, adapter="reference", name=KILLED, anomaly="lost"):
     found = coming_in.as_typed(adapters.find(adapter), typed)
-    return script.write(SCENARIOS[name].drawn(5), ["lost"], found, protocol, "orders", "A title")
+    return script.write(SCENARIOS[name].drawn(5), [anomaly], found, protocol, "orders", "A title")
 
 
 @pytest.fixture
@@ -119,6 +122,47 @@ def test_the_virtual_host_of_a_broker():
     assert "\"host\": '/', " in written("stomp", adapter="rabbitmq").text
     assert '"host": host, ' in written("stomp").text
     assert "DESTINATION = '/amq/queue/{queue}'" in written("amqp", adapter="rabbitmq").text
+
+
+@pytest.mark.skipif(bool(LACKS), reason=LACKS)
+@pytest.mark.parametrize(
+    ("protocol", "wrong"),
+    [("amqp", ("'/amq/queue/{queue}'", "'{queue}'")), ("stomp", ("\"host\": '/'", '"host": host'))],
+)
+def test_the_words_of_rabbitmq(tmp_path, protocol, wrong):
+    """It sends, consumes and acknowledges up to the restart, for which no command is given here; with other words not."""
+    adapter = adapters.find("rabbitmq")
+    text = written(protocol, adapter="rabbitmq", name="consumer-killed-under-individual", anomaly="gone").text
+    assert text.count(wrong[0]) == 1
+
+    def reproduce(name, script_):
+        (tmp_path / name).write_text(script_)
+        address = "{}:{}".format(*broker.endpoint(protocol))
+        command = [
+            sys.executable,
+            "-I",
+            name,
+            "--address",
+            address,
+            "--pid",
+            str(2**22),
+            "--silence",
+            "1",
+            "--ready",
+            "3",
+        ]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+
+    with (
+        Ledger(tmp_path / "run", f"words-of-{protocol}") as ledger,
+        adapter.prepare(tmp_path / "broker", adapter.effective(), ["orders"], ledger) as broker,
+    ):
+        broker.start()
+        right, other = reproduce("right.py", text), reproduce("wrong.py", text.replace(*wrong))
+
+    assert "could not be tried: [Errno 3] No such process" in right.stdout, right.stdout + right.stderr
+    assert "could not be tried" in other.stdout
+    assert "No such process" not in other.stdout
 
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
