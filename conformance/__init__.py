@@ -7,6 +7,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `claims`        what vendors and standards promise: one sentence a claim, with its source
 `history`       what happened: events, the files that hold them, what a complete one is
 `records`       what a run writes beside its histories: what was asked, and what each trial was
+`mounts`        what is mounted or attached on this machine, and how it is given back
 `ledger`        what a run has started, so that the next one can end what a killed run left
 `script`        the words of a script: steps, faults, triggers
 `scenario`      what is done to a broker, and which claims that decides
