@@ -40,7 +40,7 @@ from conformance.report import model
         (["bundle", "nowhere"], "expected RUN#TRIAL"),
         (["bundle", "nowhere#x"], "nowhere is not the folder of a run"),
         (["bundle", "nowhere#x", "--out", "."], "--out .: name a file"),
-        (["run", "--adapter", "activemq:docker"], "natively"),
+        (["run", "--adapter", "ems:docker"], "it is reached from outside only"),
     ],
 )
 def test_unknown_words(conformance, words, line):
