@@ -73,7 +73,7 @@ def test_a_spec_is_name_version_launcher(spec: str, expected: str) -> None:
     [
         ("artmis", "did you mean 'artemis'"),
         ("artemis@2.5x", "unknown version of artemis '2.5x'"),
-        ("activemq:docker", r"activemq has no \[container\]: it runs natively only"),
+        ("ems:docker", "it is reached from outside only"),
         ("artemis:nativ", "did you mean 'native'"),
         ("reference@9.9", "reference has one version"),
         ("external=amqp://somewhere", "say which broker it is"),
