@@ -40,7 +40,9 @@ class Protocol(Table):
     `{prefetch_bytes}` (1,024 a message); one with a prefetch is left out where deliveries need no acknowledgement.
 
     Over AMQP only: `outcomes` are those that it knows (section 3.4): a sender names them in its attach, and no consumer
-    gives another.
+    gives another. Over STOMP only: `transacted_sends` says when a SEND in a transaction gets its RECEIPT: `at_once`, or
+    `at_commit`, and after an ABORT never. Then nobody waits for it before, and a COMMIT counts as answered when all of
+    its sends are.
     """
 
     port: str
@@ -53,6 +55,7 @@ class Protocol(Table):
     virtual_host: str = ""
     send: Mapping[str, str] = {}
     subscribe: Mapping[str, str] = {}
+    transacted_sends: Literal["at_once", "at_commit"] = "at_once"
 
 
 class Choice(Table):

@@ -247,6 +247,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         + (f"\nHELD = {held}\n" if held else ""),
         **_access(access),
         "virtual_host": repr(spoken.virtual_host) if spoken.virtual_host else "",
+        "at_commit": spoken.transacted_sends == "at_commit",
         "destination": repr(spoken.destination),
         "send": repr(dict(spoken.send)),
         "subscribe": repr(dict(spoken.subscribe)),

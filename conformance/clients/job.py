@@ -123,8 +123,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     and waits for none, or else by its disposition); `liar` the name of a session liar; `broker_may_end` that it may end
     by itself, and `may_be_refused` that a refusal is an answer like any other, even one that costs the connection.
     `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `outcomes` are those
-    that a sender says that it knows, over AMQP; without any it says nothing. `access` is how it comes in, and holds
-    no secret. Times are in seconds.
+    that a sender says that it knows, over AMQP; without any it says nothing. `answers_at_commit`: sends in a
+    transaction get their answers with that of the commit, and never where it is rolled back. `access` is how it comes
+    in, and holds no secret. Times are in seconds.
     """
 
     role: str
@@ -168,6 +169,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     depth: DepthProbe | None = None
     destination: str = "{queue}"
     outcomes: tuple[str, ...] = ()
+    answers_at_commit: bool = False
     stomp: StompWords = StompWords()
     liar: str = ""
     liveness_s: float = LIVENESS_S

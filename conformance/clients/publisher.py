@@ -247,6 +247,7 @@ class _Transacted(_Publisher):
     def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
         super().__init__(job, session, recorder, armed)
         self.operations = Operations(job, session, recorder, armed)
+        self.begun = ""
         self.waited_s = 0.0
 
     def run(self) -> Result:
@@ -260,7 +261,8 @@ class _Transacted(_Publisher):
                 pump(self.session, self.armed, left)
             name = f"t{number}"
             back = job.rollback_every > 0 and number % job.rollback_every == 0
-            if not (self._filled(name) and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):
+            filled = self._filled(name, f"t{number + 1}")
+            if not (filled and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):
                 return self._result("finished", job.liveness_s)
         self._read_to_the_end()
         self._peek()
@@ -270,14 +272,23 @@ class _Transacted(_Publisher):
         self.operations.disconnected()
         return super().disconnected(ended)
 
-    def _filled(self, name: str) -> bool:
-        """A transaction with all its sends written and provisionally answered; False where one was not in time."""
-        if not self.operations.run(Op.BEGIN, name):
+    def _filled(self, name: str, following: str) -> bool:
+        """A transaction with all its sends written and provisionally answered; False where one was not in time.
+
+        Where only the commit brings their answers (RabbitMQ over STOMP; STOMP 1.2 allows it), the one after it is begun
+        before: that RECEIPT says that what was sent before it was received.
+        """
+        if name != self.begun and not self.operations.run(Op.BEGIN, name):
             return False
         self.transaction = name
         for _ in range(int(min(self.job.batch, self.count - self.sent))):
             self._send()
-        while self.pending:
+        if self.job.answers_at_commit:
+            self.begun = following
+            if not self.operations.run(Op.BEGIN, following):
+                self._give_up("unanswered")
+                return False
+        while self.pending and not self.job.answers_at_commit:
             self._pump(1.0)
             self._take_outcomes()
             if self._overdue_s():
@@ -293,9 +304,19 @@ class _Transacted(_Publisher):
     def _discharged(self, op: Op, name: str) -> bool:
         if self.armed.broker_is_ending:
             return True  # killed before the request: it must never leave
-        answered = self.operations.run(op, name)
+        if not self.job.answers_at_commit:
+            answered = self.operations.run(op, name)
+            self._take_outcomes()
+            return answered
+        answered = self.operations.run(op, name, self._unread if op is Op.COMMIT else lambda: False)
         self._take_outcomes()
+        self._give_up("rolled back" if answered else "unanswered")
         return answered
+
+    def _unread(self) -> bool:
+        """Whether answers to its sends are still to come, with those that came taken."""
+        self._take_outcomes()
+        return bool(self.pending)
 
     def _peek(self) -> None:
         """Take what is available until silence; before a commit that must be nothing of its transaction."""

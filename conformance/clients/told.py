@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from conformance.clients.armed import Armed
 from conformance.clients.job import Job
@@ -51,10 +52,11 @@ class Operations:
         self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
         self._open: tuple[Op, str] | None = None
 
-    def run(self, op: Op, name: str) -> bool:
+    def run(self, op: Op, name: str, more: Callable[[], bool] = lambda: False) -> bool:
         """Ask, and wait for the answer for as long as the liveness bound; whether one came.
 
-        A commit fires what is due when its request has left, and again when its answer was read.
+        A commit fires what is due when its request has left, and again when its answer was read. `more` says that
+        other answers belong to it: it is answered when they were read as well.
         """
         invoked = self._record(op, Phase.INVOKE, name)
         self._open = (op, name)
@@ -64,7 +66,14 @@ class Operations:
             if self._armed.due and not self._armed.fired:
                 self._session.pump(0)
                 self._armed.fire_if_due()
-        answer = next_answer(self._session, self._armed, time.monotonic() + self._job.liveness_s)
+        deadline = time.monotonic() + self._job.liveness_s
+        answer = next_answer(self._session, self._armed, deadline)
+        while answer is not None and more():
+            left = deadline - time.monotonic()
+            if left <= 0 and not self._armed.paused:
+                answer = None
+            else:
+                pump(self._session, self._armed, max(left, 0.01))
         if answer is None:
             self._give_up("unanswered")
             return False

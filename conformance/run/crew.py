@@ -84,6 +84,7 @@ class Crew:
             depth=depth_probe(broker, self.queue),
             destination=spoken.destination,
             outcomes=spoken.outcomes,
+            answers_at_commit=spoken.transacted_sends == "at_commit",
             stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
             access=broker.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or fields.get("backwards")),

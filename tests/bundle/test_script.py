@@ -122,6 +122,23 @@ def test_the_headers_of_the_broker_are_in_the_script():
     assert "'consumer-window-size': '{prefetch_bytes}'" in text
 
 
+def test_sends_that_are_answered_at_the_commit_are_not_waited_for_before_it():
+    """As the client of the trial does where the adapter says so; elsewhere each is waited for."""
+    item = SCENARIOS["broker-killed-after-commit"]
+    at_commit, at_once = (written(item, "stomp", name).text for name in ("rabbitmq", "artemis"))
+
+    waits = [
+        'answered([receipts[0], client.ask("BEGIN", after)])',
+        "answered([receipt] if back else [receipt, *receipts])",
+    ]
+    assert waits == [
+        line.split("  #")[0].strip() for line in at_commit.splitlines() if line.strip().startswith("answered(")
+    ]
+    assert ["answered(receipts)", "answered([receipt])"] == [
+        line.strip() for line in at_once.splitlines() if line.strip().startswith("answered(")
+    ]
+
+
 def test_power_needs_root_and_says_what_to_type(tmp_path):
     """Called without a disk of its own it prints the commands, and tries nothing."""
     import subprocess

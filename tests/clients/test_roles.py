@@ -9,6 +9,7 @@ from conformance import history
 from conformance.clients import roles
 from conformance.clients.job import NEVER, DepthProbe, Job, Trigger
 from conformance.clients.modes import MODES, Subscription
+from conformance.clients.session import Outcome
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
 
@@ -180,6 +181,88 @@ def test_an_unanswered_commit_is_unknown(play, broker, detail):
     commits = [(event.phase, event.detail) for event in events if event.op is Op.COMMIT]
 
     assert [(Phase.INVOKE, None), (Phase.INFO, detail)] == commits
+
+
+class AtCommit(Listed):
+    """Answers the sends of a transaction after its commit, but for those that it `keeps`, and after a rollback none."""
+
+    def __init__(self, *, keeps=(), **more):
+        super().__init__(answers=False, **more)
+        self.keeps, self.due, self.ready = keeps, [], []
+
+    def commit(self, transaction):
+        super().commit(transaction)
+        self.due = [Outcome(message, Phase.OK, None) for message in self.waiting if message not in self.keeps]
+        self.waiting.clear()
+
+    def rollback(self, transaction):
+        super().rollback(transaction)
+        self.waiting.clear()
+
+    def pump(self, timeout_s):
+        self.outcomes.extend(self.ready)
+        self.ready, self.due = self.due, []
+        super().pump(timeout_s)
+
+
+def told(events):
+    return [
+        (event.op, event.phase, event.message or event.transaction, event.detail)
+        for event in events
+        if event.op in (Op.SEND, Op.COMMIT, Op.ROLLBACK) and (event.op, event.phase) != (Op.SEND, Phase.INVOKE)
+    ]
+
+
+def test_sends_that_are_answered_at_the_commit_are_not_waited_for(play):
+    """The commit is answered when they are, and what is rolled back has no answers."""
+    result, events = play("publish", AtCommit(), count=4, window=5, batch=2, rollback_every=2, answers_at_commit=True)
+
+    assert ("finished", 2) == (result.ended, result.count)
+    assert [
+        (Op.COMMIT, Phase.INVOKE, "t1", None),
+        (Op.SEND, Phase.OK, "p1:1", None),
+        (Op.SEND, Phase.OK, "p1:2", None),
+        (Op.COMMIT, Phase.OK, "t1", None),
+        (Op.ROLLBACK, Phase.INVOKE, "t2", None),
+        (Op.ROLLBACK, Phase.OK, "t2", None),
+        (Op.SEND, Phase.INFO, "p1:3", "rolled back"),
+        (Op.SEND, Phase.INFO, "p1:4", "rolled back"),
+    ] == told(events)
+
+
+def test_the_next_transaction_is_begun_when_all_of_one_was_sent(play):
+    """Its answer says that what was sent before it was received; and each is begun once."""
+    broker = AtCommit()
+    play("publish", broker, count=4, window=5, batch=2, answers_at_commit=True)
+
+    assert [
+        *[(Op.BEGIN, "t1"), (Op.SEND, "p1:1"), (Op.SEND, "p1:2"), (Op.BEGIN, "t2"), (Op.COMMIT, "t1")],
+        *[(Op.SEND, "p1:3"), (Op.SEND, "p1:4"), (Op.BEGIN, "t3"), (Op.COMMIT, "t2")],
+    ] == [(op, name) for op, name, _ in broker.log]
+
+
+def test_who_waits_for_them_before_the_commit_waits_in_vain(play):
+    """What the word of the adapter is for."""
+    _, events = play("publish", AtCommit(), count=2, window=5, batch=2)
+
+    assert [(Op.SEND, Phase.INFO, f"p1:{n}", "unanswered") for n in (1, 2)] == told(events)
+
+
+@pytest.mark.parametrize(
+    ("broker", "detail"),
+    [(AtCommit(keeps=["p1:2"]), "unanswered"), (AtCommit(keeps=["p1:2"], dies_after=9), "disconnected")],
+    ids=["unanswered", "disconnected"],
+)
+def test_a_commit_without_the_answer_to_each_of_its_sends_is_unknown(play, broker, detail):
+    """Its own alone says nothing of them."""
+    _, events = play("publish", broker, count=2, window=5, batch=2, answers_at_commit=True)
+
+    assert [
+        (Op.COMMIT, Phase.INVOKE, "t1", None),
+        (Op.SEND, Phase.OK, "p1:1", None),
+        (Op.COMMIT, Phase.INFO, "t1", detail),
+        (Op.SEND, Phase.INFO, "p1:2", detail),
+    ] == told(events)
 
 
 def test_a_peek_sees_what_comes_before_the_commit(play):
