@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from conformance import adapters, claims, paths
-from conformance.cli import cli
+from conformance.cli import cli, entry
 from conformance.judge.rows import Judgement, RunRecord
 from conformance.report import model
 
@@ -138,3 +138,19 @@ def test_adapters_are_listed(conformance):
     text = conformance("adapters").stdout
 
     assert ["2.56.0" in text, "sync_non_transactional" in text, "reference" in text] == [True] * 3
+
+
+def test_an_error_that_nobody_expected_accuses_nobody(monkeypatch, capsys):
+    """Python would exit with 1, which is what a violated claim is."""
+
+    def broken(**_):
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr(entry.cli, "main", broken)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+
+    assert (3, True) == (
+        ended.value.code,
+        "nothing is concluded: ZeroDivisionError('of ours')" in capsys.readouterr().err,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import NoReturn
 
 import click
@@ -50,5 +51,9 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         code = _fail(Interrupted("stopped by the user"))
     except BrokenPipeError:
+        code = int(ExitCode.HARNESS)
+    except Exception as error:  # Python's own exit code for it is 1, which says that a claim was violated
+        traceback.print_exc()
+        click.echo(f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True)
         code = int(ExitCode.HARNESS)
     sys.exit(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -127,14 +127,17 @@ def collect_facts(
     paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}
-    return facts.from_rows(_collect(relations.summary(spark, paths, len(paths), used)))
+    return facts.from_rows(_collect(lambda: relations.summary(spark, paths, len(paths), used)))
 
 
-def _collect(frame: DataFrame) -> list[dict[str, Any]]:
+def _collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:
+    """The rows of a plan. To plan asks the JVM as well, which may be gone by then."""
     try:
-        return [row.asDict() for row in frame.collect()]
+        return [row.asDict() for row in plan().collect()]
     except Exception as error:
-        raise JudgeError(f"Spark could not judge: {_cause(error)}") from error
+        raise JudgeError(
+            f"Spark could not judge: {_cause(error)}; the record is whole, and `conformance judge RUN` judges it again"
+        ) from error
 
 
 def _cause(error: Exception) -> str:
@@ -174,7 +177,7 @@ def _timelines(
     wanted = [(first.trial, *(parse_message(first.message) or (0, 0))) for first in firsts]
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
     chosen = sorted({paths[trial] for trial, _, _ in wanted})
-    events = _collect(relations.timeline(spark, chosen, wanted))
+    events = _collect(lambda: relations.timeline(spark, chosen, wanted))
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for trial, producer, n in wanted:
         mine = [

@@ -283,3 +283,18 @@ def test_importing_the_judge_imports_no_spark():
     )
 
     assert "False\n" == done.stdout
+
+
+def test_a_jvm_that_is_gone_is_an_error_of_the_judge(python):
+    """It names the next step; an error of Python's own would end the command with what a violated claim ends it with."""
+    process = python(
+        READY + "import os, signal\nfrom conformance.judge import verdict\n"
+        "os.kill(gateway._process.pid, signal.SIGKILL); gateway._process.wait()\n"
+        "try: verdict._collect(lambda: session.spark.read.parquet('x'))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    ready(process)
+    output, _ = process.communicate(timeout=60)
+
+    assert output.startswith("JudgeError Spark could not judge: ")
+    assert "`conformance judge RUN` judges it again" in output
