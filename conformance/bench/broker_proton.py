@@ -72,10 +72,14 @@ class _Publisher(MessagingHandler):
         self._end(event, f"{self._left + self._open} sends had no answer after {PATIENCE_S:.0f} s")
 
     def on_transport_closed(self, event: Any) -> None:
-        """proton's: the end of the connection, which is ours to say; a timer that is left would keep all running."""
-        self._patience.cancel()
+        """proton's: the end of the connection, which is ours to say.
+
+        Without the stop a container whose only timer was cancelled sleeps for pi seconds before it ends.
+        """
         if self._left or self._open:
-            self._end(event, "the peer closed the connection")
+            self.failure = self.failure or "the peer closed the connection"
+        self._patience.cancel()
+        event.container.stop()
 
     def _fill(self, sender: Any) -> None:
         while self._left and self._open < self._window and sender.credit > 0:
