@@ -1,5 +1,6 @@
 """A broker that is killed while it reads its journal: a stand-in that reads one file a line at a time."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,19 +25,23 @@ if sys.argv[3] == "stay":
 class Starting:
     """Reads so many files of its journal, says that it is ready, and stays or ends."""
 
-    def __init__(self, journal, files, then="stay"):
-        self.journal, self.files, self.then = journal, files, then
+    def __init__(self, journal, files, then="stay", before=()):
+        self.journal, self.files, self.then, self.before = journal, files, then, before
         self.tree = None
         for number in range(files):
             (journal / f"{number}.journal").write_bytes(b"x")
 
     def launch(self):
         self.log = (self.journal.parent / "log").open("wb")
-        command = [sys.executable, "-c", READS, str(self.journal), str(self.files), self.then]
-        self.tree = Tree(subprocess.Popen(command, stdout=self.log, start_new_session=True))
+        command = [*self.before, sys.executable, "-c", READS, str(self.journal), str(self.files), self.then]
+        leader = subprocess.Popen(command, stdout=self.log, start_new_session=True)
+        self.tree = Tree(leader, forks=bool(self.before))
 
+    @contextlib.contextmanager
     def pidfds(self):
-        return self.tree.pidfds()
+        with self.tree.pidfds() as found:
+            (self.journal.parent / "seen").touch()
+            yield found
 
     def wait_gone(self, timeout_s):
         return self.tree.wait_gone(timeout_s)
@@ -50,9 +55,9 @@ class Starting:
 def starting(tmp_path):
     made = []
 
-    def make(files, then="stay"):
+    def make(files, then="stay", before=()):
         (tmp_path / "journal").mkdir()
-        made.append(Starting(tmp_path / "journal", files, then))
+        made.append(Starting(tmp_path / "journal", files, then, before))
         return made[0]
 
     yield make
@@ -68,6 +73,16 @@ def test_it_dies_at_the_access_that_was_named(starting):
     said = kill_in_recovery(broker, 3)
 
     assert (-signal.SIGKILL, False) == (broker.tree.leader.wait(10), broker.was_ready)
+    assert said.startswith("at access ")
+
+
+@pytest.mark.parametrize("script", ['"$@"; exit 0', '"$@" & exit 0'], ids=["a child", "an orphan"])
+def test_who_is_forked_later_dies_too(starting, tmp_path, script):
+    """The leader is a shell, which stays or leaves; who reads the journal is forked once its processes were looked for."""
+    broker = starting(4_000, before=("sh", "-c", f'until [ -e "$0" ]; do :; done; {script}', str(tmp_path / "seen")))
+    said = kill_in_recovery(broker, 3)
+
+    assert ([], False) == (broker.tree.pids(), broker.was_ready)
     assert said.startswith("at access ")
 
 
