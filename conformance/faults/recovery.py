@@ -98,8 +98,8 @@ def _wait(broker: Starting, watch: int, pidfd: int, k: int) -> int:
         elif broker.was_ready:
             break
         elif pidfd in told:
-            with broker.pidfds() as left:
-                if not left:
+            with broker.pidfds() as others:
+                if not others:
                     break
             poller.unregister(pidfd)  # a leader that forks, and leaves the rest to the others
     return seen
