@@ -124,15 +124,17 @@ def test_stopped_while_it_starts(python):
 
 
 @pytest.fixture
-def root_as_before():
+def unfiltered():
+    """The root's log without the filters that a session of another test has left there."""
     root = logging.getLogger()
     before = list(root.filters)
+    root.filters.clear()
     yield
     root.filters[:] = before
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, root_as_before):
+def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, unfiltered):
     """py4j writes it to the root's log; what others write there stays."""
     if quiet:
         gateway.quieten_py4j()
