@@ -67,9 +67,13 @@ class Tree:
         """
         if self._empty:
             return []
-        alive = [pid for pid in dict.fromkeys(self.members()) if is_alive(pid)]
+        # Again: a process that forks and ends while the list of all is read is not alive, and its child not listed.
+        alive = self._alive() or self._alive() or self._alive()
         self._empty = not alive and self.leader.returncode is not None
         return alive
+
+    def _alive(self) -> list[int]:
+        return [pid for pid in dict.fromkeys(self.members()) if is_alive(pid)]
 
     def members(self) -> Iterator[int]:
         """The leader while it runs, what descends from it, who is left of its session, who is marked or is named.
