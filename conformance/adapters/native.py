@@ -311,8 +311,8 @@ class Broker(Here):
         tree = self._tree
         try:
             descriptor = os.pidfd_open(tree.main(wrapped=False) if tree.forks else tree.leader.pid)
-        except ProcessLookupError:
-            raise self._error(f"ended at once, with status {tree.leader.wait()} (start.command)") from None
+        except ProcessLookupError:  # it has ended, and somebody has looked at it since
+            raise self._left() or self._ended() from None
         try:
             if not wait_ended_now(descriptor, _TICK_MS):
                 return
@@ -320,7 +320,11 @@ class Broker(Here):
             os.close(descriptor)
         if tree.forks and not tree.leader.poll() and self.processes():
             return  # the parent has left, or is about to
-        raise self._left() or self._error(f"ended with status {tree.leader.wait()} before it was ready (start.command)")
+        raise self._left() or self._ended()
+
+    def _ended(self) -> LaunchError:
+        assert self._tree is not None  # likewise
+        return self._error(f"ended with status {self._tree.leader.wait()} before it was ready (start.command)")
 
     def _left(self) -> LaunchError | None:
         """What is wrong where the process that was started has ended, others go on, and the file does not say so."""

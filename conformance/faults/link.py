@@ -38,7 +38,7 @@ class Link:
         folder: Of the trial: history, and a log where the proxy had something to complain of.
         header: Of the history; `process` is replaced.
         upstream: Address and port of the broker.
-        protocol: `amqp` or `stomp`.
+        protocol: What is spoken over it: `amqp`, `amqp091`, `stomp`, or `core`, of which no frame is told.
         fault: What is done to the link, every number of it drawn; None for a link that only records.
         number: N, from 1 on: a trial may have several.
         epoch: The run of the broker that is behind it.

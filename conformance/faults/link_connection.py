@@ -43,7 +43,9 @@ class Armed:
         if fault is not None:
             at = self.trigger
             words = "every connection" if at is None else f"{at.at} {at.kind} {at.k} of a connection"
-            self.note(Phase.ARMED, words, count=None if at is None else at.k)
+            # How much longer a round trip takes, in microseconds: by it the judge knows what came too soon.
+            count = round(fault.rtt_ms * 1000) if isinstance(fault, Delay) else None
+            self.note(Phase.ARMED, words, count=count if at is None else at.k)
 
     def pace(self) -> Pace | None:
         """How a lane of a slow or narrow link passes on; None where it does so at once."""
@@ -178,11 +180,18 @@ class Connection:
                 armed.take_effect(f"{size} bytes {lane.name} were swallowed", self.number)
 
     def ended(self, lane: Lane) -> None:
-        """An end of stream was passed on by the lane; a reset is here. Of two ended lanes nothing is left."""
+        """An end of stream was passed on by the lane; a reset is here. Of two ended lanes nothing is left.
+
+        The kernel tells a socket's error once. Where a write took it, the lane that reads there reads what had come
+        before the reset and then an orderly end, which it must not pass on as one.
+        """
         if self._cut and isinstance(self._armed.fault, Cut) and self._armed.fault.how == "half_open":
             return
         if self._resets:
             return
+        if lane.took_reset:
+            reading = self._lanes[TO_BROKER if lane.name == TO_CLIENT else TO_CLIENT]
+            reading.lost = reading.source
         if lane.lost is lane.source and not self._cut:
             self._resets = True
             self._armed.start(self._reset(lane.target))

@@ -70,6 +70,7 @@ class Lane:
         swallow: What comes is told, and vanishes.
         over: Nothing will pass any more.
         lost: The socket that failed, where it ended otherwise than with an end of stream.
+        took_reset: Its write was what the kernel told of a reset by the target's peer.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Lane:
     ) -> None:
         self.name, self.source, self.target = name, source, target
         self.gate: int | None = None
-        self.held = self.swallow = self.over = False
+        self.held = self.swallow = self.over = self.took_reset = False
         self.lost: socket.socket | None = None
         self._loop = asyncio.get_running_loop()
         self._splitter, self._watcher, self._pace = splitter, watcher, pace
@@ -197,8 +198,8 @@ class Lane:
             sent = self.target.send(view)
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError:
-            self.lost = self.target
+        except OSError as error:  # EPIPE where the peer had ended its stream before, says tcp_reset() of Linux
+            self.lost, self.took_reset = self.target, isinstance(error, ConnectionResetError)
             self._finish()
         self._passed += sent
         return sent

@@ -373,6 +373,20 @@ def test_a_broker_that_leaves_its_parent_is_refused_where_that_is_not_said(make:
     assert "say start.pid_file (or start.forks = true)" in told
 
 
+def test_it_is_refused_as_well_where_its_end_was_seen_before(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for the status of a process that has ended takes it away: it can no longer be opened."""
+    opened = os.pidfd_open
+
+    def seen(pid: int) -> int:
+        monkeypatch.setattr(os, "pidfd_open", opened)
+        os.waitpid(pid, 0)
+        return opened(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", seen)
+
+    assert "left its parent: " in str(refused(make("if os.fork():\n    os._exit(0)\ntime.sleep(600)")))
+
+
 def test_one_that_leaves_its_parent_when_it_is_ready_is_told_the_same(make: Make) -> None:
     """Its parent waits till it listens, as good daemons do: the start is over by then."""
     script = "if os.fork():\n    signal.pause()\nos.setsid()\namqp(said['amqp'])"

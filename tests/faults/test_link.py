@@ -1,5 +1,6 @@
 """A proxy between real clients and brokers, and raw sockets: what passes, what each fault does, how it ends."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -23,7 +24,9 @@ from conformance.clients.job import Job
 from conformance.clients.modes import Subscription
 from conformance.clients.session import Disconnected
 from conformance.errors import FaultError
+from conformance.faults.frames import TO_CLIENT
 from conformance.faults.link import Link, prove
+from conformance.faults.link_connection import Armed, Connection
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.script import Cut, Delay, Frame, HoldLink, Throttle
@@ -223,6 +226,38 @@ def test_what_reached_a_client_is_not_what_was_passed_on(link, upstream):
     passed = len(message) * sum((event.op, event.phase) == (Op.FRAME, Phase.OK) for event in events(between))
     (reached,) = told_reached(between)
     assert 0 < there <= reached < passed - len(message)
+
+
+async def _reset_while_the_broker_sends(pairs, folder):
+    """The broker's end is looked at before the client's, as the loop may do when both have something to tell."""
+    (client, to_client), (broker, to_broker) = pairs
+    recorder = history.Recorder(folder / "link.jsonl", bare_header("link"))
+    ended = asyncio.Event()
+    between = Connection(1, to_client, to_broker, "stomp", Armed(None, recorder, 1), lambda _: ended.set())
+    client.sendall(SEND % 1)  # on its way before the reset
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    broker.sendall(RECEIPT % 1)
+    assert select.select([to_broker], [], [], PATIENCE)[0]
+    between._lanes[TO_CLIENT]._on_readable()
+    await asyncio.wait_for(ended.wait(), PATIENCE)
+    recorder.close()
+
+
+def test_a_reset_that_a_write_was_told_of_is_passed_on_as_one(tmp_path):
+    """The kernel tells it once: after the write that got it, a read of the same socket gives an orderly end."""
+    pairs = []
+    for _ in range(2):
+        with socket.create_server((HOST, 0)) as listening:
+            theirs = socket.create_connection(listening.getsockname())
+            ours = listening.accept()[0]
+            ours.setblocking(False)
+            pairs.append((theirs, ours))
+    asyncio.run(_reset_while_the_broker_sends(pairs, tmp_path))
+    broker = pairs[1][0]
+    broker.settimeout(PATIENCE)
+
+    assert (SEND % 1, True) == until_end(broker)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -608,6 +643,25 @@ def test_a_delay_makes_every_round_trip_longer(link, broker, session):
     assert min(took) >= 0.04
     assert min(took) < 0.2
     prove(fault, between.finish())
+
+
+def test_bytes_of_a_protocol_that_nobody_tells_pass_as_they_come(link, upstream):
+    """Of Artemis' core protocol: no frame is recorded, nothing is kept back, and a delay works as on any other link."""
+    between = link(upstream, Delay(rtt_ms=40), "core")
+    client, peer = dial(between.port, upstream)
+    began = time.monotonic()
+    client.sendall(b"\x00\x00")
+    assert b"\x00\x00" == read(peer, 2)
+    peer.sendall(b"AMQP")
+    assert b"AMQP" == read(client, 4)
+    took = time.monotonic() - began
+    client.close()
+    told = between.finish()
+    (armed,) = [event for event in events(between) if event.phase is Phase.ARMED]
+
+    assert took >= 0.04
+    assert (0, "", 40_000) == (told.frames, told.unreadable, armed.count)
+    prove(Delay(rtt_ms=40), told)
 
 
 def test_a_delay_takes_nothing_from_the_throughput(link, upstream):

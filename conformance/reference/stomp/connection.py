@@ -146,6 +146,7 @@ class Connection:
         """The socket is gone: subscriptions end, open transactions are rolled back."""
         self._end()
         self._parts.clear()
+        self._session = None  # it knows its connection: see sockets.connection_lost
 
     def has_room(self) -> bool:
         """Whether the peer may be sent another message."""
