@@ -13,7 +13,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `scenario`      what is done to a broker, and which claims that decides
 `adapters`      what a broker is: data, and a launcher
 `faults`        what is done to it, its disk and its links, and the proof that it took effect
-`clients`       who talks to it: sessions over AMQP 1.0 and STOMP 1.2, each in a process of its own
+`clients`       who talks to it: sessions over AMQP 1.0 and STOMP 1.2, and vendors' clients, each in its own process
 `run`           one plan, one recorder
 `judge`         one decider: PySpark from histories to verdicts
 `report`        what people read

@@ -21,7 +21,7 @@ from importlib.metadata import version as version_of
 import msgspec
 
 from conformance import adapters, claims, judge, records, scenario
-from conformance.adapters import Adapter, EffectiveSettings, own_config
+from conformance.adapters import Adapter, EffectiveSettings, own_config, vendor_clients
 from conformance.adapters.access import OPEN, Access
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
@@ -34,6 +34,7 @@ from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import access as coming_in
 from conformance.run import kept, spoken
+from conformance.run.called import lacks, unseen
 from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
@@ -48,6 +49,7 @@ class Options:
 
     adapter: str
     protocol: str = ""
+    client: str = ""
     settings: Sequence[str] = ()
     claims: Sequence[str] = ("*",)
     required: Sequence[str] = ()
@@ -103,8 +105,10 @@ def prepare(options: Options) -> Campaign:
     scenarios = scenario.load(catalogue)
     adapter = own_config.applied(adapters.find(options.adapter), options.config)
     protocol = spoken.chosen(options.protocol, adapter)
-    overrides = adapters.parse_assignments(options.settings, adapter.file)
-    adapter = coming_in.applied(adapter.chosen(overrides), protocol, options.access)
+    through = vendor_clients.chosen(options.client, protocol, adapter)
+    overrides = adapters.parse_assignments(options.settings, vendor_clients.put_upon(adapter, through).file)
+    adapter = vendor_clients.put_upon(adapter.chosen(overrides), through)
+    adapter = coming_in.applied(adapter, protocol, options.access, through)
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
     vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
@@ -124,6 +128,7 @@ def prepare(options: Options) -> Campaign:
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
         mute=spoken.mute(protocol, adapter),
+        client=through.name if through else "",
     )
     selection = _able(selection, scenarios)
     if options.quick:
@@ -148,6 +153,9 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
     if unread := coming_in.unread(selection.adapter, selection.protocol):
         lacking[FRAMES] = unread
+    if selection.vendor is not None:
+        lacking |= unseen(selection.vendor)
+        lacking |= {need: lacks(selection.vendor, need) for item in played for need in item.of_client}
     known = selection.adapter.file.protocols[selection.protocol].outcomes
     if MODIFIED in lacking and "modified" not in known:
         lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(known)} over {selection.protocol}"
@@ -179,6 +187,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
         watcher.note(f"released what an earlier run left: {line}")
     if campaign.adapter.launcher == "native":
         campaign.adapter.install(watcher.download, offline=campaign.options.offline)
+    if campaign.selection.vendor is not None:
+        campaign.selection.vendor.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
     run = _run_record(campaign)
     records.save(run, campaign.folder / "run.json")
@@ -338,6 +348,7 @@ def command(campaign: Campaign) -> str:
         return campaign.again
     options, selection = campaign.options, campaign.selection
     words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
+    words += ["--client", selection.client] if options.client else []
     words += ["--config", coming_in.near(str(options.config))] if options.config else []
     words += [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
@@ -351,7 +362,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
-    client, clients = spoken.client(selection.protocol)
+    client, clients = spoken.client(selection.protocol, selection.vendor)
     kept.keep(campaign.folder, adapter)
     coming_in.keep(campaign.folder, campaign.options.access)
     difference = own_config.kept_in(campaign.folder, adapter, settings)
@@ -385,4 +396,5 @@ def _run_record(campaign: Campaign) -> RunRecord:
         judged_as=tuple(sorted(selection.judged_as)),
         unable=dict(selection.unable),
         mute=selection.mute,
+        vendor=selection.client,
     )

@@ -213,6 +213,8 @@ def _shown(value: Value) -> str:
 
 
 _WIRE = ("amqp", "stomp")
+VENDOR_SURFACES = ("jms", "amqp091")
+"""The surfaces on which a vendor's own client is used, and no session of this suite."""
 
 
 def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:

@@ -26,7 +26,7 @@ from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.run import access as coming_in
 from conformance.run import proof
-from conformance.run.spoken import PROTOCOLS
+from conformance.run.spoken import WIRES
 
 _GONE_S = 20.0
 _TAIL = 40
@@ -81,7 +81,7 @@ def _spoken(adapter: Adapter) -> list[str]:
 def _silent(adapter: Adapter, protocol: str) -> str:
     """Why nothing is said over a protocol of the broker; empty where something is."""
     rules = getattr(getattr(adapter, "place", None), "rules", None)
-    if protocol not in PROTOCOLS:
+    if protocol not in WIRES:
         return "no client of this suite speaks it"
     return f"no address was given for it (external.urls.{protocol})" if rules and protocol not in rules.urls else ""
 

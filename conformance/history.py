@@ -48,6 +48,8 @@ class Op(enum.StrEnum):
     SYNC = "sync"
     FAULT = "fault"
     BROKER = "broker"
+    CALL = "call"
+    ASK = "ask"
 
 
 class Phase(enum.StrEnum):

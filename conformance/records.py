@@ -56,6 +56,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str = ""
     unable: dict[str, str] = {}
     mute: str = ""
+    vendor: str = ""
     finished: bool = False
     interrupted: bool = False
     floor_seconds: float = 0.0

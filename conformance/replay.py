@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as version_of
 
 from conformance import adapters, campaign, claims, paths, records, scenario, upgrade
-from conformance.adapters import Adapter, EffectiveSettings, own_config
+from conformance.adapters import Adapter, EffectiveSettings, own_config, vendor_clients
 from conformance.adapters.stand_ins import against
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue
@@ -124,6 +124,7 @@ def prepare(wanted: Wanted) -> Replay:
     options = Options(
         adapter=adapter.spec,
         protocol=run.protocol,
+        client=run.vendor,
         claims=run.selected,
         required=run.required,
         judge_as=run.judged_as,
@@ -211,7 +212,8 @@ def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
     if (mine := own_config.kept(wanted.folder)) is not None:
         found = own_config.applied(found, mine)
         told.append(f"with the configuration that the run kept, {mine}")
-    found = found.chosen(run.changed)
+    through = vendor_clients.find(run.vendor) if run.vendor else None
+    found = vendor_clients.put_upon(found.chosen(run.changed), through)
     found.capabilities(run.protocol)
     return coming_in.applied(found, run.protocol, coming_in.kept(wanted.folder)), told
 
@@ -243,6 +245,7 @@ def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Ca
         seed=run.seed,
         judged_as=frozenset(run.judged_as),
         only=frozenset({script.id}),
+        client=run.vendor,
     )
 
 
@@ -310,7 +313,7 @@ def _check_script(record: TrialRecord, planned: Planned) -> None:
 def _check_able(planned: Planned, selection: Selection, script: Scenario) -> None:
     """`FaultError` where the broker of this trial cannot be hurt like that here; it is asked of its own launcher."""
     here = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
-    needed = {*script.needs, *(name for fault in script.faults for name in names_of(fault))}
+    needed = {*script.needs, *script.of_client, *(name for fault in script.faults for name in names_of(fault))}
     for name, why in campaign.unable(here, [script]).items():
         if name in needed:
             raise FaultError(f"{script.id} cannot be repeated here: {planned.adapter.name} cannot take {name}: {why}")

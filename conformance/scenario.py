@@ -21,7 +21,7 @@ import pathlib
 import random
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -33,6 +33,7 @@ from conformance.script import (
     LINK_FAULTS,
     After,
     All,
+    Ask,
     Between,
     Consume,
     ConsumerCrash,
@@ -60,6 +61,7 @@ from conformance.script import (
     Watched,
     drawn,
     needs_of_launcher,
+    words,
 )
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "TRIALS",
     "After",
     "All",
+    "Ask",
     "Between",
     "Check",
     "Consume",
@@ -116,6 +119,12 @@ FRAMES = "frames that can be told on a link"
 MODIFIED = "the outcome modified"
 """What a delivery that is given back as failed, or as undeliverable here, needs of a broker over AMQP."""
 
+RAW = "the suite's own view of the wire"
+REFUSES = "deliveries given back"
+HOLDS = "deliveries seen before they are asked for"
+PEEKS = "a receiver beside the publisher"
+CALLS = (RAW, REFUSES, HOLDS, PEEKS)
+"""What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
 """Before an absence is concluded: the queue is empty, and still is after one more restart."""
@@ -161,7 +170,10 @@ class Liar:
 
 @dataclasses.dataclass(frozen=True)
 class SessionLiar:
-    """A control of a self-check: the suite's own session on the honest bundled broker, wrong in one way."""
+    """A session that is wrong in one way: the suite's own, on the honest bundled broker, as control of a self-check.
+
+    Of a claim about a vendor's client it is that client, used wrongly, on the broker on trial.
+    """
 
     name: str
     trials: int = 1
@@ -211,7 +223,8 @@ class Scenario:
     """A frozen script. `id` is derived from the class name; `says` is the report's text.
 
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
-    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused.
+    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
+    those that it asks of a vendor's client for itself.
     """
 
     id: str
@@ -221,13 +234,14 @@ class Scenario:
     decides: Mapping[str, Check]
     client: str = "library"
     queue: tuple[tuple[str, bool | int], ...] = ()
+    settings: tuple[tuple[str, bool | int], ...] = ()
 
     @property
     def session(self) -> dict[str, Value]:
-        """What its publishers ask of the broker for themselves, in the words of the catalogue's settings."""
+        """What its clients ask for themselves, in the words of the catalogue's settings."""
         sends = [step for step in self.steps if isinstance(step, Publish) and not step.batch]
         modes = [step.ack_event_mode for step in sends if step.ack_event_mode]
-        asked: dict[str, Value] = {"ack_event_mode": modes[0]} if modes else {}
+        asked: dict[str, Value] = {**dict(self.settings), **({"ack_event_mode": modes[0]} if modes else {})}
         if sends:
             asked["publish_window"] = max(step.window for step in sends)
             asked["ack_immediately"] = any(step.immediate_every for step in sends)
@@ -244,6 +258,14 @@ class Scenario:
         return (*queues, *others, *needs_of_launcher(self.steps))
 
     @property
+    def of_client(self) -> tuple[str, ...]:
+        """What only some clients can do: words of `CALLS`, and `mode NAME` for each of its consumers."""
+        asked = {RAW: self.client == "raw", PEEKS: any(isinstance(s, Publish) and s.peek for s in self._clients)}
+        takes = [step for step in self._clients if isinstance(step, Consume)]
+        asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
+        return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
+
+    @property
     def linked(self) -> bool:
         """Whether a client of it goes over a link, so that there are frames to judge by."""
         return any(step.linked or isinstance(step.until, LINK_FAULTS) for step in self._clients)
@@ -258,7 +280,7 @@ class Scenario:
         found = []
         for step in self.steps:
             under = step.under if isinstance(step, Restart) else None
-            until = None if isinstance(step, Drain | Offer) else step.until
+            until = None if isinstance(step, Drain | Offer | Ask) else step.until
             found += [fault for fault in (under, until) if fault is not None]
         return tuple(found)
 
@@ -294,22 +316,7 @@ def script_words(script: Scenario) -> tuple[str, ...]:
     """
     client = [] if script.client == "library" else [f"client {script.client}"]
     queue = [f"queue {name}={str(value).lower()}" for name, value in script.queue]
-    return (*client, *queue, *(_words(step) for step in script.steps))
-
-
-def _words(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_words, value))})"
-    if dataclasses.is_dataclass(value):
-        return f"{type(value).__name__}({', '.join(_changed(value))})"
-    return repr(value)
-
-
-def _changed(value: object) -> Iterator[str]:
-    for field in dataclasses.fields(value):  # type: ignore[arg-type]
-        given = getattr(value, field.name)
-        if field.default is dataclasses.MISSING or given != field.default:
-            yield f"{field.name}={_words(given)}"
+    return (*client, *queue, *(words(step) for step in script.steps))
 
 
 _REGISTRY: dict[str, Scenario] = {}
@@ -333,7 +340,10 @@ def scenario(cls: type[Any]) -> type[Any]:
         raise CatalogueError(f"scenario {identity} has no docstring: the report would have no text")
     says = " ".join(cls.__doc__.split())
     client, queue = getattr(cls, "client", "library"), tuple(getattr(cls, "queue", {}).items())
-    _REGISTRY[identity] = Scenario(identity, says, cls.mode, tuple(cls.steps), dict(cls.decides), client, queue)
+    settings = tuple(sorted(getattr(cls, "settings", {}).items()))
+    _REGISTRY[identity] = Scenario(
+        identity, says, cls.mode, tuple(cls.steps), dict(cls.decides), client, queue, settings
+    )
     return cls
 
 
@@ -368,8 +378,11 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: {claim_id} needs a control exactly where it can be violated")
         if item.fault_for(claim) not in claim.faults:
             raise CatalogueError(f"scenario {item.id}: {claim_id} is tried under {claim.faults}, not under its fault")
-        if (claim.subject is Subject.SESSION) != isinstance(check.control, SessionLiar):
-            raise CatalogueError(f"scenario {item.id}: {claim_id}: session claims have session liars, others have not")
+        of_client = claim.subject in (Subject.SESSION, Subject.VENDOR_CLIENT)
+        if isinstance(check.control, SessionLiar) and not of_client:
+            raise CatalogueError(f"scenario {item.id}: {claim_id}: a broker is not proven by a session liar")
+        if claim.subject is Subject.SESSION and not isinstance(check.control, SessionLiar):
+            raise CatalogueError(f"scenario {item.id}: {claim_id}: session claims have session liars")
 
 
 def untried(catalogue: Catalogue, path: pathlib.Path | None = None) -> dict[str, str]:

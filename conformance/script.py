@@ -33,7 +33,8 @@ class Between:
 class Nth:
     """A trigger: the k-th event of one client process.
 
-    `event` is one of `sent` (a send was written), `confirm` (a send was answered), `confirm_immediate` (it had asked
+    `event` is one of `sent` (a send was written), `confirm` (a send was answered), `returned` (likewise, and the next
+    one is not sent before the fault), `confirm_immediate` (it had asked
     for Ack Immediately), `confirm_range` (one answer has covered several), `process` (a processing has begun),
     `ack_written` (an acknowledgement was written), `ack` (it was answered), `before_commit` (everything of a
     transaction but the request has left), `commit_written` (the request has left as well) and `committed` (it was
@@ -315,7 +316,14 @@ class Offer:
     settings: tuple[str, ...]
 
 
-Step = Publish | Consume | Restart | Drain | Offer
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """Ask a vendor's client what it offers, and record each answer: an entry of `clients.questions.QUESTIONS`."""
+
+    question: str
+
+
+Step = Publish | Consume | Restart | Drain | Offer | Ask
 SETTLE = (Drain(), Restart(clean=True), Drain())
 
 
@@ -351,3 +359,19 @@ def drawn(value: Value, rng: random.Random) -> Value:
         fields = {field.name: drawn(getattr(value, field.name), rng) for field in dataclasses.fields(value)}
         found = dataclasses.replace(found, **fields)
     return cast(Value, found)
+
+
+def words(value: object) -> str:
+    """A step, a fault or a trigger as it is written, without what is as by default."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(words, value))})"
+    if dataclasses.is_dataclass(value):
+        return f"{type(value).__name__}({', '.join(_changed(value))})"
+    return repr(value)
+
+
+def _changed(value: object) -> Iterator[str]:
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        given = getattr(value, field.name)
+        if field.default is dataclasses.MISSING or given != field.default:
+            yield f"{field.name}={words(given)}"

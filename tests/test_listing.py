@@ -9,10 +9,10 @@ import tomllib
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import fetch, schema
+from conformance.adapters import fetch, schema, vendor_clients
 from conformance.adapters.model import BrokerFile
 from conformance.cli import listing
-from conformance.run.spoken import PROTOCOLS
+from conformance.run.spoken import WIRES
 
 FILES = sorted((paths.fixtures() / "brokers").glob("*/broker.toml"))
 PUBLISHED = paths.root() / "docs" / "broker.schema.json"
@@ -50,7 +50,8 @@ def test_capabilities_are_those_of_a_run(here):
         assert {*adapter.file.protocols} == {*one["protocols"]}
         for word, protocol in one["protocols"].items():
             assert adapter.capabilities(word) == {*one["capabilities"], *protocol["capabilities"]}
-            assert (word in PROTOCOLS) == protocol["client"]
+            assert (word in WIRES or bool(vendor_clients.over(word))) == protocol["client"]
+            assert vendor_clients.over(word) == protocol["clients"]
 
 
 def test_versions(here):

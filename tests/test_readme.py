@@ -11,6 +11,7 @@ import pytest
 
 import conformance
 from conformance import adapters, claims, expectations, paths, scenario
+from conformance.adapters import vendor_clients
 from conformance.cli import cli
 from conformance.expectations import Expect
 from conformance.judge import confidence
@@ -42,7 +43,8 @@ def test_commands_parse(words):
         assert typed.profile in profiles.PROFILES
     if name == "run":
         adapter = adapters.find(parsed["adapter"])
-        spoken.chosen(parsed["protocol"], adapter)
+        protocol = spoken.chosen(parsed["protocol"], adapter)
+        adapter = vendor_clients.put_upon(adapter, vendor_clients.chosen(parsed["client"], protocol, adapter))
         adapters.parse_assignments(parsed["settings"], adapter.file)
         for pattern in (parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())

@@ -68,7 +68,7 @@ def test_transactions_on_both_sides_are_refused():
         ("SOLCD-ACK-99", LOST, "decides SOLCD-ACK-99, which is not in the catalogue"),
         ("SOLCD-ACK-01", dataclasses.replace(LOST, control=None), "needs a control exactly where it can be violated"),
         ("SOLCD-ACK-02", LOST, "needs a control exactly where it can be violated"),
-        ("SOLCD-ACK-01", dataclasses.replace(LOST, control=SessionLiar("x")), "session claims have session liars"),
+        ("SOLCD-ACK-01", dataclasses.replace(LOST, control=SessionLiar("x")), "not proven by a session liar"),
         ("SOLPUB-WIN-01", dataclasses.replace(LOST, control=Liar("x")), "session claims have session liars"),
     ],
 )

@@ -11,13 +11,15 @@ import subprocess
 import pytest
 
 from conformance import adapters, claims, paths, scenario
+from conformance.adapters import vendor_clients
 from conformance.adapters.settings import weakened
 from conformance.bench import triggers
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies, exposures
 from conformance.reference.liars import registry as liars
+from conformance.run.called import lacks
 from conformance.run.plan import Selection
-from conformance.run.spoken import PROTOCOLS
+from conformance.run.spoken import WIRES
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
@@ -108,17 +110,18 @@ def test_every_decided_claim_can_be_decided_somewhere():
     decided = {(claim, item.id) for item in scripts for claim in item.decides}
     controls = [check.control for item in scripts for check in item.decides.values()]
     settings = {(), *(control.settings for control in controls if isinstance(control, Weakened))}
-    for adapter, protocol in [
-        (each, word) for each in every_adapter() for word in PROTOCOLS if word in each.file.protocols
-    ]:
+    for adapter, protocol, client in every_way():
         for changed in settings:
             given = weakened(adapter.file, dict(changed), {})
             effective = adapter.effective(given)
-            here = Selection(adapter, protocol, effective, given, [], frozenset(), 1)
+            here = Selection(
+                adapter, protocol, effective, given, [], frozenset(), 1, client=client.name if client else ""
+            )
             decided -= {
                 (claim.id, item.id)
                 for item in scripts
                 if not any(map(adapter.lacks, item.needs))
+                and not any(lacks(client, need) for need in item.of_client if client)
                 for claim in map(catalogue.claim, item.decides)
                 if here.applies(claim)
                 and (
@@ -128,6 +131,15 @@ def test_every_decided_claim_can_be_decided_somewhere():
             }
 
     assert set() == decided
+
+
+def every_way():
+    """Each broker over each protocol, by the suite's own sessions or by a vendor's client."""
+    for adapter in every_adapter():
+        yield from ((adapter, word, None) for word in WIRES if word in adapter.file.protocols)
+        for surface in claims.VENDOR_SURFACES if adapter.launcher != "external" else ():
+            for client in vendor_clients.speaking(surface, adapter.file):
+                yield vendor_clients.put_upon(adapter, client), surface, client
 
 
 def every_adapter():

@@ -436,6 +436,7 @@ def test_a_new_version_that_forgets(regression):
 
 
 @pytest.mark.spark
+@pytest.mark.full
 def test_a_regression_is_replayed(regression, conformance, tmp_path):
     """By both versions on the same data, with the line under the violation; it is an upgrade that is replayed again."""
     _, out = regression
@@ -452,6 +453,7 @@ def test_a_regression_is_replayed(regression, conformance, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.full
 def test_the_bundle_of_a_regression(regression, conformance, tmp_path):
     """Its script starts the new version after the fault: it sees the loss, and none where the next version is honest."""
     _, out = regression

@@ -7,7 +7,7 @@ say), `settings` (what is in force), `fetch` and `download` (where the distribut
 container: `engine`, `images` and `bundled` (what it is made from), `docker` (the same broker inside) with `docker_tree`
 as its tool, `docker_able`, `dockerd` and `build_images`. A broker that runs already: `external_table` (what its owner
 says), `external_places`, `external_commands`, `external_queues` and `external_left`, `external`; `launchers` tells
-them all apart.
+them all apart. `vendor_clients` are the clients of vendors, likewise data, and what a broker is through one of them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from conformance.bundle import disk_faults, link_faults, process_faults
 from conformance.bundle.body import Body, CannotError, call
 from conformance.clients.modes import MODES
 from conformance.run import access as coming_in
-from conformance.scenario import Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
+from conformance.scenario import Ask, Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
 from conformance.upgrade import Pair
 
 FOLDER = paths.fixtures() / "reproduce"
@@ -164,6 +164,8 @@ def _step(step: Step, body: Body) -> None:
             body.lines.append("drain(words, notes)")
         case Offer():
             raise CannotError("a broker that is offered settings is not in it")
+        case Ask():
+            raise CannotError("questions to a vendor's client are not in it")
 
 
 def _publish(step: Publish, body: Body) -> None:

@@ -93,6 +93,11 @@ def gather(words: str, spark: Session | None = None) -> Source:
         JudgeError: Spark could not judge.
     """
     folder, record, run = _named(words)
+    if run.vendor:
+        raise UsageError(
+            f"{words}: a bundle's script speaks the wire, and this trial used {run.client}; `conformance replay` "
+            "repeats it, and fixtures/findings has scripts for such clients"
+        )
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
     script = scenarios.get(record.scenario)

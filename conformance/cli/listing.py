@@ -57,9 +57,11 @@ def _found(name: str) -> dict[str, Any]:
 
 def _told(adapter: Adapter, name: str) -> dict[str, Any]:
     """One broker, in words and lists only."""
-    from conformance.run.spoken import PROTOCOLS
+    from conformance.adapters import vendor_clients
+    from conformance.run.spoken import WIRES
 
     file = adapter.file
+    clients = {word: vendor_clients.over(word) for word in file.protocols}
     return {
         "name": name,
         "title": file.full_title,
@@ -73,7 +75,11 @@ def _told(adapter: Adapter, name: str) -> dict[str, Any]:
         ],
         "capabilities": sorted(file.capabilities),
         "protocols": {
-            word: {"client": word in PROTOCOLS, "capabilities": sorted(protocol.capabilities)}
+            word: {
+                "client": word in WIRES or bool(clients[word]),
+                "clients": clients[word],
+                "capabilities": sorted(protocol.capabilities),
+            }
             for word, protocol in file.protocols.items()
         },
         "profiles": list(file.profiles),

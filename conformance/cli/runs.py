@@ -16,13 +16,20 @@ _ADAPTER = (
     "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
     "already, external=URL[,URL] or external=FILE.toml with your own commands for its faults."
 )
-_PROTOCOL = "What clients speak: amqp, stomp.  [default: amqp, or what the broker speaks instead]"
+_PROTOCOL = (
+    "What clients speak: amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or what the "
+    "broker speaks instead]"
+)
+_CLIENT = "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]"
 
 
 @cli.command("run")
 @click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help=_ADAPTER)
 @click.option("--protocol", default="", metavar="WORD", help=_PROTOCOL)
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker; repeatable.")
+@click.option("--client", default="", metavar="NAME", help=_CLIENT)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of broker or client; repeatable."
+)
 @click.option("--config", type=FILE, metavar="PATH", help="Your own configuration, or its folder: a copy is run.")
 @click.option("--claims", default="*", show_default=True, metavar="PATTERNS", help="Claims to try, such as 'AMQP-*'.")
 @click.option("--require", multiple=True, metavar="CLAIM", help="Judge it although this configuration gives it up.")
@@ -53,6 +60,8 @@ def run_command(
     conformance run --adapter reference
     conformance run --adapter reference --protocol stomp
     conformance run --adapter artemis --quick
+    conformance run --adapter artemis --protocol jms
+    conformance run --adapter qpid --protocol jms --client qpid-jms
     conformance run --adapter artemis --out runs/artemis
     conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
     conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01

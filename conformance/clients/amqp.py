@@ -152,6 +152,9 @@ class AmqpSession:
         """Flow; sent at once, or a broker would wait for credit that only exists here."""
         self._receiver.flow(credit)
 
+    def fetch(self) -> None:
+        """Deliveries come by themselves."""
+
     def pump(self, timeout_s: float | None) -> None:
         """One round of I/O."""
         self._wire.pump(timeout_s)

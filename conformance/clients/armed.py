@@ -29,7 +29,11 @@ _STOPPED_S = 5.0
 
 
 class Armed:
-    """Counts the events of this process; when its trigger is due, this process fires the fault, once."""
+    """Counts the events of this process; when its trigger is due, this process fires the fault, once.
+
+    `hears_broker`: an answer is the broker's own. The return of a call of a vendor's client is not, and shows nothing
+    about a pause. `resumed_ns` is when a pause has ended: what was asked before that is waited for since then.
+    """
 
     def __init__(self, trigger: Trigger | None, recorder: Recorder, descriptors: Sequence[int], epoch: int) -> None:
         self._trigger, self._recorder, self._epoch = trigger, recorder, epoch
@@ -44,6 +48,8 @@ class Armed:
         self._heal_at = 0.0
         self._killed = False
         self.fired = False
+        self.hears_broker = True
+        self.resumed_ns = 0
         if trigger is not None:
             recorder.record(Op.FAULT, Phase.ARMED, fault=trigger.fault, epoch=epoch, count=trigger.k)
 
@@ -159,7 +165,7 @@ class Armed:
         """End the pause when its time is over, or `now`."""
         if not self.paused or not (now or time.monotonic() >= self._heal_at):
             return
-        self._effective_ns = 0
+        self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         assert self._trigger is not None
         if self._trigger.then_kill and not now:
             self._killed = True
@@ -170,12 +176,17 @@ class Armed:
         send(self._pidfds, signal.SIGCONT)
         self._note(Phase.HEALED)
 
+    def all_returned(self) -> None:
+        """No call is out: a pause that came at a return, to meet the calls after it, has met them, and ends."""
+        if self._trigger is not None and any(part.event == "returned" for part in self._trigger.parts):
+            self.heal_if_due(now=True)
+
     def check_answer(self, invoked_ns: int) -> None:
         """Raise `ClientError` where a halted broker answered what was asked of it after it halted.
 
         It cannot: so it was not halted, and the trial is void.
         """
-        if self.paused and invoked_ns > self._effective_ns:
+        if self.hears_broker and self.paused and invoked_ns > self._effective_ns:
             raise ClientError("the pause did not take effect: what was asked after it was answered before its end")
 
     def _reached(self, part: Part) -> bool:

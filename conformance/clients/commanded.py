@@ -99,7 +99,7 @@ class Commanded(Armed):
         """End the pause by its command when its time is over, or `now`; or kill what is halted."""
         if not self.paused or not (now or time.monotonic() >= self._heal_at):
             return
-        self._effective_ns = 0
+        self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         if self._fault.then_kill:
             if now:
                 return  # whoever armed it lets it go on

@@ -16,6 +16,10 @@ from conformance.errors import ClientError
 
 def connect(job: Job, before_write: Callable[[], None]) -> Session:
     """An open session for the job; raises `ClientError` where nobody answers."""
+    if job.vendor is not None:
+        from conformance.clients.jms import JmsSession
+
+        return JmsSession(job, job.vendor, before_write)
     make = _SESSIONS.get((job.protocol, job.client))
     if make is None:
         raise ClientError(f"there is no {job.client} client for {job.protocol}")

@@ -86,6 +86,7 @@ class _Consumer:
             if left <= 0 and not self.armed.awaits_loss:
                 self.waited_s += patience_s
                 return False
+            self.session.fetch()
             pump(self.session, self.armed, max(left, 0.01))
         return True
 

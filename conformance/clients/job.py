@@ -115,6 +115,25 @@ class Trigger(msgspec.Struct, frozen=True):
         return max(part.k for part in self.parts)
 
 
+class Vendor(msgspec.Struct, frozen=True, kw_only=True):
+    """A vendor's client: what its process loads, and what it calls (see `adapters.vendor_clients.ClientFile`).
+
+    `url` has every parameter, and `{host}` and `{port}`. `modes` are its numbers of our acknowledgement modes. With
+    `asynchronous` a listener hears of the answers to sends.
+    """
+
+    name: str
+    api: str
+    factory: str
+    url: str
+    jars: tuple[str, ...]
+    modes: dict[str, int]
+    lost: tuple[str, ...] = ()
+    asynchronous: bool = False
+    properties: dict[str, str] = {}
+    java: int = 11
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One role in one process; the fields of `Publish` and `Consume` have their names here too.
 
@@ -125,7 +144,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `outcomes` are those
     that a sender says that it knows, over AMQP; without any it says nothing. `answers_at_commit`: sends in a
     transaction get their answers with that of the commit, and never where it is rolled back. `access` is how it comes
-    in, and holds no secret. Times are in seconds.
+    in, and holds no secret. `vendor` is the client through which everything is done, if that is none of the suite's own
+    sessions. Times are in seconds.
     """
 
     role: str
@@ -145,6 +165,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 0
     peek: bool = False
     unasked_every: int = 0
+    question: str = ""
     every_ms: int = 0
     ack_event_mode: str = ""
     immediate_every: int = 0
@@ -172,6 +193,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     answers_at_commit: bool = False
     stomp: StompWords = StompWords()
     liar: str = ""
+    vendor: Vendor | None = None
     liveness_s: float = LIVENESS_S
     silence_s: float = SILENCE_S
     connect_s: float = 20.0
@@ -185,7 +207,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ended the connection) or `stuck` (a drain that did not get what the broker says that it has). `fired` says whether
     its fault was, and `seen` how many events of its trigger it had counted by then. `waited_s` is what it spent waiting
     for silence or for answers that never came.
-    `error` is set where the process could not do its part for a reason that is ours.
+    `error` is set where the process could not do its part for a reason that is ours; one that is `spent` did it, and is
+    not to do another.
     """
 
     ended: str = "finished"
@@ -195,3 +218,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     fired: bool = False
     seen: int = 0
     error: str = ""
+    spent: bool = False

@@ -56,6 +56,7 @@ MODES = {
     mode.name: mode
     for mode in (
         Mode("auto", When.AFTER_PROCESSING),
+        Mode("dups_ok", When.AFTER_PROCESSING),
         Mode("client", When.BY_APPLICATION, Covers.ALL_DELIVERED, subscription=Subscription.CUMULATIVE),
         Mode("individual", When.BY_APPLICATION, confirmed=True),
         Mode("individual_dups_ok", When.BY_APPLICATION, confirmed=True),
@@ -73,5 +74,20 @@ SESSION_LIARS = {
     "ignores-its-window": "a publisher that sends although its window is full",
     "blocks-at-half-its-window": "a publisher that waits although half of its window is free",
     "never-reopens-its-window": "a publisher that sends no more once its window was full",
+    "returns-before-processing": "a listener of JMS that returns before the processing",
+    "forgets-acknowledgements": "a session of JMS in which nothing acknowledges",
+    "acknowledges-unasked": "a session of JMS that acknowledges what receive() has returned",
+    "returns-before-commit": "a session of JMS whose commit() and rollback() return before they have begun",
+    "waits-for-each-send": "a session of JMS that asks the broker something before each send() returns",
+    "leaves-out-a-listener": "a session of JMS that does not tell its listener of one answered send",
+    "acknowledges-on-arrival": "an AUTO session of JMS that acknowledges a message, and hands it over with the next",
+    "never-sets-the-flag": "a producer of JMS that sends every message as not persistent",
+    "always-sets-the-flag": "a producer of JMS that sends every message as persistent",
+    "ignores-the-mode-of-one-send": "a producer of JMS that sends by its own mode where a send was given another",
+    "refuses-a-mode": "a client of JMS that has no session with DUPS_OK",
+    "reports-another-mode": "a session of JMS that reports another mode than it was created with",
+    "commits-where-it-acknowledges": "a session of JMS in which acknowledge() commits",
+    "lacks-what-is-asked-for": "a client of JMS without the constant, or the interface, that is asked for",
+    "tells-a-listener-twice": "a session of JMS that tells its listener of an answered send again",
 }
-"""Sessions that are wrong in one way, for the suite's checks of itself."""
+"""Sessions that are wrong in one way: for the suite's checks of itself, and of what a vendor's client does."""

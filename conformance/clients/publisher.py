@@ -53,12 +53,16 @@ class _Publisher:
         self.began_ns = time.monotonic_ns()
         self.paced = job.every_ms > 0 and not job.batch
         self.transaction: str | None = None
+        self.listens = job.vendor is not None and job.vendor.asynchronous
+        self.calling = 0
 
     def run(self) -> Result:
         while not self.armed.broker_is_ending and (self.sent < self.count or self.pending or self.armed.awaits_loss):
             self._send_what_fits()
             self._pump(1.0)
             self._take_outcomes()
+            if self.listens and self.sent >= self.count and not self.calling:
+                self.armed.all_returned()
             if self.armed.due and not self.armed.fired:
                 self._fire_with_sends_in_flight()
             waited = self._overdue_s() or self._shut_s()
@@ -123,6 +127,7 @@ class _Publisher:
         if self.waiting.refuses:
             return
         room = int(min(self.window - len(self.pending), self.session.sendable(), self.count - self.sent, most))
+        room = min(room, 1 - self.calling) if self.listens else room  # it calls send() when the one before is back
         for _ in range(room):
             if self.paced and self._until_due_s(self.sent) > 0:
                 return
@@ -157,6 +162,7 @@ class _Publisher:
         body = make_body(message, job.size, trial_of(job.header))
         if asked:
             self.pending[message] = at_ns
+            self.calling += self.listens
             if immediate:
                 self.asked_immediately.add(message)
             self.session.send(message, body, durable=job.durable, transaction=self.transaction, immediate=immediate)
@@ -166,6 +172,7 @@ class _Publisher:
 
     def _take_outcomes(self) -> None:
         outcomes, job = self.session.outcomes, self.job
+        self._take_returned()
         while outcomes:
             outcome = outcomes.popleft()
             phase = self.armed.told(outcome.phase)
@@ -193,10 +200,26 @@ class _Publisher:
     def _count(self, outcome: Outcome) -> None:
         """What the answer is to a trigger; a range counts once, at its end."""
         self.armed.count("confirm")
+        if not self.listens:
+            self._count_returned()
         if outcome.message in self.asked_immediately:
             self.armed.count("confirm_immediate")
         if outcome.first != outcome.last == outcome.message:
             self.armed.count("confirm_range")
+
+    def _count_returned(self) -> None:
+        self.armed.count("returned")
+        if self.armed.waits_for("returned"):
+            self.armed.fire_if_due()
+
+    def _take_returned(self) -> None:
+        """Calls that have returned, where a listener hears of the answers."""
+        returned = getattr(self.session, "returned", None)
+        while returned:
+            message = returned.popleft()
+            self.calling -= 1
+            self.recorder.record(Op.CALL, Phase.OK, queue=self.job.queue, message=message, epoch=self.job.epoch)
+            self._count_returned()
 
     def _take_untrue_receipts(self) -> None:
         """What the raw client says about answers that answer nothing; it is put down to the last send answered."""
@@ -215,7 +238,7 @@ class _Publisher:
         """How long the oldest send has waited, where that is more than the liveness bound; a pause is no wait."""
         if not self.pending or self.armed.paused:
             return 0.0
-        waited_ns = time.monotonic_ns() - min(self.pending.values())
+        waited_ns = time.monotonic_ns() - max(min(self.pending.values()), self.armed.resumed_ns)
         return waited_ns / 1e9 if waited_ns > self._bound_ns() else 0.0
 
     def _shut_s(self) -> float:
@@ -275,31 +298,39 @@ class _Transacted(_Publisher):
     def _filled(self, name: str, following: str) -> bool:
         """A transaction with all its sends written and provisionally answered; False where one was not in time.
 
+        No more than the window are unanswered, unless nothing is answered before the commit.
+
         Where only the commit brings their answers (RabbitMQ over STOMP; STOMP 1.2 allows it), the one after it is begun
         before: that RECEIPT says that what was sent before it was received.
         """
         if name != self.begun and not self.operations.run(Op.BEGIN, name):
             return False
         self.transaction = name
-        for _ in range(int(min(self.job.batch, self.count - self.sent))):
-            self._send()
+        last = self.sent + int(min(self.job.batch, self.count - self.sent))
         if self.job.answers_at_commit:
+            self._send_up_to(last, math.inf)
             self.begun = following
             if not self.operations.run(Op.BEGIN, following):
                 self._give_up("unanswered")
                 return False
-        while self.pending and not self.job.answers_at_commit:
+        while (self.sent < last or self.pending) and not self.job.answers_at_commit:
+            self._send_up_to(last, self.window)
             self._pump(1.0)
             self._take_outcomes()
             if self._overdue_s():
                 self._give_up("unanswered")
                 return False
+        self.armed.all_returned()
         self._peek()
         self.armed.count("before_commit")
         self.armed.fire_if_due()
         while self.armed.stands_still:
             self._pump(1.0)
         return True
+
+    def _send_up_to(self, last: int, window: float) -> None:
+        while self.sent < last and len(self.pending) < window:
+            self._send()
 
     def _discharged(self, op: Op, name: str) -> bool:
         if self.armed.broker_is_ending:

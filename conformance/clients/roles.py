@@ -19,9 +19,11 @@ from conformance.clients.publisher import check_raw, publish
 from conformance.clients.session import Session
 from conformance.clients.told import next_received, seen
 from conformance.errors import ClientError
-from conformance.history import Op, Phase, Recorder
+from conformance.history import Op, Phase, Recorder, message_id
 
 Ask = Callable[[str], int]
+_ASKER = 9
+"""No publisher of a script has this number."""
 
 
 def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
@@ -35,6 +37,7 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
     started = last = time.monotonic()
     received, working, silence = 0, 0.0, job.silence_s
     while True:
+        session.fetch()
         session.pump(max(last + silence - time.monotonic(), 0))
         got = _take_drained(job, session, recorder)
         now = time.monotonic()
@@ -66,6 +69,17 @@ def _take_drained(job: Job, session: Session, recorder: Recorder) -> int:
     return got
 
 
+def inquire(job: Job, session: Session, recorder: Recorder) -> Result:
+    """Put a question to a vendor's client; each part of its answer is an event of its own, numbered like a message."""
+    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch)
+    answers = session.asked(job.question)  # type: ignore[attr-defined]
+    for number, answer in enumerate(answers, 1):
+        about = {"queue": job.queue, "message": message_id(_ASKER, number), "epoch": job.epoch}
+        recorder.record(Op.ASK, Phase.INVOKE, **about, detail=answer.asked)
+        recorder.record(Op.ASK, Phase.OK if answer.so else Phase.FAIL, **about, detail=answer.said)
+    return Result(count=len(answers))
+
+
 def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) -> Result:
     """Play the role of the job; raises `ClientError` for an unknown one."""
     check_raw(job, session)
@@ -77,6 +91,8 @@ def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) 
             return drain(job, session, recorder, gauge.ask)
         finally:
             gauge.close()
+    if job.role == "ask":
+        return inquire(job, session, recorder)
     roles = {"publish": publish, "consume": consume}
     if job.role not in roles:
         raise ClientError(f"unknown role {job.role!r}")
@@ -84,6 +100,10 @@ def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) 
 
 
 def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> Armed:
+    armed: Armed
     if job.trigger is not None and job.trigger.within_s:
-        return Commanded(job.trigger, recorder, descriptors, job.epoch)
-    return Armed(job.trigger, recorder, descriptors, job.epoch)
+        armed = Commanded(job.trigger, recorder, descriptors, job.epoch)
+    else:
+        armed = Armed(job.trigger, recorder, descriptors, job.epoch)
+    armed.hears_broker = job.vendor is None
+    return armed

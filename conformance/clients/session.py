@@ -148,6 +148,9 @@ class Session(Protocol):
     def replenish(self, credit: int) -> None:
         """Give that much credit back."""
 
+    def fetch(self) -> None:
+        """Ask for the next delivery, where they come only when they are asked for; before each `pump` that waits."""
+
     def pump(self, timeout_s: float | None) -> None:
         """Do I/O for at most that long; raises `Disconnected`, and `Refused` where the broker says why."""
 

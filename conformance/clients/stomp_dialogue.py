@@ -170,6 +170,9 @@ class StompDialogue:
     def replenish(self, credit: int) -> None:
         """Nothing: the acknowledgement itself gives the broker's window back."""
 
+    def fetch(self) -> None:
+        """Deliveries come by themselves."""
+
     def watch(self, descriptor: int) -> None:
         """End the process when `descriptor` hangs up: the harness that gave the job is gone."""
         self._poll.register(descriptor, 0)  # POLLHUP is always reported

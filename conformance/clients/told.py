@@ -41,7 +41,10 @@ def next_answer(session: Session, armed: Armed, deadline: float) -> Answer | Non
         left = deadline - time.monotonic()
         if left <= 0 and not armed.paused:
             return None
+        began, paused = time.monotonic(), armed.paused
         pump(session, armed, max(left, 0.01))
+        if paused:
+            deadline += time.monotonic() - began
     return session.answers.popleft()
 
 

@@ -9,10 +9,8 @@ outlives a harness, however it died.
 from __future__ import annotations
 
 import array
-import contextlib
 import os
 import pathlib
-import select
 import signal
 import socket
 import sys
@@ -23,6 +21,7 @@ from collections.abc import Sequence
 import msgspec
 
 from conformance.adapters.access import redacted
+from conformance.clients.child import Child, Pool, environment
 from conformance.clients.connect import connect
 from conformance.clients.job import Job, Result
 from conformance.clients.roles import play
@@ -100,18 +99,22 @@ class Nursery:
     def __init__(self, ledger: Ledger) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
+        self._warm = Pool(ledger)
         self._ledger = ledger
         self._lock = threading.Lock()
         with theirs:
             command = [sys.executable, "-m", "conformance.clients.worker", str(theirs.fileno())]
-            here = str(pathlib.Path(__file__).resolve().parents[2])  # also from a checkout that is not installed
-            path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
             self.process, self._ticket = ledger.spawn(
-                "client nursery", command, env={**os.environ, "PYTHONPATH": path}, pass_fds=[theirs.fileno()]
+                "client nursery", command, env=environment(), pass_fds=[theirs.fileno()]
             )
 
     def spawn(self, job: Job, log: pathlib.Path, pidfds: Sequence[int] = ()) -> Child:
-        """Fork a client for this job; `pidfds` are the processes that its trigger may kill."""
+        """Fork a client for this job; `pidfds` are the processes that its trigger may kill.
+
+        One with a JVM is no fork: a JVM does not survive that.
+        """
+        if job.vendor is not None:
+            return self._warm.spawn(job, job.vendor, log, pidfds)
         ours, theirs = socket.socketpair()
         with theirs, log.open("ab") as stream:
             descriptors = array.array("i", [theirs.fileno(), stream.fileno(), *pidfds])
@@ -127,50 +130,10 @@ class Nursery:
 
     def close(self) -> None:
         """End the nursery; children end when their own sockets hang up."""
+        self._warm.close()
         self._control.close()
         self.process.wait()
         self._ledger.released(self._ticket)
-
-
-class Child:
-    """One client process, seen from the harness."""
-
-    def __init__(self, job: Job, pid: int, control: socket.socket, log: pathlib.Path) -> None:
-        self.job, self.pid, self.log = job, pid, log
-        self._control = control
-
-    def wait(self, timeout_s: float) -> Result | None:
-        """Its result when it has ended as it should, None when it died without one.
-
-        Raises:
-            ClientError: It did neither within `timeout_s`; it is killed then.
-        """
-        self._control.settimeout(timeout_s)
-        data = b""
-        try:
-            while chunk := self._control.recv(1 << 16):
-                data += chunk
-        except TimeoutError as error:
-            self.end()
-            raise ClientError(f"{self.job.header.process} gave no result within {timeout_s:.0f} s") from error
-        return msgspec.json.decode(data, type=Result) if data else None
-
-    def end(self) -> None:
-        """Hang up, which ends the child, and wait until it is gone; it is killed if it does not go."""
-        with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the result, as close would not
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                if not select.select([descriptor], [], [], _GOING_S)[0]:
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    select.select([descriptor], [], [], _GOING_S)
-            finally:
-                os.close(descriptor)
-
-    def close(self) -> None:
-        """Release the socket; after `wait`."""
-        self._control.close()
 
 
 if __name__ == "__main__":

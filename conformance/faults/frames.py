@@ -1,4 +1,4 @@
-"""Where the frames of a stream begin and what they are, for AMQP 1.0 and STOMP; free of I/O, and of payloads.
+"""Where the frames of a stream begin and what they are, for AMQP and STOMP; free of I/O, and of payloads.
 
 A frame is reported as soon as its kind and its length are known, which is long before its last byte has come: a fault
 can strike before the first one of it is passed on. What has come and is not reported yet may not be passed on;
@@ -51,10 +51,10 @@ class Frame(NamedTuple):
     heart-beat from a line feed that ends a frame (STOMP 1.2, Heart-beating).
 
     `detail` is what people read, and the judge after them. Its first word is `name`. A transfer adds `settled` (by this
-    frame or one before it), `more` (of its delivery follows) and `aborted`; a disposition its state and its outcome,
-    `settled`, and `by the sender`. Both add `session=N` for the N-th of a connection, unless it is the first. The last
-    word of a MESSAGE says how its subscription acknowledges: one of `SUBSCRIPTIONS`, or `UNSUBSCRIBED`; the one before
-    it names a subscription whose acknowledgements are cumulative.
+    frame or one before it), `more` (of its delivery follows), `aborted`, and `persistent` where its header says
+    durable; a disposition its state and its outcome, `settled`, and `by the sender`. Both add `session=N` for the N-th
+    of a connection, unless it is the first. The last word of a MESSAGE says how its subscription acknowledges: one of
+    `SUBSCRIPTIONS`, or `UNSUBSCRIBED`; the one before it names a subscription whose acknowledgements are cumulative.
     """
 
     start: int
@@ -134,11 +134,20 @@ class Splitter:
         raise NotImplementedError
 
 
+class Opaque(Splitter):
+    """A protocol of one vendor: bytes that are passed on as they come, and no frame is told of them."""
+
+    def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[Frame], int]:
+        return [], end
+
+
 def pair(protocol: str) -> tuple[Splitter, Splitter]:
     """The two directions of one connection, to the broker and to the client.
 
-    They know of each other: only who saw the commit knows what its answer is.
+    They know of each other: only who saw the commit knows what its answer is. `core` is the protocol of Artemis' own
+    client, whose frames nobody here tells.
     """
-    from conformance.faults import frames_amqp, frames_stomp
+    from conformance.faults import frames_amqp, frames_amqp091, frames_stomp
 
-    return {"amqp": frames_amqp.pair, "stomp": frames_stomp.pair}[protocol]()
+    pairs = {"amqp": frames_amqp.pair, "amqp091": frames_amqp091.pair, "stomp": frames_stomp.pair}
+    return (Opaque(), Opaque()) if protocol == "core" else pairs[protocol]()

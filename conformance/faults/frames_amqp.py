@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.faults import amqp_values, frames
@@ -27,6 +28,8 @@ _BEFORE_PROPERTIES = frozenset(
     (0x70, 0x71, 0x72, b"amqp:header:list", b"amqp:delivery-annotations:map", b"amqp:message-annotations:map")
 )
 _PROPERTIES = (0x73, b"amqp:properties:list")
+_MESSAGE_ID, _CORRELATION_ID = 0, 5
+_MESSAGE_HEADER = (0x70, b"amqp:header:list")
 _DESCRIPTORS = frozenset((0x53, 0x80, 0xA3, 0xB3))
 """Constructors of what a section's descriptor can be: a small or a large number, a short or a long symbol."""
 
@@ -120,19 +123,20 @@ class _Amqp(Splitter):
         """Section 2.7.5: handle, delivery-id, delivery-tag, message-format, settled, more, ..., state, ..., aborted."""
         handle, delivery, _, _, settled, more, _, state, _, aborted, *_ = fields
         key = (channel, handle)
-        kind, asked = frames.OTHER, None
+        kind, asked, persistent = frames.OTHER, None, False
         continued = key in self._partial
         if continued:
             first, message, before = self._partial[key]
             delivery, settled = (first if delivery is None else delivery), settled or before
         else:  # may ask for more of the frame: nothing is remembered before
-            message = _message(head, at, whole=whole)
+            message, persistent = _message(head, at, whole=whole)
             kind, asked = self._kind(key, delivery, head, at)
         if more and not aborted:
             self._partial[key] = delivery, message, bool(settled)
         else:
             self._partial.pop(key, None)
         told = {"settled": settled, "aborted": aborted, "continued": continued, "more": more, kind: kind in _ANSWERS}
+        told["persistent"] = persistent
         words = ["transfer", f"handle={handle}", *(word for word, true in told.items() if true)]
         return Frame(
             offset,
@@ -243,26 +247,36 @@ class _ToClient(_Amqp):
         return self._shared.channels.get(channel, channel)
 
 
-def _message(head: bytes, at: int, *, whole: bool) -> str | None:
-    """The message-id in the properties of the message that begins at `at` (section 3.2.4), if it is one of ours.
+def _message(head: bytes, at: int, *, whole: bool) -> tuple[str | None, bool]:
+    """Of the message that begins at `at`: its id, if it is one of ours, and whether its header says durable.
 
-    IndexError where it may stand in what has not come yet; in a frame that is `whole` it does not.
+    Ours stands in the message-id, or, where a client makes that itself (JMS), in the correlation-id (sections 3.2.1 and
+    3.2.4). IndexError where they may stand in what has not come yet; in a frame that is `whole` they do not.
     """
+    persistent = False
     try:
         while head[at] == 0 and head[at + 1] in _DESCRIPTORS:
             code, at = amqp_values.read(head, at + 1)
             if code not in _BEFORE_PROPERTIES and code not in _PROPERTIES:
-                return None
+                break
             value, at = amqp_values.read(head, at)
+            if code in _MESSAGE_HEADER:
+                persistent = bool(value and value[0])
             if code in _PROPERTIES:
-                found = value[0].decode() if value and isinstance(value[0], bytes) else None
-                return found if parse_message(found) else None
+                named = (_ours(value, place) for place in (_MESSAGE_ID, _CORRELATION_ID))
+                return next(filter(None, named), None), persistent
     except IndexError:
         if not whole:
             raise
     except (ValueError, TypeError, RecursionError):
         pass  # what is no message is nobody's
-    return None
+    return None, persistent
+
+
+def _ours(properties: Sequence[Any], place: int) -> str | None:
+    """What stands at that place, if it is an id of ours."""
+    found = properties[place].decode() if len(properties) > place and isinstance(properties[place], bytes) else None
+    return found if parse_message(found) else None
 
 
 def _request(head: bytes, at: int) -> _Request:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from conformance.claims import Claim, Subject, Value, spoken, unmet
+from conformance.claims import VENDOR_SURFACES, Claim, Subject, Value, spoken, unmet
 from conformance.records import RunRecord
 
 _NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
@@ -48,8 +48,10 @@ def _vendors(names: Iterable[str]) -> str:
 
 
 def _surface(claim: Claim, run: RunRecord) -> str:
-    if claim.subject is Subject.VENDOR_CLIENT:
+    if claim.subject is Subject.VENDOR_CLIENT and run.protocol not in claim.surfaces:
         return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run spoke {run.protocol}."
+    if claim.subject is Subject.SESSION and run.protocol in VENDOR_SURFACES:
+        return f"It is about the suite's own sessions; this run used {run.client}."
     if spoken(claim, run.protocol, bundled=run.adapter == _REFERENCE):
         return ""
     return f"It is about {_either(tuple(s for s in claim.surfaces if s != _REFERENCE))}; this run spoke {run.protocol}."

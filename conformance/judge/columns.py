@@ -70,11 +70,20 @@ EVENT: Mapping[str, str] = {
     "hides": f"{_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} AND txn IS NULL",
     # A frame to the broker is stamped when the link has read it, which is after its client wrote it; one to the client
     # before it is passed on, which is before the client can have it.
+    "carries_flagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND durable",
+    "carries_unflagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND NOT durable",
     "carries_delivery": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole",
     "carries_settled": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole AND settled",
     "carries_ack": f"{_FRAME} AND carries = {_CARRIES['acknowledge']}",
+    "slows": f"{_on(Op.FAULT, Phase.ARMED)} AND fault = 'delay'",
     "fires": _on(Op.FAULT, Phase.FIRED),
     "bites": _on(Op.FAULT, Phase.EFFECTIVE),
+    "halts": f"{_on(Op.FAULT, Phase.EFFECTIVE)} AND fault = 'pause'",
+    "resumes": f"{_on(Op.FAULT, Phase.HEALED)} AND fault = 'pause'",
+    "grants": _on(Op.ASK, Phase.OK),
+    "denies": _on(Op.ASK, Phase.FAIL),
+    # In a transaction a send is answered when its call has returned; where a listener hears of the answer, it is not.
+    "returns": f"({_on(Op.SEND, Phase.OK)} AND txn IS NOT NULL) OR ({_on(Op.CALL, Phase.OK)})",
 }
 """What an event is, as booleans."""
 
@@ -90,6 +99,9 @@ EVENT_WINDOWS: Mapping[str, str] = {
     # and after the last the queue is looked at.
     "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
+    "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
+    "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
+    "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
 }
 
@@ -176,6 +188,8 @@ MESSAGE: Mapping[str, str] = {
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
     "ack_failed": "coalesce(bool_or(ack_fails), false)",
+    "flagged": "coalesce(bool_or(carries_flagged), false)",
+    "unflagged": "coalesce(bool_or(carries_unflagged), false)",
     "carried": "count_if(carries_delivery)",
     "carried_last_at": "max(at_ns) FILTER (WHERE carries_delivery AND epoch = first_epoch)",
     "reached_at": "min(at_ns) FILTER (WHERE carries_settled AND epoch = first_epoch)",
@@ -192,6 +206,12 @@ MESSAGE: Mapping[str, str] = {
     "discharge_sync_held": f"coalesce(bool_or(syncs_discharge AND {_HELD}), false)",
     "discharge_failed_at": "min(at_ns) FILTER (WHERE fails_discharge)",
     "discharge_written_last_at": "max(at_ns) FILTER (WHERE writes_discharge)",
+    "returned_at": "min(at_ns) FILTER (WHERE returns)",
+    "granted": "bool_or(grants)",
+    "denied": "bool_or(denies)",
+    "halted_at": "max(halted_at)",
+    "resumed_at": "max(resumed_at)",
+    "added_us": "max(added_us)",
     "first_epoch": "max(first_epoch)",
     "fired_at": "max(fired_at)",
     # What belongs to the trial; it stands in the row of the events that name no message.
@@ -236,6 +256,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
     # Of what was delivered before: the latest acknowledgement, which for an open delivery never comes.
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
+    "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",
     "any_late": f"max(late) {_IN_TRIAL}",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from conformance.errors import CatalogueError
 from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.anomalies.calls import halted
 from conformance.judge.anomalies.windows import LESS_SENT, OFFERED, THIRD_SENT
 
 
@@ -144,6 +145,28 @@ EXPOSURES: Mapping[str, Exposure] = {
             "persistent messages of commits whose record could not be written or synced",
             "commit_asked_at IS NOT NULL AND durable AND discharge_failed_at IS NOT NULL",
         ),
+        Exposure(
+            "persistent_on_link",
+            "persistent sends seen on the link",
+            "attempted AND durable AND (flagged OR unflagged)",
+        ),
+        Exposure(
+            "non_persistent_on_link",
+            "non-persistent sends seen on the link",
+            "attempted AND NOT durable AND (flagged OR unflagged)",
+        ),
+        Exposure("flags_on_link", "sends whose flag was seen on the link", "attempted AND (flagged OR unflagged)"),
+        Exposure("sends_over_slow_link", "sends over a slow link", "confirmed AND added_us IS NOT NULL"),
+        Exposure("sends_halted", "calls of send() while the broker was halted", f"attempted AND {halted('sent_at')}"),
+        Exposure(
+            "transacted_sends_halted",
+            "calls of send() in a transaction while the broker was halted",
+            f"in_transaction AND {halted('sent_at')}",
+        ),
+        Exposure("acknowledges_halted", "calls of acknowledge() while the broker was halted", halted("ack_sent_at")),
+        Exposure("commits_halted", "calls of commit() while the broker was halted", halted("commit_asked_at")),
+        Exposure("rollbacks_halted", "calls of rollback() while the broker was halted", halted("rollback_asked_at")),
+        Exposure("questions", "questions that the client has answered", "granted OR denied"),
         Exposure("third_sent", "sends of a third of their window, and of no more", THIRD_SENT),
         Exposure("less_sent", "sends below a third of their window", LESS_SENT),
         Exposure("thresholds_offered", "sends after settings for the thresholds were offered", OFFERED),

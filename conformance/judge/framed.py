@@ -25,6 +25,7 @@ CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer")
 
 _CODE = {word: code for code, word in enumerate(CARRIES)}
 _REFUSALS = frozenset(("rejected", "released", "modified"))
+_BRINGS = frozenset(("basic.publish", "basic.deliver", "basic.get-ok"))
 _CUT = ", not passed on"  # `link_connection`: the rest of the frame was
 _RECEIPT = re.compile(r"\breceipt=(\S+)")
 _SESSION = re.compile(r"session=\d+")
@@ -64,7 +65,7 @@ def tied(events: Sequence[Event], protocol: str) -> list[Tied]:
     A frame that was cut counts as having left its client, and as not having come anywhere.
 
     Raises:
-        HistoryError: `protocol` is neither `amqp` nor `stomp`.
+        HistoryError: `protocol` is none that a link carries.
     """
     if protocol not in _TIES:
         raise HistoryError(f"a link that carries {protocol!r}: its frames are of no protocol that this judge knows")
@@ -98,9 +99,17 @@ def _without(event: Event) -> Event:
 def _carried(event: Event, connection: _Connection, *, settled: bool, more: bool) -> Tied:
     """A frame with a message in it: to the broker, or to the client."""
     if event.link == TO_BROKER:
-        return Tied(event, _CODE["send"])
+        return Tied(msgspec.structs.replace(event, durable=_persistent(event)), _CODE["send"])
     whole = not more and event.phase is Phase.OK and connection.stream <= connection.reached
     return Tied(event, _CODE["deliver"], settled, whole)
+
+
+def _persistent(event: Event) -> bool | None:
+    """The persistence flag of a send; None where that stood in a frame before, or the protocol has no such flag."""
+    words = _words(event)
+    if words[0] not in ("transfer", "basic.publish") or "continued" in words:
+        return None
+    return "persistent" in words and "not" not in words
 
 
 def _covering(event: Event, carries: str, messages: Sequence[str]) -> Iterator[Tied]:
@@ -199,4 +208,37 @@ def _acknowledged(delivery: str, connection: _Connection) -> tuple[str, ...]:
     return tuple(found)
 
 
-_TIES = {"amqp": _amqp, "stomp": _stomp}
+# AMQP 0-9-1
+
+
+def _amqp091(event: Event, words: Sequence[str], connection: _Connection) -> Iterator[Tied]:
+    """Tags, and numbers of publishes, are a channel's own; what an acknowledgement covers the link has said."""
+    session = next(filter(_SESSION.fullmatch, words), "")
+    ours = event.link == TO_BROKER
+    if words[0] in _BRINGS:
+        if event.delivery is not None:
+            numbered = connection.sends if ours else connection.deliveries
+            numbered[session, int(event.delivery)] = event.message
+        if event.message is not None:
+            yield _carried(event, connection, settled="settled" in words, more="more" in words)
+    elif words[0] in ("basic.ack", "basic.nack", "basic.reject"):
+        numbered = connection.deliveries if ours else connection.sends
+        covered = (numbered.get((session, number)) for number in _covers(words))
+        carries = "answer" if not ours else "acknowledge" if "accepted" in words else "refuse"
+        yield from _covering(event, carries, [message for message in covered if message is not None])
+
+
+def _covers(words: Sequence[str]) -> Iterator[int]:
+    """The numbers of `covers=1,3-7`."""
+    for run in next((word for word in words if word.startswith("covers=")), "").removeprefix("covers=").split(","):
+        first, _, last = run.partition("-")
+        if first:
+            yield from range(int(first), int(last or first) + 1)
+
+
+def _none(event: Event, words: Sequence[str], connection: _Connection) -> Iterator[Tied]:
+    """Nothing is told of its frames."""
+    return iter(())
+
+
+_TIES = {"amqp": _amqp, "amqp091": _amqp091, "stomp": _stomp, "core": _none}

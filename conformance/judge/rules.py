@@ -137,7 +137,8 @@ def _unable(one: Tally, run: RunRecord) -> str:
         if run.launcher == _EXTERNAL:  # what it lacks is a word of its owner's, whatever this machine can do
             return f"No {name} of an external broker: {run.unable[name]}"
         return f"This machine cannot do {name}: {run.unable[name]}"
-    return next((f"It needs {name}: {run.unable[name]}" for name in one.scenario.needs if name in run.unable), "")
+    needs = (*one.scenario.needs, *one.scenario.of_client)
+    return next((f"It needs {name}: {run.unable[name]}" for name in needs if name in run.unable), "")
 
 
 def _required(ruling: Ruling, why: str) -> Ruling:

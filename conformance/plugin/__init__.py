@@ -19,8 +19,9 @@ _CHOSEN = pytest.StashKey[str]()
 OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
     (
         "--protocol",
-        {"metavar": "WORD", "default": "", "help": "What clients speak (default: amqp, or what it speaks)."},
+        {"metavar": "WORD", "default": "", "help": "amqp, stomp, jms or amqp091 (default: amqp, or what it speaks)."},
     ),
+    ("--client", {"metavar": "NAME", "default": "", "help": "The vendor's client for jms or amqp091."}),
     ("--set", {"metavar": "NAME=VALUE", "action": "append", "default": [], "help": "A setting of the broker."}),
     ("--claims", {"metavar": "PATTERNS", "default": "*", "help": "Claims to try, such as 'AMQP-*'."}),
     (

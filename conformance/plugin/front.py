@@ -77,6 +77,7 @@ class Front:
         return Options(
             adapter=word("adapter"),
             protocol=word("protocol"),
+            client=word("client"),
             settings=tuple(word("set")),
             claims=claims.words([word("claims")]),
             required=claims.words(word("require")),

@@ -30,6 +30,7 @@ from conformance.script import (
 _EVENTS = {
     "sent": "send that was written",
     "confirm": "confirm",
+    "returned": "send that has returned",
     "confirm_immediate": "confirm of a send with Ack Immediately",
     "confirm_range": "confirm of several sends",
     "process": "processing",

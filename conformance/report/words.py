@@ -7,7 +7,7 @@ import dataclasses
 from conformance.errors import ExitCode
 from conformance.judge.rows import ControlResult, Exposure, Verdict, VerdictRow
 from conformance.report.faults import fault_sentence, ordinal, restart_sentence
-from conformance.scenario import Consume, Drain, Offer, Publish, Restart, Scenario, Step
+from conformance.scenario import Ask, Consume, Drain, Offer, Publish, Restart, Scenario, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +151,8 @@ def _sentence(step: Step) -> str:
             return restart_sentence(step)
         case Offer():
             return f"Start the broker with each of {plural(len(step.settings), 'setting')}: {', '.join(step.settings)}."
+        case Ask():
+            return f"Ask the client: {step.question}"
         case Drain():
             return "Receive and acknowledge everything until silence, then ask the broker for its own depth."
     return f"{what}. {fault_sentence(step.until)}" if step.until else f"{what}."

@@ -11,19 +11,22 @@ from conformance.adapters import Adapter
 from conformance.adapters.access import OPEN, REDACTED, Access, Tls, forms
 from conformance.adapters.access_table import access_of, given
 from conformance.adapters.external_places import places
+from conformance.adapters.vendor_clients import ClientFile
 from conformance.clients.access import lacking
 from conformance.errors import UsageError
 
 _KEPT = "access.json"
 
 
-def applied(adapter: Adapter, protocol: str, typed: Access) -> Adapter:
+def applied(adapter: Adapter, protocol: str, typed: Access, client: ClientFile | None = None) -> Adapter:
     """The adapter whose clients come in as its file says, and what was typed above that.
 
     Raises `UsageError`, before anything is started: two words do not go together, a secret is not where it should be,
-    or the client library of this machine has no such mechanism.
+    or the client library of this machine, or that of a vendor, has no such mechanism.
     """
     adapter = as_typed(adapter, typed)
+    if client is not None and told(adapter, protocol) != OPEN:
+        raise UsageError(f"--client {client.name}: no vendor's client comes in by TLS or a login; amqp and stomp do")
     access = access_of(adapter.file, adapter.path.parent, protocol, _at(adapter, protocol))
     if access.password is not None:
         access.password.read()

@@ -12,15 +12,17 @@ import msgspec
 
 from conformance.adapters import Broker
 from conformance.clients import job as jobs
+from conformance.clients.child import Child
 from conformance.clients.job import Job, Result
-from conformance.clients.worker import Child, Nursery
+from conformance.clients.worker import Nursery
 from conformance.errors import ClientError, FaultError, Interrupted
 from conformance.faults import process
 from conformance.history import Ended, Header, close_history
+from conformance.run.called import told
 from conformance.run.plan import Planned
 
 _PATIENCE_S = 600.0
-_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain"}
+_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker"}
 
 
 @dataclasses.dataclass
@@ -81,6 +83,7 @@ class Crew:
             epoch=broker.epoch,
             client=planned.script.client,
             ack_confirm=spoken.ack_confirm or jobs.NEVER,
+            vendor=self._vendor(fields),
             depth=depth_probe(broker, self.queue),
             destination=spoken.destination,
             outcomes=spoken.outcomes,
@@ -100,6 +103,15 @@ class Crew:
             return {"asks": asks} if "ack_immediately" in able else {"asks": asks, "immediate_every": 0}
         mode = self.planned.adapter.file.ack_modes.get(fields.get("mode", ""), "")
         return {"asks": jobs.Asks(mode=mode)}
+
+    def _vendor(self, fields: Mapping[str, Any]) -> jobs.Vendor | None:
+        planned = self.planned
+        if not planned.client:
+            return None
+        several = fields.get("window", 1) > 1 and not fields.get("batch")
+        return told(
+            planned.adapter, planned.settings, planned.client, fields.get("prefetch", 100), asynchronous=several
+        )
 
     def play(self, job: Job, descriptors: Sequence[int] = ()) -> Result:
         """Run one client to its end.

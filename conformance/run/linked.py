@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.adapters import vendor_clients
 from conformance.adapters.ports import HOST
 from conformance.clients.job import Job, Result
 from conformance.faults.link import Link, prove
@@ -34,7 +35,10 @@ def watched(ledger: Ledger, crew: Crew, job: Job) -> Iterator[Job]:
 def _link(ledger: Ledger, crew: Crew, job: Job, fault: LinkFault | None) -> Link:
     number = crew.counts["link"] = crew.counts.get("link", 0) + 1
     broker = (job.host, job.port)
-    return Link(ledger, crew.folder, crew.header("link"), broker, job.protocol, fault, number=number, epoch=job.epoch)
+    client = crew.planned.client
+    wire = vendor_clients.find(client).wire if client else job.protocol
+    header = msgspec.structs.replace(crew.header("link"), protocol=wire)
+    return Link(ledger, crew.folder, header, broker, wire, fault, number=number, epoch=job.epoch)
 
 
 def _to(link: Link, job: Job) -> Job:

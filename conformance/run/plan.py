@@ -11,10 +11,11 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
-from conformance.adapters import Adapter, EffectiveSettings
+from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.settings import weakened
 from conformance.adapters.stand_ins import against
+from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import (
     TRIALS,
@@ -32,6 +33,8 @@ from conformance.scenario import (
 from conformance.script import CLEAN_RESTART, unsettled
 
 REFERENCE = "reference"
+_SILENCING = frozenset({"never-answers-one-send"})
+"""Liars after which a client of JMS says nothing more: its listeners hear of sends in their order (JMS 2.0, 7.3.3)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +56,12 @@ class Selection:
     only: frozenset[str] = frozenset()
     unable: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mute: str = ""
+    client: str = ""
+
+    @property
+    def vendor(self) -> ClientFile | None:
+        """The vendor's client that everything is done with; None where the suite's own sessions speak."""
+        return vendor_clients.find(self.client) if self.client else None
 
     def applies(self, claim: Claim) -> bool:
         """Whether a trial could say anything about the claim here, or the user requires it all the same.
@@ -62,6 +71,8 @@ class Selection:
         """
         if claim.id in self.required:
             return True
+        if self.client and claim.subject is Subject.SESSION:
+            return False  # it is about the suite's own sessions
         bundled = self.adapter.name == REFERENCE
         binds = not claim.binds or set(claim.binds) & (set(self.adapter.file.profiles) | self.judged_as)
         return (
@@ -87,6 +98,7 @@ class Planned:
     liar: str | None = None
     session_liar: str = ""
     patient: bool = False
+    client: str = ""
 
     @property
     def queue(self) -> str:
@@ -95,11 +107,12 @@ class Planned:
 
     @property
     def instance(self) -> tuple[object, ...]:
-        """Trials with equal instances share one broker; a patient one has its own, since it idles beside the rest.
+        """Trials with equal instances share one broker, whatever the settings of their clients.
 
-        So has one whose power is lost: it needs a disk of its own.
+        A patient one has its own, since it idles beside the rest; so has one whose power is lost: it needs a disk.
         """
-        return (self.adapter.spec, self.settings, self.liar, self.lane, self.own_disk)
+        settings = vendor_clients.of_broker(self.adapter.file, self.settings) if self.client else self.settings
+        return (self.adapter.spec, settings, self.liar, self.lane, self.own_disk)
 
     @property
     def own_disk(self) -> bool:
@@ -108,10 +121,13 @@ class Planned:
 
     @property
     def lane(self) -> str:
-        """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone."""
+        """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone.
+
+        A vendor's client that is used wrongly uses the broker on trial.
+        """
         if self.patient:
             return self.id
-        return "liars" if self.liar or self.session_liar else ""
+        return "liars" if self.liar or (self.session_liar and not self.client) else ""
 
     @property
     def arm_label(self) -> str:
@@ -136,7 +152,10 @@ def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """The checks of the scenario whose claims are selected, and could be decided here."""
     if selection.mute or (selection.only and scenario.id not in selection.only):
         return {}
-    if any(name in selection.unable for name in (*scenario.needs, *(fault.name for fault in scenario.faults))):
+    if any(
+        name in selection.unable
+        for name in (*scenario.needs, *scenario.of_client, *(fault.name for fault in scenario.faults))
+    ):
         return {}
     ids = {claim.id for claim in selection.claims if selection.applies(claim)}
     return {claim: check for claim, check in scenario.decides.items() if claim in ids}
@@ -156,9 +175,8 @@ def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Cat
 
 def subject_trials(selection: Selection, scenario: Scenario, indices: Iterable[int]) -> list[Planned]:
     """Trials of the broker as configured; also what is added when a violation must be repeated."""
-    return [
-        _planned(selection, scenario, "subject", "", index, selection.adapter, selection.settings) for index in indices
-    ]
+    settings = _settings(selection, scenario)
+    return [_planned(selection, scenario, "subject", "", index, selection.adapter, settings) for index in indices]
 
 
 def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:
@@ -166,32 +184,72 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
     found: dict[Control, None] = {}
     for claim_id, stated in wanted(scenario, selection).items():
         claim = catalogue.claims[claim_id]
-        missed = unmet(claim.when, {**selection.settings.values, **scenario.session}, selection.settings.absent)
+        settings = _settings(selection, scenario)
+        missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
         check = against(stated, claim.kind, selection.adapter.launcher, selection.settings.values)
         if check.control is None or given_up:
             continue
         if isinstance(check.control, Weakened) and selection.adapter.launcher == EXTERNAL:
             continue  # the judge says that it was not run
-        if isinstance(check.control, Weakened) and _weakened(selection, check.control) == selection.settings:
+        if isinstance(check.control, Liar) and selection.client and not _lies(selection, check.control):
+            continue  # likewise
+        if isinstance(check.control, Weakened) and _is_as_weak(selection, scenario, check.control):
             continue
         found[check.control] = None
     return list(found)
 
 
-def _weakened(selection: Selection, control: Weakened) -> EffectiveSettings:
+def _lies(selection: Selection, liar: Liar) -> bool:
+    """Whether a vendor's client can be lied to so: by a broker that it speaks to, and with an end."""
+    return liar.name not in _SILENCING and _beside(selection) is not None
+
+
+def _beside(selection: Selection) -> ClientFile | None:
+    """The client with which the bundled broker is tried beside this one: its liars speak AMQP 1.0 and STOMP only."""
+    return vendor_clients.chosen("", selection.protocol, adapters.find(REFERENCE))
+
+
+def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
+    """Those of the run, and what the script asks of the client; what the client has not it is not asked."""
+    asked = _asked(selection, scenario)
+    return selection.adapter.effective({**selection.overrides, **asked}) if asked else selection.settings
+
+
+def _asked(selection: Selection, scenario: Scenario) -> dict[str, Value]:
+    return {name: value for name, value in scenario.settings if name in selection.adapter.file.settings}
+
+
+def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> EffectiveSettings:
     adapter = selection.adapter
     wanted = weakened(adapter.file, dict(control.settings), selection.overrides, adapter.version)
-    return selection.adapter.effective({**selection.overrides, **wanted})
+    return adapter.effective({**selection.overrides, **_asked(selection, scenario), **wanted})
+
+
+def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> bool:
+    """Whether the broker on trial is its own control: it gives up the same, and its window is no narrower."""
+    subject, weak = _settings(selection, scenario), _weakened(selection, scenario, control)
+    width = control.widened_by
+    if width in subject.values and subject.values[width] > weak.values[width]:  # type: ignore[operator]
+        return {**weak.values, width: subject.values[width]} == subject.values
+    return weak == subject
 
 
 def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
     if isinstance(control, Weakened):
-        settings = _weakened(selection, control)
+        settings = _weakened(selection, scenario, control)
         return _planned(selection, scenario, "control", control.label, index, selection.adapter, settings)
+    if selection.client and isinstance(control, SessionLiar):
+        adapter, settings = selection.adapter, _settings(selection, scenario)
+        trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
+        return dataclasses.replace(trial, session_liar=control.name)
     chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
-    reference = adapters.find(REFERENCE).chosen(chosen)
+    reference: Adapter = adapters.find(REFERENCE)
+    vendor = _beside(selection) if selection.client else None
+    reference = vendor_clients.put_upon(reference.chosen(chosen), vendor)
     trial = _planned(selection, scenario, "control", control.label, index, reference, reference.effective(chosen))
+    if vendor is not None:
+        trial = dataclasses.replace(trial, client=vendor.name)
     if isinstance(control, SessionLiar):
         return dataclasses.replace(trial, session_liar=control.name, patient=control.patient)
     return dataclasses.replace(trial, liar=control.name, patient=control.patient)
@@ -219,6 +277,7 @@ def _planned(
         adapter=adapter,
         settings=settings,
         protocol=selection.protocol,
+        client=selection.client,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from conformance.claims import Catalogue
 from conformance.run.plan import Selection, wanted
 from conformance.scenario import (
+    Ask,
     Check,
     Consume,
     Drain,
@@ -92,7 +93,7 @@ def _trial(item: Scenario, start: float) -> float:
                 seconds += start
             case Drain():
                 seconds += _DRAIN_S
-            case Publish() | Consume():
+            case Publish() | Consume() | Ask():
                 seconds += _STEP_S
             case Offer():
                 seconds += start * (len(step.settings) + 1)

@@ -1,14 +1,19 @@
-"""Over which protocol clients of this suite speak to a broker, and by which library; or why over none."""
+"""Over which protocol clients speak to a broker, and by which library or vendor's client; or why over none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
-from conformance.adapters import Adapter
+from conformance.adapters import Adapter, vendor_clients
+from conformance.adapters.vendor_clients import ClientFile
+from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
 
-PROTOCOLS = ("amqp", "stomp")
+WIRES = ("amqp", "stomp")
+"""What the suite's own sessions speak."""
+
+PROTOCOLS = (*WIRES, *VENDOR_SURFACES)
 _LIBRARIES: Mapping[str, str] = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
 """The distribution whose library speaks the protocol."""
 
@@ -20,25 +25,36 @@ def chosen(asked: str, adapter: Adapter) -> str:
     speaks where it speaks one of ours as well.
     """
     own = adapter.file.protocols
-    protocol = asked or next((word for word in (*PROTOCOLS, *own) if word in own), PROTOCOLS[0])
-    if protocol not in PROTOCOLS and (protocol not in own or set(PROTOCOLS) & set(own)):
+    protocol = asked or next((word for word in (*WIRES, *own) if word in own), WIRES[0])
+    if protocol in VENDOR_SURFACES and (vendor := next(vendor_clients.speaking(protocol, adapter.file), None)):
+        client(protocol, vendor)  # what loads it is installed
+        return protocol
+    if protocol not in PROTOCOLS and (protocol not in own or set(WIRES) & set(own)):
         raise UsageError.unknown("protocol", protocol, PROTOCOLS)
+    if protocol in VENDOR_SURFACES and protocol not in own:
+        raise UsageError(f"--protocol {protocol}: no client that this suite knows speaks with {adapter.file.title} so")
     adapter.capabilities(protocol)
     return protocol
 
 
 def mute(protocol: str, adapter: Adapter) -> str:
     """Why nobody here can speak to the broker at all; empty where somebody can."""
-    if protocol in PROTOCOLS:
+    if protocol in WIRES or next(vendor_clients.speaking(protocol, adapter.file), None):
         return ""
-    return (
-        f"No client of this suite speaks {protocol} (--protocol {protocol} is not there yet), and "
-        f"{adapter.file.title} speaks nothing else."
-    )
+    return f"No client that this suite has speaks {protocol} as {adapter.file.title} does, and it speaks nothing else."
 
 
-def client(protocol: str) -> tuple[str, dict[str, str]]:
-    """The library with its version, in words and as a table; `none` where nobody speaks it."""
+def client(protocol: str, vendor: ClientFile | None = None) -> tuple[str, dict[str, str]]:
+    """The library or the vendor's client with its version, in words and as a table; `none` where nobody speaks it.
+
+    Raises `UsageError` where a vendor's client was asked for, and what loads it is not installed.
+    """
+    if vendor is not None:
+        try:
+            jpype = version("JPype1")
+        except PackageNotFoundError as error:
+            raise UsageError(f"{vendor.title} needs JPype: pip install 'ack-conformance[jms]'") from error
+        return f"{vendor.title} {vendor.version}", {vendor.name: vendor.version, "JPype1": jpype}
     name = _LIBRARIES.get(protocol)
     if name is None:
         return "none", {}

@@ -118,8 +118,9 @@ class Stands:
             offline=self._offline,
             options={queue: self._options[queue] for queue in queues},
         )
-        broker.prover, broker.gauge = prover(first.adapter, broker, first.protocol), gauge(broker)
-        broker.drainer = drainer(first.adapter, broker, first.protocol)
+        wire = "amqp" if first.client else first.protocol  # whether it is ready does not depend on who asks
+        broker.prover, broker.gauge = prover(first.adapter, broker, wire), gauge(broker)
+        broker.drainer = drainer(first.adapter, broker, wire)
         stand = Stand(broker, self._ledger, frozenset(queues))
         try:
             if first.own_disk:

@@ -30,6 +30,7 @@ from conformance.run.traced import Traced
 from conformance.scenario import (
     After,
     All,
+    Ask,
     Consume,
     ConsumerCrash,
     Drain,
@@ -122,6 +123,8 @@ class TrialPlayer:
             self._restart(step)
         elif isinstance(step, Offer):
             self._offer(step)
+        elif isinstance(step, Ask):
+            self._alive(self.crew.play(self.crew.job("ask", question=step.question, liar=self.planned.session_liar)))
         elif isinstance(step, Drain):
             result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT))
             self._alive(result)

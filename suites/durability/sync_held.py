@@ -29,6 +29,7 @@ class SyncHeldWhileSending:
     decides = {
         "ARTEMIS-SEND-09": EARLY,
         "ARTEMIS-SEND-10": EARLY,
+        "ARTEMIS-ASYNC-10": EARLY,
         "ARTEMIS-SEND-11": Check("confirmed_before_sync", exposure="confirmed"),
         "QPID-PERS-03": Check("confirmed_before_sync", exposure="sync_held"),
     }

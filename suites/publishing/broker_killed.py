@@ -55,4 +55,7 @@ class BrokerKilledWhileSendingOneByOne:
 
     mode = "blocking"
     steps = (Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))), Restart(), *SETTLE)
-    decides = decided(SYNC_OFF_SLOWLY)
+    decides = {
+        **decided(SYNC_OFF_SLOWLY),
+        "SOLCD-SEND-02": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF_SLOWLY),
+    }

@@ -206,7 +206,7 @@ def test_a_broker_without_a_protocol_does_not_speak_it(tmp_path):
 def test_an_acceptor_that_names_no_protocol_speaks_all(tmp_path):
     mine = own_of(SMALL.replace("?protocols=AMQP,STOMP,CORE;amqpCredits=7", ""), tmp_path)
 
-    assert {"amqp": "main", "stomp": "main", "jms": "main"} == {
+    assert {"amqp": "main", "stomp": "main", "core": "main"} == {
         name: one.port for name, one in mine.file.protocols.items()
     }
 

@@ -23,7 +23,7 @@ from conformance.run.evidence import Kept as Record
 
 NAME = "broker-killed-while-publishing"
 FIRST = f"{NAME}.subject.1"
-WEAK = "--set sync_non_transactional=false --set sync_transactional=false --set journal_buffer_ms=500"
+WEAK = "--set sync_non_transactional=false --set sync_transactional=false --set journal_buffer_ms=60000"
 
 
 def members(path):

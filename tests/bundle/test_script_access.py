@@ -127,7 +127,10 @@ def test_the_virtual_host_of_a_broker():
 @pytest.mark.skipif(bool(LACKS), reason=LACKS)
 @pytest.mark.parametrize(
     ("protocol", "wrong"),
-    [("amqp", ("'/amq/queue/{queue}'", "'{queue}'")), ("stomp", ("\"host\": '/'", '"host": host'))],
+    [
+        pytest.param("amqp", ("'/amq/queue/{queue}'", "'{queue}'"), marks=pytest.mark.full),
+        ("stomp", ("\"host\": '/'", '"host": host')),
+    ],
 )
 def test_the_words_of_rabbitmq(tmp_path, protocol, wrong):
     """It sends, consumes and acknowledges up to the restart, for which no command is given here; with other words not."""

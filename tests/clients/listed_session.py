@@ -63,6 +63,9 @@ class Listed:
         if op not in self.unanswered:
             self.asked.append(Answer(op, name, Phase.OK))
 
+    def fetch(self):
+        pass
+
     def replenish(self, credit):
         self.credit += credit
 

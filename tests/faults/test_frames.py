@@ -216,10 +216,10 @@ def test_what_is_kept_of_frames():
     stomp = [frame[4:7] for frame in split("stomp", STOMP) if frame.kind != "other"]
     first = "0000000000000001"
 
-    assert ("transfer handle=0", "2", None, None, None) == amqp[2]
+    assert ("transfer handle=0 persistent", "2", None, None, None) == amqp[2]
     assert ("disposition accepted settled", None, None, 0, 2) == amqp[3]
     assert ("disposition declared settled of begin", None, first, 3, 3) == amqp[5]
-    assert ("transfer handle=0", "4", first, None, None) == amqp[6]
+    assert ("transfer handle=0 persistent", "4", first, None, None) == amqp[6]
     assert ("disposition transactional accepted settled", None, first, 4, 4) == amqp[7]
     assert ("transfer handle=1 commit", "5", first, None, None) == amqp[8]
     assert ("disposition accepted settled of commit", None, first, 5, 5) == amqp[9]

@@ -348,9 +348,52 @@ AT_ALL = {
     ),
 }
 
-LINK = {**AGAIN, **EARLY, **UNHANDED, **UNDELIVERED, **AT_ALL}
+
+def flagged(*numbers, words="persistent"):
+    """Sends as a link saw them."""
+    return [
+        e for n in numbers for e in framed(f"transfer handle=0 {words}".rstrip(), message=f"p1:{n}", delivery=str(n))
+    ]
+
+
+def unflagged(*numbers, words=""):
+    return flagged(*numbers, words=words)
+
+
+FLAGS = {
+    "a persistent message without the flag": ("flag_missing", kept(1, 2) + unflagged(1) + flagged(2), 2, 1),
+    "a persistent message with its flag": ("flag_missing", kept(1) + flagged(1), 1, 0),
+    "a persistent message that the link did not see": ("flag_missing", kept(1), 0, 0),
+    "another message without the flag": ("flag_missing", kept(1, durable=False) + unflagged(1), 0, 0),
+    "a persistent message whose second frame has no header": (
+        "flag_missing",
+        kept(1) + flagged(1, words="more persistent") + unflagged(1, words="continued"),
+        1,
+        0,
+    ),
+    "a message that is not persistent, with the flag": (
+        "flag_set",
+        kept(1, 2, durable=False) + flagged(1) + unflagged(2),
+        2,
+        1,
+    ),
+    "a message that is not persistent, without the flag": ("flag_set", kept(1, durable=False) + unflagged(1), 1, 0),
+    "a persistent message with the flag": ("flag_set", kept(1) + flagged(1), 0, 0),
+    "flags of another mode, one of each": (
+        "flag_differs",
+        kept(1, 2) + kept(3, 4, durable=False) + flagged(1, 3) + unflagged(2, 4),
+        4,
+        2,
+    ),
+    "flags of their own modes": ("flag_differs", kept(1) + kept(2, durable=False) + flagged(1) + unflagged(2), 2, 0),
+}
+
+LINK = {**AGAIN, **EARLY, **UNHANDED, **UNDELIVERED, **AT_ALL, **FLAGS}
 
 EXPOSED = {
+    "persistent_on_link": (kept(1, 2, 3) + flagged(1) + unflagged(2) + kept(4, durable=False) + flagged(4), 2),
+    "non_persistent_on_link": (kept(1) + flagged(1) + kept(2, 3, durable=False) + unflagged(2), 1),
+    "flags_on_link": (kept(1, 2) + flagged(1) + kept(3, durable=False) + unflagged(3), 2),
     "acknowledged_on_link": (kept(1, 2, 3) + transferred(1, 2) + disposed(1) + handed(3) + acked(3), 1),
     "carried": (kept(1, 2, 3) + transferred(1, 2) + reached(1) + handed(3), 1),
     "reached_settled": (

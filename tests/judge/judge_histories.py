@@ -218,6 +218,16 @@ def fired(fault, process="link-1"):
     return [*of(process, Op.FAULT, Phase.FIRED, fault=fault), *of(process, Op.FAULT, Phase.EFFECTIVE, fault=fault)]
 
 
+def halted(by="publisher-1"):
+    """Every thread of the broker has stopped."""
+    return fired("pause", by)
+
+
+def resumed(by="publisher-1"):
+    """The pause is over."""
+    return of(by, Op.FAULT, Phase.HEALED, fault="pause")
+
+
 def framed(link="to_broker"):
     """One frame that passed the link."""
     return [

@@ -184,7 +184,7 @@ def test_exposure(exposed, name):
     assert EXPOSED[name][1] == exposed[name].exposed(name)
 
 
-@pytest.mark.parametrize("exposure", ["acknowledged_on_link", "carried", "reached_settled"])
+@pytest.mark.parametrize("exposure", ["acknowledged_on_link", "carried", "reached_settled", "flags_on_link"])
 def test_nothing_is_exposed_where_no_frame_was_recorded(exposed, exposure):
     """Deliveries, acknowledgements and transactions of every other history: a check by frames decides nothing there."""
     assert {0} == {facts.exposed(exposure) for name, facts in exposed.items() if name not in judge_cases_link.EXPOSED}
@@ -196,6 +196,7 @@ def test_what_frames_decide_goes_over_a_link():
     scenarios = scenario.load(claims.load()).values()
     used = [(check.anomaly, item.linked) for item in scenarios for check in item.decides.values()]
     decided = {"settled_again", "acknowledged_early", "acknowledged_undelivered", "acknowledged_at_all"}
+    decided |= {"acknowledged_unhanded", "flag_missing", "flag_set", "flag_differs"}
 
     assert {anomaly for anomaly, *_ in judge_cases_link.LINK.values()} == by_frames
     assert {(anomaly, True) for anomaly in decided} == {pair for pair in used if pair[0] in by_frames}

@@ -207,3 +207,72 @@ def test_a_protocol_that_is_none_is_refused():
     """Nothing could be tied, and everything would look innocent."""
     with pytest.raises(HistoryError, match="carries 'mqtt'"):
         tied([], "mqtt")
+
+
+# AMQP 0-9-1
+
+
+def brought(number, message, words="not persistent", name="basic.deliver", to="to_client", **fields):
+    return frame(f"{name} {words}", to, delivery=str(number), message=message, **fields)
+
+
+def test_what_an_acknowledgement_covers_the_link_has_said():
+    """Each of its tags, on the channel of its own."""
+    others = [brought(n, f"p1:{n + 5}", "not persistent session=2") for n in (1, 2, 3, 4)]
+    mine = [brought(n, f"p1:{n}") for n in (1, 2, 3, 4)]
+    acks = (
+        frame("basic.ack multiple=true accepted covers=1,3-4"),
+        frame("basic.ack multiple=false accepted covers=2 session=2"),
+    )
+
+    assert [("acknowledge", n) for n in (1, 3, 4, 7)] == told("amqp091", *others, *mine, *acks)[8:]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("basic.ack multiple=false accepted covers=1", "acknowledge"),
+        ("basic.reject multiple=false rejected covers=1", "refuse"),
+        ("basic.nack multiple=false released requeue covers=1", "refuse"),
+        ("basic.ack multiple=true accepted", None),
+        ("basic.recover", None),
+    ],
+)
+def test_only_an_ack_acknowledges(words, expected):
+    """A reject gives back, and what covers nothing says nothing."""
+    assert ([(expected, 1)] if expected else []) == told("amqp091", brought(1, "p1:1"), frame(words))[1:]
+
+
+def test_the_answer_to_a_publish_is_about_what_the_channel_counted():
+    """In confirm mode; and a publish is none of the deliveries with its number."""
+    sends = [brought(n, f"p1:{n + 8}", "persistent", "basic.publish", "to_broker") for n in (1, 2)]
+    answer = frame("basic.ack multiple=true accepted covers=1-2", "to_client")
+
+    assert [("send", 9), ("send", 10), ("deliver", 1), ("answer", 9), ("answer", 10)] == told(
+        "amqp091", *sends, brought(1, "p1:1"), answer
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "detail", "expected"),
+    [
+        ("amqp", "transfer handle=0 persistent", True),
+        ("amqp", "transfer handle=0", False),
+        ("amqp", "transfer handle=0 continued", None),
+        ("amqp091", "basic.publish persistent", True),
+        ("amqp091", "basic.publish not persistent", False),
+        ("stomp", "SEND receipt=1", None),
+    ],
+)
+def test_the_persistence_flag_of_a_send(protocol, detail, expected):
+    """Without a word AMQP 1.0 means no (section 3.2.1, durable); a later frame, and STOMP, have none."""
+    (row,) = tied([frame(detail, delivery="1", message="p1:1")], protocol)
+
+    assert expected is row.event.durable
+
+
+def test_nothing_is_told_of_a_protocol_that_nobody_reads():
+    """Its events stay."""
+    row = reached(1)
+
+    assert [row] == [tied_.event for tied_ in tied([row], "core")]

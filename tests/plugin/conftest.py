@@ -14,7 +14,7 @@ from conformance import paths
 WORDS = ["--adapter=reference", "--claims", "AMQP-DUR-01,EMS-CLIENT-03", "--trials", "1", "--seed", "7"]
 WEAK = [
     word
-    for setting in ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
+    for setting in ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=60000")
     for word in ("--set", setting)
 ]
 MINE = '''

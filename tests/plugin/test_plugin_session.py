@@ -125,7 +125,10 @@ def test_timing_is_not_measured_beside_others(run_pytest, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, []), (signal.SIGINT, ["-n", "2"])])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [(signal.SIGTERM, []), pytest.param(signal.SIGINT, ["-n", "2"], marks=pytest.mark.full)],
+)
 def test_interrupted(suites, tmp_path, marked, number, workers):
     """SIGTERM, and Ctrl-C with workers: exit code 2, brokers and clients are gone, what was recorded is kept and marked, no report."""
     words = ["--adapter=reference", "--claims=SOLCD-ACK-01", "-v", "-p", "no:cacheprovider", "--out", tmp_path / "out"]

@@ -31,6 +31,7 @@ def trials(folder):
     return {record["trial"]: (record["seed"], record["k"], record["control"], record["void"]) for record in records}
 
 
+@pytest.mark.full
 def test_equal_to_the_command(one, command, place):
     """The same seed gives the same trials, and the same answers."""
     assert 2 == len({name.split(".")[0] for name in trials(place / "command")}), command.stdout + command.stderr
@@ -51,6 +52,7 @@ def test_two_workers(one, two, place):
     assert str(place / "two" / "report.html") in two.stdout
 
 
+@pytest.mark.full
 def test_judging_the_folder_again_gives_the_same_rows(two, place):
     """Figures included: what a test of a worker read is what the controller finds in the joined folder."""
     found = [attached(place / "allure-two", result) for result in results(place / "allure-two")]
@@ -59,6 +61,7 @@ def test_judging_the_folder_again_gives_the_same_rows(two, place):
     assert (3, set()) == (len(found), {json.dumps(row) for row in found} - again)
 
 
+@pytest.mark.full
 def test_a_baseline(two, place):
     """What was not decided before is skipped, and not a failure of `--strict-verdicts`; it is said in the end."""
     expected = model.read_json(place / "two" / "report.json").expectations

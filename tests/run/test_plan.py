@@ -80,12 +80,15 @@ def test_selection_leaves_out_what_is_not_needed():
     assert ["control"] * 3 + ["subject"] * 3 == sorted(trial.arm for trial in trials)
 
 
-def test_weakened_subject_is_its_own_control():
-    """The same settings need not be tried twice."""
-    weak = dict(scenario.SYNC_OFF.settings)
+@pytest.mark.parametrize(("buffer_ms", "own"), [(500, True), (60_000, True), (499, False)])
+def test_weakened_subject_is_its_own_control(buffer_ms, own):
+    """The same settings need not be tried twice, nor with a narrower window than the user's."""
+    weak = {**dict(scenario.SYNC_OFF.settings), "journal_buffer_ms": buffer_ms}
     trials = planned("SOLCD-ACK-01", overrides=weak, required=["SOLCD-ACK-01"])
 
-    assert {"", "persistence=false"} == {trial.control for trial in trials}
+    assert {"", "persistence=false"} | (set() if own else {scenario.SYNC_OFF.label}) == {
+        trial.control for trial in trials
+    }
 
 
 def test_liars_are_bundled_brokers():

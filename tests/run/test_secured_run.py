@@ -195,6 +195,7 @@ def test_what_is_typed_for_a_check_is_looked_at_first(conformance):
 
 
 @pytest.mark.spark
+@pytest.mark.full
 def test_pytest_behind_tls(folder, tmp_path, words):
     """A session comes in by the words of `conformance run`, and by wrong ones not."""
     claim = ["--claims", "SOLCD-ACK-01", "-k", "WhilePublishing", "--trials", "1", "--seed", "1"]
@@ -215,6 +216,7 @@ def test_pytest_behind_tls(folder, tmp_path, words):
 
 
 @pytest.mark.spark
+@pytest.mark.full
 def test_an_upgrade_behind_tls(folder, tmp_path, conformance, words):
     """Both versions are spoken to over TLS, and the command line that repeats it says so."""
     broker = folder / "broker.toml"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from conformance import adapters, campaign, claims, contract, records
+from conformance.adapters import vendor_clients
 from conformance.adapters.access import Access, Secret
 from conformance.adapters.access_table import access_of
 from conformance.adapters.model import read_table
@@ -39,7 +40,7 @@ def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: path
     assert set() == tried
     assert {row.claim for row in rows if row.verdict is Verdict.NOT_TRIED} >= EMS
     assert {prepared.selection.mute} == {row.reason for row in rows if row.verdict is Verdict.NOT_TRIED}
-    assert "--protocol jms is not there yet" in prepared.selection.mute
+    assert "No client that this suite has speaks jms as TIBCO EMS does" in prepared.selection.mute
     assert records.read(tmp_path / "run" / "run.json", RunRecord).mute == prepared.selection.mute
 
 
@@ -60,10 +61,27 @@ def test_a_broker_that_is_spoken_to_is_tried() -> None:
     assert solace.trials
 
 
-@pytest.mark.parametrize("name", ["artemis", "reference", "qpid"])
-def test_a_word_that_only_the_broker_speaks_is_refused_where_it_speaks_one_of_ours(name: str) -> None:
-    with pytest.raises(UsageError, match=r"unknown protocol 'jms'.* known: amqp, stomp"):
-        spoken.chosen("jms", adapters.find(name))
+@pytest.mark.parametrize(("name", "word"), [("artemis", "core"), ("reference", "mqtt"), ("qpid", "http")])
+def test_a_word_that_only_the_broker_speaks_is_refused_where_it_speaks_one_of_ours(name: str, word: str) -> None:
+    with pytest.raises(UsageError, match=rf"unknown protocol '{word}'.* known: amqp, amqp091, jms, stomp"):
+        spoken.chosen(word, adapters.find(name))
+
+
+def test_a_protocol_of_vendors_clients_is_spoken_where_one_of_them_can() -> None:
+    artemis, reference = adapters.find("artemis"), adapters.find("reference")
+    amqp091 = "no client that this suite knows speaks with Apache ActiveMQ Artemis so"
+
+    assert ("jms", "") == (spoken.chosen("jms", artemis), spoken.mute("jms", artemis))
+    assert "jms" == spoken.chosen("jms", reference)
+    with pytest.raises(UsageError, match=amqp091):
+        spoken.chosen("amqp091", artemis)
+
+
+def test_the_client_of_a_run_is_named_with_its_version() -> None:
+    words, table = spoken.client("jms", vendor_clients.find("qpid-jms"))
+
+    assert "Apache Qpid JMS 2.10.0" == words
+    assert {"qpid-jms", "JPype1"} == table.keys()
 
 
 def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:

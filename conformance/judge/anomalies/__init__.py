@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from conformance.judge.anomalies.calls import CALLS
 from conformance.judge.anomalies.deliveries import DELIVERIES
 from conformance.judge.anomalies.disk import DISK
 from conformance.judge.anomalies.model import Anomaly
@@ -22,6 +23,6 @@ __all__ = ["ANOMALIES", "Anomaly"]
 
 ANOMALIES: Mapping[str, Anomaly] = {
     anomaly.name: anomaly
-    for anomaly in (*SENDS, *WINDOWS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *DISK, *SESSIONS, *STRANGE)
+    for anomaly in (*SENDS, *WINDOWS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *DISK, *SESSIONS, *CALLS, *STRANGE)
 }
 """Every anomaly by its name; `Check.anomaly` of a scenario is one of these."""

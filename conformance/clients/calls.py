@@ -1,0 +1,64 @@
+"""Calls that block, in a thread of their own and one after the other: a session of JMS belongs to one thread.
+
+The thread that records never waits in a call: it has a pause to end and a kill to fire while `send()` does not return.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from conformance.errors import ClientError
+
+
+class Calls:
+    """`later` puts a call behind the others; what calls find goes to `told`, which another thread reads."""
+
+    def __init__(self, name: str) -> None:
+        self.told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits behind the call that is under way."""
+        return self._todo.empty()
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Do it when everything before has been done."""
+        self._todo.put(call)
+
+    def now(self, call: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        """What the call returns, or raises; `ClientError` where it does neither in time."""
+        done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+        def called() -> None:
+            try:
+                done.put((call(), None))
+            except BaseException as error:
+                done.put((None, error))
+
+        self.later(called)
+        try:
+            found, error = done.get(timeout=timeout_s)
+        except queue.Empty:
+            raise ClientError(f"{what} did not return within {timeout_s:g} s") from None
+        if error is not None:
+            raise error
+        return found
+
+    def end(self, timeout_s: float) -> bool:
+        """No further call; whether the thread has ended in time."""
+        self._todo.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (call := self._todo.get()) is not None:
+            try:
+                call()
+            except Exception as error:
+                self.told.put(error)

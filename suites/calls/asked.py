@@ -1,0 +1,72 @@
+"""A vendor's client is asked what it offers: sessions in each mode, constants, interfaces."""
+
+from conformance.scenario import SETTLE, Ask, Check, Publish, SessionLiar, scenario
+
+LACKS = Check("denied", exposure="questions", control=SessionLiar("lacks-what-is-asked-for"))
+
+
+@scenario
+class SessionInEachMode:
+    """A client is asked for a session that is not transacted in each of the three modes of the standard."""
+
+    mode = "auto"
+    steps = (Ask("has it a session in each mode of the standard"), *SETTLE)
+    decides = {
+        "EMS-MODE-04": Check("denied", exposure="questions", control=SessionLiar("refuses-a-mode")),
+    }
+
+
+@scenario
+class SessionKeepsItsMode:
+    """A session in each mode is asked which one it has, before and after it has taken a message and given it back."""
+
+    mode = "auto"
+    steps = (Publish(20, window=1), Ask("does a session keep its mode"), *SETTLE)
+    decides = {
+        "EMS-MODE-01": Check("denied", exposure="questions", control=SessionLiar("reports-another-mode")),
+    }
+
+
+@scenario
+class AcknowledgeWhereNobodyNeedsIt:
+    """acknowledge() is called on a message of an AUTO, a DUPS_OK and a transacted session, and must do nothing.
+
+    Of a transaction that is rolled back, the message must come again.
+    """
+
+    mode = "transacted"
+    steps = (Publish(20, window=1), Ask("does acknowledge() do nothing where nobody needs it"), *SETTLE)
+    decides = {
+        "EMS-MODE-03": Check("denied", exposure="questions", control=SessionLiar("commits-where-it-acknowledges")),
+    }
+
+
+@scenario
+class ConstantOfPreAcknowledge:
+    """A client is asked for the constant PRE_ACKNOWLEDGE of its session interface, and for a session with it."""
+
+    mode = "pre"
+    steps = (Ask("is there PRE_ACKNOWLEDGE"), *SETTLE)
+    decides = {"QPID-PRE-06": LACKS}
+
+
+@scenario
+class ConstantOfNoAcknowledge:
+    """A client is asked for the constant NO_ACKNOWLEDGE of its session interface, and for a session with it."""
+
+    mode = "no_ack"
+    steps = (Ask("is there NO_ACKNOWLEDGE"), *SETTLE)
+    decides = {"QPID-NOACK-05": LACKS}
+
+
+@scenario
+class HandlerOfAcknowledgements:
+    """A core client is asked for SendAcknowledgementHandler, and a session of it is given one.
+
+    It has a confirmation window: without one the client refuses the handler, and says that it would be of no use.
+    """
+
+    mode = "async_ack"
+    settings = {"confirmation_window_bytes": 1_048_576}
+    steps = (Ask("is there SendAcknowledgementHandler"), *SETTLE)
+    decides = {"ARTEMIS-ASYNC-09": LACKS}

@@ -1,0 +1,33 @@
+"""The broker is killed after a vendor's client has acknowledged: what comes again depends on what it has waited for."""
+
+from conformance.scenario import SETTLE, SYNC_OFF, Between, Check, Consume, Kill, Nth, Publish, Restart, scenario
+
+STORED = (Publish(300, window=100), Restart(clean=True))
+KILLED = Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200))))
+
+
+@scenario
+class BrokerKilledAfterAwaitedAcknowledges:
+    """A client that was told to wait for answers acknowledges each message; the broker is killed when a call returned.
+
+    The messages were stored before, so only acknowledgements are at risk. What was acknowledged must not come again.
+    """
+
+    mode = "individual"
+    settings = {"block_on_acknowledge": True}
+    steps = (*STORED, KILLED, Restart(), *SETTLE)
+    decides = {
+        "ARTEMIS-ACK-02": Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF),
+    }
+
+
+@scenario
+class BrokerKilledAfterUnawaitedAcknowledges:
+    """A client acknowledges each message as it does by default, without an answer; the broker is killed at one.
+
+    What it had acknowledged in the moments before may come again.
+    """
+
+    mode = "individual"
+    steps = (*STORED, KILLED, Restart(), *SETTLE)
+    decides = {"ARTEMIS-ACK-04": Check("delivered_after_restart", exposure="acknowledgements_confirmed")}

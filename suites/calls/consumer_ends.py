@@ -1,0 +1,89 @@
+"""A vendor's client consumes and is closed in order, or killed: what its acknowledgements have covered."""
+
+from conformance.scenario import (
+    SETTLE,
+    Between,
+    Check,
+    Consume,
+    ConsumerCrash,
+    Nth,
+    Publish,
+    SessionLiar,
+    scenario,
+)
+
+FORGETS = SessionLiar("forgets-acknowledgements", trials=3)
+AGAIN = Check("acknowledged_again", exposure="acknowledged", control=FORGETS)
+RETURNS_EARLY = Check("gone", exposure="delivered_unacknowledged", control=SessionLiar("returns-before-processing"))
+
+
+@scenario
+class ListenerClosedUnderAuto:
+    """A listener of an AUTO session takes 150 of 200 messages; then the connection is closed in order.
+
+    What it has returned from is acknowledged, and must not come again.
+    """
+
+    mode = "auto"
+    steps = (Publish(200, window=100), Consume("auto", prefetch=50, stop=150), *SETTLE)
+    decides = {"EMS-AUTO-02": AGAIN, "QPID-AUTO-03": AGAIN}
+
+
+@scenario
+class ReceiverClosedUnderClient:
+    """A CLIENT session takes 150 of 200 messages with receive(), and calls acknowledge() on every tenth of them.
+
+    Each call covers what was received before it, and nothing of that may come again once the session is closed.
+    """
+
+    mode = "client"
+    steps = (Publish(200, window=100), Consume("client", prefetch=50, acknowledge=10, stop=150), *SETTLE)
+    decides = {"EMS-CLIENT-01": AGAIN}
+
+
+@scenario
+class ReceiverClosedWithoutAcknowledging:
+    """A CLIENT session takes 150 of 200 messages with receive(), acknowledges none of them, and is closed.
+
+    All of them must come again.
+    """
+
+    mode = "client"
+    steps = (Publish(200, window=100), Consume("client", prefetch=50, acknowledge=5_000, stop=150), *SETTLE)
+    decides = {
+        "QPID-CLIENT-03": Check(
+            "gone", exposure="delivered_unacknowledged", control=SessionLiar("acknowledges-unasked")
+        ),
+    }
+
+
+@scenario
+class ListenerKilledUnderAuto:
+    """The process of a listener of an AUTO session is killed while it processes a message, which must come again."""
+
+    mode = "auto"
+    steps = (
+        Publish(300, window=100),
+        Consume("auto", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        *SETTLE,
+    )
+    decides = {"EMS-AUTO-01": RETURNS_EARLY, "QPID-AUTO-02": RETURNS_EARLY}
+
+
+@scenario
+class ListenerKilledUnderDupsOk:
+    """The process of a listener of a DUPS_OK session is killed while it processes a message.
+
+    That message must come again, and others that it had processed may.
+    """
+
+    mode = "dups_ok"
+    steps = (
+        Publish(300, window=100),
+        Consume("dups_ok", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        *SETTLE,
+    )
+    decides = {
+        "EMS-DUPS-03": RETURNS_EARLY,
+        "QPID-DUPS-02": Check("processed_again", exposure="processed_unconfirmed"),
+    }

@@ -1,0 +1,528 @@
+"""Sessions through Apache Qpid JMS, in processes with a JVM, against the bundled broker."""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import socket
+import sys
+import time
+import types
+import urllib.request
+import weakref
+
+import msgspec
+import pytest
+
+from conformance import adapters, history
+from conformance.adapters import vendor_clients
+from conformance.clients import jvm
+from conformance.clients.child import Pool
+from conformance.clients.jms import JmsSession
+from conformance.clients.job import NEVER, DepthProbe, Job, Trigger, Vendor
+from conformance.clients.modes import Subscription
+from conformance.clients.questions import Application
+from conformance.errors import ClientError, FetchError
+from conformance.history import Ended, Op, Phase, bare_header
+from conformance.ledger import Ledger
+from conformance.run.called import told
+
+CLIENT = vendor_clients.find("qpid-jms")
+SEEN = vendor_clients.put_upon(adapters.find("reference"), CLIENT)
+PATIENCE = 30
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    """With the jars at hand, had once."""
+    try:
+        CLIENT.install()
+    except FetchError as error:
+        pytest.skip(str(error))
+    with Ledger(tmp_path_factory.mktemp("ledger"), f"jms-{os.getpid()}") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pool(ledger):
+    with contextlib.closing(Pool(ledger)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory, ledger):
+    """The bundled broker as this client shows it, with a queue for each test."""
+    queues = [f"q{n}" for n in range(50)]
+    folder = tmp_path_factory.mktemp("broker") / "broker"
+    with SEEN.prepare(folder, SEEN.effective(), queues, ledger) as found:
+        found.start()
+        found.free = iter(queues)
+        yield found
+
+
+@pytest.fixture
+def clients(tmp_path, broker, pool):
+    with contextlib.closing(Clients(tmp_path, broker, pool, next(broker.free))) as found:
+        yield found
+
+
+class Clients:
+    """Client processes on one queue, each with a history of its own."""
+
+    def __init__(self, folder, broker, pool, queue):
+        self.folder, self.broker, self.pool, self.queue = folder, broker, pool, queue
+        self.working = {}
+        self.count = 0
+
+    def start(self, role, *, pool=None, pidfds=(), asynchronous=False, **fields):
+        """The process that was given this job."""
+        self.count += 1
+        host, port = self.broker.endpoint("jms")
+        probe = self.broker.depth_probe(self.queue)
+        path = self.folder / f"{self.count}.jsonl"
+        job = Job(
+            role=role,
+            header=msgspec.structs.replace(bare_header(f"{role}-{self.count}"), trial="t"),
+            history=str(path),
+            protocol="jms",
+            queue=self.queue,
+            epoch=1,
+            ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
+            vendor=told(SEEN, SEEN.effective(), CLIENT.name, 100, asynchronous=asynchronous),
+            depth=DepthProbe(probe.method, probe.url, probe.field),
+            **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
+        )
+        child = (pool or self.pool).spawn(job, job.vendor, path.with_suffix(".log"), pidfds)
+        self.working[child] = path
+        return child
+
+    def finish(self, child):
+        """Its result, and what it has recorded."""
+        result = child.wait(PATIENCE)
+        path = self.working.pop(child)
+        child.close()
+        history.close_history(path, Ended.FINISHED if result else Ended.KILLED_BY_FAULT)
+        return result, history.read(path).events
+
+    def play(self, role, **fields):
+        """One job, done as it should be."""
+        result, events = self.finish(self.start(role, **fields))
+        assert result is None or not result.error, result.error
+        return result, events
+
+    def publish(self, count, **fields):
+        return self.play("publish", count=count, **fields)[1]
+
+    def drained(self):
+        """What was left in the queue, in the order in which it came."""
+        result, events = self.play("drain")
+        assert ("finished", 0) == (result.ended, result.depth)
+        return messages(events, Op.DRAIN, Phase.OK)
+
+    def depth(self):
+        with urllib.request.urlopen(self.broker.depth_probe(self.queue).url) as answer:
+            return json.load(answer)["depth"]
+
+    def close(self):
+        for child in self.working:
+            child.end()
+            child.close()
+
+
+def messages(events, op, phase):
+    return [event.message for event in events if (event.op, event.phase) == (op, phase) and event.message]
+
+
+def discharged(events):
+    """The transactions that have ended, and how."""
+    ends = (Op.COMMIT, Op.ROLLBACK)
+    return [(event.op, event.transaction) for event in events if event.op in ends and event.phase is Phase.OK]
+
+
+def names(first, last):
+    return [f"p1:{number}" for number in range(first, last + 1)]
+
+
+def until(done):
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def gone(pid):
+    """Whether a process ends in time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], PATIENCE)[0])
+    finally:
+        os.close(descriptor)
+
+
+# what is sent
+
+
+def test_one_by_one_each_send_is_confirmed_before_the_next(clients):
+    """The return of send() is the confirmation, and what was confirmed is there."""
+    result, events = clients.play("publish", count=50, window=1)
+    sends = [(event.phase, event.message) for event in events if event.op is Op.SEND]
+
+    assert 50 == result.count
+    assert [(phase, name) for name in names(1, 50) for phase in (Phase.INVOKE, Phase.OK)] == sends
+    assert names(1, 50) == clients.drained()
+
+
+def test_within_a_window_a_listener_hears_of_each_answer(clients):
+    """As many as the window takes leave before the first is answered, and each is answered once."""
+    events = clients.publish(50, window=20, asynchronous=True)
+    sends = [event for event in events if event.op is Op.SEND]
+
+    assert [Phase.INVOKE] * 20 == [event.phase for event in sends[:20]]
+    assert names(1, 50) == messages(events, Op.SEND, Phase.INVOKE)
+    assert sorted(names(1, 50)) == sorted(messages(events, Op.SEND, Phase.OK))
+    assert names(1, 50) == messages(events, Op.CALL, Phase.OK)
+    assert names(1, 50) == clients.drained()
+
+
+def test_a_session_that_leaves_out_a_listener(clients):
+    """The send that it did not tell of stays without an answer, and that alone."""
+    result, events = clients.play(
+        "publish", count=60, window=60, asynchronous=True, liar="leaves-out-a-listener", liveness_s=2
+    )
+
+    assert (59, True) == (result.count, result.waited_s >= 2)
+    assert 1 == len(messages(events, Op.SEND, Phase.INFO))
+
+
+def test_a_session_that_tells_a_listener_twice(clients):
+    """The second word is about a send that waits for no answer; all the others are answered as they should be."""
+    events = clients.publish(60, window=60, asynchronous=True, liar="tells-a-listener-twice")
+
+    assert (60, 1) == tuple(len(messages(events, *what)) for what in ((Op.SEND, Phase.OK), (Op.CONFIRM, Phase.FAIL)))
+
+
+def test_a_transaction_is_filled_within_the_window(clients):
+    """One after the other, where no more than one may be unanswered."""
+    events = clients.publish(6, window=1, batch=3)
+    sends = [event.phase for event in events if event.op is Op.SEND]
+
+    assert [Phase.INVOKE, Phase.OK] * 6 == sends
+
+
+# what it is asked
+
+
+@pytest.mark.parametrize(
+    ("question", "liar", "found"),
+    [
+        ("has it a session in each mode of the standard", "", [Phase.OK] * 3),
+        ("has it a session in each mode of the standard", "refuses-a-mode", [Phase.OK, Phase.OK, Phase.FAIL]),
+        ("does a session keep its mode", "", [Phase.OK] * 4),
+        ("does a session keep its mode", "reports-another-mode", [Phase.FAIL] * 4),
+        ("does acknowledge() do nothing where nobody needs it", "", [Phase.OK] * 3),
+        (
+            "does acknowledge() do nothing where nobody needs it",
+            "commits-where-it-acknowledges",
+            [Phase.OK, Phase.OK, Phase.FAIL],
+        ),
+        ("is there PRE_ACKNOWLEDGE", "", [Phase.FAIL]),  # Qpid JMS for AMQP 1.0 has neither that nor core
+        ("is there SendAcknowledgementHandler", "", [Phase.FAIL]),
+    ],
+)
+def test_a_question_is_answered_by_the_client(clients, question, liar, found):
+    """Each part of an answer is an event; a client that lies about it is seen to."""
+    clients.publish(20)
+    _, events = clients.play("ask", question=question, liar=liar)
+
+    assert found == [event.phase for event in events if event.op is Op.ASK and event.phase is not Phase.INVOKE]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_an_exception_about_the_connection_is_no_answer(monkeypatch, lost):
+    """A claim speaks of a healthy connection; any other exception is the client's answer."""
+    monkeypatch.setattr(jvm, "text", str)
+    machine = types.SimpleNamespace(JException=RuntimeError)
+    asks = Application(None, None, None, machine, lambda error: lost)
+
+    if lost:
+        with pytest.raises(ClientError, match=r"createSession\(auto\): the connection was lost: gone"):
+            asks.refused("createSession(auto)", RuntimeError("gone"))
+    else:
+        assert ("createSession(auto)", False, "gone") == asks.refused("createSession(auto)", RuntimeError("gone"))
+
+
+def test_a_question_that_cannot_be_put_is_no_answer(clients):
+    """No message comes: an error of ours, and nobody is said to have answered otherwise."""
+    errs = clients.start("ask", question="does a session keep its mode", connect_s=60)
+    result, events = clients.finish(errs)
+
+    assert "no message came" in result.error
+    assert [] == [event for event in events if event.op is Op.ASK]
+
+
+def test_sends_of_a_transaction_are_there_when_it_is_committed(clients):
+    """Every second is rolled back, and nothing of it arrives."""
+    events = clients.publish(8, batch=2, rollback_every=2)
+
+    assert [(Op.COMMIT, "t1"), (Op.ROLLBACK, "t2"), (Op.COMMIT, "t3"), (Op.ROLLBACK, "t4")] == discharged(events)
+    assert ["p1:1", "p1:2", "p1:5", "p1:6"] == clients.drained()
+
+
+def test_a_broker_that_dies_under_a_publisher_leaves_sends_unknown(clients, broker):
+    """What had been confirmed is there after its restart; what was not answered is neither ok nor fail."""
+    with broker.pidfds() as pidfds:
+        result, events = clients.play(
+            "publish", pidfds=pidfds, count=9_000, window=1, trigger=Trigger.nth("confirm", 20, "kill")
+        )
+    assert broker.wait_gone(PATIENCE)
+    broker.start()
+    confirmed = messages(events, Op.SEND, Phase.OK)
+    unknown = messages(events, Op.SEND, Phase.INFO)
+
+    assert ("disconnected", True) == (result.ended, result.fired)
+    assert len(confirmed) >= 20
+    assert messages(events, Op.SEND, Phase.INVOKE) == confirmed + unknown
+    assert [] == messages(events, Op.SEND, Phase.FAIL)
+    assert set(confirmed) <= set(clients.drained()) <= {*confirmed, *unknown}
+
+
+# what is received
+
+
+@pytest.mark.parametrize(
+    ("mode", "fields", "left"),
+    [
+        ("client", {"acknowledge": 2}, [7, 8, 9]),
+        ("individual", {"acknowledge": 2}, [1, 3, 5, 7, 8, 9]),
+        ("auto", {}, [8, 9]),
+        ("dups_ok", {}, [8, 9]),
+        ("transacted", {"acknowledge": 2}, [7, 8, 9]),
+    ],
+)
+def test_what_was_not_acknowledged_is_left(clients, mode, fields, left):
+    """Seven of nine are taken, each in its mode, and the connection is closed in order."""
+    clients.publish(9, window=9, asynchronous=True)
+    result, events = clients.play("consume", mode=mode, stop=7, **fields)
+
+    assert ("finished", 7) == (result.ended, result.count)
+    assert names(1, 7) == messages(events, Op.DELIVER, Phase.OK)
+    assert all(event.intact for event in events if event.op is Op.DELIVER)
+    assert [f"p1:{number}" for number in left] == sorted(clients.drained())
+
+
+def test_what_was_rolled_back_comes_again(clients):
+    """To the same consumer, marked as such, or to the next one; what was committed does not."""
+    clients.publish(6, window=6, asynchronous=True)
+    _, events = clients.play("consume", mode="transacted", acknowledge=2, rollback_every=2, stop=8)
+
+    assert [(Op.COMMIT, "t1"), (Op.ROLLBACK, "t2"), (Op.COMMIT, "t3"), (Op.ROLLBACK, "t4")] == discharged(events)
+    assert [
+        *((name, False) for name in names(1, 4)),
+        *((name, True) for name in names(3, 4)),
+        *((name, False) for name in names(5, 6)),
+    ] == [(event.message, event.redelivered) for event in events if event.op is Op.DELIVER]
+    assert names(5, 6) == sorted(clients.drained())
+
+
+# sessions that are wrong in one way
+
+
+@pytest.mark.parametrize("mode", ["auto", "client", "individual"])
+def test_a_session_in_which_nothing_acknowledges(clients, mode):
+    """It says that it does, and everything comes again."""
+    clients.publish(3, window=3, asynchronous=True)
+    _, events = clients.play("consume", mode=mode, acknowledge=1, stop=3, liar="forgets-acknowledgements")
+
+    assert names(1, 3) == messages(events, Op.ACK, Phase.INVOKE)
+    assert names(1, 3) == sorted(clients.drained())
+
+
+@pytest.mark.parametrize(("liar", "left"), [("", [1, 2, 3]), ("acknowledges-unasked", [])])
+def test_a_session_that_acknowledges_what_receive_has_returned(clients, liar, left):
+    """Although its application never calls acknowledge()."""
+    clients.publish(3, window=3, asynchronous=True)
+    _, events = clients.play("consume", mode="client", acknowledge=100, stop=3, liar=liar)
+
+    assert [] == messages(events, Op.ACK, Phase.INVOKE)
+    assert [f"p1:{number}" for number in left] == sorted(clients.drained())
+
+
+@pytest.mark.parametrize(("liar", "early"), [("", False), ("returns-before-commit", True)])
+@pytest.mark.parametrize(("op", "rollback_every"), [(Op.COMMIT, 0), (Op.ROLLBACK, 1)])
+def test_a_commit_that_returns_before_it_has_begun(clients, broker, op, rollback_every, liar, early):
+    """A halted broker cannot have done what it says; any other waits until the broker goes on."""
+    with broker.pidfds() as pidfds:
+        _, events = clients.play(
+            "publish",
+            pidfds=pidfds,
+            count=2,
+            batch=2,
+            rollback_every=rollback_every,
+            liar=liar,
+            trigger=Trigger.nth("before_commit", 1, "pause", hold_s=0.5),
+        )
+    order = [(event.op, event.phase) for event in events]
+
+    assert early == (order.index((op, Phase.OK)) < order.index((Op.FAULT, Phase.HEALED)))
+    assert ([] if op is Op.ROLLBACK else names(1, 2)) == clients.drained()
+
+
+def test_a_listener_that_returns_before_the_processing(clients):
+    """The message is gone while it is still processed."""
+    clients.publish(1)
+    child = clients.start("consume", mode="auto", stop=1, work_ms=600_000, liar="returns-before-processing")
+    until(lambda: clients.depth() == 0)
+    child.end()
+    _, events = clients.finish(child)
+
+    assert (["p1:1"], []) == (messages(events, Op.PROCESS, Phase.INVOKE), messages(events, Op.PROCESS, Phase.OK))
+
+
+# processes, and how they end
+
+
+def test_a_process_that_has_crashed_is_not_used_again(clients):
+    """It was killed in the middle of a processing: its listener had not returned, and the message comes again."""
+    clients.publish(5, window=5, asynchronous=True)
+    crashes = clients.start("consume", mode="auto", trigger=Trigger.nth("process", 3, "consumer_crash"))
+    result, events = clients.finish(crashes)
+    follows = clients.start("drain")
+    _, drained = clients.finish(follows)
+
+    assert (None, (Op.FAULT, Phase.FIRED)) == (result, (events[-1].op, events[-1].phase))
+    assert crashes.pid != follows.pid
+    assert names(1, 2) == messages(events, Op.ACK, Phase.INVOKE)
+    # What was acknowledged may come again: its process was killed, and nobody knows what had left.
+    assert names(3, 5) == [name for name in sorted(messages(drained, Op.DRAIN, Phase.OK)) if name not in names(1, 2)]
+
+
+def test_no_broker_is_an_error_of_ours(clients):
+    """With the address that did not answer; the process is not used again."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    errs = clients.start("publish", count=1, port=port)
+    result, _ = clients.finish(errs)
+
+    assert f"publish-1: no connection to 127.0.0.1:{port} by qpid-jms: " in result.error
+    assert gone(errs.pid)
+
+
+def test_processes_are_used_again_and_end_with_their_pool(clients, tmp_path):
+    """Two jobs at the same time have two; at its end an idle one goes at once, one that works with its job."""
+    with Ledger(tmp_path / "run", "jms-pool") as ledger:
+        pool = Pool(ledger)
+        works = clients.start("consume", pool=pool, mode="client", acknowledge=1, stop=2)
+        first = clients.start("publish", pool=pool, count=1)
+        assert 1 == clients.finish(first)[0].count
+        second = clients.start("publish", pool=pool, count=1)
+        assert 1 == clients.finish(second)[0].count
+        pool.close()
+        assert gone(second.pid)
+        result, _ = clients.finish(works)
+        assert gone(works.pid)
+    records = [json.loads(line) for line in (tmp_path / "run" / "resources.jsonl").read_text().splitlines()]
+
+    assert works.pid != first.pid == second.pid
+    assert ("finished", 2) == (result.ended, result.count)
+    assert {"released"} == set({record["ticket"]: record["state"] for record in records}.values())
+
+
+LIVING = weakref.WeakSet()
+
+
+class Java:
+    """An object of a JVM that is none: every call of it returns another."""
+
+    def __init__(self, *words):
+        LIVING.add(self)
+
+    def __getattr__(self, name):
+        return Java
+
+    def __int__(self):
+        return 0
+
+
+def test_a_closed_session_has_let_go_of_java(monkeypatch):
+    """A JVM holds its listeners, and no collector sees that circle whole: a process that is used again would fill up."""
+    machine = types.SimpleNamespace(
+        JException=RuntimeError,
+        JProxy=lambda interface, inst: None,
+        JClass=lambda name: Java,
+        JArray=lambda kind: bytes,
+        JByte=None,
+    )
+    monkeypatch.setattr(jvm, "start", lambda *about: machine)
+    vendor = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"client": 2})
+    job = Job(
+        role="consume", header=bare_header("c"), history="", host="", port=0, protocol="jms", queue="q", epoch=1,
+        mode="client",
+    )  # fmt: skip
+    session = JmsSession(job, vendor, lambda: None)
+    session.attach_receiver("q", 1, Subscription.CUMULATIVE)
+    session.fetch()
+    session.pump(PATIENCE)
+    assert (1, True) == (len(session.incoming), bool(LIVING))
+    session.close()
+    gc.collect()
+
+    assert [] == list(LIVING)
+
+
+def test_an_asynchronous_send_that_throws_has_returned(monkeypatch):
+    """The next one may be called; counter-example: a publisher that waits for ever for the return of a call."""
+
+    def throws(*about):
+        raise RuntimeError("no more")
+
+    machine = types.SimpleNamespace(
+        JException=RuntimeError, JProxy=lambda interface, inst: inst, JClass=lambda name: Java, JArray=lambda kind: bytes,
+        JByte=None,
+    )  # fmt: skip
+    monkeypatch.setattr(jvm, "start", lambda *about: machine)
+    monkeypatch.setattr(jvm, "chain", lambda error: [])
+    monkeypatch.setattr(jvm, "text", str)
+    monkeypatch.setattr(Java, "send", throws, raising=False)
+    vendor = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"auto": 1}, asynchronous=True)
+    job = Job(role="publish", header=bare_header("p"), history="", host="", port=0, protocol="jms", queue="q", epoch=1)
+    session = JmsSession(job, vendor, lambda: None)
+    session._session, session._producer = Java(), Java()
+    session.send("p1:1", b"", durable=True)
+    until(lambda: session.pump(0) or session.outcomes)
+    session.close()
+
+    assert ["p1:1"] == list(session.returned)
+    assert [("p1:1", Phase.FAIL, "no more")] == [(o.message, o.phase, o.detail) for o in session.outcomes]
+
+
+# what is missing
+
+
+def test_a_jar_that_is_gone_is_told():
+    """With what fetches it again."""
+    with pytest.raises(ClientError, match=r"^/gone/client\.jar is gone: `conformance run` fetches it again$"):
+        jvm.start(["/gone/client.jar"], CLIENT.java)
+
+
+def test_a_machine_without_jpype_is_told(monkeypatch):
+    """With what installs it."""
+    monkeypatch.setitem(sys.modules, "jpype", None)
+
+    with pytest.raises(ClientError, match=r"JPype: pip install 'ack-conformance\[jms\]'$"):
+        jvm.start([], CLIENT.java)
+
+
+def test_a_jvm_with_other_jars_is_told(monkeypatch):
+    """It cannot be given more; what it has already is enough."""
+    system = types.SimpleNamespace(getProperty={"java.class.path": "/a.jar:/b.jar"}.get)
+    java = types.SimpleNamespace(lang=types.SimpleNamespace(System=system))
+    runs = types.SimpleNamespace(isJVMStarted=lambda: True, java=java)
+    monkeypatch.setitem(sys.modules, "jpype", runs)
+
+    assert runs is jvm.start(["/b.jar"], CLIENT.java)
+    with pytest.raises(ClientError, match=r"the JVM of this process has other jars: /c\.jar$"):
+        jvm.start(["/b.jar", "/c.jar"], CLIENT.java)
