@@ -7,7 +7,6 @@ import os
 import pathlib
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import zipfile
@@ -15,6 +14,7 @@ import zipfile
 import msgspec
 import pytest
 import verdict_rows
+from broker_ports import broker_port
 
 from conformance import adapters, campaign, claims, paths, scenario
 from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
@@ -478,10 +478,7 @@ def upgraded(script, folder, more):
     """Run a script as a maintainer would, with a next version that is started with these words."""
     folder.mkdir()
     (folder / "reproduce.py").write_text(script)
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    amqp, http = (str(each.getsockname()[1]) for each in sockets)
-    for each in sockets:
-        each.close()
+    amqp, http = (str(broker_port()) for _ in range(2))
     start = [sys.executable, "-m", "conformance.reference", "--amqp-port", amqp, "--http-port", http]
     start += ["--data", str(folder / "data"), "--queue", "orders"]
     words = ["--address", f"127.0.0.1:{amqp}", "--queue", "orders", "--silence", "1"]

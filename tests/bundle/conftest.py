@@ -7,11 +7,11 @@ import os
 import pathlib
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 
 import pytest
+from broker_ports import broker_port
 
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
@@ -110,10 +110,7 @@ def started():
 
 def broker_command(folder, words):
     """The ports, and a command line for the bundled broker on them."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    amqp, stomp, http = (each.getsockname()[1] for each in sockets)
-    for each in sockets:
-        each.close()
+    amqp, stomp, http = (broker_port() for _ in range(3))
     ports = ["--amqp-port", amqp, "--stomp-port", stomp, "--http-port", http, "--data", folder / "data"]
     line = [sys.executable, "-m", "conformance.reference", *ports, "--queue", "orders", *words]
     return {"amqp": amqp, "stomp": stomp}, shlex.join(map(str, line))

@@ -2,11 +2,11 @@
 
 import pathlib
 import shlex
-import socket
 import subprocess
 import sys
 
 import pytest
+from broker_ports import broker_port
 
 from conformance import adapters, claims, scenario
 from conformance.adapters import installed
@@ -41,8 +41,7 @@ def tried(folder, tmp_path_factory, python_path, started):
         place = tmp_path_factory.mktemp("maintainer")
         (place / "reproduce.py").write_text(text)
         plain, start = started(place, [str(word) for word in words])
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = found.getsockname()[1]
+        port = broker_port()
         broker = [f"--{protocol}s-port", port, "--tls-cert", folder / "broker.pem", "--tls-key", folder / "broker.key"]
         broker += ["--tls-ca", folder / "ca.pem", "--user", "alice", "--password-file", folder / "password"]
         start = f"{start} {shlex.join(map(str, broker))}"

@@ -229,7 +229,7 @@ def test_every_script_has_its_words(scenarios):
     told = [words.steps_in_words(script) for script in scenarios.values()]
 
     assert [len(script.steps) for script in scenarios.values()] == [len(sentences) for sentences in told]
-    assert all(sentence.endswith(".") for sentences in told for sentence in sentences)
+    assert all(sentence.endswith((".", "?")) for sentences in told for sentence in sentences)
 
 
 @pytest.mark.parametrize(("number", "text"), [(1, "1st"), (11, "11th"), (112, "112th"), (1003, "1,003rd")])
