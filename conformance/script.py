@@ -270,6 +270,9 @@ class Consume:
     `rollback_every`: each such transaction is rolled back, and its deliveries are released. `work_ms`: how long each
     processing takes. `backwards`: with so many processed, those that are due are acknowledged, the last one first.
     `linked`: it goes over a link that records what crosses it, and does nothing else.
+
+    Of a vendor's client: `receives` calls `receive()` in a mode that has a listener otherwise, and `on_session` calls
+    `acknowledge()` of the session instead of the message's.
     """
 
     mode: str
@@ -286,6 +289,8 @@ class Consume:
     work_ms: int = 0
     backwards: int = 0
     linked: bool = False
+    receives: bool = False
+    on_session: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

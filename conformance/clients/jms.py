@@ -35,12 +35,20 @@ _ANSWER_S = 90.0
 
 _PERSISTENT, _NON_PERSISTENT = 2, 1
 _PRIORITY, _FOR_EVER = 4, 0
-_LISTENS = ("auto", "dups_ok")
-"""Modes in which the session acknowledges when the listener returns: only so can a processing lie before it."""
+_LISTENS = ("auto", "dups_ok", "pre")
+"""Modes that have a listener, unless a job wants `receive()`: its return is the end of the processing."""
 
-
-_LIED = {"forgets-acknowledgements": "client", "acknowledges-unasked": "auto", "acknowledges-in-every-mode": "auto"}
+_LIED = {
+    "forgets-acknowledgements": "client",
+    "acknowledges-unasked": "auto",
+    "acknowledges-in-every-mode": "auto",
+    "acknowledges-after-processing": "auto",
+    "sets-the-multiple-flag": "client",
+}
 """In which mode a session that lies about its own is."""
+
+_RECEIVES = ("acknowledges-on-arrival", "sets-the-multiple-flag")
+"""Lies that are told by `receive()`."""
 
 
 class Lost:
@@ -240,15 +248,16 @@ class JmsSession:
         self._producer = self._session.createProducer(self._queue(self._session, queue))
 
     def _open_receiver(self, queue: str) -> None:
-        mode = self._job.mode or "auto"
-        number = self._vendor.modes.get(_LIED.get(self._job.liar, mode))
+        job, mode = self._job, self._job.mode or "auto"
+        number = self._vendor.modes.get(_LIED.get(job.liar, mode))
         if number is None:
             raise ClientError(f"{self._vendor.name} has no mode {mode}")
         session = self._session = self._connection.createSession(mode == "transacted", number)
         consumer = session.createConsumer(self._queue(session, queue))
-        listens = mode in _LISTENS and self._job.role != "drain" and self._job.liar != "acknowledges-on-arrival"
+        listens = mode in _LISTENS and job.role != "drain" and not job.receives and job.liar not in _RECEIVES
         kind = Listening if listens else Receiving
-        self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, self._job.liar)
+        by = session if job.on_session or job.liar == "sets-the-multiple-flag" else None
+        self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by)
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
 

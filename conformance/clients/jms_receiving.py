@@ -18,6 +18,7 @@ _SLICE_MS = 100
 _ACKNOWLEDGED_S = 0.5
 """Where no delivery follows, so long after the listener returned its message counts as acknowledged."""
 
+_TOGETHER = 10
 _BY_MESSAGE = ("client", "individual")
 Fails = Callable[[Any, str], None]
 
@@ -25,15 +26,17 @@ Fails = Callable[[Any, str], None]
 class _Deliveries:
     """What both have: a message of JMS in our own terms."""
 
-    def __init__(self, consumer: Any, mode: str, calls: Calls, jpype: Any, fails: Fails, liar: str) -> None:
+    def __init__(
+        self, consumer: Any, mode: str, calls: Calls, jpype: Any, fails: Fails, liar: str, session: Any = None
+    ) -> None:
         self._consumer, self._mode, self._calls, self._jpype, self._fails = consumer, mode, calls, jpype, fails
-        self._liar = liar
+        self._liar, self._session = liar, session
         self._stopped = False
         self._number = 0
 
     def let_go(self) -> None:
         """Of the consumer: nothing more is asked of it."""
-        self._consumer = None
+        self._consumer = self._session = None
 
     def _received(self, message: Any) -> Received:
         self._number += 1
@@ -85,32 +88,35 @@ class Receiving(_Deliveries):
         try:
             while found is None and self._calls.idle and not self._stopped:
                 found = self._consumer.receive(_SLICE_MS)
+                if self._liar == "acknowledges-on-arrival":  # it was, and is handed over when the next one is here
+                    found, self._kept = (self._kept, found) if found is not None else (None, self._kept)
         except self._jpype.JException as error:
             self._fails(error, "receive()")
         finally:
             self._fetching = False
-        if found is not None and self._liar == "acknowledges-on-arrival":
-            found, self._kept = (
-                self._kept,
-                found,
-            )  # of an AUTO session: it is acknowledged, and handed over with the next
         if found is not None:
             self._calls.told.put(self._received(found))
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
         """Once on the last where that covers all, on each where it does not, and not at all in other modes."""
-        if self._mode not in _BY_MESSAGE or not covered:
+        if not covered or self._liar == "forgets-acknowledgements":
             return
         try:
-            if self._liar == "forgets-acknowledgements":
-                return
-            for received in covered[-1:] if self._mode == "client" else covered:
-                received.handle.acknowledge()
+            if self._liar == "sets-the-multiple-flag":
+                self._with_flag(covered[-1].handle)
+            elif self._mode in _BY_MESSAGE:
+                for received in covered[-1:] if self._mode == "client" else covered:
+                    (self._session or received.handle).acknowledge()
         except self._jpype.JException as error:
             self._fails(error, "acknowledge()")
             return
         for received in covered if confirmed else ():
             self._calls.told.put(Answer(Op.ACK, received.message, Phase.OK))
+
+    def _with_flag(self, message: Any) -> None:
+        """Every tenth, and with it all before it: a call of the client for AMQP 0-9-1 that no application makes."""
+        if self._number % _TOGETHER == 0:
+            self._session.acknowledgeMessage(message.getDeliveryTag(), True)
 
     def stop(self) -> None:
         """Wait for nothing any more."""
@@ -118,24 +124,31 @@ class Receiving(_Deliveries):
 
 
 class Listening(_Deliveries):
-    """A listener that returns when its message was processed, and so acknowledges it (AUTO and DUPS_OK)."""
+    """A listener that returns when its message was processed, and so acknowledges it (AUTO and DUPS_OK).
+
+    In PRE mode its message was acknowledged before; it returns when the application wants the next one.
+    """
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
         self._returns: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._next = threading.Event()
         self._next.set()
+        self._by_itself = self._mode == "pre" and self._liar != "acknowledges-after-processing"
+        self._inside = False
 
     def wants(self) -> bool:
-        """Deliveries come by themselves."""
-        return False
+        """Deliveries come by themselves, when the listener has returned."""
+        wants, self._inside = self._by_itself and self._inside, False
+        return wants
 
     def fetch(self) -> None:
-        """Never asked for."""
+        """Return from the last one, where its acknowledgement was no reason to."""
+        self._returns.put(True)
 
     def onMessage(self, message: Any) -> None:  # noqa: N802 - JMS calls it so
         """Hand it over, and return when it was acknowledged; what nobody processed any more is thrown back."""
-        handed = not self._stopped
+        handed = self._inside = not self._stopped
         self._next.set()
         if handed:
             self._calls.told.put(self._received(message))
@@ -146,7 +159,7 @@ class Listening(_Deliveries):
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
         """Let the listener return. That is all an application is told, so nobody asks whether it was confirmed."""
-        for _ in covered:
+        for _ in () if self._by_itself else covered:
             self._next.clear()
             self._returns.put(True)
 

@@ -182,6 +182,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     work_ms: int = 0
     rollback_every: int = 0
     backwards: int = 0
+    receives: bool = False
+    on_session: bool = False
     asks: Asks = Asks()
     trigger: Trigger | None = None
     broker_may_end: bool = False

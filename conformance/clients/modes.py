@@ -81,6 +81,7 @@ SESSION_LIARS = {
     "waits-for-each-send": "a session of JMS that asks the broker something before each send() returns",
     "leaves-out-a-listener": "a session of JMS that does not tell its listener of one answered send",
     "acknowledges-on-arrival": "an AUTO session of JMS that acknowledges a message, and hands it over with the next",
+    "sets-the-multiple-flag": "a session of AMQP 0-9-1 that acknowledges several messages with one frame",
     "never-sets-the-flag": "a producer of JMS that sends every message as not persistent",
     "always-sets-the-flag": "a producer of JMS that sends every message as persistent",
     "ignores-the-mode-of-one-send": "a producer of JMS that sends by its own mode where a send was given another",

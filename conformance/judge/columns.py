@@ -74,7 +74,8 @@ EVENT: Mapping[str, str] = {
     "carries_unflagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND NOT durable",
     "carries_delivery": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole",
     "carries_settled": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole AND settled",
-    "carries_ack": f"{_FRAME} AND carries = {_CARRIES['acknowledge']}",
+    "carries_ack": f"{_FRAME} AND carries IN ({_CARRIES['acknowledge']}, {_CARRIES['acknowledge_up_to']})",
+    "carries_ack_up_to": f"{_FRAME} AND carries = {_CARRIES['acknowledge_up_to']}",
     "slows": f"{_on(Op.FAULT, Phase.ARMED)} AND fault = 'delay'",
     "fires": _on(Op.FAULT, Phase.FIRED),
     "bites": _on(Op.FAULT, Phase.EFFECTIVE),
@@ -194,6 +195,7 @@ MESSAGE: Mapping[str, str] = {
     "carried_last_at": "max(at_ns) FILTER (WHERE carries_delivery AND epoch = first_epoch)",
     "reached_at": "min(at_ns) FILTER (WHERE carries_settled AND epoch = first_epoch)",
     "ack_framed_at": "min(at_ns) FILTER (WHERE carries_ack)",
+    "ack_up_to": "coalesce(bool_or(carries_ack_up_to), false)",
     "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
     "confirm_epoch": "min(epoch) FILTER (WHERE accepts)",
     "written_at": "min(at_ns) FILTER (WHERE writes)",
@@ -256,6 +258,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
     # Of what was delivered before: the latest acknowledgement, which for an open delivery never comes.
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
+    "next_processed_at": "min(processed_at) OVER (PARTITION BY scenario, trial ORDER BY handed_at"
+    " ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
     "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",

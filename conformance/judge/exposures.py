@@ -56,6 +56,11 @@ EXPOSURES: Mapping[str, Exposure] = {
             "messages whose acknowledgement was seen on the link",
             "ack_framed_at IS NOT NULL",
         ),
+        Exposure(
+            "left_prefetched",
+            "messages that reached their client, and that its application never got",
+            "carried > 0 AND handed = 0",
+        ),
         Exposure("carried", "messages whose delivery a link carried to its end", "carried > 0"),
         Exposure(
             "reached_settled",

@@ -20,8 +20,8 @@ from conformance.faults import frames
 from conformance.faults.frames import TO_BROKER, TO_CLIENT
 from conformance.history import Event, Op, Phase
 
-CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer")
-"""What a frame is to its message; the code is its place: append only."""
+CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer", "acknowledge_up_to")
+"""What a frame is to its message; the code is its place: append only. The last says so of all before it as well."""
 
 _CODE = {word: code for code, word in enumerate(CARRIES)}
 _REFUSALS = frozenset(("rejected", "released", "modified"))
@@ -224,7 +224,8 @@ def _amqp091(event: Event, words: Sequence[str], connection: _Connection) -> Ite
     elif words[0] in ("basic.ack", "basic.nack", "basic.reject"):
         numbered = connection.deliveries if ours else connection.sends
         covered = (numbered.get((session, number)) for number in _covers(words))
-        carries = "answer" if not ours else "acknowledge" if "accepted" in words else "refuse"
+        up_to = "_up_to" if "multiple=true" in words else ""
+        carries = "answer" if not ours else f"acknowledge{up_to}" if "accepted" in words else "refuse"
         yield from _covering(event, carries, [message for message in covered if message is not None])
 
 

@@ -191,6 +191,10 @@ def _consuming(step: Consume) -> str:
         parts.append("with the prefetch used up, wait whether more comes before acknowledging")
     if step.backwards:
         parts.append(f"wait until {step.backwards} are processed, and acknowledge the last one first")
+    if step.receives:
+        parts.append("call receive() for each")
+    if step.on_session:
+        parts.append("call acknowledge() on the session")
     if step.work_ms:
         parts.append(f"each processing takes {step.work_ms} ms")
     if step.stop:

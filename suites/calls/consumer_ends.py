@@ -14,6 +14,7 @@ from conformance.scenario import (
 
 FORGETS = SessionLiar("forgets-acknowledgements", trials=3)
 AGAIN = Check("acknowledged_again", exposure="acknowledged", control=FORGETS)
+COVERED = Check("covered_wrongly", exposure="delivered", control=FORGETS)
 RETURNS_EARLY = Check("gone", exposure="delivered_unacknowledged", control=SessionLiar("returns-before-processing"))
 
 
@@ -39,6 +40,44 @@ class ReceiverClosedUnderClient:
     mode = "client"
     steps = (Publish(200, window=100), Consume("client", prefetch=50, acknowledge=10, stop=150), *SETTLE)
     decides = {"EMS-CLIENT-01": AGAIN}
+
+
+@scenario
+class ReceiverClosedAfterItsLastCall:
+    """A CLIENT session takes 155 of 200 messages with receive(), and calls acknowledge() on every tenth of them.
+
+    Each call covers what was received before it, and no more: the last five must come again, and no other.
+    """
+
+    mode = "client"
+    steps = (Publish(200, window=100), Consume("client", prefetch=50, acknowledge=10, stop=155), *SETTLE)
+    decides = {"QPID-CLIENT-01": COVERED, "QPID-CLIENT-02": COVERED}
+
+
+@scenario
+class ReceiverAcknowledgingBySession:
+    """The same, where acknowledge() of the session is called: it must cover what that of the message covers."""
+
+    mode = "client"
+    steps = (
+        Publish(200, window=100),
+        Consume("client", prefetch=50, acknowledge=10, stop=155, on_session=True),
+        *SETTLE,
+    )
+    decides = {"QPID-CLIENT-01": COVERED}
+
+
+@scenario
+class ReceiverWithoutAcknowledging:
+    """A CLIENT session receives 1,500 messages with a prefetch of 1,100, as far as it gets, and acknowledges none."""
+
+    mode = "client"
+    steps = (
+        Publish(1_500, window=100),
+        Consume("client", prefetch=1_100, acknowledge=5_000, until_silent=True),
+        *SETTLE,
+    )
+    decides = {"QPID-CLIENT-06": Check("many_unacknowledged", exposure="delivered")}
 
 
 @scenario

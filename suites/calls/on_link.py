@@ -2,6 +2,9 @@
 
 from conformance.scenario import SETTLE, Check, Consume, Publish, SessionLiar, scenario
 
+ON_ARRIVAL = SessionLiar("acknowledges-on-arrival")
+UNRECEIVED = Check("acknowledged_unreceived", exposure="left_prefetched", control=ON_ARRIVAL)
+
 
 @scenario
 class ListenerUnderAutoOnLink:
@@ -16,9 +19,40 @@ class ListenerUnderAutoOnLink:
         "QPID-AUTO-01": Check(
             "acknowledged_unhanded",
             exposure="acknowledged_on_link",
-            control=SessionLiar("acknowledges-on-arrival"),
+            control=ON_ARRIVAL,
+        ),
+        "QPID-AUTO-05": Check(
+            "acknowledged_in_bulk", exposure="acknowledged_on_link", control=SessionLiar("sets-the-multiple-flag")
         ),
     }
+
+
+@scenario
+class ReceiverUnderAutoOnLink:
+    """An AUTO session takes 150 of 200 messages with receive(), and is closed; the link sees its acknowledgements.
+
+    None may leave for a message that lies prefetched, and that no receive() takes.
+    """
+
+    mode = "auto"
+    steps = (Publish(200, window=100), Consume("auto", prefetch=50, receives=True, stop=150, linked=True), *SETTLE)
+    decides = {"QPID-AUTO-04": UNRECEIVED}
+
+
+@scenario
+class ListenerUnderDupsOkOnLink:
+    """A listener of a DUPS_OK session takes every message of a queue; the link sees its acknowledgements leave.
+
+    They may leave when the next message was processed, or later.
+    """
+
+    mode = "dups_ok"
+    steps = (
+        Publish(100, window=100),
+        Consume("dups_ok", prefetch=50, work_ms=20, until_silent=True, linked=True),
+        *SETTLE,
+    )
+    decides = {"EMS-DUPS-01": Check("acknowledged_lazily", exposure="acknowledged_on_link")}
 
 
 @scenario

@@ -1,6 +1,7 @@
 """What each exposure counts, beside something close that it does not."""
 
 import judge_cases_calls
+import judge_cases_clients
 import judge_cases_link
 import judge_cases_windows
 from judge_histories import (
@@ -38,6 +39,7 @@ EXPOSED = {
     **judge_cases_windows.EXPOSED,
     **judge_cases_link.EXPOSED,
     **judge_cases_calls.EXPOSED,
+    **judge_cases_clients.EXPOSED,
     "confirmed_in_window": (kept(1) + sent(2) + put("t1", 3) + committed("t1") + killed() + settled(1), 1),
     "acknowledged_in_window": (kept(1, 2) + took(1) + handed(2) + ack_sent(2) + crashed(), 1),
     "sends": (kept(1) + sent(2) + no_answer(2) + kept(3, durable=False), 1),

@@ -9,6 +9,9 @@ from conformance.history import SHUT, WAITS, Ended, Event, Header, Op, Phase, Re
 from conformance.records import RunRecord, TrialRecord
 
 MS = 1_000_000
+LINK_091 = 91
+"""The link of this number carries AMQP 0-9-1, every other one AMQP 1.0."""
+
 BLANK = Header(
     run="r",
     scenario="",
@@ -344,7 +347,10 @@ def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended
             clock += fields * MS
     for process, events in by_process.items():
         path = folder / f"{process}.jsonl"
-        header = msgspec.structs.replace(BLANK, process=process, trial=about.trial, scenario=about.scenario)
+        protocol = "amqp091" if process == f"link-{LINK_091}" else BLANK.protocol
+        header = msgspec.structs.replace(
+            BLANK, process=process, trial=about.trial, scenario=about.scenario, protocol=protocol
+        )
         recorder = Recorder(path, header)
         for sequence, (at_ns, fields) in enumerate(events):
             recorder.append(Event(sequence=sequence, at_ns=at_ns, **fields))

@@ -1,5 +1,6 @@
 """Every anomaly on literal histories of a few events, all of them in one Spark job."""
 
+import judge_cases_clients
 import judge_cases_link
 import pytest
 from judge_cases import CASES, PARTS
@@ -184,10 +185,15 @@ def test_exposure(exposed, name):
     assert EXPOSED[name][1] == exposed[name].exposed(name)
 
 
-@pytest.mark.parametrize("exposure", ["acknowledged_on_link", "carried", "reached_settled", "flags_on_link"])
+ON_LINK = {**judge_cases_link.EXPOSED, **judge_cases_clients.EXPOSED}
+
+
+@pytest.mark.parametrize(
+    "exposure", ["acknowledged_on_link", "carried", "reached_settled", "flags_on_link", "left_prefetched"]
+)
 def test_nothing_is_exposed_where_no_frame_was_recorded(exposed, exposure):
     """Deliveries, acknowledgements and transactions of every other history: a check by frames decides nothing there."""
-    assert {0} == {facts.exposed(exposure) for name, facts in exposed.items() if name not in judge_cases_link.EXPOSED}
+    assert {0} == {facts.exposed(exposure) for name, facts in exposed.items() if name not in ON_LINK}
 
 
 def test_what_frames_decide_goes_over_a_link():

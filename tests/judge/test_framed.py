@@ -225,7 +225,9 @@ def test_what_an_acknowledgement_covers_the_link_has_said():
         frame("basic.ack multiple=false accepted covers=2 session=2"),
     )
 
-    assert [("acknowledge", n) for n in (1, 3, 4, 7)] == told("amqp091", *others, *mine, *acks)[8:]
+    up_to = [("acknowledge_up_to", n) for n in (1, 3, 4)]
+
+    assert [*up_to, ("acknowledge", 7)] == told("amqp091", *others, *mine, *acks)[8:]
 
 
 @pytest.mark.parametrize(

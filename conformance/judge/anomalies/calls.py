@@ -168,4 +168,16 @@ CALLS = (
         happened="delivered again",
         happens="has such a message come again",
     ),
+    Anomaly(
+        "covered_wrongly",
+        """A message that came again although acknowledge() had covered it, or is gone although it had not.
+
+        Covered is what the session had received up to the last call; it was closed in order.
+        """,
+        applies="handed > 0 AND ack_txn IS NULL AND fired_at IS NULL AND durable AND settled",
+        offends="CASE WHEN ack_sent_at IS NULL THEN redelivered = 0 ELSE redelivered > 0 END",
+        of="messages received by sessions that were closed",
+        happened="delivered again, or gone unacknowledged",
+        happens="covers other messages",
+    ),
 )

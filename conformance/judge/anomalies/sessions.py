@@ -60,6 +60,76 @@ SESSIONS = (
         on_link=True,
     ),
     Anomaly(
+        "acknowledged_unreceived",
+        """An acknowledgement that left on the link for a message that the application never got.
+
+        It lay prefetched until its session was closed in order. What receive() took is no such message, and when the
+        acknowledgement left within that call is nobody's business.
+        """,
+        applies="carried > 0 AND handed = 0 AND fired_at IS NULL",
+        offends="ack_framed_at IS NOT NULL",
+        of="messages that lay prefetched until the end",
+        happened="acknowledged",
+        happens="leads to such an acknowledgement",
+        drained=False,
+        on_link=True,
+    ),
+    Anomaly(
+        "not_each_passed",
+        """A message that was passed to the application without an acknowledgement, or acknowledged and never passed.
+
+        On the link, by the time at which its session was closed in order.
+        """,
+        applies="carried > 0 AND fired_at IS NULL",
+        offends="(handed > 0) <> (ack_framed_at IS NOT NULL)",
+        of="messages that reached their client",
+        happened="passed without an acknowledgement, or acknowledged and not passed",
+        happens="leads to one",
+        drained=False,
+        on_link=True,
+    ),
+    Anomaly(
+        "acknowledged_after_processing",
+        """An acknowledgement that came to the link when the processing of its message had ended.
+
+        The link stamps it later than its client wrote it, so a processing has to take longer than a scheduler may.
+        """,
+        applies="ack_framed_at IS NOT NULL AND processed_at IS NOT NULL",
+        offends="ack_framed_at > processed_at",
+        of="acknowledged messages",
+        happened="acknowledged after their processing",
+        happens="leads to such an acknowledgement",
+        drained=False,
+        on_link=True,
+    ),
+    Anomaly(
+        "acknowledged_in_bulk",
+        """An acknowledgement with the flag `multiple`, or of a message that the application had not been handed.
+
+        AMQP 0-9-1, the XML's class 60 method 80. A range of AMQP 1.0 names each delivery, and has none.
+        """,
+        applies="ack_framed_at IS NOT NULL",
+        offends=f"ack_up_to OR {_UNHANDED}",
+        of="acknowledged messages",
+        happened="acknowledged together with others",
+        happens="leads to such an acknowledgement",
+        drained=False,
+        on_link=True,
+    ),
+    Anomaly(
+        "acknowledged_lazily",
+        """The witness of a permission to delay: an acknowledgement that left after the next message was processed.
+
+        By the link's stamp, which is late: of a processing that takes longer than a scheduler may.
+        """,
+        applies="ack_framed_at IS NOT NULL AND next_processed_at IS NOT NULL",
+        offends="ack_framed_at > next_processed_at",
+        of="acknowledged messages with a successor",
+        happened="acknowledged after its processing",
+        drained=False,
+        on_link=True,
+    ),
+    Anomaly(
         "acknowledged_late",
         "A delivery of a PRE session whose acknowledgement did not leave before its processing began.",
         applies="handed > 0 OR ack_sent_at IS NOT NULL",

@@ -1,0 +1,174 @@
+"""How an application gets its messages, on a client of JMS that is only pretended: what is called, and when."""
+
+# ruff: noqa: N802 - JMS calls them so
+
+import threading
+import types
+
+import pytest
+
+from conformance.clients.calls import Calls
+from conformance.clients.jms_receiving import Listening, Receiving
+from conformance.errors import ClientError
+
+PATIENCE = 10
+JPYPE = types.SimpleNamespace(JException=ArithmeticError)
+
+
+class Message:
+    """One of JMS without bytes; its session remembers what was acknowledged."""
+
+    def __init__(self, number, session):
+        self.number, self.session = number, session
+
+    def getJMSCorrelationID(self):
+        return f"p1:{self.number}"
+
+    def getJMSRedelivered(self):
+        return False
+
+    def getIntProperty(self, name):
+        return 1
+
+    def getDeliveryTag(self):
+        return self.number
+
+    def acknowledge(self):
+        self.session.said.append(("message", self.number))
+
+
+class Session:
+    """What it was told; as a consumer, the messages that are left."""
+
+    def __init__(self, count):
+        self.said = []
+        self.left = [Message(number, self) for number in range(1, count + 1)]
+
+    def receive(self, within_ms):
+        return self.left.pop(0) if self.left else None
+
+    def acknowledge(self):
+        self.said.append(("session", None))
+
+    def acknowledgeMessage(self, tag, multiple):
+        self.said.append((tag, multiple))
+
+
+@pytest.fixture
+def calls():
+    found = Calls("calls of a test")
+    yield found
+    found.end(PATIENCE)
+
+
+def fails(error, what):
+    raise AssertionError(what) from error
+
+
+def receiving(calls, mode, *, liar="", on_session=False, count=30):
+    """A consumer with `receive()`, and its session."""
+    session = Session(count)
+    return Receiving(session, mode, calls, JPYPE, fails, liar, session if on_session else None), session
+
+
+def take(calls, found):
+    """The next message, as the application gets it."""
+    assert found.wants()
+    found.fetch()
+    return calls.told.get(timeout=PATIENCE)
+
+
+def test_the_session_acknowledges_where_it_is_asked_to(calls):
+    """Once for all, by its own call and not by the message's."""
+    by_session, session = receiving(calls, "client", on_session=True)
+    by_message, other = receiving(calls, "client")
+    for found in (by_session, by_message):
+        found.acknowledge([take(calls, found), take(calls, found)], confirmed=False)
+
+    assert [("session", None)] == session.said
+    assert [("message", 2)] == other.said
+
+
+def test_nothing_is_called_where_the_client_acknowledges_by_itself(calls):
+    found, session = receiving(calls, "pre")
+    found.acknowledge([take(calls, found)], confirmed=False)
+
+    assert [] == session.said
+
+
+def test_a_session_that_sets_the_flag(calls):
+    """Each tenth message is acknowledged, and by that all before it."""
+    found, session = receiving(calls, "auto", liar="sets-the-multiple-flag", on_session=True)
+    for _ in range(25):
+        found.acknowledge([take(calls, found)], confirmed=False)
+
+    assert [(10, True), (20, True)] == session.said
+
+
+def test_a_session_that_acknowledges_on_arrival_keeps_one_back(calls):
+    """receive() of an AUTO session has acknowledged one more than was handed over, from the first on."""
+    found, session = receiving(calls, "auto", liar="acknowledges-on-arrival", count=5)
+
+    assert ["p1:1", "p1:2"] == [take(calls, found).message for _ in range(2)]
+    assert [4, 5] == [message.number for message in session.left]
+
+
+class Listener:
+    """The client's side: its thread calls the listener, one message after the other."""
+
+    def __init__(self, calls, mode, liar="", count=3):
+        self.found = Listening(None, mode, calls, JPYPE, fails, liar)
+        self.ends = []
+        session = Session(count)
+        self.thread = threading.Thread(target=self._deliver, args=(session.left,), daemon=True)
+        self.thread.start()
+
+    def _deliver(self, messages):
+        for message in messages:
+            try:
+                self.found.onMessage(message)
+            except ClientError:
+                self.ends.append("threw")
+            else:
+                self.ends.append("returned")
+
+    def ended(self):
+        self.thread.join(PATIENCE)
+        return self.ends
+
+
+def test_a_listener_under_pre_returns_when_the_next_one_is_wanted(calls):
+    """Its acknowledgement was before; what ends the processing is that the application asks for more."""
+    listener = Listener(calls, "pre")
+    found = listener.found
+    got = []
+    for number in range(3):
+        got.append(calls.told.get(timeout=PATIENCE))
+        found.acknowledge(got[-1:], confirmed=False)
+        assert number == len(listener.ends)
+        assert found.wants()
+        assert not found.wants()  # once: the next one must not return by itself
+        found.fetch()
+
+    assert ["p1:1", "p1:2", "p1:3"] == [each.message for each in got]
+    assert ["returned"] * 3 == listener.ended()
+
+
+def test_a_listener_under_pre_throws_when_the_application_ends(calls):
+    listener = Listener(calls, "pre", count=1)
+    listener.found.acknowledge([calls.told.get(timeout=PATIENCE)], confirmed=False)
+    listener.found.stop()
+
+    assert ["threw"] == listener.ended()
+
+
+@pytest.mark.parametrize(("mode", "liar"), [("auto", ""), ("pre", "acknowledges-after-processing")])
+def test_a_listener_that_acknowledges_returns_when_it_was_processed(calls, mode, liar):
+    """Nobody has to ask for the next one; a PRE session that is wrong does as an AUTO session."""
+    listener = Listener(calls, mode, liar, count=2)
+    for _ in range(2):
+        received = calls.told.get(timeout=PATIENCE)
+        assert not listener.found.wants()
+        listener.found.acknowledge([received], confirmed=False)
+
+    assert ["returned"] * 2 == listener.ended()
