@@ -59,7 +59,7 @@ class ListenerThrowsUnderPre:
     """
 
     mode = "pre"
-    steps = (Publish(200, window=100), Consume("pre", prefetch=50, stop=150), *SETTLE)
+    steps = (Publish(200, window=100), Consume("pre", prefetch=200, stop=150), *SETTLE)
     decides = {"QPID-PRE-03": Check("acknowledged_again", exposure="acknowledged", control=FORGETS)}
 
 

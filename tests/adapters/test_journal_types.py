@@ -228,8 +228,9 @@ def test_a_power_loss_takes_what_libaio_had_not_been_given(tmp_path, ledger):
     ):
         broker.start()
         client = Stomp(broker)
-        sent = [client.send(number) for number in range(100)]
         with lost.handle() as descriptor, broker.pidfds() as descriptors:
+            # At once after the last answer: the broker gives away what it has each half second.
+            sent = [client.send(number) for number in range(100)]
             power.lose(descriptor)
             send(descriptors, signal.SIGKILL)
         client.close()

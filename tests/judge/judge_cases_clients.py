@@ -25,7 +25,7 @@ def acknowledged(covers, *, multiple):
 
 BROUGHT = kept(1, 2) + brought(1) + brought(2) + handed(1) + handed(2)
 
-CLIENTS = {
+ON_LINK = {
     # what lay prefetched
     "prefetched, never received, and acknowledged": ("acknowledged_unreceived", PREFETCHED + disposed(1, 2), 1, 1),
     "prefetched, never received, and left alone": ("acknowledged_unreceived", PREFETCHED + disposed(1), 1, 0),
@@ -103,7 +103,9 @@ CLIENTS = {
         2,
         1,
     ),
-    # what acknowledge() covered
+}
+
+COVERED = {
     "covered, and there again": ("covered_wrongly", kept(1, 2) + took(1) + took(2) + settled(2), 2, 1),
     "covered, and gone": ("covered_wrongly", kept(1) + took(1) + settled(), 1, 0),
     "received after the last call, and there again": (
@@ -121,5 +123,7 @@ CLIENTS = {
         0,
     ),
 }
+
+CLIENTS = {**ON_LINK, **COVERED}
 
 EXPOSED = {"left_prefetched": (PREFETCHED, 1)}

@@ -201,11 +201,10 @@ def test_what_frames_decide_goes_over_a_link():
     by_frames = {name for name, anomaly in ANOMALIES.items() if anomaly.on_link}
     scenarios = scenario.load(claims.load()).values()
     used = [(check.anomaly, item.linked) for item in scenarios for check in item.decides.values()]
-    decided = {"settled_again", "acknowledged_early", "acknowledged_undelivered", "acknowledged_at_all"}
-    decided |= {"acknowledged_unhanded", "flag_missing", "flag_set", "flag_differs"}
+    cases = [*judge_cases_link.LINK.values(), *judge_cases_clients.ON_LINK.values()]
 
-    assert {anomaly for anomaly, *_ in judge_cases_link.LINK.values()} == by_frames
-    assert {(anomaly, True) for anomaly in decided} == {pair for pair in used if pair[0] in by_frames}
+    assert {anomaly for anomaly, *_ in cases} == by_frames
+    assert {(anomaly, True) for anomaly in by_frames} == {pair for pair in used if pair[0] in by_frames}
 
 
 def test_only_what_bit_is_effective(one):
