@@ -96,6 +96,7 @@ def test_ctrl_c_reaches_python_first(python):
     assert "KeyboardInterrupt" in errors
 
 
+@pytest.mark.full
 def test_stop_twice_and_start_again(python):
     """A process may judge, stop, and judge again; its own output stays its own."""
     again = "session.stop(); session.stop(); s = judge.Session.start(); print(s.spark.range(3).count())"

@@ -173,6 +173,7 @@ def test_the_words_are_the_same_everywhere():
     assert every <= {line.split()[0].partition("=")[0] for line in helped.splitlines() if line.startswith("  --")}
 
 
+@pytest.mark.full
 def test_a_broker_behind_tls_is_checked(folder, conformance, words):
     """Each step over each protocol, with one set of words; the line that it ends with has them too."""
     done, refused, unknown = (

@@ -31,6 +31,7 @@ def verdicts(report, claim):
     return {(row.scenario, str(row.verdict)) for row in report.verdicts if row.claim == claim}
 
 
+@pytest.mark.full
 def test_honest_broker(finished, marked, tmp_path):
     """Exit 0: it holds, with a control that failed 3 of 3, and nothing is left running."""
     done, report = finished("--claims", "AMQP-DUR-01,ARTEMIS-TX-04")
