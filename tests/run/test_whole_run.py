@@ -59,6 +59,7 @@ def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp
 
 
 @pytest.mark.artemis
+@pytest.mark.full
 def test_weakened_artemis_is_not_accused(conformance, tmp_path):
     """Not promised by this configuration, and the sentence that permits the loss is witnessed beside it."""
     words = (
