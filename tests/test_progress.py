@@ -173,6 +173,19 @@ def test_a_pipe_gets_plain_lines():
     assert re.search(r": recorded in 3.0 s; (about|at least) \d+ s left$", lines[2]), lines
 
 
+@pytest.mark.parametrize(
+    ("client", "words"), [("", "over amqp, seed 7"), ("qpid-jms", r"over amqp through Apache Qpid JMS [\d.]+, seed 7")]
+)
+def test_the_first_line_names_a_vendors_client(client, words):
+    """And no other: the suite's own sessions are always the same."""
+    prepared = dataclasses.replace(PREPARED, selection=dataclasses.replace(PREPARED.selection, client=client))
+    stream = io.StringIO()
+    with Show(prepared, console=Console(file=stream, width=200)):
+        pass
+
+    assert re.search(words, stream.getvalue())
+
+
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
 def test_a_terminal_of_any_width_has_one_line_a_broker(width):
     """The scenario gives way first, and no line breaks."""

@@ -183,6 +183,20 @@ def test_a_row_judged_as_another_vendor_is_marked(make, catalogue, scenarios):
     )
 
 
+@pytest.mark.parametrize(
+    ("vendor", "words"),
+    [
+        ("", "over amqp: does it keep its word"),
+        ("qpid-jms", "over amqp through Apache Qpid JMS 2.10.0: does it keep its word"),
+    ],
+)
+def test_a_vendors_client_is_named_in_the_title(make, catalogue, scenarios, vendor, words):
+    """What was tried with it is another thing than what was tried with the suite's own sessions."""
+    run = make.judgement(make.row(), vendor=vendor, client="Apache Qpid JMS 2.10.0")
+
+    assert words in Page(report_html.page(run, catalogue, scenarios)).text
+
+
 def test_self_checks_are_not_among_the_answers(make, catalogue, scenarios):
     """They have a table of their own."""
     run = make.judgement(make.row(), self_checks=(make.row("EMS-AUTO-03", reason="ours alone"),))
