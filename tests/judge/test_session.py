@@ -1,5 +1,6 @@
 """The session's JVM: where it comes from, and that it never outlives its Python."""
 
+import concurrent.futures
 import logging
 import os
 import pathlib
@@ -63,6 +64,21 @@ def ready(process):
     return int(words[0]), pathlib.Path(words[1])
 
 
+def ended(process, seconds=60):
+    """All that it has said since it was ready.
+
+    Not by `communicate`, which reads past the buffer of `readline`: what came with the first line it would never see.
+    """
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        said = [pool.submit(pipe.read) for pipe in (process.stdout, process.stderr)]
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return tuple(each.result() for each in said)
+
+
 def gone(pid, seconds=10):
     """Whether the process ends in time."""
     deadline = time.monotonic() + seconds
@@ -90,7 +106,7 @@ def test_ctrl_c_reaches_python_first(python):
     pid, folder = ready(process)
     apart = os.getsid(pid) != os.getsid(process.pid)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = ended(process, 20)
 
     assert (True, True, False) == (apart, gone(pid), folder.exists())
     assert "KeyboardInterrupt" in errors
@@ -102,7 +118,7 @@ def test_stop_twice_and_start_again(python):
     again = "session.stop(); session.stop(); s = judge.Session.start(); print(s.spark.range(3).count())"
     process = python(READY + again + "; s.stop(); import os; print('PYSPARK_GATEWAY_PORT' in os.environ)")
     pid, folder = ready(process)
-    output, errors = process.communicate(timeout=60)
+    output, errors = ended(process)
 
     assert ("3\nFalse\n", "") == (output, errors)
     assert (True, False) == (gone(pid), folder.exists())
@@ -118,7 +134,7 @@ def test_stopped_while_it_starts(python):
         "starting.stop()\nprint('stopped')"
     )
     pid, _ = ready(process)
-    output, errors = process.communicate(timeout=30)
+    output, errors = ended(process, 30)
 
     assert ("stopped\n", "") == (output, errors)
     assert gone(pid)
@@ -221,7 +237,7 @@ def test_one_that_nobody_asked_for_ends_no_other(python):
         READY + "other = judge.start_when_asked(); other.stop(); print(session.spark.range(3).count()); session.stop()"
     )
     ready(process)
-    output, errors = process.communicate(timeout=60)
+    output, errors = ended(process)
 
     assert ("3\n", "") == (output, errors)
 
@@ -297,7 +313,7 @@ def test_a_jvm_that_is_gone_is_an_error_of_the_judge(python):
         "except Exception as error: print(type(error).__name__, error)"
     )
     ready(process)
-    output, _ = process.communicate(timeout=60)
+    output, _ = ended(process)
 
     assert output.startswith("JudgeError Spark could not judge: ")
     assert "`conformance judge RUN` judges it again" in output
