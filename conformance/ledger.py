@@ -65,15 +65,15 @@ def boot_id() -> str:
     return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def identify(pid: int) -> Identity | None:
-    """The identity of a live process; None where there is none, or only its zombie."""
+def identify(pid: int, *, zombie: bool = False) -> Identity | None:
+    """The identity of a live process; None where there is none, or, unless `zombie`, where its first thread is one."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     # The command name may itself hold spaces and brackets: the fields are counted from the last one.
     fields = stat[stat.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    if fields[0] in (b"Z", b"X") and not zombie:
         return None
     return Identity(pid, int(fields[19]), boot_id())
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import psutil
 
-from conformance.ledger import identify
+from conformance.ledger import Identity, identify
 
 MARK = "CONFORMANCE_BROKER"
 """The variable in the environment of a broker's processes; its value is that of one start."""
@@ -58,6 +58,7 @@ class Tree:
         began = identify(leader.pid)
         self._since = began.start if began is not None else 0
         self._empty = False
+        self._seen: set[Identity] = set()
 
     def pids(self) -> list[int]:
         """Every live process of the tree, the leader first.
@@ -70,15 +71,18 @@ class Tree:
         # Again: a process that forks and ends while the list of all is read is not alive, and its child not listed.
         alive = self._alive() or self._alive() or self._alive()
         self._empty = not alive and self.leader.returncode is not None
+        self._seen |= {found for pid in alive if (found := identify(pid, zombie=True)) is not None}
         return alive
 
     def _alive(self) -> list[int]:
         return [pid for pid in dict.fromkeys(self.members()) if is_alive(pid)]
 
     def members(self) -> Iterator[int]:
-        """The leader while it runs, what descends from it, who is left of its session, who is marked or is named.
+        """The leader while it runs, what descends from it, who is left of its session, who is marked, named, or known.
 
-        Some may be dead.
+        Some may be dead. One that was killed loses its environment, and with it its mark, before it lets go of its
+        files: smallest counter-example to looking for marks alone, a broker that is started again on a journal which
+        the one before still has locked.
         """
         leader = self.leader.pid
         if self.leader.poll() is None:
@@ -91,6 +95,7 @@ class Tree:
         if (named := self.named()) is not None:
             yield named
             yield from _descendants(named)
+        yield from (known.pid for known in self._seen if identify(known.pid, zombie=True) == known)
 
     def named(self) -> int | None:
         """The process in the pid file, where it is a process of this start: one that began after the leader."""

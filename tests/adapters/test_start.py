@@ -421,6 +421,26 @@ def test_faults_hit_the_whole_tree_of_a_broker_that_left_its_parent(make: Make, 
     assert int((broker.folder / "instance/pid").read_text()) != served
 
 
+def test_who_was_seen_is_known_without_his_environment(make: Make) -> None:
+    """A process that ends loses it before its files; one that goes on with an empty one is as easily overlooked."""
+    clears = FORKS.replace(
+        'subprocess.Popen(["sleep", "600"])\n', "signal.signal(signal.SIGUSR1, lambda *_: again())\n"
+    )
+    again = "def again():\n    os.execve('/bin/sleep', ['sleep', '600'], {})\n"
+    broker = make(again + clears, "forks = true", command=FORKING)
+    broker.start()
+    served = int((broker.folder / "instance/pid").read_text())
+    assert wait_for(lambda: broker.processes() == [served])  # the one between them has gone
+    os.kill(served, signal.SIGUSR1)
+    assert wait_for(lambda: pathlib.Path(f"/proc/{served}/environ").read_bytes() == b"")
+
+    assert [served] == broker.processes()
+    assert not broker.wait_gone(0.1)
+    assert kill(broker) == 1
+    assert broker.wait_gone(5)
+    assert not is_alive(served)
+
+
 def test_who_clears_his_environment_is_found_by_the_pid_file(make: Make) -> None:
     clears = FORKS.replace(
         'subprocess.Popen(["sleep", "600"])\namqp(said["amqp"])',
