@@ -71,7 +71,8 @@ class Tree:
         # Again: a process that forks and ends while the list of all is read is not alive, and its child not listed.
         alive = self._alive() or self._alive() or self._alive()
         self._empty = not alive and self.leader.returncode is not None
-        self._seen |= {found for pid in alive if (found := identify(pid, zombie=True)) is not None}
+        # A set of its own: another thread may be walking through the one before.
+        self._seen = self._seen | {found for pid in alive if (found := identify(pid, zombie=True)) is not None}
         return alive
 
     def _alive(self) -> list[int]:
