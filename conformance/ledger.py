@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -60,6 +61,7 @@ class Identity:
     boot: str
 
 
+@functools.cache
 def boot_id() -> str:
     """The id that the kernel gave to this boot."""
     return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -4,6 +4,7 @@ import struct
 import tracemalloc
 
 import pytest
+from frame_pieces import DIRECTIONS, assert_same_in_any_pieces, assert_side_by_side, split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -180,12 +181,6 @@ STOMP = (
 SESSIONS = {"amqp": AMQP, "stomp": STOMP}
 
 
-def split(protocol, parts):
-    """Every frame of a dialogue, in its order."""
-    splitters = dict(zip(("to_broker", "to_client"), frames.pair(protocol), strict=True))
-    return [frame for direction, data in parts for frame in splitters[direction].feed(data)]
-
-
 def kinds(protocol, parts):
     return [frame.kind for frame in split(protocol, parts) if frame.kind != "other"]
 
@@ -275,34 +270,15 @@ def test_a_message_is_known_by_our_own_id(protocol, name):
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_pieces_give_the_same_frames(protocol, data):
-    """A frame is the same however it comes, and nothing may be passed on of one that is not reported."""
-    parts = SESSIONS[protocol]
-    splitters = dict(zip(("to_broker", "to_client"), frames.pair(protocol), strict=True))
-    found, ends = [], {"to_broker": 0, "to_client": 0}
-    for direction, whole in parts:
-        cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
-        for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
-            splitter = splitters[direction]
-            before = splitter.passable
-            seen = splitter.feed(whole, start, end)
-            found += seen
-            ends[direction] = max([ends[direction], *(frame.end for frame in seen)])
-            assert all(frame.start >= before for frame in seen)
-            assert splitter.passable == min(splitter.offset, ends[direction])
-
-    assert split(protocol, parts) == found
-    assert all(splitter.passable == splitter.offset for splitter in splitters.values())
+    """And none is passed on before it is reported."""
+    assert_same_in_any_pieces(protocol, SESSIONS[protocol], data)
 
 
 @pytest.mark.parametrize("protocol", SESSIONS)
 def test_frames_lie_side_by_side(protocol):
-    """Starts and lengths cover the stream without a gap; byte by byte as well."""
-    for direction in ("to_broker", "to_client"):
-        whole = b"".join(data for name, data in SESSIONS[protocol] if name == direction)
-        splitter = frames.pair(protocol)[direction == "to_client"]
-        found = [frame for at in range(len(whole)) for frame in splitter.feed(whole, at, at + 1)]
-
-        assert [0, *(frame.end for frame in found)] == [*(frame.start for frame in found), len(whole)]
+    """Without a gap, byte by byte as well."""
+    for splitter, direction in zip(frames.pair(protocol), DIRECTIONS, strict=True):
+        assert_side_by_side(splitter, b"".join(data for name, data in SESSIONS[protocol] if name == direction))
 
 
 # STOMP

@@ -3,6 +3,7 @@
 import struct
 import tracemalloc
 
+import frame_pieces
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,8 +91,7 @@ PARTS = tuple((direction, bytes.fromhex(octets)) for direction, _, octets in SES
 
 def split(*parts):
     """Every frame of a dialogue, in its order."""
-    splitters = dict(zip(("to_broker", "to_client"), frames.pair("amqp091"), strict=True))
-    return [frame for direction, data in parts for frame in splitters[direction].feed(data)]
+    return frame_pieces.split("amqp091", parts)
 
 
 def test_every_frame_of_a_session_has_its_name():
@@ -228,31 +228,14 @@ LONG = b"".join(
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_pieces_give_the_same_frames(parts, data):
-    """A frame is the same however it comes, and nothing may be passed on of one that is not reported."""
-    splitters = dict(zip(("to_broker", "to_client"), frames.pair("amqp091"), strict=True))
-    found, ends = [], {"to_broker": 0, "to_client": 0}
-    for direction, whole in parts:
-        cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
-        for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
-            splitter = splitters[direction]
-            before = splitter.passable
-            seen = splitter.feed(whole, start, end)
-            found += seen
-            ends[direction] = max([ends[direction], *(each.end for each in seen)])
-            assert all(each.start >= before for each in seen)
-            assert splitter.passable == min(splitter.offset, ends[direction])
-
-    assert split(*parts) == found
-    assert all(splitter.passable == splitter.offset for splitter in splitters.values())
+    """And none is passed on before it is reported."""
+    frame_pieces.assert_same_in_any_pieces("amqp091", parts, data)
 
 
 @pytest.mark.parametrize("whole", [LONG, b"".join(data for to, data in PARTS if to == "to_broker")])
 def test_frames_lie_side_by_side(whole):
-    """Starts and lengths cover the stream without a gap; byte by byte as well."""
-    splitter = frames.pair("amqp091")[0]
-    found = [each for at in range(len(whole)) for each in splitter.feed(whole, at, at + 1)]
-
-    assert [0, *(each.end for each in found)] == [*(each.start for each in found), len(whole)]
+    """Without a gap, byte by byte as well."""
+    frame_pieces.assert_side_by_side(frames.pair("amqp091")[0], whole)
 
 
 # Messages.
