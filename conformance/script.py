@@ -272,7 +272,8 @@ class Consume:
     `linked`: it goes over a link that records what crosses it, and does nothing else.
 
     Of a vendor's client: `receives` calls `receive()` in a mode that has a listener otherwise, and `on_session` calls
-    `acknowledge()` of the session instead of the message's.
+    `acknowledge()` of the session instead of the message's. `honest`: no session liar lies in this step, with which
+    another is compared.
     """
 
     mode: str
@@ -291,6 +292,7 @@ class Consume:
     linked: bool = False
     receives: bool = False
     on_session: bool = False
+    honest: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

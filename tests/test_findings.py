@@ -1,6 +1,7 @@
 """Findings are reproduced by their scripts, which use nothing of the suite."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -23,6 +24,14 @@ SAID = {
     "artemis_stomp_acknowledgement_in_transaction.py": ["after ABORT and a new connection: nothing within 3 s"],
     "artemis_stomp_auto_window.py": ["auto with a window: stops before the end", "auto with no window: all"],
 }
+
+THROUGH_ITS_CLIENT = {
+    "artemis_confirmation_window_has_no_size.py": [
+        "window of 1024 bytes: 320 of 320 sends of 65536 bytes acknowledged before the next was made",
+        "window of 10485760 bytes: 320 of 320 sends of 65536 bytes acknowledged before the next was made",
+    ],
+}
+"""Scripts that call the vendor's client."""
 
 ON_A_FULL_DISK = {
     "artemis_confirms_what_was_not_written.py": [
@@ -77,7 +86,7 @@ BY_CHANCE = [
 ]
 """Scripts that need many rounds, or minutes: nobody can wait for them here."""
 
-EVERY = [*SAID, *ON_A_FULL_DISK, *ON_RABBITMQ, *ON_QPID, *BY_CHANCE]
+EVERY = [*SAID, *THROUGH_ITS_CLIENT, *ON_A_FULL_DISK, *ON_RABBITMQ, *ON_QPID, *BY_CHANCE]
 
 
 def test_every_script_has_its_words():
@@ -90,7 +99,7 @@ def test_every_script_has_its_words():
 
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_of_the_suite_is_used(name):
-    """A broker's maintainer needs only proton, or a socket."""
+    """A broker's maintainer needs only proton, a socket, or the client itself."""
     assert "conformance" not in (paths.fixtures() / "findings" / name).read_text()
 
 
@@ -110,6 +119,25 @@ def test_reproduced(tmp_path):
             seen[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
 
     assert SAID == seen
+
+
+@pytest.mark.artemis
+def test_reproduced_through_its_client(tmp_path):
+    """On the version that the README names, whose distribution has the client's jars."""
+    pytest.importorskip("jpype", reason="needs JPype1: pip install 'ack-conformance[jms]'")
+    adapter = adapters.find("artemis@2.56.0")
+    (name,) = THROUGH_ITS_CLIENT
+    with (
+        Ledger(tmp_path, "findings") as ledger,
+        adapter.prepare(tmp_path / "broker", adapter.effective(), ["a"], ledger) as broker,
+    ):
+        broker.start()
+        host, port = broker.endpoint("amqp")  # the core protocol as well
+        jars = pathlib.Path(broker.plan.words["home"]) / "lib"
+        words = [sys.executable, paths.fixtures() / "findings" / name, f"{host}:{port}", "a", jars]
+        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+
+    assert said == THROUGH_ITS_CLIENT[name]
 
 
 @pytest.mark.full

@@ -27,6 +27,7 @@ _FRAME = f"op = {OP_CODE[Op.FRAME]} AND n IS NOT NULL"
 _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
 _TRIAL = "OVER (PARTITION BY trial)"
 _PROCESS = "OVER (PARTITION BY trial, process)"
+_IN_ORDER = "OVER (PARTITION BY trial, process ORDER BY sequence)"
 _SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
 
 EVENT: Mapping[str, str] = {
@@ -104,6 +105,8 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
     "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
+    # A frame that concerns several messages stands in a row of each.
+    "new_frame": f"coalesce(lag(sequence) {_IN_ORDER} <> sequence, true)",
 }
 
 _RECEIVED = "(hands OR drains)"
@@ -196,6 +199,8 @@ MESSAGE: Mapping[str, str] = {
     "reached_at": "min(at_ns) FILTER (WHERE carries_settled AND epoch = first_epoch)",
     "ack_framed_at": "min(at_ns) FILTER (WHERE carries_ack)",
     "ack_up_to": "coalesce(bool_or(carries_ack_up_to), false)",
+    "ack_frames": "count_if(carries_ack AND new_frame)",
+    "ack_bytes": "coalesce(sum(CASE WHEN carries_ack AND new_frame THEN `count` END), 0)",
     "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
     "confirm_epoch": "min(epoch) FILTER (WHERE accepts)",
     "written_at": "min(at_ns) FILTER (WHERE writes)",
@@ -216,6 +221,7 @@ MESSAGE: Mapping[str, str] = {
     "added_us": "max(added_us)",
     "first_epoch": "max(first_epoch)",
     "fired_at": "max(fired_at)",
+    "last_fired_at": "max(last_fired_at)",
     # What belongs to the trial; it stands in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
     "events": "count(1)",
@@ -235,6 +241,9 @@ MESSAGE: Mapping[str, str] = {
 _IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
 _OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
 _UNTIL_THEN = "OVER (PARTITION BY scenario, trial ORDER BY handed_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_DONE_AT = "coalesce(confirmed_at, committed_at)"
+# A script that compares two halves has a producer of its own in each, and ends each by a crash.
+_HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
 TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_bites) {_IN_TRIAL}",
@@ -264,6 +273,12 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",
     "any_late": f"max(late) {_IN_TRIAL}",
+    "rate": f"count_if({_DONE_AT} IS NOT NULL) {_OF_PRODUCER} * 1e9"
+    f" / nullif(max({_DONE_AT}) {_OF_PRODUCER} - min(sent_at) {_OF_PRODUCER}, 0)",
+    "half_frames": f"sum(ack_frames) {_OF_PRODUCER}",
+    "half_bytes": f"sum(ack_bytes) {_OF_PRODUCER}",
+    "last_handed_at": f"max(CASE WHEN handed_at < {_HALF_ENDED_AT} THEN handed_at END) {_OF_PRODUCER}",
+    "last_processed_at": f"max(CASE WHEN processed_at < {_HALF_ENDED_AT} THEN processed_at END) {_OF_PRODUCER}",
 }
 # The last two drains found silence, and with it the broker's own depth of 0.
 _DRAINED = "(last_drain >= 2 AND (shiftright(silent_mask, last_drain - 1) & 3L) = 3L)"
@@ -291,4 +306,14 @@ DERIVED: Mapping[str, str] = {
     # Smallest counter-example to `drained` alone: the second drain brings one more of three missing messages; the
     # other two may come in a third.
     "settled": f"{_DRAINED} AND NOT any_late",
+    # What receive() had returned before it was called again is done with; everything else has to come.
+    "came_otherwise": "CASE WHEN handed_at < last_handed_at THEN received > 1 ELSE received = 0 END",
+    "processed_again": "coalesce(processed_at < last_processed_at AND received > 1, false)",
 }
+
+COMPARED: Mapping[str, str] = {
+    f"{name}_{half}": f"coalesce(max(CASE WHEN producer = {half} THEN {name} END) {_IN_TRIAL}, false)"
+    for name in ("came_otherwise", "processed_again")
+    for half in (1, 2)
+}
+"""Whether anything of one half of a script is so; its messages are those of its producer."""

@@ -10,7 +10,7 @@ from typing import Any
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.columns import FAULTS
 from conformance.judge.exposures import EXPOSURES
-from conformance.judge.relations import unpacked, window_column
+from conformance.judge.relations import figure_column, unpacked, window_column
 
 WITNESSES = 8
 """Of one row at most."""
@@ -56,6 +56,11 @@ class TrialFacts:
     def missed(self, anomaly: str) -> int:
         """On how many of them what decides was not seen."""
         return int(self.counts.get(f"missed_{anomaly}", 0))
+
+    def figure(self, anomaly: str, place: int) -> float | None:
+        """One of the figures of an observation; None where nothing of it was seen."""
+        found = self.counts.get(figure_column(ANOMALIES[anomaly], place))
+        return None if found is None else float(found)
 
     def effective(self, fault: str) -> bool:
         """Whether the fault of that name was shown to have bitten."""
@@ -146,6 +151,6 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
     )
 
 
-def median(values: Sequence[int]) -> float:
+def median(values: Sequence[float]) -> float:
     """The median; 0.0 of nothing."""
     return float(statistics.median(values)) if values else 0.0

@@ -126,6 +126,8 @@ def permission(tally: Tally, beside: int | None) -> str:
 
 def observed(tally: Tally) -> str:
     """What the trials show of a claim that judges nobody here."""
+    if tally.anomaly.figures:
+        return f"Observed here, medians of {units(tally, tally.trials)}: {', '.join(tally.figures)}."
     return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}.{_also(hidden(tally))}"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
-from conformance.judge.columns import DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS
+from conformance.judge.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS
 from conformance.judge.compact import OP_CODE, SPARK_SCHEMA
 from conformance.judge.exposures import EXPOSURES, Exposure
 
@@ -61,6 +61,11 @@ def window_column(exposure: Exposure) -> str:
     return f"window_{exposure.name}"
 
 
+def figure_column(anomaly: Anomaly, place: int) -> str:
+    """The name of the column that holds a figure of an anomaly, by its place."""
+    return f"figure_{anomaly.name}_{place}"
+
+
 def _windows(exposures: Sequence[Exposure]) -> dict[str, str]:
     """How long before the fault the strong control of the same scenario shows things to be at risk."""
     found = {}
@@ -89,6 +94,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
     for anomaly in anomalies:
         if anomaly.missed:
             found[f"missed_{anomaly.name}"] = f"count_if(is_message AND ({anomaly.missed}))"
+        found |= {figure_column(anomaly, place): sql for place, (_, sql) in enumerate(anomaly.figures)}
         if anomaly.order:
             kept = f"FILTER (WHERE is_message AND ({anomaly.applies}) AND NOT ({anomaly.offends}))"
             found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
@@ -150,7 +156,7 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
     anomalies, exposures = checks(used)
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies), **per_trial(anomalies, exposures)}
-    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, _windows(exposures))
+    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED, _windows(exposures))
     event, event_windows, message, *rest = _pruned(stages, [*exploded.values(), *counted.values()])
     placed = _with(_with(events(spark, paths, trials), event), event_windows)
     messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))

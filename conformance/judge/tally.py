@@ -111,6 +111,17 @@ class Tally:
         )
 
     @property
+    def figures(self) -> list[str]:
+        """The figures of an observation in their words, medians of the valid trials; `none` where none was seen."""
+        found = []
+        for place, (words, _) in enumerate(self.anomaly.figures):
+            each = [
+                figure for facts in self.subject.facts if (figure := facts.figure(self.anomaly.name, place)) is not None
+            ]
+            found.append(words.format(median(each)) if each else f"none seen of '{words.partition(' ')[2]}'")
+        return found
+
+    @property
     def control_result(self) -> ControlResult | None:
         """How often the control was seen to fail; None for a check without one, or where it was not recorded."""
         if self.check.control is None or not self.control.recorded:

@@ -133,10 +133,11 @@ class TrialPlayer:
             self._drive(step)
 
     def _drive(self, step: Publish | Consume) -> None:
-        fields = {name: value for name, value in vars(step).items() if name not in ("until", "linked")}
+        fields = {name: value for name, value in vars(step).items() if name not in ("until", "linked", "honest")}
         role = "publish" if isinstance(step, Publish) else "consume"
+        liar = "" if isinstance(step, Consume) and step.honest else self.planned.session_liar
         fields["broker_may_end"] = self.traced is not None and self.traced.may_end_broker
-        job = self.crew.job(role, liar=self.planned.session_liar, trigger=self._trigger(step.until), **fields)
+        job = self.crew.job(role, liar=liar, trigger=self._trigger(step.until), **fields)
         if isinstance(step.until, LINK_FAULTS):
             self._over_link(job, step.until)
         elif step.linked:

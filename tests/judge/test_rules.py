@@ -119,6 +119,46 @@ def test_a_fault_that_did_not_bite_voids_only_what_is_about_it():
     assert (Verdict.HARNESS_ERROR, True) == (row.verdict, tally.NOT_EFFECTIVE in row.reason)
 
 
+THROUGH_ARTEMIS = msgspec.structs.replace(
+    RUN,
+    adapter="artemis",
+    protocol="jms",
+    client="artemis-jms",
+    capabilities=("core_client", "transactions"),
+    settings={**RUN.settings, "confirmation_window_bytes": 10_485_760},
+)
+WINDOW, SMALL = "few-sends-of-large-window", "confirmation_window_bytes=1024"
+
+
+def test_a_comparison_needs_three_of_both():
+    """Two settings do the same: in three trials of each, or nothing is said; and a pass needs the other to differ."""
+    same, other = facts(offends={"answered_within_window": 5}), facts()
+
+    def verdict(subject, control):
+        return rule("ARTEMIS-ASYNC-06", WINDOW, subject, control, SMALL, run=THROUGH_ARTEMIS)
+
+    assert Verdict.VIOLATED == verdict([same] * 3, [same] * 3).verdict
+    assert Verdict.HOLDS == verdict([other] * 3, [same] * 3).verdict
+    few, short = verdict([same, same, other], [same] * 3), verdict([same] * 3, [same, same, other])
+    assert (Verdict.INCONCLUSIVE, True) == (few.verdict, "needs 3 trials that show it" in few.reason)
+    assert (Verdict.INCONCLUSIVE, True) == (short.verdict, "seen in 2 of 3 trials only" in short.reason)
+
+
+def test_figures_are_medians_in_their_words():
+    """Of the trials that saw it; what none saw is said to be missing."""
+    seen = [
+        facts(figure_rates_of_sending_0=rate, figure_rates_of_sending_1=1234.6, figure_rates_of_sending_2=None)
+        for rate in (10.0, 30.0, 99.0)
+    ]
+    row = rule("ARTEMIS-SEND-13", "three-styles-of-sending", seen, run=THROUGH_ARTEMIS)
+
+    assert row.verdict == Verdict.OBSERVED
+    assert row.reason == (
+        "Observed here, medians of 3 slow links: 30 messages a second one at a time, 1,235 in transactions of twenty, "
+        "none seen of 'with a listener for the answers'."
+    )
+
+
 def test_liveness_needs_three():
     """Twice absent is not yet a violation, and no pass."""
     late = facts(offends={"unanswered_send": 1})

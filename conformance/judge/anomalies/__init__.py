@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.judge.anomalies.calls import CALLS
+from conformance.judge.anomalies.compared import COMPARED
 from conformance.judge.anomalies.deliveries import DELIVERIES
 from conformance.judge.anomalies.disk import DISK
 from conformance.judge.anomalies.model import Anomaly
@@ -23,6 +24,7 @@ __all__ = ["ANOMALIES", "Anomaly"]
 
 ANOMALIES: Mapping[str, Anomaly] = {
     anomaly.name: anomaly
-    for anomaly in (*SENDS, *WINDOWS, *DELIVERIES, *TRANSACTIONS, *REFUSALS, *DISK, *SESSIONS, *CALLS, *STRANGE)
+    for table in (SENDS, WINDOWS, DELIVERIES, TRANSACTIONS, REFUSALS, DISK, SESSIONS, CALLS, COMPARED, STRANGE)
+    for anomaly in table
 }
 """Every anomaly by its name; `Check.anomaly` of a scenario is one of these."""

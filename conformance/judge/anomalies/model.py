@@ -20,6 +20,10 @@ class Anomaly:
 
     `on_link`: frames decide it. The clients that it is about must go over a link (`Scenario.linked`); where none was
     recorded it applies to nothing, and no exposure of it is above zero.
+
+    `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials, and, where its
+    control is the other way, in as many of that. `figures` of an observation are words with a place for a number, and
+    that number as an aggregate over the rows of one trial, the same in each of them.
     """
 
     name: str
@@ -36,3 +40,5 @@ class Anomaly:
     at_disk: bool = False
     missed: str = ""
     on_link: bool = False
+    repeated: bool = False
+    figures: tuple[tuple[str, str], ...] = ()
