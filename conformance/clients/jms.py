@@ -77,6 +77,7 @@ class JmsSession:
         self._lost = threading.Event()
         self._session: Any = None
         self._producer: Any = None
+        self._first: Any = None
         self._receiving: Receiving | Listening | None = None
         self._completions = Completions(self._calls, self._failed_later, job.liar)
         self._listener = self._proxy("CompletionListener", self._completions) if vendor.asynchronous else None
@@ -195,7 +196,7 @@ class JmsSession:
 
         Counter-example: a connection of Qpid JMS 2.10.0 has 2 MB, and after 120 jobs its process has no more.
         """
-        self._connection = self._session = self._producer = self._listener = None
+        self._connection = self._session = self._producer = self._listener = self._first = None
         if self._receiving is not None:
             self._receiving.let_go()
         self.incoming.clear()
@@ -275,6 +276,10 @@ class JmsSession:
                 self._producer.send(made, *how, self._listener)
             else:
                 self._producer.send(made, *how)
+            if self._job.liar == "sends-its-first-message-again":
+                self._first = self._first or made
+                if message.endswith(f":{self._job.count}"):
+                    self._producer.send(self._first, *how)
             if self._job.liar == "waits-for-each-send":
                 self._session.createBrowser(
                     self._queue(self._session, self._job.queue)

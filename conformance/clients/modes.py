@@ -89,6 +89,7 @@ SESSION_LIARS = {
     "reports-another-mode": "a session of JMS that reports another mode than it was created with",
     "commits-where-it-acknowledges": "a session of JMS in which acknowledge() commits",
     "lacks-what-is-asked-for": "a client of JMS without the constant, or the interface, that is asked for",
+    "sends-its-first-message-again": "a producer of JMS that sends its first message once more, after the last",
     "tells-a-listener-twice": "a session of JMS that tells its listener of an answered send again",
 }
 """Sessions that are wrong in one way: for the suite's checks of itself, and of what a vendor's client does."""

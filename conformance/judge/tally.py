@@ -148,7 +148,7 @@ class Tally:
 def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) -> Tally:
     """Count the trials that speak about the claim in this scenario."""
     fault = scenario.fault_for(claim)
-    check = against(check, claim.kind, evidence.run.launcher, evidence.run.settings)
+    check = against(check, claim.kind, evidence.run.launcher, evidence.run.protocol, evidence.run.settings)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     return Tally(
         claim=claim,

@@ -33,8 +33,6 @@ from conformance.scenario import (
 from conformance.script import CLEAN_RESTART, unsettled
 
 REFERENCE = "reference"
-_SILENCING = frozenset({"never-answers-one-send"})
-"""Liars after which a client of JMS says nothing more: its listeners hear of sends in their order (JMS 2.0, 7.3.3)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +121,7 @@ class Planned:
     def lane(self) -> str:
         """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone.
 
-        A vendor's client that is used wrongly uses the broker on trial.
+        A vendor's client that is used wrongly uses the broker on trial, unless it does nothing but wait.
         """
         if self.patient:
             return self.id
@@ -187,22 +185,17 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         settings = _settings(selection, scenario)
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
-        check = against(stated, claim.kind, selection.adapter.launcher, selection.settings.values)
+        check = against(stated, claim.kind, selection.adapter.launcher, selection.protocol, selection.settings.values)
         if check.control is None or given_up:
             continue
         if isinstance(check.control, Weakened) and selection.adapter.launcher == EXTERNAL:
             continue  # the judge says that it was not run
-        if isinstance(check.control, Liar) and selection.client and not _lies(selection, check.control):
+        if isinstance(check.control, Liar) and selection.client and _beside(selection) is None:
             continue  # likewise
         if isinstance(check.control, Weakened) and _is_as_weak(selection, scenario, check.control):
             continue
         found[check.control] = None
     return list(found)
-
-
-def _lies(selection: Selection, liar: Liar) -> bool:
-    """Whether a vendor's client can be lied to so: by a broker that it speaks to, and with an end."""
-    return liar.name not in _SILENCING and _beside(selection) is not None
 
 
 def _beside(selection: Selection) -> ClientFile | None:
@@ -242,7 +235,7 @@ def _control_trial(selection: Selection, scenario: Scenario, control: Control, i
     if selection.client and isinstance(control, SessionLiar):
         adapter, settings = selection.adapter, _settings(selection, scenario)
         trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
-        return dataclasses.replace(trial, session_liar=control.name)
+        return dataclasses.replace(trial, session_liar=control.name, patient=control.patient)
     chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
     reference: Adapter = adapters.find(REFERENCE)
     vendor = _beside(selection) if selection.client else None

@@ -4,6 +4,7 @@ from conformance.scenario import (
     SETTLE,
     Between,
     Check,
+    Drain,
     Kill,
     Nth,
     Pause,
@@ -31,7 +32,7 @@ class ListenerHearsOfEachSend:
 
     mode = "async_ack"
     settings = {"confirmation_window_bytes": SMALL}
-    steps = (Publish(2_000, window=100, size=1_024), *SETTLE)
+    steps = (Publish(2_000, window=100, size=1_024), Drain())
     decides = {
         "ARTEMIS-ASYNC-02": Check(
             "unanswered_send", exposure="sends", control=SessionLiar("leaves-out-a-listener", trials=3, patient=True)
@@ -46,7 +47,7 @@ class ListenerWithLargeWindow:
 
     mode = "async_ack"
     settings = {"confirmation_window_bytes": LARGE}
-    steps = (Publish(1_600, window=100, size=8_192), *SETTLE)
+    steps = (Publish(1_600, window=100, size=8_192), Drain())
     decides = {
         "ARTEMIS-ASYNC-03": ONCE,
     }
@@ -76,7 +77,7 @@ class AsynchronousSendsAreNotHeldUp:
 
     mode = "async_ack"
     settings = {"confirmation_window_bytes": LARGE, "block_on_durable_send": False}
-    steps = (Publish(40, window=40, until=Pause(RETURNED, hold_s=LONG_S)), *SETTLE)
+    steps = (Publish(40, window=40, until=Pause(RETURNED, hold_s=LONG_S)), Drain())
     decides = {
         "ARTEMIS-ASYNC-01": Check(
             "asynchronous_send_waited", exposure="sends_halted", control=SessionLiar("waits-for-each-send", trials=2)
@@ -93,7 +94,7 @@ class ListenerWithoutWindow:
 
     mode = "async_ack"
     settings = {"confirmation_window_bytes": -1}
-    steps = (Publish(40, window=40, until=Pause(RETURNED)), *SETTLE)
+    steps = (Publish(40, window=40, until=Pause(RETURNED)), Drain())
     decides = {
         "ARTEMIS-ASYNC-05": Check(
             "answered_afterwards",

@@ -4,10 +4,10 @@ Halted means that every thread of it has stopped, so nothing that is asked for a
 """
 
 from conformance.scenario import (
-    SETTLE,
     Between,
     Check,
     Consume,
+    Drain,
     Nth,
     Pause,
     Publish,
@@ -37,7 +37,7 @@ class SendsWhileBrokerHalted:
     """
 
     mode = "blocking"
-    steps = (Publish(60, window=1, until=Pause(SENT)), *SETTLE)
+    steps = (Publish(60, window=1, until=Pause(SENT)), Drain())
     decides = {"SOLCD-SEND-01": RETURNS, "ARTEMIS-SEND-01": RETURNS, "ARTEMIS-SEND-02": RETURNS}
 
 
@@ -47,7 +47,7 @@ class NonPersistentSendsWhileBrokerHalted:
 
     mode = "blocking"
     settings = {"block_on_non_durable_send": True}
-    steps = (Publish(60, window=1, durable=False, until=Pause(SENT)), *SETTLE)
+    steps = (Publish(60, window=1, durable=False, until=Pause(SENT)), Drain())
     decides = {
         "ARTEMIS-SEND-03": Check(
             "send_returned", exposure="sends_halted", control=weakened(block_on_non_durable_send=False)
@@ -63,7 +63,7 @@ class NonPersistentSendsAreNotHeldUp:
     """
 
     mode = "fire_and_forget"
-    steps = (Publish(40, window=1, durable=False, until=Pause(SENT, hold_s=LONG_S)), *SETTLE)
+    steps = (Publish(40, window=1, durable=False, until=Pause(SENT, hold_s=LONG_S)), Drain())
     decides = {
         "ARTEMIS-SEND-04": NON_PERSISTENT_WAITS,
         "ARTEMIS-SEND-12": NON_PERSISTENT_WAITS,
@@ -79,7 +79,7 @@ class PersistentSendsAreNotHeldUp:
 
     mode = "blocking"
     settings = {"block_on_durable_send": False, "block_on_non_durable_send": True}
-    steps = (Publish(40, window=1, until=Pause(SENT, hold_s=LONG_S)), *SETTLE)
+    steps = (Publish(40, window=1, until=Pause(SENT, hold_s=LONG_S)), Drain())
     decides = {
         "ARTEMIS-SEND-12": Check(
             "send_waited", exposure="sends_halted", control=weakened(trials=2, block_on_durable_send=True)
@@ -95,7 +95,7 @@ class TransactedSendsAreNotHeldUp:
     """
 
     mode = "transacted"
-    steps = (Publish(60, window=1, batch=20, until=Pause(Nth("returned", Between(23, 30)), hold_s=LONG_S)), *SETTLE)
+    steps = (Publish(60, window=1, batch=20, until=Pause(Nth("returned", Between(23, 30)), hold_s=LONG_S)), Drain())
     decides = {
         "ARTEMIS-SEND-06": Check(
             "transacted_send_waited",
@@ -118,7 +118,7 @@ class AcknowledgedWhileBrokerHalted:
     steps = (
         Publish(80, window=20),
         Consume("individual", prefetch=100, backwards=50, stop=60, until=Pause(TAKEN)),
-        *SETTLE,
+        Drain(),
     )
     decides = {
         "ARTEMIS-ACK-01": Check(
@@ -138,7 +138,7 @@ class AcknowledgesAreNotHeldUp:
     steps = (
         Publish(80, window=20),
         Consume("individual", prefetch=100, backwards=50, stop=60, until=Pause(TAKEN, hold_s=LONG_S)),
-        *SETTLE,
+        Drain(),
     )
     decides = {
         "ARTEMIS-ACK-03": Check(
@@ -157,7 +157,7 @@ class CommitsWhileBrokerHalted:
     """
 
     mode = "transacted"
-    steps = (Publish(100, window=50, batch=5, until=Pause(Nth("before_commit", Between(4, 8)))), *SETTLE)
+    steps = (Publish(100, window=50, batch=5, until=Pause(Nth("before_commit", Between(4, 8)))), Drain())
     decides = {
         "ARTEMIS-TX-01": Check(
             "commit_returned", exposure="commits_halted", control=SessionLiar("returns-before-commit")
@@ -175,7 +175,7 @@ class RollbacksWhileBrokerHalted:
     mode = "transacted"
     steps = (
         Publish(100, window=50, batch=5, rollback_every=1, until=Pause(Nth("before_commit", Between(4, 8)))),
-        *SETTLE,
+        Drain(),
     )
     decides = {
         "ARTEMIS-TX-02": Check(

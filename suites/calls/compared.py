@@ -6,6 +6,7 @@ from conformance.scenario import (
     Consume,
     ConsumerCrash,
     Delay,
+    Drain,
     Nth,
     Publish,
     SessionLiar,
@@ -70,7 +71,7 @@ class FewSendsOfLargeWindow:
 
     mode = "async_ack"
     settings = {"confirmation_window_bytes": LARGE}
-    steps = (Publish(320, window=2, size=65_536), *SETTLE)
+    steps = (Publish(320, window=2, size=65_536), Drain())
     decides = {
         "ARTEMIS-ASYNC-06": Check(
             "answered_within_window", exposure="sends", control=weakened(confirmation_window_bytes=1_024)
@@ -91,7 +92,7 @@ class ThreeStylesOfSending:
         Publish(50, window=1, size=1_024, until=SLOW),
         Publish(400, window=20, size=1_024, batch=20, until=SLOW),
         Publish(400, window=100, size=1_024, until=SLOW),
-        *SETTLE,
+        Drain(),
     )
     decides = {
         "SOLCD-TX-03": Check("rates_of_sending", exposure="sends_over_slow_link"),
@@ -110,7 +111,7 @@ class AcknowledgementsOfTwoModesOnLink:
         Consume("auto", prefetch=100, until_silent=True, linked=True),
         Publish(200, window=100),
         Consume("dups_ok", prefetch=100, until_silent=True, linked=True),
-        *SETTLE,
+        Drain(),
     )
     decides = {"EMS-DUPS-04": Check("frames_of_acknowledgements", exposure="acknowledged_on_link")}
 
@@ -123,6 +124,6 @@ class MessagesOfBothDeliveryModes:
     steps = (
         Publish(2_000, window=100, size=1_024),
         Publish(2_000, window=100, size=1_024, durable=False),
-        *SETTLE,
+        Drain(),
     )
     decides = {"QPID-NONP-03": Check("rates_of_delivery_modes", exposure="sends")}

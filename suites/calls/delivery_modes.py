@@ -1,6 +1,6 @@
 """The delivery mode of a producer and of one send(), as it leaves a vendor's client: seen on the link."""
 
-from conformance.scenario import SETTLE, Check, Publish, SessionLiar, scenario
+from conformance.scenario import Check, Drain, Publish, SessionLiar, scenario
 
 
 @scenario
@@ -11,7 +11,7 @@ class FlagsOfDeliveryModes:
     """
 
     mode = "blocking"
-    steps = (Publish(20, window=1, linked=True), Publish(20, window=1, durable=False, linked=True), *SETTLE)
+    steps = (Publish(20, window=1, linked=True), Publish(20, window=1, durable=False, linked=True), Drain())
     decides = {
         "QPID-PERS-01": Check(
             "flag_missing", exposure="persistent_on_link", control=SessionLiar("never-sets-the-flag")

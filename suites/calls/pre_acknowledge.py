@@ -6,6 +6,7 @@ from conformance.scenario import (
     Check,
     Consume,
     ConsumerCrash,
+    Drain,
     Nth,
     Publish,
     SessionLiar,
@@ -28,7 +29,7 @@ class ListenerUnderPreOnLink:
     """
 
     mode = "pre"
-    steps = (Publish(30, window=30), Consume("pre", prefetch=10, work_ms=200, until_silent=True, linked=True), *SETTLE)
+    steps = (Publish(30, window=30), Consume("pre", prefetch=10, work_ms=200, until_silent=True, linked=True), Drain())
     decides = {
         "QPID-PRE-01": Check(
             "acknowledged_after_processing",
@@ -47,7 +48,7 @@ class ReceiverUnderPreOnLink:
     """
 
     mode = "pre"
-    steps = (Publish(200, window=100), Consume("pre", prefetch=50, receives=True, stop=150, linked=True), *SETTLE)
+    steps = (Publish(200, window=100), Consume("pre", prefetch=50, receives=True, stop=150, linked=True), Drain())
     decides = {"QPID-PRE-02": each(SessionLiar("acknowledges-on-arrival"))}
 
 

@@ -1,6 +1,6 @@
 """A vendor's client sends over a link that is slow: a client that waits for each answer cannot be faster."""
 
-from conformance.scenario import SETTLE, Check, Delay, Publish, Weakened, scenario, weakened
+from conformance.scenario import Check, Delay, Drain, Publish, Weakened, scenario, weakened
 
 SLOW = Delay(50)
 
@@ -18,7 +18,7 @@ class SendsOverSlowLink:
     """
 
     mode = "blocking"
-    steps = (Publish(20, window=1, until=SLOW), *SETTLE)
+    steps = (Publish(20, window=1, until=SLOW), Drain())
     decides = {"SOLCD-SEND-04": waits(weakened(block_on_durable_send=False))}
 
 
@@ -31,7 +31,7 @@ class SendsOfBothKindsOverSlowLink:
 
     mode = "blocking"
     settings = {"block_on_non_durable_send": True}
-    steps = (Publish(10, window=1, until=SLOW), Publish(10, window=1, durable=False, until=SLOW), *SETTLE)
+    steps = (Publish(10, window=1, until=SLOW), Publish(10, window=1, durable=False, until=SLOW), Drain())
     decides = {
         "ARTEMIS-SEND-05": waits(weakened(block_on_durable_send=False, block_on_non_durable_send=False)),
     }

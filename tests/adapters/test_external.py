@@ -42,6 +42,7 @@ from conformance.scenario import (
     Publish,
     Restart,
     Scenario,
+    SessionLiar,
     Step,
     weakened,
 )
@@ -343,9 +344,24 @@ def test_a_liar_takes_the_place_of_a_weakened_control() -> None:
     check = Check("lost", "confirmed_in_window", SYNC_OFF)
     has = ("journal_buffer_ms", "persistence", "sync_non_transactional")
 
-    assert Liar("loses-the-last-batch") == against(check, Kind.SAFETY, "external", has).control
-    assert SYNC_OFF == against(check, Kind.DEFAULT, "external", has).control
-    assert SYNC_OFF == against(check, Kind.SAFETY, "native", has).control
+    assert Liar("loses-the-last-batch") == against(check, Kind.SAFETY, "external", "amqp", has).control
+    assert SYNC_OFF == against(check, Kind.DEFAULT, "external", "amqp", has).control
+    assert SYNC_OFF == against(check, Kind.SAFETY, "native", "amqp", has).control
+
+
+def test_a_vendors_client_takes_the_place_of_a_liar_that_it_cannot_meet() -> None:
+    """One that answers no more would silence it; and what speaks AMQP 0-9-1 has no liar. Every other one is met."""
+    unanswered, again, stuck = (
+        Check("unanswered_send", "sends", Liar(name))
+        for name in ("never-answers-one-send", "requeues-settled", "stuck-after-recovery")
+    )
+
+    assert SessionLiar("leaves-out-a-listener", 3, patient=True) == (
+        against(unanswered, Kind.LIVENESS, "native", "jms", ()).control
+    )
+    assert SessionLiar("sends-its-first-message-again") == against(again, Kind.SAFETY, "native", "amqp091", ()).control
+    assert stuck == against(stuck, Kind.SAFETY, "native", "jms", ())
+    assert unanswered == against(unanswered, Kind.LIVENESS, "native", "amqp", ())
 
 
 def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
@@ -353,14 +369,14 @@ def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
     has = ("persistence", "sync_non_transactional")
     lost, back = (Check(anomaly, "confirmed_in_window", SYNC_OFF) for anomaly in ("lost", "delivered_after_restart"))
 
-    assert weakened(persistence=False) == against(lost, Kind.SAFETY, "native", has).control
-    assert Liar("loses-the-last-batch") == against(lost, Kind.SAFETY, "native", has[1:]).control
-    assert Liar("brings-acknowledged-back") == against(back, Kind.SAFETY, "native", has).control
-    assert SYNC_OFF == against(lost, Kind.DEFAULT, "native", has).control
+    assert weakened(persistence=False) == against(lost, Kind.SAFETY, "native", "amqp", has).control
+    assert Liar("loses-the-last-batch") == against(lost, Kind.SAFETY, "native", "amqp", has[1:]).control
+    assert Liar("brings-acknowledged-back") == against(back, Kind.SAFETY, "native", "amqp", has).control
+    assert SYNC_OFF == against(lost, Kind.DEFAULT, "native", "amqp", has).control
     reading = dataclasses.replace(lost, control=dataclasses.replace(SYNC_OFF, journal=True))
-    assert Liar("loses-the-last-batch") == against(reading, Kind.SAFETY, "native", has).control
+    assert Liar("loses-the-last-batch") == against(reading, Kind.SAFETY, "native", "amqp", has).control
     power = Check("lost", "confirmed_in_window", weakened(sync_non_transactional=False, journal_buffer_ms=500))
-    assert power == against(power, Kind.SAFETY, "native", has)
+    assert power == against(power, Kind.SAFETY, "native", "amqp", has)
 
 
 def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs) -> None:

@@ -110,12 +110,19 @@ def test_what_a_variant_adds_is_hidden_from_a_client_that_cannot_ask_for_it(tmp_
 
 
 def test_a_liar_that_would_silence_the_client_is_no_control_of_it(tmp_path: pathlib.Path) -> None:
-    """It answers neither that send nor, in the client, any after it: the fault of the trial would never come."""
+    """It answers neither that send nor, in the client, any after it: the fault of the trial would never come.
+
+    The client that leaves out one of its own listeners takes its place, with a broker of its own, since it idles.
+    """
     made = _prepared(tmp_path / "run", adapter="reference", claims=("EMS-STEP-02", "EMS-STEP-03"))
     liars = {trial.liar for trial in made.trials}
+    waiting = [trial for trial in made.trials if trial.session_liar == "leaves-out-a-listener"]
 
     assert "stuck-after-recovery" in liars
     assert "never-answers-one-send" not in liars
+    assert waiting
+    assert len(waiting) == len({trial.instance for trial in waiting})
+    assert {trial.lane for trial in waiting} == {trial.id for trial in waiting}
 
 
 def test_settings_of_the_client_make_no_other_broker(tmp_path: pathlib.Path) -> None:
