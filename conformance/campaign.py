@@ -21,7 +21,7 @@ from importlib.metadata import version as version_of
 import msgspec
 
 from conformance import adapters, claims, judge, records, scenario
-from conformance.adapters import Adapter, EffectiveSettings, own_config, vendor_clients
+from conformance.adapters import Adapter, own_config, vendor_clients
 from conformance.adapters.access import OPEN, Access
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
@@ -360,12 +360,11 @@ def command(campaign: Campaign) -> str:
 
 def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
-    settings: EffectiveSettings = selection.settings
     now = datetime.datetime.now(datetime.UTC)
     client, clients = spoken.client(selection.protocol, selection.vendor)
     kept.keep(campaign.folder, adapter)
     coming_in.keep(campaign.folder, campaign.options.access)
-    difference = own_config.kept_in(campaign.folder, adapter, settings)
+    difference = own_config.kept_in(campaign.folder, adapter, selection.settings)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="seconds"),
@@ -379,9 +378,9 @@ def _run_record(campaign: Campaign) -> RunRecord:
         title=adapter.file.full_title,
         profiles=tuple(adapter.file.profiles),
         capabilities=tuple(sorted(adapter.capabilities(selection.protocol))),
-        settings=dict(settings.values),
-        absent=tuple(sorted(settings.absent)),
-        changed=dict(settings.changed),
+        settings=dict(selection.settings.values),
+        absent=tuple(sorted(selection.settings.absent)),
+        changed=dict(selection.settings.changed),
         deviations={},
         configuration=difference,
         versions={
@@ -395,6 +394,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
         required=tuple(sorted(selection.required)),
         judged_as=tuple(sorted(selection.judged_as)),
         unable=dict(selection.unable),
+        weakens=tuple(sorted(selection.weakens)),
         mute=selection.mute,
         vendor=selection.client,
     )

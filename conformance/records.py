@@ -30,7 +30,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `judged_as` names vendors whose sentences the user wants applied although they bind other products. `unable` says
     which faults this machine cannot take, and what of a scenario the adapter has no words for, and why.
     `configuration` is how what was run differs from the user's own configuration, a unified diff without secrets; empty
-    for stock. With one, `changed` is what differs from that. `mute` is why nothing at all could be tried.
+    for stock. With one, `changed` is what differs from that. `mute` is why nothing at all could be tried. `weakens` is
+    which settings a control may change; None in the record of an earlier version, which could change each.
     """
 
     run: str
@@ -55,6 +56,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     judged_as: tuple[str, ...] = ()
     configuration: str = ""
     unable: dict[str, str] = {}
+    weakens: tuple[str, ...] | None = None
     mute: str = ""
     vendor: str = ""
     finished: bool = False

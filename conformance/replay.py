@@ -377,7 +377,7 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         if not replay.campaign.catalogue.claims[claim].judged:
             continue
         kind = replay.campaign.catalogue.claims[claim].kind
-        run = (selection.adapter.launcher, selection.protocol, selection.settings.values)
+        run = (selection.adapter.launcher, selection.protocol, selection.weakens)
         control = against(check, kind, *run).control
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:

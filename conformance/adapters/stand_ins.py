@@ -1,8 +1,8 @@
 """What takes the place of a control that this broker cannot be given, or that shows nothing there.
 
-A broker that runs already keeps its settings: a liar of the bundled broker then proves that the check sees what it is
-about. It proves nothing about this broker, so there is no miss probability, and the report says so: a check-only
-control.
+A broker that runs already keeps its settings, and some cannot be given up beside another (a quorum queue of RabbitMQ
+stores everything): a liar of the bundled broker then proves that the check sees what it is about. It proves nothing
+about this broker, so there is no miss probability, and the report says so: a check-only control.
 
 A broker that holds nothing back before it writes cannot be seen to lose by the death of a process, whatever is not
 synced: the page cache outlives it (Classic 6.1.7, 0 losses in 8 kills with syncs off). What it stores nothing of it
@@ -43,8 +43,10 @@ _THROUGH_A_CLIENT: Mapping[str, SessionLiar] = {
 """By the liar of the bundled broker: what a vendor's client does instead."""
 
 
-def against(check: Check, kind: Kind, launcher: str, protocol: str, settings: Collection[str]) -> Check:
-    """The check with the control that can be run against a broker that has these settings, under that launcher.
+def against(check: Check, kind: Kind, launcher: str, protocol: str, weakens: Collection[str]) -> Check:
+    """The check with the control that can be run against a broker under that launcher.
+
+    `weakens` are the names of the settings by which its guarantees can be given up, or seen to be.
 
     What a claim says about a default is shown by the opposite setting of the very product, and by nothing else.
     """
@@ -53,11 +55,11 @@ def against(check: Check, kind: Kind, launcher: str, protocol: str, settings: Co
         return dataclasses.replace(check, control=_THROUGH_A_CLIENT.get(control.name, control))
     if not isinstance(control, Weakened) or kind is Kind.DEFAULT:
         return check
-    if launcher == EXTERNAL:
+    if launcher == EXTERNAL or not any(name in weakens for name, _ in control.settings):
         return _lying(check, control)
-    if not control.widened_by or control.widened_by in settings:
+    if not control.widened_by or control.widened_by in weakens:
         return check
-    if check.anomaly in _LOSSES and _STORES in settings and not control.journal:
+    if check.anomaly in _LOSSES and _STORES in weakens and not control.journal:
         return dataclasses.replace(check, control=Weakened(((_STORES, False),), control.trials))
     return _lying(check, control)
 

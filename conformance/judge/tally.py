@@ -148,7 +148,9 @@ class Tally:
 def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) -> Tally:
     """Count the trials that speak about the claim in this scenario."""
     fault = scenario.fault_for(claim)
-    check = against(check, claim.kind, evidence.run.launcher, evidence.run.protocol, evidence.run.settings)
+    run = evidence.run
+    weakens = run.settings if run.weakens is None else run.weakens
+    check = against(check, claim.kind, run.launcher, run.protocol, weakens)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     return Tally(
         claim=claim,

@@ -61,6 +61,16 @@ class Selection:
         """The vendor's client that everything is done with; None where the suite's own sessions speak."""
         return vendor_clients.find(self.client) if self.client else None
 
+    @property
+    def weakens(self) -> frozenset[str]:
+        """The settings that a control may change here: those that the product has, and takes beside the user's."""
+        adapter = self.adapter
+        return frozenset(
+            name
+            for name, value in self.settings.values.items()
+            if not isinstance(value, bool) or weakened(adapter.file, {name: False}, self.overrides, adapter.version)
+        )
+
     def applies(self, claim: Claim) -> bool:
         """Whether a trial could say anything about the claim here, or the user requires it all the same.
 
@@ -185,7 +195,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         settings = _settings(selection, scenario)
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
-        check = against(stated, claim.kind, selection.adapter.launcher, selection.protocol, selection.settings.values)
+        check = against(stated, claim.kind, selection.adapter.launcher, selection.protocol, selection.weakens)
         if check.control is None or given_up:
             continue
         if isinstance(check.control, Weakened) and selection.adapter.launcher == EXTERNAL:

@@ -40,6 +40,20 @@ def selection(
     )
 
 
+def test_what_stores_everything_is_proven_by_liars_alone():
+    """A quorum queue of RabbitMQ keeps what a classic one can be told to give up."""
+
+    def controls(queue_type):
+        asked = planned("SOLCD-ACK-01", "AMQP-DUR-01", adapter="rabbitmq", overrides={"queue_type": queue_type})
+        return {(trial.control, trial.adapter.name) for trial in asked if trial.arm == "control"}
+
+    assert ("persistence=false", "rabbitmq") in controls("classic")
+    assert controls("quorum") == {
+        ("liar loses-the-last-batch", "reference"),
+        ("liar treats-persistent-as-non-persistent", "reference"),
+    }
+
+
 def varied(profile, *patterns, **options):
     """A selection on a variant of the reference broker."""
     chosen = selection(*patterns, overrides={}, **options)
