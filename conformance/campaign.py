@@ -35,7 +35,7 @@ from conformance.records import RunRecord
 from conformance.run import access as coming_in
 from conformance.run import kept, spoken
 from conformance.run.called import lacks, unseen
-from conformance.run.plan import Planned, Selection, plan, subject_trials, wanted
+from conformance.run.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
 from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
@@ -187,8 +187,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
         watcher.note(f"released what an earlier run left: {line}")
     if campaign.adapter.launcher == "native":
         campaign.adapter.install(watcher.download, offline=campaign.options.offline)
-    if campaign.selection.vendor is not None:
-        campaign.selection.vendor.install(watcher.download, offline=campaign.options.offline)
+    for client in clients_of(campaign.trials):
+        client.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
     run = _run_record(campaign)
     records.save(run, campaign.folder / "run.json")

@@ -309,3 +309,8 @@ def _grouped(trials: Sequence[Planned]) -> list[Planned]:
 def instances(trials: Sequence[Planned]) -> list[list[Planned]]:
     """The trials of each broker instance, in order."""
     return [list(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.instance)]
+
+
+def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:
+    """The vendors' clients that they need: that on trial, and the one to which the bundled broker's liars lie."""
+    return [vendor_clients.find(name) for name in sorted({trial.client for trial in trials} - {""})]

@@ -16,7 +16,7 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.report import html
 from conformance.run import spoken
-from conformance.run.plan import instances, wanted
+from conformance.run.plan import clients_of, instances, wanted
 
 HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
 
@@ -123,6 +123,15 @@ def test_a_liar_that_would_silence_the_client_is_no_control_of_it(tmp_path: path
     assert waiting
     assert len(waiting) == len({trial.instance for trial in waiting})
     assert {trial.lane for trial in waiting} == {trial.id for trial in waiting}
+
+
+def test_every_client_of_a_run_is_fetched(tmp_path: pathlib.Path) -> None:
+    """Counter-example: the liars of a run through Artemis' client speak to Qpid JMS, which a fresh cache lacks."""
+    made = _prepared(tmp_path / "run", adapter="artemis", claims=("EMS-STEP-03",))
+    own = _prepared(tmp_path / "own", adapter="artemis", claims=("ARTEMIS-SEND-01",))
+
+    assert ["artemis-jms", "qpid-jms"] == [client.name for client in clients_of(made.trials)]
+    assert ["artemis-jms"] == [client.name for client in clients_of(own.trials)]
 
 
 def test_settings_of_the_client_make_no_other_broker(tmp_path: pathlib.Path) -> None:
