@@ -121,6 +121,7 @@ def test_reproduced(tmp_path):
     assert SAID == seen
 
 
+@pytest.mark.full
 @pytest.mark.artemis
 def test_reproduced_through_its_client(tmp_path):
     """On the version that the README names, whose distribution has the client's jars."""

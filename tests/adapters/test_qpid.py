@@ -95,7 +95,7 @@ def test_the_initial_configurations_differ_in_the_node_only() -> None:
 
 
 @pytest.mark.qpid
-@pytest.mark.parametrize("off", ["sync_non_transactional", "sync_transactional"])
+@pytest.mark.parametrize("off", ["sync_non_transactional", pytest.param("sync_transactional", marks=pytest.mark.full)])
 def test_a_sync_that_is_off_is_off_in_the_store(tmp_path: pathlib.Path, ledger: Ledger, off: str) -> None:
     for store in ("BDB", "DERBY"):
         with _broker(tmp_path / store, ledger, store=store, **{off: False}, journal_buffer_ms=500) as broker:

@@ -22,7 +22,7 @@ HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
 
 
 def _prepared(folder: pathlib.Path, **words: object) -> campaign.Campaign:
-    made = campaign.prepare(campaign.Options(protocol="jms", seed=7, out=folder, **words))  # type: ignore[arg-type]
+    made = campaign.prepare(campaign.Options(**{"protocol": "jms", "seed": 7, "out": folder, **words}))  # type: ignore[arg-type]
     assert made.selection.vendor is not None
     try:
         made.selection.vendor.install()
@@ -97,6 +97,20 @@ def test_a_trial_of_it_is_replayed_with_the_same_client(judged: Judgement, folde
 
     assert "qpid-jms" == again.campaign.selection.client
     assert {"qpid-jms"} == {trial.client for trial in again.campaign.trials}
+
+
+@pytest.mark.full
+@pytest.mark.qpid
+@pytest.mark.spark
+def test_modes_are_compared_where_the_client_has_them(tmp_path: pathlib.Path) -> None:
+    """One script plays both; its control lies in the second half alone, and is seen to differ from the first."""
+    asked = ("QPID-DUPS-01", "QPID-PRE-04", "QPID-NOACK-02")
+    made = _prepared(tmp_path / "run", adapter="qpid", protocol="amqp091", claims=asked)
+    found = {row.claim: row for row in campaign.execute(made, campaign.Watcher()).rows if row.claim in asked}
+
+    assert dict.fromkeys(asked, (Verdict.HOLDS, 3, 1)) == {
+        claim: (row.verdict, row.trials, row.control.failed if row.control else 0) for claim, row in found.items()
+    }, [row.reason for row in found.values()]
 
 
 def test_what_a_variant_adds_is_hidden_from_a_client_that_cannot_ask_for_it(tmp_path: pathlib.Path) -> None:
