@@ -137,7 +137,11 @@ def test_a_comparison_needs_three_of_both():
     def verdict(subject, control):
         return rule("ARTEMIS-ASYNC-06", WINDOW, subject, control, SMALL, run=THROUGH_ARTEMIS)
 
-    assert Verdict.VIOLATED == verdict([same] * 3, [same] * 3).verdict
+    both = verdict([same] * 3, [same] * 3)
+    assert (Verdict.VIOLATED, True) == (
+        both.verdict,
+        "With confirmation_window_bytes=1024 the same was seen in 3 of 3 trials." in both.reason,
+    )
     assert Verdict.HOLDS == verdict([other] * 3, [same] * 3).verdict
     few, short = verdict([same, same, other], [same] * 3), verdict([same] * 3, [same, same, other])
     assert (Verdict.INCONCLUSIVE, True) == (few.verdict, "needs 3 trials that show it" in few.reason)

@@ -69,6 +69,14 @@ def test_what_undermines_comes_in_the_order_of_gravity(page):
     assert ["doubt-violated", "doubt-error", "doubt-undecided", "doubt-void", "doubt-not-tried"] == doubts
 
 
+def test_what_was_observed_stands_beside_its_claim(source):
+    """An observation has no bound and no control: its figures are the answer."""
+    answers = source[source.index('id="answers"') : source.index('id="claims"')]
+
+    assert "<small>1,250 were held without trouble.</small>" in answers
+    assert "0 of 1,240 confirmed messages lost in 6 kills." not in answers  # what holds has columns for it
+
+
 def test_nothing_is_loaded_from_outside(page, source):
     """One file to send around, blank nowhere."""
     addresses = [attrs[name] for _, attrs in page.tags for name in ("src", "href", "action", "data") if name in attrs]
