@@ -6,7 +6,10 @@ with 1 where a run could not be made (3, 4, 5) or a test failed: that a broker b
 
 from __future__ import annotations
 
+import argparse
+import concurrent.futures
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,22 +35,39 @@ def runs() -> list[tuple[str, str]]:
     return found
 
 
-def main() -> int:
-    """What was typed after the command goes to each run: `--quick`, `--trials 1`, `--out DIR` for the folder of all."""
-    words = sys.argv[1:]
-    out = pathlib.Path(tempfile.mkdtemp(prefix="conformance-full-"))
-    if "--out" in words:
-        out = pathlib.Path(words.pop(words.index("--out") + 1))
-        words.remove("--out")
-    lines, failed = [], False
-    for spec, protocol in runs():
-        began = time.monotonic()
-        folder = out / f"{spec.replace(':', '-')}-{protocol}"
+def run(spec: str, protocol: str, folder: pathlib.Path, words: list[str]) -> tuple[int, float]:
+    """Its exit code and seconds. What is in the folder already is judged again, which takes seconds and not minutes."""
+    began = time.monotonic()
+    if (folder / "report.json").is_file():
+        command = ["conformance", "judge", str(folder)]
+    else:
+        shutil.rmtree(folder, ignore_errors=True)  # what an interrupted one has left
         command = ["conformance", "run", "--adapter", spec, "--protocol", protocol, "--out", str(folder), *words]
-        status = subprocess.run(command, check=False).returncode
-        failed |= status in _FAULTS or status < 0
-        lines.append(f"{time.monotonic() - began:7.0f} s  exit {status:3}  {spec:20} {protocol:6} {folder}")
-        print(lines[-1], flush=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".log").open("w") as log:
+        status = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT).returncode
+    return status, time.monotonic() - began
+
+
+def main() -> int:
+    """`--out DIR` is the folder of all runs, in which an interrupted one goes on; `--jobs N` plays so many at a time.
+
+    What else was typed goes to each run: `--quick`, `--trials 1`. Each has its log beside its folder.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=None)
+    parser.add_argument("--jobs", type=int, default=1)
+    asked, words = parser.parse_known_args()
+    out = asked.out or pathlib.Path(tempfile.mkdtemp(prefix="conformance-full-"))
+    folders = {pair: out / f"{pair[0].replace(':', '-')}-{pair[1]}" for pair in runs()}
+    lines, failed = [], False
+    with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        made = {pool.submit(run, *pair, folder, words): pair for pair, folder in folders.items()}
+        for each in concurrent.futures.as_completed(made):
+            (spec, protocol), (status, seconds) = made[each], each.result()
+            failed |= status in _FAULTS or status < 0
+            lines.append(f"{seconds:7.0f} s  exit {status:3}  {spec:20} {protocol:6} {folders[spec, protocol]}")
+            print(lines[-1], flush=True)
     tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "tests/containers"], check=False).returncode
     print("", *lines, sep="\n")
     return int(failed or tested != 0)
