@@ -31,6 +31,7 @@ from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
 from conformance.script import (
     LINK_FAULTS,
+    SETTLE,
     After,
     All,
     Ask,
@@ -126,22 +127,21 @@ PEEKS = "a receiver beside the publisher"
 CALLS = (RAW, REFUSES, HOLDS, PEEKS)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
-SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
-"""Before an absence is concluded: the queue is empty, and still is after one more restart."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Weakened:
     """A strong control: the same product with these settings, seen to fail in each of `trials`.
 
-    `widened_by` names the one of them without which the death of a process shows nothing; see `stand_ins`. With
-    `journal` the fault waits for the journal to be read, so that a broker which stores nothing shows nothing either.
+    `widened_by` names what the death of a process shows nothing without (`stand_ins`). `journal`: the fault waits for
+    the journal to be read: a broker that stores nothing shows nothing either. `patient`: as with a `Liar`.
     """
 
     settings: tuple[tuple[str, bool | int], ...]
     trials: int = TRIALS
     widened_by: str = ""
     journal: bool = False
+    patient: bool = False
 
     @property
     def label(self) -> str:
@@ -188,9 +188,9 @@ class SessionLiar:
 Control = Weakened | Liar | SessionLiar
 
 
-def weakened(*, trials: int = TRIALS, **settings: bool | int) -> Weakened:
+def weakened(*, trials: int = TRIALS, patient: bool = False, **settings: bool | int) -> Weakened:
     """The same product with the guarantee switched off."""
-    return Weakened(tuple(sorted(settings.items())), trials)
+    return Weakened(tuple(sorted(settings.items())), trials, patient=patient)
 
 
 SYNC_OFF = dataclasses.replace(

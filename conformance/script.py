@@ -331,7 +331,8 @@ class Ask:
 
 
 Step = Publish | Consume | Restart | Drain | Offer | Ask
-SETTLE = (Drain(), Restart(clean=True), Drain())
+SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
+"""Before an absence is concluded: the queue is empty, and still is after one more restart."""
 
 
 def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:

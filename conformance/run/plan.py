@@ -241,7 +241,8 @@ def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> 
 def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
     if isinstance(control, Weakened):
         settings = _weakened(selection, scenario, control)
-        return _planned(selection, scenario, "control", control.label, index, selection.adapter, settings)
+        trial = _planned(selection, scenario, "control", control.label, index, selection.adapter, settings)
+        return dataclasses.replace(trial, patient=control.patient)
     if selection.client and isinstance(control, SessionLiar):
         adapter, settings = selection.adapter, _settings(selection, scenario)
         trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)

@@ -1,8 +1,8 @@
 """The only loop: every planned trial against its broker, in lanes.
 
 The main lane plays the trials of the broker on trial one after another, weakened ones among them. Beside it run the
-liars, which are other brokers and prove only the check: those that answer in one lane, and each patient one, which
-does nothing but wait for the liveness bound, in a lane of its own.
+liars, which are other brokers and prove only the check, in one lane; and each patient trial, which does nothing but
+wait for the liveness bound, in a lane and with a broker of its own.
 """
 
 from __future__ import annotations
