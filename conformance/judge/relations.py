@@ -174,7 +174,7 @@ def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> lis
 
 
 def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    return frame.selectExpr("*", *[f"{sql} AS {name}" for name, sql in columns.items()])
+    return frame.selectExpr("*", *[f"{sql} AS {name}" for name, sql in columns.items()]) if columns else frame
 
 
 def _grouped(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, str]) -> DataFrame:
