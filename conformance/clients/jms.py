@@ -44,8 +44,10 @@ _LIED = {
     "acknowledges-in-every-mode": "auto",
     "acknowledges-after-processing": "auto",
     "sets-the-multiple-flag": "client",
+    "returns-before-processing": "auto",
 }
-"""In which mode a session that lies about its own is."""
+"""In which mode a session that lies about its own is. One of DUPS_OK may acknowledge so late that no early return shows
+(Artemis: 1 MiB later)."""
 
 _RECEIVES = ("acknowledges-on-arrival", "sets-the-multiple-flag")
 """Lies that are told by `receive()`."""
