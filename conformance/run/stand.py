@@ -127,6 +127,8 @@ class Stands:
                 image = broker.folder / "disk.img"
                 stand = dataclasses.replace(stand, disk=Disk.make(self._ledger, image, broker.data))
             broker.start()
+            if stand.disk is not None:
+                stand.disk.settle()
         except FaultError as error:
             stand.close()
             raise LaunchError(f"{first.adapter.file.title} has no disk to lose: {error}") from error

@@ -101,6 +101,24 @@ def test_this_machine_can_or_says_what_it_needs():
 
 @needs_power
 @EACH
+def test_what_was_there_when_it_was_settled_survives(make, filesystem):
+    """As a broker was set up: a file that it replaced and did not sync. What came later has to be synced to survive."""
+    disk = make(filesystem=filesystem)
+    place, new = disk.mountpoint / "queues.json", disk.mountpoint / "queues.json.new"
+    stored(place, b"none")
+    new.write_bytes(b"orders")
+    new.replace(place)
+    disk.settle()
+    (disk.mountpoint / "later").write_bytes(b"unsynced")
+    lose(disk)
+    disk.after_loss()
+
+    assert place.read_bytes() == b"orders"
+    assert not (disk.mountpoint / "later").exists() or (disk.mountpoint / "later").read_bytes() == b""
+
+
+@needs_power
+@EACH
 def test_fifty_losses_leave_nothing(make, tmp_path, filesystem, capsys):
     """No mount, no loop device, no image; and each loss takes what was not synced, and only that."""
     before = ours(tmp_path)
