@@ -181,6 +181,7 @@ def test_reproduced_on_qpid(tmp_path):
     assert seen == ON_QPID
 
 
+@pytest.mark.full
 @pytest.mark.artemis
 @pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot())
 @pytest.mark.parametrize("name", ON_A_FULL_DISK)

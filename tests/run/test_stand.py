@@ -105,6 +105,9 @@ def test_a_power_loss_has_a_broker_of_its_own(stands, monkeypatch):
             disks.append((image.name, mountpoint.name))
             return cls()
 
+        def settle(self):
+            disks.append("settled")
+
         def release(self):
             disks.append("released")
 
@@ -116,5 +119,5 @@ def test_a_power_loss_has_a_broker_of_its_own(stands, monkeypatch):
     keeper.give(lost.instance, stand)
 
     assert lost.instance != plain.instance
-    assert [("disk.img", "data"), "released"] == disks
+    assert [("disk.img", "data"), "settled", "released"] == disks
     assert made[0].closed
