@@ -101,6 +101,7 @@ def test_a_certificate_instead_of_a_password(folder, tried):
     assert (2, True) == (bare.returncode, "required: --tls-cert, --tls-key" in bare.stderr), bare.stderr
 
 
+@pytest.mark.full
 def test_the_address_of_a_queue(reproduce, tmp_path):
     """The prefix of the broker's file: the queue of that whole name is the one that keeps nothing."""
     text = (pathlib.Path(adapters.find("reference").path)).read_text()

@@ -577,6 +577,7 @@ def test_the_harness_ends_broker_and_tracer_alike(started, marked, tmp_path):
     assert marked(f"disk-{tmp_path.name}") == []
 
 
+@pytest.mark.full
 @pytest.mark.artemis
 @traced
 def test_artemis_answers_when_the_message_is_on_the_disk_and_does_not_when_told_so(started):

@@ -74,6 +74,7 @@ def test_wrong_words(run_pytest, suites, words, said):
     assert 1 == len(done.stderr.strip().splitlines())
 
 
+@pytest.mark.full
 def test_required_where_nothing_is_tried(run_pytest, tmp_path):
     """A session without a scenario passes nothing that had to be tried; to collect is no failure."""
     (tmp_path / "test_other.py").write_text("def test(): pass\n")
