@@ -1,4 +1,4 @@
-"""Every broker under every launcher over every protocol, whole; and the tests of containers. Beside an engine.
+"""Every broker, launcher, protocol and vendor's client, whole; and the tests of containers. Beside an engine.
 
 A command (`just full`), not a test: it takes hours. Prints a table with the exit code and the seconds of each run. It exits
 with 1 where a run could not be made (3, 4, 5) or a test failed: that a broker breaks its word is no fault of this project.
@@ -14,35 +14,54 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import NamedTuple
 
 from conformance import adapters
+from conformance.adapters import vendor_clients
 from conformance.errors import ExitCode
 from conformance.run.spoken import PROTOCOLS
 
 _FAULTS = {ExitCode.HARNESS, ExitCode.USAGE, ExitCode.NOTHING_RAN}
 
 
-def runs() -> list[tuple[str, str]]:
-    """Adapter and protocol of each."""
+class Run(NamedTuple):
+    """An adapter with its launcher, a protocol, and a vendor's client; none where the suite's own sessions speak."""
+
+    spec: str
+    protocol: str
+    client: str = ""
+
+    def __str__(self) -> str:
+        return "-".join(word for word in (self.spec.replace(":", "-"), self.protocol, self.client) if word)
+
+    @property
+    def command(self) -> list[str]:
+        client = ["--client", self.client] if self.client else []
+        return ["conformance", "run", "--adapter", self.spec, "--protocol", self.protocol, *client]
+
+
+def runs() -> list[Run]:
+    """Each broker under each launcher; natively also through each vendor's client of JMS, which knows no launcher."""
     found = []
     for name in adapters.names():
         file = adapters.find(name).file
         if file.is_external:
             continue
-        launchers = ["native", *(["docker"] if file.container else [])]
         spoken = [word for word in PROTOCOLS if word in file.protocols]
-        found += [(f"{name}:{launcher}", protocol) for launcher in launchers for protocol in spoken]
+        found += [Run(f"{name}:native", protocol) for protocol in spoken]
+        found += [Run(f"{name}:native", "jms", client.name) for client in vendor_clients.speaking("jms", file)]
+        found += [Run(f"{name}:docker", protocol) for protocol in spoken if file.container]
     return found
 
 
-def run(spec: str, protocol: str, folder: pathlib.Path, words: list[str]) -> tuple[int, float]:
+def play(run: Run, folder: pathlib.Path, words: list[str]) -> tuple[int, float]:
     """Its exit code and seconds. What is in the folder already is judged again, which takes seconds and not minutes."""
     began = time.monotonic()
     if (folder / "report.json").is_file():
         command = ["conformance", "judge", str(folder)]
     else:
         shutil.rmtree(folder, ignore_errors=True)  # what an interrupted one has left
-        command = ["conformance", "run", "--adapter", spec, "--protocol", protocol, "--out", str(folder), *words]
+        command = [*run.command, "--out", str(folder), *words]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".log").open("w") as log:
         status = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT).returncode
@@ -59,14 +78,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     asked, words = parser.parse_known_args()
     out = asked.out or pathlib.Path(tempfile.mkdtemp(prefix="conformance-full-"))
-    folders = {pair: out / f"{pair[0].replace(':', '-')}-{pair[1]}" for pair in runs()}
     lines, failed = [], False
     with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
-        made = {pool.submit(run, *pair, folder, words): pair for pair, folder in folders.items()}
+        made = {pool.submit(play, run, out / str(run), words): run for run in runs()}
         for each in concurrent.futures.as_completed(made):
-            (spec, protocol), (status, seconds) = made[each], each.result()
+            run, (status, seconds) = made[each], each.result()
             failed |= status in _FAULTS or status < 0
-            lines.append(f"{seconds:7.0f} s  exit {status:3}  {spec:20} {protocol:6} {folders[spec, protocol]}")
+            lines.append(f"{seconds:7.0f} s  exit {status:3}  {out / str(run)}")
             print(lines[-1], flush=True)
     tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "tests/containers"], check=False).returncode
     print("", *lines, sep="\n")
