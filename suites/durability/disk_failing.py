@@ -8,12 +8,13 @@ class SyncFailsWhilePublishing:
     """A publisher keeps ten persistent messages in flight; from some sync of the journal on, each fails with EIO.
 
     What was written and could not be synced must not be confirmed. The broker may well end, and is started again on a
-    disk that works.
+    disk that works. Not before the twelfth: Artemis 2.56.0 with the queues of a whole run makes eight in one thread
+    before it is ready, and one that fails there ends its start instead.
     """
 
     mode = "async_ack"
     steps = (
-        Restart(clean=True, under=FailedSync(Between(6, 20))),
+        Restart(clean=True, under=FailedSync(Between(12, 26))),
         Publish(400, window=10),
         Restart(),
         *SETTLE,
