@@ -353,3 +353,20 @@ def test_no_application_of_jms_does_what_our_own_sessions_do(need: str) -> None:
 )
 def test_a_mode_that_it_does_not_have_is_told(name: str, mode: str, expected: str) -> None:
     assert lacks(find(name), f"mode {mode}") == expected
+
+
+@pytest.mark.parametrize(
+    ("broker", "client", "promised"),
+    [
+        ("reference", "qpid-jms", True),
+        ("qpid", "qpid-jms", True),
+        ("artemis", "artemis-jms", True),
+        ("artemis", "qpid-jms", False),
+        ("rabbitmq", "qpid-jms", False),
+    ],
+)
+def test_a_client_of_another_house_promises_nothing_for_a_broker(broker, client, promised):
+    """RabbitMQ counts no delivery over AMQP 1.0, and nobody says that it does: Qpid JMS cannot bind it to the mark."""
+    seen = put_upon(adapters.find(broker), find(client))
+
+    assert ("redelivered_flag_promised" in seen.capabilities("jms")) is promised
