@@ -90,3 +90,12 @@ def test_the_examples_can_be_read() -> None:
     assert adapter.file.template is not None
     assert [one.file for one in adapter.file.template.files] == ["rabbitmq.conf", "enabled_plugins"]
     assert all((file.parent / one.file).is_file() for one in adapter.file.template.files)
+
+
+def test_an_example_says_of_its_broker_what_the_bundled_file_says() -> None:
+    """A SEND in a transaction that RabbitMQ answers at COMMIT only was waited for, and each trial with one was void."""
+    (file,) = paths.fixtures().glob("examples/*/broker.toml")
+    ours, theirs = (adapters.find(name).file.protocols["stomp"] for name in ("rabbitmq", str(file)))
+
+    assert (theirs.transacted_sends, theirs.ack_confirm) == (ours.transacted_sends, ours.ack_confirm)
+    assert theirs.destination == ours.destination
