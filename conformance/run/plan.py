@@ -239,24 +239,27 @@ def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> 
 
 
 def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
+    adapter, settings, client = _tried_on(selection, scenario, control)
+    trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
+    return dataclasses.replace(
+        trial,
+        client=client,
+        patient=control.patient,
+        liar=control.name if isinstance(control, Liar) else None,
+        session_liar=control.name if isinstance(control, SessionLiar) else "",
+    )
+
+
+def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tuple[Adapter, EffectiveSettings, str]:
+    """The broker that a control is played with, its settings, and the vendor's client that speaks to it."""
     if isinstance(control, Weakened):
-        settings = _weakened(selection, scenario, control)
-        trial = _planned(selection, scenario, "control", control.label, index, selection.adapter, settings)
-        return dataclasses.replace(trial, patient=control.patient)
+        return selection.adapter, _weakened(selection, scenario, control), selection.client
     if selection.client and isinstance(control, SessionLiar):
-        adapter, settings = selection.adapter, _settings(selection, scenario)
-        trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
-        return dataclasses.replace(trial, session_liar=control.name, patient=control.patient)
+        return selection.adapter, _settings(selection, scenario), selection.client
     chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
-    reference: Adapter = adapters.find(REFERENCE)
     vendor = _beside(selection) if selection.client else None
-    reference = vendor_clients.put_upon(reference.chosen(chosen), vendor)
-    trial = _planned(selection, scenario, "control", control.label, index, reference, reference.effective(chosen))
-    if vendor is not None:
-        trial = dataclasses.replace(trial, client=vendor.name)
-    if isinstance(control, SessionLiar):
-        return dataclasses.replace(trial, session_liar=control.name, patient=control.patient)
-    return dataclasses.replace(trial, liar=control.name, patient=control.patient)
+    reference: Adapter = vendor_clients.put_upon(adapters.find(REFERENCE).chosen(chosen), vendor)
+    return reference, reference.effective(chosen), vendor.name if vendor else selection.client
 
 
 def _planned(
