@@ -19,7 +19,7 @@ from conformance.adapters.config_table import Config
 from conformance.adapters.distribution import Fetch, order
 from conformance.adapters.external_table import NEVER_HERE, External, outside
 from conformance.adapters.installed import Installed
-from conformance.adapters.starting import Queues, Start, Template, Xml
+from conformance.adapters.starting import Queues, Start, Template, Xml, inside
 from conformance.adapters.table import Table, UnknownKeyError, Word
 from conformance.errors import UsageError
 
@@ -58,13 +58,27 @@ class Protocol(Table):
     transacted_sends: Literal["at_once", "at_commit"] = "at_once"
 
 
+class Stored(Table):
+    """Files below `{data_dir}` (`*` stands for any name) of which one has the pattern of each `{queue}`.
+
+    For a broker that answers a declaration before a kill would leave anything of it: it is ready when all stand there.
+    """
+
+    files: str
+    pattern: str
+
+    _below = pydantic.field_validator("files")(inside)
+
+
 class Choice(Table):
     """One value of a setting of type `word`.
 
     `logged` is what the broker logs before it is ready, and only when this value is in force: a broker may fall back to
     another value and go on. `needs` is what the value rests on, for people who have to install it. `untraced` is why
     a tracer cannot make the journal's writes and syncs fail then. `requires` are values of other settings without which
-    the product does not take it. `refused` is why nothing can be tried with it at all.
+    the product does not take it. `without` are settings that are of no effect then: nobody can choose them, and no
+    control gives anything up by them. `stored` is where each queue stands once a restart finds it. `refused` is why
+    nothing can be tried with it at all.
     """
 
     logged: str = ""
@@ -72,6 +86,8 @@ class Choice(Table):
     untraced: str = ""
     refused: str = ""
     requires: Mapping[str, Value] = {}
+    without: tuple[Word, ...] = ()
+    stored: Stored | None = None
 
 
 class OffWith(Table):
@@ -296,6 +312,9 @@ class BrokerFile(Table):
         followed = {setting.follows for setting in self.settings.values() if setting.follows}
         if missing := sorted(followed - self.settings.keys()):
             raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
+        for choice in [choice for setting in self.settings.values() for choice in setting.choices.values()]:
+            if missing := sorted({*choice.without, *choice.requires} - self.settings.keys()):
+                raise ValueError(f"a choice speaks of a setting that is not there: {', '.join(missing)}")
         for one in [setting.off_with for setting in self.settings.values() if setting.off_with]:
             for name, value in one.settings.items():
                 if name not in self.settings or not self.settings[name].takes(value):

@@ -106,7 +106,6 @@ class Broker(Here):
         self._ports = reserved
         self._ledger = ledger
         self._readiness = Readiness(plan, reserved.by_name, lambda: ports.listening(self.processes()))
-        self._lacks = "it was not asked"
         self._declared = False
         self._mark = ""
         self._tree: Tree | None = None
@@ -166,6 +165,7 @@ class Broker(Here):
             self.launch(wrap, more=more)
             self._wait_ready(began)
             self._declare()
+            self._wait(began, self._readiness.of_queues)
             self._prove(began)
         except BaseException:
             self._kill()
@@ -295,15 +295,20 @@ class Broker(Here):
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
-        start = self.plan.source.file.start
-        while time.monotonic() - began < start.ready_s:
-            self._tick()
-            if self._is_ready():
-                source, said = self.plan.source, self.log.read_text(errors="replace")
-                if says := unheeded(source.file, self.settings, said) or another(source.file, source.version, said):
-                    raise self._error(says)
-                return
-        raise self._error(f"was not ready within {start.ready_s:g} s (start.ready_s): {self._lacks}")
+        self._wait(began, self._readiness.lacks)
+        source, said = self.plan.source, self.log.read_text(errors="replace")
+        if says := unheeded(source.file, self.settings, said) or another(source.file, source.version, said):
+            raise self._error(says)
+
+    def _wait(self, began: float, lacks: Callable[[pathlib.Path], str]) -> None:
+        ready_s = self.plan.source.file.start.ready_s
+        try:
+            while missing := lacks(self.log):
+                if time.monotonic() - began > ready_s:
+                    raise self._error(f"was not ready within {ready_s:g} s (start.ready_s): {missing}")
+                self._tick()
+        except WrongProtocolError as error:
+            raise self._error(f"is not what the file says: {error}") from error
 
     def _tick(self) -> None:
         """Wait a moment on the process that serves; `LaunchError` where it has ended."""
@@ -336,13 +341,6 @@ class Broker(Here):
             f"left its parent: `{self.plan.command[0]}` ended with status {tree.leader.poll()}, and {_named(left)} "
             "goes on. Let start.command stay in the foreground, or say start.pid_file (or start.forks = true)"
         )
-
-    def _is_ready(self) -> bool:
-        try:
-            self._lacks = self._readiness.lacks(self.log)
-        except WrongProtocolError as error:
-            raise self._error(f"is not what the file says: {error}") from error
-        return not self._lacks
 
     def _declare(self) -> None:
         """Durable queues are there after a restart, and a second declaration would hide it where they are not."""

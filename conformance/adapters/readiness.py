@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from conformance.adapters import greeting, ports, web
 from conformance.adapters.placeholders import fill
 from conformance.adapters.planned import Plan
+from conformance.adapters.settings import stored
 from conformance.adapters.words import uses
 
 
@@ -67,6 +68,16 @@ class Readiness:
         if not self.logged(log):
             return f"start.ready_log: its log has no {self._start.ready_log!r}"
         return self.unreached() or self._http()
+
+    def of_queues(self, log: pathlib.Path) -> str:
+        """Likewise, of its queues once they are declared: that a kill would leave them."""
+        for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
+            held = [file.read_bytes() for file in pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)]
+            for queue in self._plan.queues:
+                pattern = fill(wanted.pattern, {"queue": re.escape(queue)}, f"{key}.pattern").encode()
+                if not any(re.search(pattern, data) for data in held):
+                    return f"{key}: no file {wanted.files} has {wanted.pattern!r} of queue {queue}"
+        return ""
 
     def unreached(self) -> str:
         """The first port at which it does not answer as it should; empty where there is none."""

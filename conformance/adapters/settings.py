@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 
 from conformance.adapters.distribution import order
-from conformance.adapters.model import LIAR, VARIANT, BrokerFile, Setting
+from conformance.adapters.model import LIAR, VARIANT, BrokerFile, Choice, Setting, Stored
 from conformance.adapters.placeholders import fill, python_words
 from conformance.claims import Value
 from conformance.errors import UsageError
@@ -76,19 +76,32 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
             values[name] = values[setting.follows]
     if against := _required(file, values):
         raise UsageError(against)
+    for name, beside in idle(file, values).items():
+        if name in overrides:
+            raise UsageError(f"setting {name!r} of {file.name} is of no effect with {beside}")
     changed = {name: value for name, value in overrides.items() if value != file.settings[name].stock}
     return EffectiveSettings(values, frozenset(absent), changed)
 
 
 def _required(file: BrokerFile, values: Mapping[str, Value]) -> str:
     """That one of these values goes with none of another setting's; empty where they go together."""
-    for name, setting in file.settings.items():
-        choice = setting.choices.get(str(values[name]))
-        for other, value in choice.requires.items() if choice else ():
+    for name, choice in _choices(file, values):
+        for other, value in choice.requires.items():
             if values[other] != value:
                 said = f"{other}={_typed(value)}, not {_typed(values[other])}"
                 return f"setting {name!r} of {file.name}: {values[name]} goes with {said}"
     return ""
+
+
+def idle(file: BrokerFile, values: Mapping[str, Value]) -> dict[str, str]:
+    """The settings that are of no effect beside these values, each with the value that makes it so, as it is typed."""
+    return {other: f"{name}={values[name]}" for name, choice in _choices(file, values) for other in choice.without}
+
+
+def _choices(file: BrokerFile, values: Mapping[str, Value]) -> list[tuple[str, Choice]]:
+    """What the file says of the values of its words."""
+    words = [(name, setting.choices.get(str(values[name]))) for name, setting in file.settings.items()]
+    return [(name, choice) for name, choice in words if choice is not None]
 
 
 def _typed(value: Value) -> str:
@@ -101,20 +114,21 @@ def weakened(
 ) -> dict[str, Value]:
     """Of the settings by which a control gives a guarantee up, those that this broker has, and what goes with them.
 
-    One that follows another is given up there. One that it has not, or that cannot be changed, is left out: what is
-    left may be nothing, and then there is no such control. So it is where the product does not take them together with
-    what the user has chosen.
+    One that follows another is given up there. One that it has not, that cannot be changed or is of no effect here, is
+    left out: what is left may be nothing, and then there is no such control. So it is where the product does not take
+    them together with what the user has chosen.
     """
+    values = {
+        name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
+    }
+    spare = idle(file, {**values, **chosen})
     found: dict[str, Value] = {}
     for name, value in wanted.items():
         setting = file.settings.get(name)
         deciding = setting.follows or name if setting else name
-        if deciding in file.settings and file.settings[deciding].settable:
+        if deciding in file.settings and file.settings[deciding].settable and deciding not in spare:
             found[deciding] = value
     found = {**_beside(file, found, version), **found}
-    values = {
-        name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
-    }
     return {} if _required(file, {**values, **chosen, **found}) else found
 
 
@@ -194,11 +208,21 @@ def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
 
 def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
     """Why no tracer can make the journal's writes and syncs fail under these settings; empty where one can."""
-    for name, setting in file.settings.items():
-        choice = setting.choices.get(str(settings.values[name]))
-        if choice is not None and choice.untraced:
-            return f"{name}={settings.values[name]}: {choice.untraced}"
-    return ""
+    hidden = [
+        f"{name}={settings.values[name]}: {choice.untraced}"
+        for name, choice in _choices(file, settings.values)
+        if choice.untraced
+    ]
+    return hidden[0] if hidden else ""
+
+
+def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Stored]:
+    """Where queues stand under these settings once a restart finds them, by the key that says so."""
+    return {
+        f"settings.{name}.choices.{settings.values[name]}.stored": choice.stored
+        for name, choice in _choices(file, settings.values)
+        if choice.stored
+    }
 
 
 def show(folder: pathlib.Path, settings: EffectiveSettings) -> None:

@@ -16,7 +16,8 @@ from conformance.adapters.table import Seconds, Table, Word
 Signal = Literal["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 
 
-def _inside(path: str) -> str:
+def inside(path: str) -> str:
+    """A path as it is; raises `ValueError` where it may lead out of its folder."""
     parts = pathlib.PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts:
         raise ValueError(f"{path!r} is not inside the folder: a relative path without '..' is")
@@ -35,7 +36,7 @@ class TemplateFile(Table):
     why: str = ""
     when: Mapping[str, pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr] = {}
 
-    _beside = pydantic.field_validator("file", "to")(_inside)
+    _beside = pydantic.field_validator("file", "to")(inside)
 
     @pydantic.model_validator(mode="after")
     def _told_once(self) -> TemplateFile:

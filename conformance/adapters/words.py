@@ -103,6 +103,9 @@ def _texts(file: BrokerFile) -> Iterator[tuple[str, Iterable[str], tuple[str, ..
         yield "start.ready_http", [start.ready_http.url], ()
     for name, setting in file.settings.items():
         yield f"settings.{name}.argument", setting.argument, _SETTING
+        for value, choice in setting.choices.items():
+            if choice.stored is not None:
+                yield f"settings.{name}.choices.{value}.stored", [choice.stored.pattern], _QUEUE
     if template is not None:
         yield "template.command", template.command, ()
     if xml is not None:

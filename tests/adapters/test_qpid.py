@@ -97,8 +97,8 @@ def test_the_initial_configurations_differ_in_the_node_only() -> None:
 @pytest.mark.qpid
 @pytest.mark.parametrize("off", ["sync_non_transactional", pytest.param("sync_transactional", marks=pytest.mark.full)])
 def test_a_sync_that_is_off_is_off_in_the_store(tmp_path: pathlib.Path, ledger: Ledger, off: str) -> None:
-    for store in ("BDB", "DERBY"):
-        with _broker(tmp_path / store, ledger, store=store, **{off: False}, journal_buffer_ms=500) as broker:
+    for store, buffer in (("BDB", {"journal_buffer_ms": 500}), ("DERBY", {})):
+        with _broker(tmp_path / store, ledger, store=store, **{off: False}, **buffer) as broker:
             node, options = _node(broker), (broker.folder / "instance/java.options").read_text()
         if store == "BDB":
             assert node["host"]["localTransactionSynchronizationPolicy"] == "NO_SYNC"
@@ -118,6 +118,17 @@ def test_without_a_buffer_what_is_not_synced_is_written(tmp_path: pathlib.Path, 
     assert node["host"]["localTransactionSynchronizationPolicy"] == "WRITE_NO_SYNC"
     assert node["storePath"] == str(broker.journal)
     assert "context" not in node
+
+
+def test_derby_has_no_buffer_to_lose_what_it_answered() -> None:
+    """What is not synced there is written all the same: a kill loses nothing of it, and only the disk can."""
+    qpid = adapters.find("qpid")
+    wanted = {"sync_non_transactional": False, "journal_buffer_ms": 500}
+
+    assert settings.weakened(qpid.file, wanted, {"store": "BDB"}) == wanted
+    assert settings.weakened(qpid.file, wanted, {"store": "DERBY"}) == {"sync_non_transactional": False}
+    with pytest.raises(UsageError, match="'journal_buffer_ms' of qpid is of no effect with store=DERBY"):
+        qpid.effective({"store": "DERBY", "journal_buffer_ms": 500})
 
 
 @pytest.mark.qpid

@@ -96,7 +96,9 @@ def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
     """`make(script, start="keys of [start]", more="other tables")`: a broker, closed at the end."""
     made: list[native.Broker] = []
 
-    def prepared(script: str, start: str = "", more: str = "", command: str = "", **overrides: int) -> native.Broker:
+    def prepared(
+        script: str, start: str = "", more: str = "", command: str = "", **overrides: int | str
+    ) -> native.Broker:
         (tmp_path / "broker.py").write_text(LISTEN + script)
         text = TOML.replace("ready_s = 10\n", f"{start}\n" if "ready_s" in start else f"ready_s = 10\n{start}\n")
         if command:
@@ -247,6 +249,46 @@ def test_a_message_is_the_last_proof_and_is_asked_for_again_until_it_comes(make:
 
     assert len(asked) == 3
     assert adapters.READY_QUEUE in broker.plan.queues
+
+
+STORED = """
+[settings.kind]
+type = "word"
+default = "plain"
+argument = ["kind={value}"]
+description = "what its queues are"
+[settings.kind.choices]
+plain = {}
+late = { stored = { files = "*", pattern = '{queue}\\x00' } }
+"""
+STORES = """
+def store(*queues):
+    pathlib.Path(said["data"], "names").write_bytes(b"".join(queue.encode() + bytes(1) for queue in queues))
+"""
+COMMAND = '["{python}", "{here}/broker.py", "amqp={amqp_port}", "data={data_dir}"]'
+
+
+@pytest.mark.parametrize("kind", ["plain", "late"])
+def test_no_message_goes_to_a_queue_that_a_kill_would_take(make: Make, kind: str) -> None:
+    """Where the setting says that queues are stored late; nowhere else is that waited for."""
+    script = f"{STORES}\nthreading.Timer(0.5, store, ['q1', 'q2', 'conformance-ready']).start(); amqp(said['amqp'])"
+    broker = make(script, "ready_message = true", STORED, command=COMMAND, kind=kind)
+    seen: list[bool] = []
+    broker.prover = lambda: seen.append((broker.data / "names").is_file())
+    broker.start()
+
+    assert [kind == "late"] == seen
+
+
+def test_the_queue_that_is_not_stored_is_told(make: Make) -> None:
+    """One whose name only begins like it is another."""
+    broker = make(
+        f"{STORES}\nstore('q1', 'q20'); amqp(said['amqp'])", "ready_s = 0.5", STORED, command=COMMAND, kind="late"
+    )
+    told = str(refused(broker))
+
+    assert "was not ready within 0.5 s (start.ready_s): settings.kind.choices.late.stored: no file" in told
+    assert "has '{queue}\\\\x00' of queue q2;" in told
 
 
 def test_a_message_that_never_comes_is_told(make: Make) -> None:

@@ -54,6 +54,23 @@ def test_what_stores_everything_is_proven_by_liars_alone():
     }
 
 
+def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
+    """Broker-J with Derby writes before it answers: without syncs a kill takes nothing from it, and a lost power does."""
+
+    def controls(store, claim):
+        asked = planned(claim, adapter="qpid", overrides={"store": store}, judged_as=["artemis"])
+        played = [trial for trial in asked if trial.arm == "control"]
+        return [{**trial.settings.changed, "liar": trial.liar, "store": store} for trial in played]
+
+    stores = {"store": "DERBY", "persistence": False, "liar": None}
+    lies = {"store": "DERBY", "liar": "loses-the-last-batch"}
+    off = {"liar": None, "sync_transactional": False}
+
+    assert {"store": "BDB", "journal_buffer_ms": 500, **off} in controls("BDB", "ARTEMIS-TX-03")
+    assert {"store": "DERBY", **off} in controls("DERBY", "ARTEMIS-TX-03")
+    assert all(control in (stores, lies) for control in controls("DERBY", "SOLCD-ACK-01"))
+
+
 def varied(profile, *patterns, **options):
     """A selection on a variant of the reference broker."""
     chosen = selection(*patterns, overrides={}, **options)
