@@ -65,6 +65,14 @@ ON_RABBITMQ = {
         "after ABORT: answer to ABORT, nothing within 3 s",
     ],
 }
+STARTED_THERE = {
+    "rabbitmq_quorum_queue_forgotten.py": [
+        "killed 0 s after the last confirm: 0 of 10 came back, and nothing for 30 s",
+        "killed 3 s after the last confirm: 10 of 10 came back",
+    ],
+}
+"""Scripts that start RabbitMQ themselves."""
+
 FULL = '{"durable": true, "arguments": {"x-max-length": 3, "x-overflow": "reject-publish"}}'
 """A queue of RabbitMQ that refuses the fourth message."""
 
@@ -87,7 +95,7 @@ BY_CHANCE = [
 ]
 """Scripts that need many rounds, or minutes: nobody can wait for them here."""
 
-EVERY = [*SAID, *THROUGH_ITS_CLIENT, *ON_A_FULL_DISK, *ON_RABBITMQ, *ON_QPID, *BY_CHANCE]
+EVERY = [*SAID, *THROUGH_ITS_CLIENT, *ON_A_FULL_DISK, *ON_RABBITMQ, *STARTED_THERE, *ON_QPID, *BY_CHANCE]
 
 
 def test_every_script_has_its_words():
@@ -140,6 +148,17 @@ def test_reproduced_through_its_client(tmp_path, name):
         said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
 
     assert said == THROUGH_ITS_CLIENT[name]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file))
+@pytest.mark.parametrize("name", STARTED_THERE)
+def test_reproduced_on_a_rabbitmq_of_its_own(tmp_path, name):
+    """On the version that the README names."""
+    words = [sys.executable, paths.fixtures() / "findings" / name, tmp_path / "broker"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
+
+    assert said == STARTED_THERE[name]
 
 
 @pytest.mark.full
