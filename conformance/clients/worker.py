@@ -9,6 +9,7 @@ outlives a harness, however it died.
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import pathlib
 import signal
@@ -62,16 +63,26 @@ def _nursery(control: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle: it closes our socket
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        data, fds, _, _ = socket.recv_fds(control, _MAX_JOB, _MAX_FDS)
+        data, fds = _received(control)
         if not data:
-            return
+            os._exit(0)  # there is nothing to tidy, and all that was loaded takes a second to be unloaded
         pid = os.fork()
         if pid == 0:
             control.close()
             _child(msgspec.json.decode(data, type=Job), socket.socket(fileno=fds[0]), fds[1], fds[2:])
         for descriptor in fds:
             os.close(descriptor)
-        control.send(str(pid).encode())
+        with contextlib.suppress(BrokenPipeError):
+            control.send(str(pid).encode())
+
+
+def _received(control: socket.socket) -> tuple[bytes, list[int]]:
+    """The next job; nothing where the harness has hung up, whatever it had not yet read."""
+    try:
+        data, descriptors, _, _ = socket.recv_fds(control, _MAX_JOB, _MAX_FDS)
+    except ConnectionResetError:
+        return b"", []
+    return data, descriptors
 
 
 def _child(job: Job, harness: socket.socket, log: int, pidfds: list[int]) -> None:
@@ -124,6 +135,9 @@ class Nursery:
                     answer = self._control.recv(64)
             except OSError as error:
                 raise ClientError(f"the client nursery is gone: {error}") from error
+            except BaseException:
+                ours.close()  # an interrupt: the client may be there already, and ends with this
+                raise
         if not answer:
             raise ClientError("the client nursery is gone")
         return Child(job, int(answer), ours, log)

@@ -38,6 +38,12 @@ class Abort:
         for child in list(self.children):
             child.end()
 
+    def watch(self, child: Child) -> None:
+        """It ends with the others, also where it was started while they were being ended."""
+        self.children.add(child)
+        if self.requested:
+            child.end()
+
     def check(self) -> None:
         """Raise `Interrupted` where the user stopped the run."""
         if self.requested:
@@ -151,7 +157,7 @@ class Crew:
         return self.nursery.spawn(job, self.folder / f"{name}.log", descriptors), job
 
     def _wait(self, child: Child) -> Result | None:
-        self.abort.children.add(child)
+        self.abort.watch(child)
         try:
             result = child.wait(_PATIENCE_S)
             self.abort.check()

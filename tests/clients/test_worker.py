@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from conformance import adapters, history
+from conformance.clients import worker
 from conformance.clients.job import DepthProbe, Job, Trigger
 from conformance.clients.worker import Nursery
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
+from conformance.run.crew import Abort
 
 
 @pytest.fixture
@@ -163,3 +165,58 @@ def test_dead_nursery_is_said(client, nursery):
 
     with pytest.raises(ClientError, match="the client nursery is gone"):
         client("drain", "drain-1")
+
+
+@pytest.fixture
+def interrupted(monkeypatch, client):
+    """Start a client that would consume for ever, and be interrupted before its nursery has answered."""
+    send = worker.socket.send_fds
+
+    def sent(*words):
+        send(*words)
+        raise KeyboardInterrupt
+
+    def start():
+        monkeypatch.setattr(worker.socket, "send_fds", sent)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            client("consume", "consumer-1", mode="auto", stop=1000)
+        monkeypatch.setattr(worker.socket, "send_fds", send)
+        return caught  # as whoever reports it: its frames keep their sockets
+
+    return start
+
+
+def test_a_client_that_nobody_has_heard_of_ends_with_the_interrupt(interrupted, nursery):
+    """Ctrl-C comes between a job and the pid of who does it."""
+    caught = interrupted()
+    descriptor = os.pidfd_open(int(nursery._control.recv(64)))
+    try:
+        assert select.select([descriptor], [], [], 10)[0], caught
+    finally:
+        os.close(descriptor)
+
+
+def test_the_nursery_says_nothing_of_an_interrupt(interrupted, nursery, capfd):
+    """What it had answered was never read, and to it that is a reset."""
+    interrupted()
+    select.select([nursery._control], [], [])  # it has answered
+    nursery.close()
+
+    assert ("", "", 0) == (*capfd.readouterr(), nursery.process.returncode)
+
+
+def test_a_client_that_starts_while_all_are_ended_ends_with_them():
+    class Started:
+        ended = False
+
+        def end(self):
+            self.ended = True
+
+    early, late = Started(), Started()
+    abort = Abort()
+    abort.watch(early)
+    before = early.ended
+    abort.now()
+    abort.watch(late)
+
+    assert (False, True, True) == (before, early.ended, late.ended)
