@@ -57,6 +57,10 @@ class Application:
         finally:
             made.close()
 
+    def offered(self, *modes: str) -> list[str]:
+        """Those that the client has, and the broker."""
+        return [mode for mode in modes if mode in self.vendor.modes]
+
     def message(self, session: Any) -> Any:
         """The next message of the queue, and the consumer that has it; `ClientError` where none comes."""
         consumer = session.createConsumer(session.createQueue(address(self.job.destination, self.job.queue)))
@@ -91,7 +95,7 @@ def _modes(app: Application) -> Iterator[Answered]:
 
 def _stays(app: Application) -> Iterator[Answered]:
     """The mode of a session after it was created, and after a message of it was taken and given back."""
-    for mode in ("client", *_UNASKED):
+    for mode in app.offered("client", *_UNASKED):
         number = app.vendor.modes[mode]
         with app.session(mode) as session:
             found = {app.reported(session, number)}
@@ -103,7 +107,7 @@ def _stays(app: Application) -> Iterator[Answered]:
 
 def _without_effect(app: Application) -> Iterator[Answered]:
     """acknowledge() of a message in each mode that needs none, and in a transaction that is then rolled back."""
-    for mode in _UNASKED:
+    for mode in app.offered(*_UNASKED):
         with app.session(mode) as session:
             message, consumer = app.message(session)
             try:

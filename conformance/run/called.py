@@ -26,10 +26,20 @@ def unseen(client: ClientFile) -> dict[str, str]:
 
 
 def told(
-    adapter: Adapter, settings: EffectiveSettings, client: str, prefetch: int, *, asynchronous: bool = False
+    adapter: Adapter,
+    protocol: str,
+    settings: EffectiveSettings,
+    client: str,
+    prefetch: int,
+    *,
+    asynchronous: bool = False,
 ) -> Vendor:
-    """What a process needs to use the client of that name; its jars are here already."""
+    """What a process needs to use the client of that name; its jars are here already.
+
+    It has no transactions where the broker has none: RabbitMQ 3.10.8 leaves who asks for one without an answer.
+    """
     file = vendor_clients.find(client)
+    without = set() if "transactions" in adapter.capabilities(protocol) else {"transacted"}
     asynchronous = asynchronous and file.asynchronous is not False
     return Vendor(
         name=file.name,
@@ -37,7 +47,7 @@ def told(
         factory=file.factory,
         url=file.url(prefetch, vendor_clients.said(adapter.file, settings), asynchronous=asynchronous),
         jars=tuple(map(str, file.install(offline=True))),
-        modes=dict(file.modes),
+        modes={mode: number for mode, number in file.modes.items() if mode not in without},
         lost=file.lost,
         asynchronous=asynchronous,
         properties=dict(file.properties),

@@ -116,7 +116,12 @@ class Crew:
             return None
         several = fields.get("window", 1) > 1 and not fields.get("batch")
         return told(
-            planned.adapter, planned.settings, planned.client, fields.get("prefetch", 100), asynchronous=several
+            planned.adapter,
+            planned.protocol,
+            planned.settings,
+            planned.client,
+            fields.get("prefetch", 100),
+            asynchronous=several,
         )
 
     def play(self, job: Job, descriptors: Sequence[int] = ()) -> Result:

@@ -1,6 +1,7 @@
 """Sessions through Apache Qpid JMS, in processes with a JVM, against the bundled broker."""
 
 import contextlib
+import dataclasses
 import gc
 import itertools
 import json
@@ -76,7 +77,7 @@ class Clients:
         self.working = {}
         self.count = 0
 
-    def start(self, role, *, pool=None, pidfds=(), asynchronous=False, **fields):
+    def start(self, role, *, pool=None, pidfds=(), asynchronous=False, seen=SEEN, **fields):
         """The process that was given this job."""
         self.count += 1
         host, port = self.broker.endpoint("jms")
@@ -90,7 +91,7 @@ class Clients:
             queue=self.queue,
             epoch=1,
             ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
-            vendor=told(SEEN, SEEN.effective(), CLIENT.name, 100, asynchronous=asynchronous),
+            vendor=told(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
             depth=DepthProbe(probe.method, probe.url, probe.field),
             **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
         )
@@ -242,6 +243,18 @@ def test_a_question_is_answered_by_the_client(clients, question, liar, found):
     _, events = clients.play("ask", question=question, liar=liar)
 
     assert found == [event.phase for event in events if event.op is Op.ASK and event.phase is not Phase.INVOKE]
+
+
+def test_no_transaction_is_asked_of_a_broker_that_has_none(clients):
+    """It may never answer (RabbitMQ 3.10.8), and would keep the question from its end."""
+    can = SEEN.capabilities("jms") - {"transactions"}
+    jms = SEEN.file.protocols["jms"].model_copy(update={"capabilities": can})
+    file = SEEN.file.model_copy(update={"capabilities": can, "protocols": {**SEEN.file.protocols, "jms": jms}})
+    clients.publish(20)
+    _, events = clients.play("ask", question="does a session keep its mode", seen=dataclasses.replace(SEEN, file=file))
+
+    asked = [event.phase for event in events if event.op is Op.ASK and event.phase is not Phase.INVOKE]
+    assert [Phase.OK] * 3 == asked
 
 
 @pytest.mark.parametrize("lost", [True, False])
