@@ -344,7 +344,7 @@ def test_a_liar_takes_the_place_of_a_weakened_control() -> None:
     check = Check("lost", "confirmed_in_window", SYNC_OFF)
     has = ("journal_buffer_ms", "persistence", "sync_non_transactional")
 
-    assert Liar("loses-the-last-batch") == against(check, Kind.SAFETY, "external", "amqp", has).control
+    assert Liar("loses-the-oldest") == against(check, Kind.SAFETY, "external", "amqp", has).control
     assert SYNC_OFF == against(check, Kind.DEFAULT, "external", "amqp", has).control
     assert SYNC_OFF == against(check, Kind.SAFETY, "native", "amqp", has).control
 
@@ -370,11 +370,11 @@ def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
     lost, back = (Check(anomaly, "confirmed_in_window", SYNC_OFF) for anomaly in ("lost", "delivered_after_restart"))
 
     assert weakened(persistence=False) == against(lost, Kind.SAFETY, "native", "amqp", has).control
-    assert Liar("loses-the-last-batch") == against(lost, Kind.SAFETY, "native", "amqp", has[1:]).control
+    assert Liar("loses-the-oldest") == against(lost, Kind.SAFETY, "native", "amqp", has[1:]).control
     assert Liar("brings-acknowledged-back") == against(back, Kind.SAFETY, "native", "amqp", has).control
     assert SYNC_OFF == against(lost, Kind.DEFAULT, "native", "amqp", has).control
     reading = dataclasses.replace(lost, control=dataclasses.replace(SYNC_OFF, journal=True))
-    assert Liar("loses-the-last-batch") == against(reading, Kind.SAFETY, "native", "amqp", has).control
+    assert Liar("loses-the-oldest") == against(reading, Kind.SAFETY, "native", "amqp", has).control
     power = Check("lost", "confirmed_in_window", weakened(sync_non_transactional=False, journal_buffer_ms=500))
     assert power == against(power, Kind.SAFETY, "native", "amqp", has)
 
@@ -387,7 +387,7 @@ def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs)
 
     assert {"reference"} == {trial.adapter.name for trial in controls}
     assert {"native"} == {trial.adapter.launcher for trial in controls}
-    assert "loses-the-last-batch" in {trial.liar for trial in controls}
+    assert "loses-the-oldest" in {trial.liar for trial in controls}
 
 
 # commands

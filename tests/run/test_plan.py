@@ -49,7 +49,7 @@ def test_what_stores_everything_is_proven_by_liars_alone():
 
     assert ("persistence=false", "rabbitmq") in controls("classic")
     assert controls("quorum") == {
-        ("liar loses-the-last-batch", "reference"),
+        ("liar loses-the-oldest", "reference"),
         ("liar treats-persistent-as-non-persistent", "reference"),
     }
 
@@ -63,7 +63,7 @@ def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
         return [{**trial.settings.changed, "liar": trial.liar, "store": store} for trial in played]
 
     stores = {"store": "DERBY", "persistence": False, "liar": None}
-    lies = {"store": "DERBY", "liar": "loses-the-last-batch"}
+    lies = {"store": "DERBY", "liar": "loses-the-oldest"}
     off = {"liar": None, "sync_transactional": False}
 
     assert {"store": "BDB", "journal_buffer_ms": 500, **off} in controls("BDB", "ARTEMIS-TX-03")
