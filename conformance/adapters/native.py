@@ -165,7 +165,7 @@ class Broker(Here):
             self.launch(wrap, more=more)
             self._wait_ready(began)
             self._declare()
-            self._wait(began, self._readiness.of_queues)
+            self._wait(began, self._readiness.unstored)
             self._prove(began)
         except BaseException:
             self._kill()
@@ -295,15 +295,15 @@ class Broker(Here):
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
-        self._wait(began, self._readiness.lacks)
+        self._wait(began, lambda: self._readiness.lacks(self.log))
         source, said = self.plan.source, self.log.read_text(errors="replace")
         if says := unheeded(source.file, self.settings, said) or another(source.file, source.version, said):
             raise self._error(says)
 
-    def _wait(self, began: float, lacks: Callable[[pathlib.Path], str]) -> None:
+    def _wait(self, began: float, lacks: Callable[[], str]) -> None:
         ready_s = self.plan.source.file.start.ready_s
         try:
-            while missing := lacks(self.log):
+            while missing := lacks():
                 if time.monotonic() - began > ready_s:
                     raise self._error(f"was not ready within {ready_s:g} s (start.ready_s): {missing}")
                 self._tick()

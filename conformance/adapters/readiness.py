@@ -69,8 +69,8 @@ class Readiness:
             return f"start.ready_log: its log has no {self._start.ready_log!r}"
         return self.unreached() or self._http()
 
-    def of_queues(self, log: pathlib.Path) -> str:
-        """Likewise, of its queues once they are declared: that a kill would leave them."""
+    def unstored(self) -> str:
+        """Of its queues, once they are declared, the first that a kill would take with it, in words; empty for none."""
         for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
             held = [file.read_bytes() for file in pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)]
             for queue in self._plan.queues:
