@@ -6,33 +6,12 @@ addresses and paths are rewritten, and what would lead the copy to other systems
 
 from __future__ import annotations
 
-import pathlib
-import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal
+from typing import Literal
 
 import pydantic
 
-from conformance.adapters.table import Table, Word
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from error
-    return text
-
-
-def _relative(path: str) -> str:
-    parts = pathlib.PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts:
-        raise ValueError(f"{path!r} is not inside the folder: a relative path without '..' is")
-    return path
-
-
-Pattern = Annotated[str, pydantic.AfterValidator(_pattern)]
-Inside = Annotated[str, pydantic.AfterValidator(_relative)]
+from conformance.adapters.table import Inside, Pattern, Table, Word
 
 
 class Rewrite(Table):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from conformance.adapters.table import Table
+from conformance.adapters.table import Pattern, Table
 from conformance.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,18 +26,14 @@ class Installed(Table):
     """
 
     command: tuple[str, ...] = pydantic.Field(min_length=1)
-    pattern: str
-    logged: str = ""
+    pattern: Pattern
+    logged: Pattern = ""
     needs: str
 
     @pydantic.field_validator("pattern", "logged")
     @classmethod
     def _one_group(cls, value: str) -> str:
-        try:
-            groups = re.compile(value).groups
-        except re.error as error:
-            raise ValueError(f"{value!r} is no pattern: {error}") from error
-        if value and groups != 1:
+        if value and re.compile(value).groups != 1:
             raise ValueError(f"{value!r} needs one group, the version: (...)")
         return value
 

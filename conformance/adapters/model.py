@@ -19,8 +19,8 @@ from conformance.adapters.config_table import Config
 from conformance.adapters.distribution import Fetch, order
 from conformance.adapters.external_table import NEVER_HERE, External, outside
 from conformance.adapters.installed import Installed
-from conformance.adapters.starting import Queues, Start, Template, Xml, inside
-from conformance.adapters.table import Table, UnknownKeyError, Word
+from conformance.adapters.starting import Queues, Start, Template, Xml
+from conformance.adapters.table import Inside, Pattern, Table, UnknownKeyError, Word
 from conformance.errors import UsageError
 
 Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
@@ -64,10 +64,8 @@ class Stored(Table):
     For a broker that answers a declaration before a kill would leave anything of it: it is ready when all stand there.
     """
 
-    files: str
-    pattern: str
-
-    _below = pydantic.field_validator("files")(inside)
+    files: Inside
+    pattern: Pattern
 
 
 class Choice(Table):

@@ -5,23 +5,14 @@ Every text may hold placeholders; `words` has the table of them. docs/brokers-to
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import pydantic
 
-from conformance.adapters.table import Seconds, Table, Word
+from conformance.adapters.table import Inside, Pattern, Seconds, Table, Word
 
 Signal = Literal["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
-
-
-def inside(path: str) -> str:
-    """A path as it is; raises `ValueError` where it may lead out of its folder."""
-    parts = pathlib.PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts:
-        raise ValueError(f"{path!r} is not inside the folder: a relative path without '..' is")
-    return path
 
 
 class TemplateFile(Table):
@@ -31,12 +22,10 @@ class TemplateFile(Table):
     `when` it is copied only where each of these settings has that value, over what was copied there before.
     """
 
-    file: str
-    to: str = ""
+    file: Inside
+    to: Inside = ""
     why: str = ""
     when: Mapping[str, pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr] = {}
-
-    _beside = pydantic.field_validator("file", "to")(inside)
 
     @pydantic.model_validator(mode="after")
     def _told_once(self) -> TemplateFile:
@@ -115,7 +104,7 @@ class Start(Table):
     refused_status: int | None = None
     environment: Mapping[str, str] = {}
     folder: str = ""
-    ready_log: str = ""
+    ready_log: Pattern = ""
     ready_port: Word = ""
     ready_ports: tuple[Word, ...] = ()
     ready_http: ReadyHttp | None = None

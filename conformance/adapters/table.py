@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import pydantic
 
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+def _relative(path: str) -> str:
+    parts = pathlib.PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise ValueError(f"{path!r} is not inside the folder: a relative path without '..' is")
+    return path
+
+
 Word = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
 Seconds = Annotated[float, pydantic.Field(gt=0, strict=True)]
+Pattern = Annotated[str, pydantic.AfterValidator(_pattern)]
+Inside = Annotated[str, pydantic.AfterValidator(_relative)]
+"""A path that does not lead out of its folder."""
 
 
 class UnknownKeyError(Exception):

@@ -219,13 +219,13 @@ def test_an_http_answer_that_never_comes_is_told_as_it_was(make: Make, http: str
 
 
 def test_a_pattern_is_looked_for_in_the_log_file_of_this_start_only(make: Make) -> None:
-    script = "log = open(said['log'], 'a'); log.write('open for business\\n'); log.flush(); amqp(said['amqp'])"
+    script = "log = open(said['log'], 'a'); log.tell() or print('open for business', file=log, flush=True); amqp(said['amqp'])"
     command = '["{python}", "{here}/broker.py", "amqp={amqp_port}", "log={log_file}"]'
     broker = make(script, 'ready_log = "^open for business$"', command=command)
     broker.start()
     kill(broker)
     assert broker.wait_gone(5)
-    broker.launch()
+    broker.launch()  # which writes it no second time
     began_ready = broker.was_ready
 
     assert not began_ready
@@ -639,6 +639,7 @@ def test_a_broker_that_ignores_its_stop_signal_is_killed_and_told(make: Make) ->
         ),
         ('environment = { A = "{setting.levle}" }', "start.environment: unknown placeholder 'setting.levle': did you"),
         ('ready_http = { url = "http://x/", field = "state" }', "start.ready_http: field and value belong together"),
+        ('ready_log = "(open"', "start.ready_log: '(open' is no regular expression: missing )"),
         ('redy_http = "http://x/"', "unknown key 'redy_http': did you mean 'ready_http'"),
     ],
 )
@@ -670,6 +671,16 @@ def test_a_faulty_start_is_refused_before_anything_runs(tmp_path: pathlib.Path, 
             '[settings.other]\ntype = "int"\ndefault = 1\ndescription = "x"',
             "settings.other: needs one of xml, argument",
         ),
+        (f"{STORED}more = {{ without = ['durable'] }}", "a choice speaks of a setting that is not there: durable"),
+        (
+            STORED.replace("'{queue}", "'({queue}"),
+            "stored.pattern: '({queue}\\\\x00' is no regular expression: missing )",
+        ),
+        (
+            STORED.replace("'{queue}", "'{quue}"),
+            "choices.late.stored: unknown placeholder 'quue': did you mean 'queue'",
+        ),
+        (STORED.replace('"*"', '"../*"'), "stored.files: '../*' is not inside the folder"),
     ],
 )
 def test_other_tables_are_refused_as_well(tmp_path: pathlib.Path, more: str, words: str) -> None:
