@@ -303,6 +303,13 @@ def test_two_processes_download_once(mirror: Mirror) -> None:
     assert len(mirror.bodies()) == 1
 
 
+@pytest.fixture(params=[True, False], ids=["filters", "no filters"])
+def _filters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the filter of Python's own where there is one, and as where there is none (3.11.2)."""
+    monkeypatch.setattr(fetch, "_FILTERS", fetch._FILTERS and request.param)
+
+
+@pytest.mark.usefixtures("_filters")
 def test_unpacking_keeps_what_is_executable(mirror: Mirror, tmp_path: pathlib.Path) -> None:
     home = fetch.unpack([fetch.fetch(_artifact())], tmp_path, "broker-1.0")
 
@@ -310,6 +317,7 @@ def test_unpacking_keeps_what_is_executable(mirror: Mirror, tmp_path: pathlib.Pa
     assert fetch.unpack([pathlib.Path("not read")], tmp_path, "broker-1.0") == home
 
 
+@pytest.mark.usefixtures("_filters")
 @pytest.mark.parametrize("member", ["../escape", "/absolute/../../escape"])
 def test_an_archive_that_leads_out_is_refused(tmp_path: pathlib.Path, member: str) -> None:
     archive = tmp_path / "evil.tar.gz"
@@ -321,6 +329,29 @@ def test_an_archive_that_leads_out_is_refused(tmp_path: pathlib.Path, member: st
     assert not (tmp_path / "into" / "broker-1.0").exists()
 
 
+@pytest.mark.usefixtures("_filters")
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (tarfile.SYMTYPE, "../../escape"),
+        (tarfile.SYMTYPE, "/etc"),
+        (tarfile.LNKTYPE, "../escape"),
+        (tarfile.FIFOTYPE, ""),
+    ],
+)
+def test_what_is_no_file_of_the_archive_is_refused(tmp_path: pathlib.Path, kind: bytes, name: str) -> None:
+    archive = tmp_path / "evil.tar.gz"
+    with tarfile.open(archive, "w:gz") as stream:
+        member = tarfile.TarInfo("broker-1.0/link")
+        member.type, member.linkname = kind, name
+        stream.addfile(member)
+
+    with pytest.raises(FetchError, match="cannot be unpacked"):
+        fetch.unpack([archive], tmp_path / "into", "broker-1.0")
+    assert not (tmp_path / "into" / "broker-1.0").exists()
+
+
+@pytest.mark.usefixtures("_filters")
 def test_an_archive_with_another_folder_is_refused(tmp_path: pathlib.Path) -> None:
     archive = tmp_path / "other.tar.gz"
     archive.write_bytes(BODY)

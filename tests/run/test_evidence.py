@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 import tarfile
 
 import pytest
@@ -39,8 +40,8 @@ def place(tmp_path):
 
 def unpacked(place, copy, to):
     """The files of a copy, filled up to their whole sizes as the README of a bundle says."""
-    with tarfile.open(place / copy.file) as archive:
-        archive.extractall(to, filter="data")
+    to.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["tar", "-xf", place / copy.file, "-C", to], check=True)
     for name, size in copy.sizes.items():
         if name not in copy.left_out:
             os.truncate(to / name, size)
