@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
 import os
 import pathlib
@@ -118,14 +117,16 @@ class Pool:
         """Give the job to one that is idle, or to a new one."""
         warm = self._taken(vendor)
         ours, theirs = socket.socketpair()
-        with theirs, log.open("ab") as stream:
-            passed = array.array("i", [theirs.fileno(), stream.fileno(), *descriptors])
-            try:
-                socket.send_fds(warm.control, [msgspec.json.encode(job)], passed.tolist())
-            except OSError as error:
-                ours.close()
-                warm.end(self._ledger)
-                raise ClientError(f"the client process with a JVM is gone: {error}") from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(warm.end, self._ledger)  # where an interrupt comes it may have the job: nobody else uses it
+            undo.callback(ours.close)
+            with theirs, log.open("ab") as stream:
+                passed = [theirs.fileno(), stream.fileno(), *descriptors]
+                try:
+                    socket.send_fds(warm.control, [msgspec.json.encode(job)], passed)
+                except OSError as error:
+                    raise ClientError(f"the client process with a JVM is gone: {error}") from error
+            undo.pop_all()
 
         def ended(good: bool) -> None:
             with self._lock:

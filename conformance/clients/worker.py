@@ -8,7 +8,6 @@ outlives a harness, however it died.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import os
 import pathlib
@@ -127,20 +126,23 @@ class Nursery:
         if job.vendor is not None:
             return self._warm.spawn(job, job.vendor, log, pidfds)
         ours, theirs = socket.socketpair()
-        with theirs, log.open("ab") as stream:
-            descriptors = array.array("i", [theirs.fileno(), stream.fileno(), *pidfds])
-            try:
-                with self._lock:
-                    socket.send_fds(self._control, [msgspec.json.encode(job)], descriptors.tolist())
-                    answer = self._control.recv(64)
-            except OSError as error:
-                raise ClientError(f"the client nursery is gone: {error}") from error
-            except BaseException:
-                ours.close()  # an interrupt: the client may be there already, and ends with this
-                raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(ours.close)  # where an interrupt comes, the client may be there already: it ends with this
+            with theirs, log.open("ab") as stream:
+                pid = self._fork(job, [theirs.fileno(), stream.fileno(), *pidfds])
+            undo.pop_all()
+        return Child(job, pid, ours, log)
+
+    def _fork(self, job: Job, descriptors: Sequence[int]) -> int:
+        try:
+            with self._lock:
+                socket.send_fds(self._control, [msgspec.json.encode(job)], descriptors)
+                answer = self._control.recv(64)
+        except OSError as error:
+            raise ClientError(f"the client nursery is gone: {error}") from error
         if not answer:
             raise ClientError("the client nursery is gone")
-        return Child(job, int(answer), ours, log)
+        return int(answer)
 
     def close(self) -> None:
         """End the nursery; children end when their own sockets hang up."""
