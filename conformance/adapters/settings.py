@@ -76,7 +76,7 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
             values[name] = values[setting.follows]
     if against := _required(file, values):
         raise UsageError(against)
-    for name, beside in idle(file, values).items():
+    for name, beside in _idle(file, values).items():
         if name in overrides:
             raise UsageError(f"setting {name!r} of {file.name} is of no effect with {beside}")
     changed = {name: value for name, value in overrides.items() if value != file.settings[name].stock}
@@ -93,7 +93,7 @@ def _required(file: BrokerFile, values: Mapping[str, Value]) -> str:
     return ""
 
 
-def idle(file: BrokerFile, values: Mapping[str, Value]) -> dict[str, str]:
+def _idle(file: BrokerFile, values: Mapping[str, Value]) -> dict[str, str]:
     """The settings that are of no effect beside these values, each with the value that makes it so, as it is typed."""
     return {other: f"{name}={values[name]}" for name, choice in _choices(file, values) for other in choice.without}
 
@@ -121,7 +121,7 @@ def weakened(
     values = {
         name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
     }
-    spare = idle(file, {**values, **chosen})
+    spare = _idle(file, {**values, **chosen})
     found: dict[str, Value] = {}
     for name, value in wanted.items():
         setting = file.settings.get(name)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
 from conformance.adapters.launchers import EXTERNAL
-from conformance.adapters.settings import idle, weakened
+from conformance.adapters.settings import weakened
 from conformance.adapters.stand_ins import against
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
@@ -64,13 +64,11 @@ class Selection:
     @property
     def weakens(self) -> frozenset[str]:
         """The settings that a control may change here: those that the product has, and takes beside the user's."""
-        adapter = self.adapter
-        spare = idle(adapter.file, self.settings.values)
+        file, version = self.adapter.file, self.adapter.version
         return frozenset(
             name
             for name, value in self.settings.values.items()
-            if name not in spare
-            and (not isinstance(value, bool) or weakened(adapter.file, {name: False}, self.overrides, adapter.version))
+            if weakened(file, {name: False if isinstance(value, bool) else value}, self.overrides, version)
         )
 
     def applies(self, claim: Claim) -> bool:
