@@ -67,7 +67,7 @@ def test_imports_point_left(path):
 
 @pytest.mark.parametrize("path", OWN, ids=lambda p: str(p.relative_to(ROOT)))
 def test_sizes(path):
-    """No module over 400 lines, no function over 60."""
+    """A module holds one concept in at most 600 lines; a function has at most 60."""
     text = path.read_text()
     long = [
         f"{node.name}: {node.end_lineno - node.lineno + 1}"
@@ -75,7 +75,7 @@ def test_sizes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno + 1 > 60
     ]
 
-    assert (text.count("\n") <= 400, long) == (True, [])
+    assert (text.count("\n") <= 600, long) == (True, [])
 
 
 def test_median_function_is_short():
