@@ -18,7 +18,7 @@ import pathlib
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance import paths
 from conformance.errors import FetchError
@@ -165,8 +165,18 @@ def _extract(stream: tarfile.TarFile, into: pathlib.Path) -> None:
         stream.extract(member, into)
 
 
+def assembled(home: pathlib.Path, jars: Iterable[str]) -> bool:
+    """Whether `assemble` made this folder of the jars with these names; an older list may have had others."""
+    library = home / "lib"
+    return library.is_dir() and {*jars} == {jar.name for jar in library.iterdir()}
+
+
 def assemble(jars: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> pathlib.Path:
     """Put jars into `into/folder/lib`; returns `into/folder`, which appears whole or not at all."""
+    home = into / folder
+    if home.is_dir() and not assembled(home, (jar.name for jar in jars)):
+        with reported(f"remove {home}"), locked(home):
+            shutil.rmtree(home)
 
     def copied(draft: pathlib.Path) -> pathlib.Path:
         (draft / "lib").mkdir(parents=True)

@@ -130,7 +130,9 @@ class FileAdapter:
             return self.path.parent
         folder = self.file.fetch.folder.format(version=self.version)
         home = (into or fetch.dist()).absolute() / folder
-        if home.is_dir():  # it was renamed into place: if it is there, it is whole
+        jars = [artifact.file for artifact in self.artifacts] if self.file.fetch.jars else []
+        # An archive was renamed into place: if its folder is there, it is whole.
+        if fetch.assembled(home, jars) if jars else home.is_dir():
             return home
         files = fetch.fetch_all(self.artifacts, progress, offline=offline)
         return (fetch.assemble if self.file.fetch.jars else fetch.unpack)(

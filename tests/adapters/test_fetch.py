@@ -358,3 +358,15 @@ def test_an_archive_with_another_folder_is_refused(tmp_path: pathlib.Path) -> No
 
     with pytest.raises(FetchError, match=r"does not unpack to elsewhere-1\.0"):
         fetch.unpack([archive], tmp_path, "elsewhere-1.0")
+
+
+def test_a_folder_with_the_jars_of_an_older_list_is_made_again(tmp_path: pathlib.Path) -> None:
+    """A cache of an earlier version of a broker.toml must not leave out a jar that the file lists by now."""
+    jars = [tmp_path / "one.jar", tmp_path / "two.jar"]
+    for jar in jars:
+        jar.write_bytes(b"jar")
+    fetch.assemble(jars[:1], tmp_path, "broker-1.0")
+
+    home = fetch.assemble(jars, tmp_path, "broker-1.0")
+
+    assert {"one.jar", "two.jar"} == {jar.name for jar in (home / "lib").iterdir()}
