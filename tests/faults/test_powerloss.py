@@ -360,6 +360,7 @@ def test_an_image_of_somebody_else_is_left_alone(make, ledger, tmp_path):
 
 
 @needs_power
+@pytest.mark.skipif(bool(cannot("xfs")), reason=cannot("xfs") or "it can")
 def test_a_disk_that_is_too_small_says_why(ledger, tmp_path):
     """In the words of the command, and nothing is left."""
     with pytest.raises(FaultError, match=r"`mkfs.xfs .*` ended with 1: .* is too small"):
