@@ -179,24 +179,50 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+STORAGE = frozenset(
+    {"data_sync", "persistence", "sync_acknowledgements", "sync_non_transactional", "sync_transactional"}
+)
+"""The settings by which a broker gives a promise about storage up: each is strict where it is true."""
+
+
+def assumed(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The settings of these conditions that the broker's file does not describe, and that are taken to be strict.
+
+    A setting that the file does not describe cannot be given up, so a condition that needs its strict value is met.
+    Counter-example: a file without any `[settings.*]` whose broker lost every confirmed message, and nothing was
+    violated because "the product has no setting persistence". A file that knows better describes the setting: `fixed`,
+    with the weak value as its `default`.
+
+    Only the strict value of a setting of storage is assumed. A permission needs the weak value (`sync_transactional:
+    false`), and silence permits nothing. A default (`absent`) is about a key that a product has. A window, a prefetch
+    and whether a call waits are settings of a client or a session, which the script or the client's file describes.
+
+    >>> assumed({"persistence": True, "sync_transactional": False, "prefetch": ">0"}, {})
+    ('persistence',)
+    """
+    return tuple(name for name, wanted in when.items() if name in STORAGE and wanted is True and name not in values)
+
+
 def unmet(when: Mapping[str, Value], values: Mapping[str, Value], absent: Collection[str]) -> str:
     """The first condition that the effective settings do not meet, in words; empty when all are met.
 
     `values` maps a setting to its effective value, `absent` names those whose key is nowhere in the configuration. A
-    setting that the product does not have meets no condition.
+    setting that the product does not have meets no condition, unless its strict value is `assumed`.
 
     >>> unmet({"sync": True}, {"sync": False}, ())
     'sync is false, the claim needs true'
     >>> unmet({"window": ">0"}, {"window": 5}, ())
     ''
     """
+    silent = assumed(when, values)
     for name, wanted in when.items():
-        if wanted == "absent":
-            if name not in absent:
-                return f"{name} is set, the claim is about its absence"
-        elif name not in values:
+        if name in silent or (wanted == "absent" and name in absent):
+            continue
+        if name not in values:
             return f"the product has no setting {name}"
-        elif not _meets(wanted, values[name]):
+        if wanted == "absent":
+            return f"{name} is set, the claim is about its absence"
+        if not _meets(wanted, values[name]):
             return f"{name} is {_shown(values[name])}, the claim needs {_shown(wanted)}"
     return ""
 

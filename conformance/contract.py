@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+from conformance import claims
 from conformance.adapters import Adapter, Broker
 from conformance.adapters.access import Access
 from conformance.adapters.access_table import clean
@@ -26,6 +27,7 @@ from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.run import access as coming_in
 from conformance.run import proof
+from conformance.run.plan import Selection
 from conformance.run.spoken import WIRES
 
 _GONE_S = 20.0
@@ -84,6 +86,22 @@ def _silent(adapter: Adapter, protocol: str) -> str:
     if protocol not in WIRES:
         return "no client of this suite speaks it"
     return f"no address was given for it (external.urls.{protocol})" if rules and protocol not in rules.urls else ""
+
+
+def assumptions(adapter: Adapter) -> list[str]:
+    """The promises that are assumed because the adapter's file does not describe a setting of storage, a line each.
+
+    A claim that is decided by other settings as well is not named: it does not apply here, whatever is assumed.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    settings = adapter.effective()
+    for protocol in _spoken(adapter):
+        selection = Selection(adapter, protocol, settings, {}, [], frozenset(), seed=0)
+        for claim in claims.load().claims.values():
+            names = claims.assumed(claim.when, settings.values)
+            if names and selection.applies(claim) and not claims.unmet(claim.when, settings.values, settings.absent):
+                found.setdefault(names, []).append(claim.id)
+    return [f"{', '.join(dict.fromkeys(ids))}: {', '.join(names)}" for names, ids in found.items()]
 
 
 def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:

@@ -63,11 +63,31 @@ def test_patterns_select():
         ({"sync": "absent"}, {"sync": True}, (), "sync is set, the claim is about its absence"),
         ({"window": ">0"}, {"window": 0}, (), "window is 0, the claim needs >0"),
         ({"window": ">0"}, {}, (), "the product has no setting window"),
+        ({"persistence": True, "sync_non_transactional": True}, {}, (), ""),
+        (
+            {"persistence": True, "data_sync": True},
+            {"persistence": False},
+            (),
+            "persistence is false, the claim needs true",
+        ),
+        ({"sync_transactional": False}, {}, (), "the product has no setting sync_transactional"),
+        ({"sync_transactional": "absent"}, {}, (), "the product has no setting sync_transactional"),
+        ({"block_on_durable_send": True}, {}, (), "the product has no setting block_on_durable_send"),
     ],
 )
 def test_conditions(when, values, absent, expected):
     """A condition is met by the effective settings, or the reason says why not."""
     assert expected == claims.unmet(when, values, absent)
+
+
+def test_what_silence_promises():
+    """Storage only: every other setting that a claim needs to be true belongs to a client or a session."""
+    catalogue = claims.load()
+    needed = {name for claim in catalogue.claims.values() for name, value in claim.when.items() if value is True}
+    clients = {"block_on_durable_send", "block_on_non_durable_send", "block_on_acknowledge", "ack_immediately"}
+
+    assert claims.STORAGE | clients == needed
+    assert catalogue.settings.keys() >= needed
 
 
 @pytest.mark.parametrize(

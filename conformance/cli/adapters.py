@@ -65,6 +65,11 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
     click.echo(f"{found.file.title} {found.version} ({found.launcher})")
     with contract.place(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
         contract.check(found, folder / "broker", ledger, _tell, offline=offline)
+    if assumed := contract.assumptions(found):
+        click.echo("assumed to be promised, because the file does not describe these settings:")
+        for line in assumed:
+            click.echo(f"  {line}")
+        click.echo("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
     words = ["conformance", "run", "--adapter", adapter, *words_of(access)]
     click.echo(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0

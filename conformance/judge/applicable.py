@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from conformance.claims import VENDOR_SURFACES, Claim, Subject, Value, spoken, unmet
+from conformance.claims import VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord
 
 _NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
@@ -68,6 +68,22 @@ def not_promised(claim: Claim, run: RunRecord, session: Mapping[str, Value] = Ma
         return ""
     missed = unmet(claim.when, {**run.settings, **session}, run.absent)
     return f"{NOT_PROMISED}{missed}." if missed else ""
+
+
+def assumption(claim: Claim, run: RunRecord) -> str:
+    """Say which promises the claim rests on that the broker's file does not describe; empty where it describes all."""
+    names = assumed(claim.when, run.settings)
+    if not names:
+        return ""
+    return f"The broker's file does not describe {' and '.join(names)}, so the promise is assumed."
+
+
+def can_fail(claim: Claim) -> bool:
+    """Whether a failed check speaks against a broker that does not promise the claim.
+
+    A permission or an observation cannot fail. A default is about a key that is absent, and here the key is set.
+    """
+    return claim.judged and claim.kind is not Kind.DEFAULT
 
 
 def _either(words: tuple[str, ...]) -> str:

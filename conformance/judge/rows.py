@@ -84,7 +84,8 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     None where they do not apply. `reason` is one or two sentences for people. `required`: judged only because the
     user asked, and never counted against the vendor. `replay` is a command line: of a violation the one that records
     its first trial again, typed in the folder of the run; else that of the run, with its seed. `decided_by` is the
-    scenario that decided the claim at the disk, where nothing else stood against a pass here.
+    scenario that decided the claim at the disk, where nothing else stood against a pass here. `failed_unpromised` is
+    the figure of a check that failed although this configuration does not promise the claim; empty elsewhere.
     """
 
     claim: str
@@ -117,6 +118,7 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = False
     offences: int = 0
     decided_by: str = ""
+    failed_unpromised: str = ""
     witnesses: tuple[Witness, ...] = ()
 
 

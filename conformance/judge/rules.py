@@ -120,6 +120,8 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     ruling = _permission(one) if not claim.judged else _judged(one, evidence)
     if required:
         return _required(ruling, why)
+    if ruling.verdict is Verdict.VIOLATED and (rests_on := applicable.assumption(claim, run)):
+        return dataclasses.replace(ruling, reason=f"{ruling.reason} {rests_on}")
     return ruling
 
 
@@ -289,8 +291,17 @@ def _row(claim: Claim, evidence: Evidence, ruling: Ruling, one: Tally | None) ->
         required=ruling.required,
         offences=tried.offences if tried else 0,
         decided_by=ruling.decided_by,
+        failed_unpromised=_failed_unpromised(ruling, tried),
         witnesses=tried.witnesses if tried else (),
     )
+
+
+def _failed_unpromised(ruling: Ruling, tried: Tally | None) -> str:
+    """The figure of a check that failed where the configuration does not promise the claim; else empty."""
+    if tried is None or not tried.offences or not applicable.can_fail(tried.claim):
+        return ""
+    unpromised = ruling.verdict is Verdict.NOT_APPLICABLE and ruling.reason.startswith(applicable.NOT_PROMISED)
+    return reasons.counted(tried) if unpromised else ""
 
 
 def is_self_check(row: VerdictRow) -> bool:

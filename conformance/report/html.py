@@ -211,14 +211,18 @@ def anchor(text: str) -> str:
 
 
 def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
-    """The word whose sign and colour the headline wears: a partial run never wears that of `HOLDS`."""
+    """The word whose sign and colour the headline has.
+
+    It is never `HOLDS` in a partial run, or where a claim that is not promised was seen to fail.
+    """
     rows = [row for row in model.tried(judgement.rows) if not row.decided_by]
     grave = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
     if rows and rows[0].verdict in grave:
         return rows[0].verdict
     if judgement.run.interrupted or not judgement.run.finished:
         return Verdict.INCONCLUSIVE
-    return rows[0].verdict if rows and not model.partial(judgement, catalogue) else Verdict.NOT_TRIED
+    clean = not model.partial(judgement, catalogue) and not model.failed_unpromised(judgement)
+    return rows[0].verdict if rows and clean else Verdict.NOT_TRIED
 
 
 def _environment() -> jinja2.Environment:

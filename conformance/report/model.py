@@ -23,6 +23,7 @@ from conformance.report.words import MEANINGS, UNTRIED, exposure_words, plural
 SCHEMA: Final = 1
 ON_TOP = (Standing.REGRESSION, Standing.MENDED, Standing.UNTRIED, Standing.KNOWN, Standing.NOT_NEW)
 """What the headline counts of what was expected."""
+UNPROMISED = "Not promised by this configuration, and seen to fail"
 LOW_EXPOSURE = 10
 """Fewer operations at risk in one trial than this are pointed out. It changes no verdict."""
 
@@ -160,6 +161,12 @@ def is_undecided(row: VerdictRow) -> bool:
     return row.verdict is Verdict.INCONCLUSIVE and not row.decided_by
 
 
+def failed_unpromised(judgement: Judgement) -> dict[str, VerdictRow]:
+    """The claims that this configuration does not promise and whose check failed, each with its worst row."""
+    failed = sorted((row for row in judgement.rows if row.failed_unpromised), key=lambda row: -row.offences)
+    return {claim: next(row for row in failed if row.claim == claim) for claim in _claims(failed)}
+
+
 def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
     """The sentence on top. It never says more than was tried."""
     rows = judgement.rows
@@ -180,13 +187,18 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
         parts += [f"{plural(len(undecided), 'claim')} could not be decided"] if undecided else []
         broken = _claims(row for row in rows if row.verdict is Verdict.HARNESS_ERROR)
         parts += [f"{plural(len(broken), 'claim')} ended in an error of the suite"] if broken else []
-    parts += [*_expected_parts(expected), *_limits(judgement, catalogue)]
+    parts += [*_unpromised(judgement), *_expected_parts(expected), *_limits(judgement, catalogue)]
     return ". ".join(parts) + "."
 
 
 def _unviolated(asked: bool) -> str:
     promised = " that the product promises" if asked else ""
     return f"Nothing{promised} was violated in what was tried"
+
+
+def _unpromised(judgement: Judgement) -> list[str]:
+    figures = [f"{row.failed_unpromised} ({claim})" for claim, row in failed_unpromised(judgement).items()]
+    return [f"{UNPROMISED}: {_listed(figures)}"] if figures else []
 
 
 def _expected_parts(expected: Expectations | None) -> list[str]:
@@ -252,6 +264,8 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
     violated = Verdict.VIOLATED
     yield Doubt("violated", "Violated", "A counterexample was found.", rows(violated, of=promised))
     yield Doubt("required", "Your requirement, given up by a setting", asked, rows(violated, of=given_up))
+    failed = tuple((row, row.failed_unpromised) for row in judgement.rows if row.failed_unpromised)
+    yield Doubt("unpromised", UNPROMISED, "It does not change the exit code; `--require CLAIM` makes it count.", failed)
     yield Doubt("judged-as", "Sentences of another vendor", asked, rows(violated, of=foreign))
     yield Doubt("error", "Errors of the suite", "Ours, not the broker's.", rows(Verdict.HARNESS_ERROR))
     open_ = [row for row in judgement.rows if is_undecided(row)]
@@ -259,8 +273,8 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
     inconclusive, elsewhere = Verdict.INCONCLUSIVE, "What the fault here could not show, another scenario did."
     yield Doubt("undecided", "Undecided", "Tried, but evidence in neither direction.", rows(inconclusive, of=open_))
     yield Doubt("at-the-disk", "Decided at the disk", elsewhere, rows(inconclusive, of=settled))
-    failed = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)
-    broken = (row for row in judgement.self_checks if row.verdict in failed)
+    not_passed = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)
+    broken = (row for row in judgement.self_checks if row.verdict in not_passed)
     yield Doubt(
         "self",
         "Self-checks that did not pass",

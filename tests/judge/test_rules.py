@@ -205,6 +205,49 @@ def test_not_promised():
     ) == row.reason
 
 
+SILENT = msgspec.structs.replace(RUN, settings={}, absent=(), weakens=())
+
+
+def test_a_file_without_settings_gives_nothing_up():
+    """What the broker's file does not describe is taken to be promised, and a violation says so."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=SILENT)
+
+    assert (Verdict.VIOLATED, False, "") == (row.verdict, row.required, row.failed_unpromised)
+    assert row.reason.endswith(
+        "The broker's file does not describe persistence and sync_non_transactional, so the promise is assumed."
+    )
+
+
+def test_a_file_that_says_that_it_stores_nothing():
+    """It knows better than silence: nothing is assumed."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(SILENT, settings={"persistence": False}))
+
+    assert Verdict.NOT_APPLICABLE == row.verdict
+    assert row.reason.startswith("Not promised by this configuration: persistence is false, the claim needs true.")
+
+
+def test_silence_permits_nothing():
+    """The permission needs the weak value, so it does not apply beside the claim that is assumed."""
+    row = rule("ARTEMIS-SEND-11", KILL, BROKEN, run=SILENT)
+
+    assert (Verdict.NOT_APPLICABLE, "") == (row.verdict, row.failed_unpromised)
+
+
+@pytest.mark.parametrize(
+    ("claim", "subject", "run", "figure"),
+    [
+        ("SOLCD-ACK-01", BROKEN, WEAK, "9 of 300 confirmed messages lost"),
+        ("SOLCD-ACK-01", CLEAN, WEAK, ""),
+        ("SOLCD-ACK-01", BROKEN, RUN, ""),
+        ("SOLCD-ACK-01", BROKEN, msgspec.structs.replace(RUN, capabilities=()), ""),
+        ("ARTEMIS-SEND-11", BROKEN, RUN, ""),
+    ],
+)
+def test_what_failed_without_a_promise(claim, subject, run, figure):
+    """Only where a setting gives the claim up and its check failed: a permission cannot fail, a violation is none."""
+    assert figure == rule(claim, KILL, subject, run=run).failed_unpromised
+
+
 def test_required_all_the_same():
     """Your requirement: violated, marked, and said so."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(WEAK, required=("SOLCD-ACK-01",)))

@@ -15,6 +15,19 @@ from conformance.report import model, words
 from conformance.report.expected import WORDS, Expectations, Item, Standing
 
 
+def test_what_failed_without_a_promise_is_in_the_headline(make):
+    """It changes no exit code, so a reader must see it first; of several rows of a claim the worst is named."""
+    few = {"verdict": Verdict.NOT_APPLICABLE, "offences": 3, "failed_unpromised": "3 of 90 confirmed messages lost"}
+    all_ = {**few, "offences": 90, "failed_unpromised": "90 of 90 confirmed messages lost", "scenario": "other"}
+    found = make.judgement(make.row("AMQP-DUR-01"), make.row(**few), make.row(**all_))
+
+    assert (
+        "Nothing was violated in what was tried. Not promised by this configuration, and seen to fail: 90 of 90 "
+        "confirmed messages lost (SOLCD-ACK-01)."
+    ) == model.headline(found)
+    assert ["unpromised"] == [doubt.key for doubt in model.doubts(found) if "seen to fail" in doubt.title]
+
+
 def headline(make, *rows, **changes):
     return model.headline(make.judgement(*rows, **changes))
 

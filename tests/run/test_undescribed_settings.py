@@ -1,0 +1,94 @@
+"""A broker whose file describes no settings: what it does not describe it cannot give up."""
+
+import pytest
+
+from conformance import adapters, contract
+from conformance.report import model
+
+BROKER = """
+name = "undescribed"
+title = "Broker without settings"
+vendor = "tests"
+default_version = "1.0"
+capabilities = ["ack_confirmed", "confirm_means_stored", "durable_queues", "individual_ack", "queues", "send_confirmed"]
+ports = ["amqp", "http"]
+
+[protocols.amqp]
+port = "amqp"
+ack_confirm = "disposition"
+
+[start]
+command = [
+  "{python}", "-m", "conformance.reference", "--amqp-port", "{amqp_port}", "--http-port", "{http_port}",
+  "--data", "{data_dir}", "--listen", "{listen}"LIAR,
+]
+environment = { PYTHONPATH = "{python_path}" }
+each_queue = ["--queue", "{queue}"]
+ready_log = "^ready amqp="
+
+[depth]
+method = "http"
+url = "http://127.0.0.1:{http_port}/queues/{queue}"
+field = "depth"
+
+[data]
+path = "{instance}/data"
+
+[journal]
+path = "{instance}/data"
+"""
+LIAR = ', "--liar", "treats-persistent-as-non-persistent"'
+STORES_NOTHING = """
+[settings.persistence]
+type = "bool"
+default = false
+fixed = true
+description = "it stores nothing."
+"""
+
+
+@pytest.fixture
+def run(conformance, tmp_path):
+    """Try SOLCD-ACK-01 on a broker of this file; returns what was printed, the exit code and the report."""
+
+    def play(toml):
+        (tmp_path / "broker.toml").write_text(toml)
+        words = ("--claims", "SOLCD-ACK-01", "--quick", "--seed", "5", "--out", tmp_path / "out")
+        done = conformance("run", "--adapter", "./broker.toml", *words)
+        return done, model.read_json(tmp_path / "out" / "report.json")
+
+    return play
+
+
+@pytest.mark.spark
+def test_a_broker_that_loses_everything_is_convicted(run):
+    """It was NOT_APPLICABLE, exit 0 and "Nothing was violated", because the file has no setting `persistence`."""
+    done, report = run(BROKER.replace("LIAR", LIAR))
+    found = [row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.verdict == "VIOLATED"]
+
+    assert (1, True) == (done.returncode, bool(found)), done.stdout + done.stderr
+    assert "does not describe persistence and sync_non_transactional" in found[0].reason
+
+
+@pytest.mark.spark
+def test_what_is_given_up_and_fails_is_on_the_first_screen(run, tmp_path):
+    """A file that says that it stores nothing promises nothing, and both reports say what was lost."""
+    done, report = run(BROKER.replace("LIAR", LIAR) + STORES_NOTHING)
+    said = "Not promised by this configuration, and seen to fail: "
+
+    assert 5 == done.returncode, done.stdout + done.stderr
+    assert "confirmed messages lost (SOLCD-ACK-01)" in done.stdout.partition(said)[2]
+    assert said in report.summary.headline
+    assert said in (tmp_path / "out" / "report.html").read_text().partition('<h2 id="doubts">')[0]
+
+
+def test_a_check_of_the_adapter_prints_what_is_assumed(tmp_path):
+    """Each claim whose condition is met only because the file is silent, and the settings; none where it is not."""
+    path = tmp_path / "broker.toml"
+    path.write_text(BROKER.replace("LIAR", ""))
+    silent = contract.assumptions(adapters.find(str(path)))
+    (tmp_path / "other.toml").write_text(BROKER.replace("LIAR", "") + STORES_NOTHING)
+
+    assert ["SOLCD-ACK-01, AMQP-DUR-01: persistence, sync_non_transactional"] == silent
+    assert [] == contract.assumptions(adapters.find(str(tmp_path / "other.toml")))
+    assert [] == contract.assumptions(adapters.find("reference"))
