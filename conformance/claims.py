@@ -53,16 +53,21 @@ class Subject(enum.StrEnum):
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The address of a sentence: its document, section and opening words.
 
-    `document` is the number of a shared document, or `public`, and then `title` and `vendor` name it.
+    `document` is the number of a shared document, or `public`, and then `title` and `vendor` name it. It is `suite`
+    for an expectation, which cites no document and has no other field.
     """
 
     document: str
-    section: str
-    sentence: str
-    elided: bool
+    section: str = ""
+    sentence: str = ""
+    elided: bool = False
     also: tuple[str, ...] = ()
     title: str = ""
     vendor: str = ""
+
+
+SUITE = "suite"
+"""The `document` of an expectation: a claim of this suite that no document makes."""
 
 
 class CatalogueControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,11 +97,25 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: str = ""
     control: CatalogueControl | None = None
     note: str = ""
+    reason: str = ""
+    always_judged: bool = False
 
     @property
     def judged(self) -> bool:
         """Whether the claim can be violated at all; permissions are witnessed, observations reported."""
         return self.kind not in (Kind.PERMISSION, Kind.OBSERVATION)
+
+    @property
+    def is_expectation(self) -> bool:
+        """Whether the suite itself makes the claim, for its `reason`, and no document does."""
+        return self.source.document == SUITE
+
+    def gets_verdict(self, required: Collection[str]) -> bool:
+        """Return whether a run that requires these claims can find this one violated.
+
+        An expectation is only observed, unless the user requires it or the catalogue says `always_judged`.
+        """
+        return self.judged and (not self.is_expectation or self.always_judged or self.id in required)
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -118,6 +137,8 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     def document_title(self, claim: Claim) -> str:
         """The title under which a report groups the claim."""
+        if claim.is_expectation:
+            return "Expectations of this suite"
         if claim.source.document == "public":
             return f"{claim.source.vendor}: {claim.source.title}"
         entry = self.documents[claim.source.document]
@@ -169,6 +190,12 @@ def _check_words(catalogue: Catalogue) -> None:
                     raise CatalogueError(f"{claim.id}: {field} names {word!r}, which catalogue.yaml does not define")
         if (claim.scope is Scope.PROFILE) != bool(claim.binds):
             raise CatalogueError(f"{claim.id}: exactly profile claims have binds")
+        if claim.is_expectation != bool(claim.reason):
+            raise CatalogueError(f"{claim.id}: exactly claims whose source document is {SUITE!r} have a reason")
+        if claim.is_expectation == bool(claim.source.section and claim.source.sentence):
+            raise CatalogueError(f"{claim.id}: source needs section and sentence, unless its document is {SUITE!r}")
+        if claim.always_judged and not claim.is_expectation:
+            raise CatalogueError(f"{claim.id}: only an expectation has always_judged")
 
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {

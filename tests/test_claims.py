@@ -1,5 +1,6 @@
 """The catalogue: whole, checked, and refused where it contradicts itself."""
 
+import contextlib
 import runpy
 import shutil
 import sys
@@ -14,7 +15,7 @@ FOLDER = paths.suites() / "claims"
 
 def test_whole():
     """Every claim of the catalogue."""
-    assert 155 == len(claims.load().claims)
+    assert 156 == len(claims.load().claims)
 
 
 def test_checker_finds_nothing(monkeypatch, capsys):
@@ -23,7 +24,7 @@ def test_checker_finds_nothing(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(FOLDER / "check_claims.py"), run_name="__main__")
 
-    assert (0, "155 claims, 0 faults") == (ended.value.code, capsys.readouterr().out.strip())
+    assert (0, "156 claims, 0 faults") == (ended.value.code, capsys.readouterr().out.strip())
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,31 @@ def test_contradiction_is_refused(tmp_path, old, new, why):
     path.write_text(path.read_text().replace(old, new, 1))
 
     with pytest.raises(CatalogueError, match=why):
+        claims.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "why"),
+    [
+        ("expectations", "    always_judged: true\n", "", ""),
+        ("expectations", "    reason:", "    note:", "have a reason"),
+        (
+            "expectations",
+            'document: "suite"',
+            'document: "suite"\n      section: "3"\n      sentence: "A"',
+            "needs section",
+        ),
+        ("stomp-1.2", "    says:", "    always_judged: true\n    says:", "only an expectation"),
+        ("stomp-1.2", "    says:", "    reason: Because.\n    says:", "have a reason"),
+    ],
+)
+def test_an_expectation_has_a_reason_and_no_sentence(tmp_path, file, old, new, why):
+    """A claim is of a document, with its sentence, or of the suite, with its reason."""
+    folder = shutil.copytree(FOLDER, tmp_path / "claims")
+    path = folder / f"{file}.yaml"
+    path.write_text(path.read_text().replace(old, new, 1))
+
+    with pytest.raises(CatalogueError, match=why) if why else contextlib.nullcontext():
         claims.load(folder)
 
 

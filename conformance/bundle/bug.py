@@ -202,7 +202,10 @@ def _expected(source: Source) -> Iterator[str]:
     rows = {row.claim: row for finding in source.findings for row in finding.rows}
     for name in rows:
         claim = source.catalogue.claims[name]
-        yield f"{claim.says}\n\n> {claim.source.sentence}\n>\n> {_address(source, claim)} ({claim.id})"
+        address = f"> {claim.source.sentence}\n>\n> {_address(source, claim)} ({claim.id})"
+        if claim.is_expectation:
+            address = f"No document says this: it is an expectation of the suite ({claim.id}). {claim.reason}"
+        yield f"{claim.says}\n\n{address}"
 
 
 def _address(source: Source, claim: Claim) -> str:

@@ -57,9 +57,11 @@ def claims_command(words: tuple[str, ...]) -> int:
 
 def _claim_text(claim: Any, catalogue: Any) -> str:
     conditions = ", ".join(f"{name}={str(value).lower()}" for name, value in claim.when.items()) or "none"
+    title = catalogue.document_title(claim)
     lines = {
-        "source": f"{catalogue.document_title(claim)}, {claim.source.section!r}: {claim.source.sentence}",
+        "source": f"{title}, {claim.source.section!r}: {claim.source.sentence}" if claim.source.sentence else title,
         "says": claim.says,
+        "reason": claim.reason,
         "kind": f"{claim.kind}, {claim.scope}{' of ' + ', '.join(claim.binds) if claim.binds else ''}, {claim.subject}",
         "conditions": conditions,
         "faults": ", ".join(claim.faults),

@@ -137,6 +137,15 @@ def permission(tally: Tally, beside: int | None) -> str:
     return f"{counted(tally)}{other}, in {units(tally, tally.trials)}.{missing}{_also(hidden(tally))}"
 
 
+def expected(tally: Tally) -> str:
+    """What the trials show of an expectation that is not judged."""
+    if not tally.applies:
+        return f"An expectation of this suite. Nothing in {units(tally, tally.trials)} could have shown it."
+    found = seen(tally).replace("seen", "seen to fail", 1)
+    how = found if tally.offended else f"not seen to fail in {units(tally, tally.trials)}"
+    return f"An expectation of this suite, {how}: {counted(tally)}.{_also(hidden(tally))}"
+
+
 def observed(tally: Tally) -> str:
     """What the trials show of a claim that judges nobody here."""
     if tally.anomaly.figures:

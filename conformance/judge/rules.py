@@ -117,7 +117,11 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
         return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
     if not one.trials:
         return Ruling(Verdict.HARNESS_ERROR, f"Every trial was void: {one.subject.void[0][1]}", required)
-    ruling = _permission(one) if not claim.judged else _judged(one, evidence)
+    if claim.judged and not claim.gets_verdict(run.required):
+        return Ruling(Verdict.OBSERVED, reasons.expected(one))
+    ruling = _judged(one, evidence) if claim.judged else _permission(one)
+    if claim.is_expectation:
+        return _expected(ruling, claim, run)
     if required:
         return _required(ruling, why)
     if ruling.verdict is Verdict.VIOLATED and (rests_on := applicable.assumption(claim, run)):
@@ -149,6 +153,15 @@ def _required(ruling: Ruling, why: str) -> Ruling:
         given_up = why.removeprefix(applicable.NOT_PROMISED)
         reason = f"{reason} Your requirement, given up by this setting: {given_up}"
     return dataclasses.replace(ruling, reason=reason, required=True)
+
+
+def _expected(ruling: Ruling, claim: Claim, run: RunRecord) -> Ruling:
+    """An expectation that is violated says that no document makes the claim, and whether only the user asked for it."""
+    required = claim.id in run.required
+    if ruling.verdict is Verdict.VIOLATED:
+        whose = "Your requirement" if required else "An expectation of this suite"
+        ruling = dataclasses.replace(ruling, reason=f"{ruling.reason} {whose}: no document says it.")
+    return dataclasses.replace(ruling, required=required)
 
 
 def _permission(one: Tally) -> Ruling:

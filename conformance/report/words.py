@@ -57,8 +57,8 @@ MEANINGS: dict[Verdict, Meaning] = {  # in the order in which a reader wants to 
     ),
     Verdict.OBSERVED: Meaning(
         "i",
-        "Recorded without judgement: a rationale of the document, or a sentence of another vendor, which this product "
-        "never promised.",
+        "Recorded without judgement: a rationale of the document; a sentence of another vendor, which this product "
+        "never promised; or an expectation of this suite, which no document makes (--require CLAIM judges it).",
         "Good or bad. An observation is never a verdict.",
     ),
     Verdict.NOT_APPLICABLE: Meaning(

@@ -196,7 +196,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
         check = against(stated, claim.kind, selection.adapter.launcher, selection.protocol, selection.weakens)
-        if check.control is None or given_up:
+        if check.control is None or given_up or not claim.gets_verdict(selection.required):
             continue
         if isinstance(check.control, Weakened) and selection.adapter.launcher == EXTERNAL:
             continue  # the judge says that it was not run

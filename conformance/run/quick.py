@@ -43,7 +43,8 @@ def quick(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Ca
         values = {
             claim: value
             for claim, check in wanted(item, selection).items()
-            if (value := _value(item, claim, check, catalogue))
+            if catalogue.claims[claim].gets_verdict(selection.required)
+            and (value := _value(item, claim, check, catalogue))
         }
         if values:
             found[item.id] = values

@@ -42,8 +42,8 @@ def evidence(name, subject, control=(), label=None, run=RUN, void=""):
     return tally.Evidence(run, trials, known)
 
 
-def rule(claim, name, *args, scenarios=SCENARIOS, **kwargs):
+def rule(claim, name, *args, scenarios=SCENARIOS, catalogue=CATALOGUE, **kwargs):
     """The row of one claim in one scenario."""
     found = evidence(name, *args, **kwargs)
-    rows = rules.rows(CATALOGUE, scenarios, found, {})
+    rows = rules.rows(catalogue, scenarios, found, {})
     return next(row for row in rows if (row.claim, row.scenario) == (claim, name))

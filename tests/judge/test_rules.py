@@ -87,6 +87,52 @@ def test_a_violation_outweighs_an_incomplete_run():
     assert "The run is incomplete." == rule("SOLCD-ACK-01", KILL, [], run=torn).reason
 
 
+def expectation(**fields):
+    """The catalogue in which SOLCD-ACK-01 is a claim of the suite itself."""
+    claim = msgspec.structs.replace(
+        CATALOGUE.claims["SOLCD-ACK-01"], source=claims.Source(claims.SUITE), reason="Made for this test.", **fields
+    )
+    return msgspec.structs.replace(CATALOGUE, claims={claim.id: claim})
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        (CLEAN, "An expectation of this suite, not seen to fail in 3 kills: 0 of 300 confirmed messages lost."),
+        (
+            [*BROKEN[:2], facts()],
+            "An expectation of this suite, seen to fail in 2 of 3 kills: 6 of 300 confirmed messages lost.",
+        ),
+        ([facts(applies=0)] * 3, "An expectation of this suite. Nothing in 3 kills could have shown it."),
+    ],
+)
+def test_an_expectation_is_only_observed(subject, words):
+    """What no document says is never a violation; what was seen is said."""
+    row = rule("SOLCD-ACK-01", KILL, subject, catalogue=expectation())
+
+    assert (Verdict.OBSERVED, words, False) == (row.verdict, row.reason, row.required)
+
+
+def test_an_expectation_that_is_required_is_judged():
+    """With its control, like any claim; and it is marked as the user's own."""
+    asked = msgspec.structs.replace(RUN, required=("SOLCD-ACK-01",))
+
+    broken = rule("SOLCD-ACK-01", KILL, BROKEN, catalogue=expectation(), run=asked)
+    clean = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, catalogue=expectation(), run=asked)
+
+    assert (Verdict.VIOLATED, True) == (broken.verdict, broken.required)
+    assert broken.reason.endswith("Your requirement: no document says it.")
+    assert (Verdict.HOLDS, True) == (clean.verdict, clean.required)
+
+
+def test_an_expectation_that_is_always_judged():
+    """Nobody has to ask for it, and its violation says whose it is."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, catalogue=expectation(always_judged=True))
+
+    assert (Verdict.VIOLATED, False) == (row.verdict, row.required)
+    assert row.reason.endswith("An expectation of this suite: no document says it.")
+
+
 def test_the_part_of_a_loss_is_told():
     """All of the confirmed were lost here: none was kept."""
     tail = {"kept_first_lost": 1, "kept_last_lost": 2}
