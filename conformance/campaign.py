@@ -40,8 +40,6 @@ from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
 from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
 
-REPEATS = 2
-
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -240,7 +238,7 @@ class Running:
         self._started = time.monotonic()
         self._judged: Judgement | None = None
         self._remembered = Remembered()
-        self._repeated: set[str] = set()
+        self._added: dict[str, int] = {}
 
     def record(self, scenarios: Collection[str] | None = None) -> None:
         """Record every planned trial of these scenarios, by id; of all that are selected where None is given.
@@ -255,23 +253,26 @@ class Running:
         self._record(plan(self.campaign.selection, wanted, self.campaign.catalogue))
 
     def judge(self) -> Judgement:
-        """The answer to everything recorded so far, after the repeats that it asks for; each scenario repeats once."""
+        """The answer to everything recorded so far, after the repeats that it asks for (`judge.needs_repeats`)."""
         if self._judged is not None:
             return self._judged
-        selection, scenarios = self.campaign.selection, self.campaign.scenarios
         self.watcher.note("judging")
         judged = self._judge()
-        added = range(selection.trials + 1, selection.trials + 1 + REPEATS)
-        needed = [] if self.campaign.chosen else judge.needs_repeats(judged)
-        names = [name for name in needed if name not in self._repeated]
-        repeats = [trial for name in names for trial in subject_trials(selection, scenarios[name], added)]
-        if repeats:
-            self.watcher.note(f"a violation was not seen in every trial: repeating {len(repeats)} trials")
-            self._repeated |= set(names)
+        while repeats := self._repeats(judged):
+            self.watcher.note(f"an offence was not seen in every trial: repeating {len(repeats)} trials")
             self._record(repeats)
             judged = self._judge()
         self._judged = msgspec.structs.replace(judged, run=self.finish())
         return self._judged
+
+    def _repeats(self, judged: Judgement) -> list[Planned]:
+        """The trials that are added next; none where a replay chose its trials."""
+        selection, repeats = self.campaign.selection, []
+        for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._added):
+            first = selection.trials + 1 + self._added.get(name, 0)
+            self._added[name] = self._added.get(name, 0) + judge.REPEATS
+            repeats += subject_trials(selection, self.campaign.scenarios[name], range(first, first + judge.REPEATS))
+        return repeats
 
     @property
     def spark(self) -> Session:

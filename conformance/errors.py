@@ -27,11 +27,12 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
+# A confirmed counterexample stays one, whatever went wrong in the suite beside it; the report names both.
 PRECEDENCE = (
     ExitCode.INTERRUPTED,
     ExitCode.USAGE,
-    ExitCode.HARNESS,
     ExitCode.VIOLATED,
+    ExitCode.HARNESS,
     ExitCode.INCONCLUSIVE,
     ExitCode.NOTHING_RAN,
     ExitCode.CONFORMANT,

@@ -32,7 +32,7 @@ from conformance.judge.rules import is_self_check
 from conformance.report import model
 from conformance.report.expected import Expectations, Item, Standing
 from conformance.report.model import Report
-from conformance.report.words import EXIT_MEANS
+from conformance.report.words import EXIT_MEANS, with_errors
 
 DECIDED = (Verdict.HOLDS, Verdict.VIOLATED, Verdict.WITNESSED, Verdict.NOT_WITNESSED, Verdict.OBSERVED)
 """Words that answer something; a run that had one of them and has it no more has lost coverage."""
@@ -266,6 +266,7 @@ def outcome(
     asked = [_FAILS[item.standing] for item in found if item.standing in _FAILS]
     code = exit_code(judgement, spared=plain.spared, also=asked)
     means = _means(code, exit_code(judgement), exit_code(judgement, spared=plain.spared), baseline is not None)
+    means = with_errors(means, code, judgement)
     return dataclasses.replace(plain, expectations=Expectations(exit_code=int(code), means=means, items=tuple(found)))
 
 

@@ -9,12 +9,13 @@ message), `compact` (histories to Parquet), `relations` (the one plan), `facts` 
 `start_in_background` starts.
 """
 
-from conformance.judge.exits import exit_code, needs_repeats
+from conformance.judge.exits import REPEATS, exit_code, needs_repeats
 from conformance.judge.measure import bench
 from conformance.judge.session import Session, Starting, start_in_background, start_when_asked
 from conformance.judge.verdict import judge
 
 __all__ = [
+    "REPEATS",
     "Session",
     "Starting",
     "bench",

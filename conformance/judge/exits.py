@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from conformance.errors import PRECEDENCE, ExitCode
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 
 REPEATED_ENOUGH = 3
+
+REPEATS = 2
+"""Trials of the subject that one repeat adds to a scenario."""
+
+MOST_REPEATS = 6
+"""Trials that repeats may add to a scenario in which an offence was seen, but too seldom for a violation."""
 
 _OF_BROKER = {
     Verdict.VIOLATED: ExitCode.VIOLATED,
@@ -27,7 +34,15 @@ _OF_OURSELVES = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
 def exit_code(
     judgement: Judgement, *, spared: Callable[[VerdictRow], bool] = lambda _: False, also: Iterable[ExitCode] = ()
 ) -> ExitCode:
-    """The exit code of a judged run, by `errors.PRECEDENCE` (design, "Verdicts" 6).
+    """The exit code of a judged run, by `errors.PRECEDENCE`; see `codes`."""
+    asked = codes(judgement, spared=spared, also=also)
+    return next(code for code in PRECEDENCE if code in asked)
+
+
+def codes(
+    judgement: Judgement, *, spared: Callable[[VerdictRow], bool] = lambda _: False, also: Iterable[ExitCode] = ()
+) -> set[ExitCode]:
+    """Every exit code that something of a judged run asks for (design, "Verdicts" 7).
 
     A run that ended before its last trial is a harness error, an interrupted one says so. What was not tried changes
     nothing, unless nothing was tried at all, and so does what another row decided (`VerdictRow.decided_by`). A row that
@@ -39,27 +54,31 @@ def exit_code(
         settled = row.verdict is Verdict.INCONCLUSIVE and row.decided_by
         return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and (settled or spared(row)) else asked
 
-    codes = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
-    if not codes:  # and that our own sessions kept their rules says nothing of a broker
-        codes = {ExitCode.NOTHING_RAN}
-    codes |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
-    codes.update(also)
+    asked = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
+    if not asked:  # and that our own sessions kept their rules says nothing of a broker
+        asked = {ExitCode.NOTHING_RAN}
+    asked |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
+    asked.update(also)
     if judgement.run.interrupted:
-        codes.add(ExitCode.INTERRUPTED)
+        asked.add(ExitCode.INTERRUPTED)
     if not judgement.run.finished:
-        codes.add(ExitCode.HARNESS)
-    return next(code for code in PRECEDENCE if code in codes)
+        asked.add(ExitCode.HARNESS)
+    return asked
 
 
-def needs_repeats(judgement: Judgement) -> list[str]:
-    """The ids of the scenarios whose violations must be shown again, in order.
+def needs_repeats(judgement: Judgement, added: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+    """The ids of the scenarios that must be shown again, in order; `added` are the trials added to each so far.
 
-    A violation counts when it was seen in every trial of at least three; any other is repeated once more, so that a
-    report can say "3 of 3" or "seen once in 5". Whoever asks decides how often: a flaky one asks every time.
+    A violation counts when it was seen in every trial of at least three; any other is repeated once, so that a report
+    can say "3 of 3" or "seen once in 5". What was seen, but in too few trials for a violation, is repeated until it was
+    seen often enough, or `MOST_REPEATS` trials were added.
     """
-    found = [
-        row.scenario
-        for row in judgement.rows
-        if row.verdict is Verdict.VIOLATED and (row.offended < row.trials or row.trials < REPEATED_ENOUGH)
-    ]
-    return list(dict.fromkeys(found))
+
+    def is_due(row: VerdictRow) -> bool:
+        before = added.get(row.scenario, 0)
+        if row.verdict is Verdict.VIOLATED:
+            return not before and (row.offended < row.trials or row.trials < REPEATED_ENOUGH)
+        seldom = row.verdict is Verdict.INCONCLUSIVE and 0 < row.offended < REPEATED_ENOUGH
+        return seldom and before < MOST_REPEATS
+
+    return list(dict.fromkeys(row.scenario for row in judgement.rows if is_due(row)))

@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from conformance import paths
 from conformance.claims import Catalogue, Claim
-from conformance.judge.exits import exit_code
 from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.report import model, words
 from conformance.report.expected import Expectations
@@ -95,7 +94,7 @@ def page(
             documents=documents(judgement, catalogue),
             scenarios=scenario_views(judgement, scenarios),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
-            exit_means=expected.means if expected else words.EXIT_MEANS[exit_code(judgement)],
+            exit_means=expected.means if expected else words.exit_means(judgement),
             tone=_tone(judgement, catalogue),
             settings=catalogue.settings,
             marks=lambda row: _marks(row, judgement, catalogue, expected),

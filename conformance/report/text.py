@@ -20,7 +20,7 @@ from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Wi
 from conformance.report import model
 from conformance.report.expected import Expectations
 from conformance.report.html import first_timeline, timeline
-from conformance.report.words import EXIT_MEANS, MEANINGS, visible
+from conformance.report.words import MEANINGS, exit_means, visible
 
 ROWS = 20
 EVENTS = 8
@@ -42,8 +42,8 @@ def summary(
 ) -> RenderableType:
     """What the terminal shows; about 40 lines. `written` are the paths that `write_all` returned."""
     answers = model.tried(judgement.rows)
-    code = exit_code(judgement)
-    ending = f"exit {expected.exit_code}: {expected.means}" if expected else f"exit {int(code)}: {EXIT_MEANS[code]}"
+    code, means = (expected.exit_code, expected.means) if expected else (exit_code(judgement), exit_means(judgement))
+    ending = f"exit {int(code)}: {means}"
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
     parts: list[RenderableType] = []
     if answers:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from conformance.errors import ExitCode
-from conformance.judge.rows import ControlResult, Exposure, Verdict, VerdictRow
+from conformance.judge.exits import codes, exit_code
+from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.report.faults import fault_sentence, ordinal, restart_sentence
 from conformance.scenario import Ask, Consume, Drain, Offer, Publish, Restart, Scenario, Step
 
@@ -83,6 +84,18 @@ EXIT_MEANS: dict[ExitCode, str] = {
     ExitCode.NOTHING_RAN: "nothing was tried of what the broker promises",
     ExitCode.INTERRUPTED: "the run was interrupted; what was recorded is kept",
 }
+
+
+def with_errors(means: str, code: int, judgement: Judgement) -> str:
+    """What an exit code means, and that the suite failed as well where a violation outweighs that."""
+    also = code == ExitCode.VIOLATED and ExitCode.HARNESS in codes(judgement)
+    return f"{means}; also (3), {EXIT_MEANS[ExitCode.HARNESS]}" if also else means
+
+
+def exit_means(judgement: Judgement) -> str:
+    """What the exit code of a run means."""
+    code = exit_code(judgement)
+    return with_errors(EXIT_MEANS[code], code, judgement)
 
 
 def plural(count: int, noun: str) -> str:

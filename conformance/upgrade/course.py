@@ -16,7 +16,7 @@ import msgspec
 from conformance import campaign, judge, records
 from conformance.adapters import Adapter, Broker
 from conformance.adapters.access_table import clean
-from conformance.campaign import REPEATS, Campaign, Watcher
+from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
 from conformance.expectations import Expected
@@ -128,10 +128,10 @@ def _after(upgrade: Upgrade, watcher: Watcher) -> Judgement:
         running.record()
         judged = running.judge()
         names = judge.needs_repeats(judged)
-        indices = range(after.selection.trials + 1, after.selection.trials + 1 + REPEATS)
+        indices = range(after.selection.trials + 1, after.selection.trials + 1 + judge.REPEATS)
         more = [trial for name in names for trial in subject_trials(after.selection, after.scenarios[name], indices)]
         if more:
-            watcher.note(f"a violation was not seen in every trial: repeating {len(more)} trials")
+            watcher.note(f"an offence was not seen in every trial: repeating {len(more)} trials")
             running.campaign = dataclasses.replace(after, chosen=upgrade.own(more))
             running.record()
             judged = running.judge()

@@ -505,7 +505,8 @@ def judgement(*verdicts, run=RUN, ours=(), **fields):
         (["NOT_WITNESSED"], ExitCode.CONFORMANT),
         (["HOLDS", "INCONCLUSIVE"], ExitCode.INCONCLUSIVE),
         (["INCONCLUSIVE", "VIOLATED"], ExitCode.VIOLATED),
-        (["VIOLATED", "HARNESS_ERROR"], ExitCode.HARNESS),
+        (["VIOLATED", "HARNESS_ERROR"], ExitCode.VIOLATED),
+        (["HARNESS_ERROR", "INCONCLUSIVE", "HOLDS"], ExitCode.HARNESS),
     ],
 )
 def test_exit_codes(verdicts, code):
@@ -541,6 +542,25 @@ def test_repeats():
     assert [KILL] == exits.needs_repeats(judgement(Verdict.VIOLATED, Verdict.VIOLATED, trials=3, offended=1))
     assert [KILL] == exits.needs_repeats(judgement(Verdict.VIOLATED, trials=1, offended=1))
     assert [] == exits.needs_repeats(judgement(Verdict.HOLDS))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "offended", "added", "again"),
+    [
+        (Verdict.INCONCLUSIVE, 2, 0, True),
+        (Verdict.INCONCLUSIVE, 2, exits.MOST_REPEATS - 1, True),
+        (Verdict.INCONCLUSIVE, 2, exits.MOST_REPEATS, False),
+        (Verdict.INCONCLUSIVE, 0, 0, False),
+        (Verdict.INCONCLUSIVE, 3, 0, False),  # the other half of a comparison is missing: no repeat brings that
+        (Verdict.VIOLATED, 2, 0, True),
+        (Verdict.VIOLATED, 2, exits.REPEATS, False),
+    ],
+)
+def test_what_was_seen_too_seldom_is_repeated(verdict, offended, added, again):
+    """Stuck in two of three is neither a violation nor the end; a violation is repeated once."""
+    found = exits.needs_repeats(judgement(verdict, trials=5, offended=offended), {KILL: added})
+
+    assert found == ([KILL] if again else [])
 
 
 def test_the_tables_are_frozen():

@@ -148,7 +148,7 @@ def test_nothing_ran(make):
         ([Verdict.NOT_WITNESSED, Verdict.OBSERVED], ExitCode.CONFORMANT),
         ([Verdict.HOLDS, Verdict.INCONCLUSIVE], ExitCode.INCONCLUSIVE),
         ([Verdict.VIOLATED, Verdict.INCONCLUSIVE], ExitCode.VIOLATED),
-        ([Verdict.VIOLATED, Verdict.HARNESS_ERROR], ExitCode.HARNESS),
+        ([Verdict.VIOLATED, Verdict.HARNESS_ERROR], ExitCode.VIOLATED),
     ],
 )
 def test_exit_codes(make, verdicts, code):

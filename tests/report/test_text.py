@@ -42,6 +42,14 @@ def test_the_end_says_what_counts(make, tmp_path):
     assert expected == lines
 
 
+def test_a_violation_beside_an_error_of_the_suite(make):
+    """The exit code is that of the violation; the error is named, and the last line names both."""
+    text = plain(make.judgement(make.violated(), make.row("EMS-STEP-03", verdict=Verdict.HARNESS_ERROR)))
+
+    assert any("HARNESS_ERROR" in line and "EMS-STEP-03" in line for line in text.splitlines())
+    assert "exit 1: at least one claim was violated; also (3), something of the suite went wrong" in text
+
+
 def test_the_first_violation_has_its_timeline(make):
     """Message, confirm, kill: enough to believe it."""
     text = plain(make.judgement(make.violated(), make.violated("AMQP-DUR-01")))
