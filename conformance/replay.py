@@ -374,11 +374,11 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
     answered = {row.claim for row in rows if row.scenario == script.id and row.trials and row.verdict not in _SILENT}
     found: dict[str, list[str]] = {}
     for claim, check in script.decides.items():
-        if not replay.campaign.catalogue.claims[claim].judged:
+        stated = replay.campaign.catalogue.claims[claim]
+        if not stated.judged:
             continue
-        kind = replay.campaign.catalogue.claims[claim].kind
         run = (selection.adapter.launcher, selection.protocol, selection.weakens)
-        control = against(check, kind, *run).control
+        control = against(check, stated.kind, script.fault_for(stated), *run).control
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
             found.setdefault(check.anomaly, []).append(claim)

@@ -12,6 +12,7 @@ import pytest
 
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
+from conformance.adapters.launchers import LAUNCHERS
 from conformance.adapters.settings import weakened
 from conformance.adapters.stand_ins import against
 from conformance.bench import triggers
@@ -160,10 +161,30 @@ def test_every_check_names_what_exists():
     assert {check.exposure for check in checks} - set(exposures.EXPOSURES) == set()
     assert {c.control.name for c in checks if isinstance(c.control, Liar)} - set(liars.LIARS) == set()
     through = [
-        against(check, claims.Kind.SAFETY, "native", word, ()) for check in checks for word in claims.VENDOR_SURFACES
+        against(check, claims.Kind.SAFETY, "none", "native", word, ())
+        for check in checks
+        for word in claims.VENDOR_SURFACES
+        if isinstance(check.control, Liar)
     ]
     lying = {check.control.name for check in (*checks, *through) if isinstance(check.control, SessionLiar)}
     assert lying == set(SESSION_LIARS)
+
+
+def test_every_check_has_a_control_that_needs_no_setting_of_the_broker():
+    """Its settings may all be fixed. A claim about a default is shown by the opposite setting, and by nothing else."""
+    catalogue = claims.load()
+    weak = [
+        (check.control, against(check, claim.kind, item.fault_for(claim), launcher, "amqp", ()).control)
+        for launcher in LAUNCHERS
+        for item in scenario.load(catalogue).values()
+        for claim, check in ((catalogue.claims[name], check) for name, check in item.decides.items())
+        if isinstance(check.control, Weakened) and claim.kind is not claims.Kind.DEFAULT
+    ]
+    stay = {control for stated, control in weak if control == stated}
+    of_client = {name for client in vendor_clients.names() for name in vendor_clients.find(client).settings}
+
+    assert {control.name for _, control in weak if isinstance(control, Liar)} <= set(liars.LIARS)
+    assert {name for control in stay for name, _ in control.settings} <= of_client
 
 
 def test_every_liar_is_used():

@@ -1,12 +1,12 @@
-"""What takes the place of a control that this broker cannot be given, or that shows nothing there.
+"""Choose the fallback of a control that this broker cannot be given, or that shows nothing there.
 
-A broker that runs already keeps its settings, and some cannot be given up beside another (a quorum queue of RabbitMQ
-stores everything): a liar of the bundled broker then proves that the check sees what it is about. It proves nothing
-about this broker, so there is no miss probability, and the report says so: a check-only control.
+The settings of a broker may be fixed: it runs already, its file says so, or one cannot be given up beside another (a
+quorum queue of RabbitMQ stores everything). A liar of the bundled broker then proves that the check sees what it is
+about. It proves nothing about this broker, so there is no miss probability: a check-only control.
 
-A broker that holds nothing back before it writes cannot be seen to lose by the death of a process, whatever is not
-synced: the page cache outlives it (Classic 6.1.7, 0 losses in 8 kills with syncs off). What it stores nothing of it
-does lose, so that takes the place.
+A broker that holds nothing back before it writes loses nothing by the death of a process, whatever is not synced: the
+page cache outlives it (Classic 6.1.7, 0 losses in 8 kills with syncs off). With `persistence=false` it stores nothing,
+so a kill loses messages. That setting is the fallback, and proves the check only: it says nothing of a missing sync.
 
 Through a vendor's client two liars of the bundled broker show nothing: a send that is never answered silences the
 client, whose listeners hear in their order (JMS 2.0, 7.3.3), and AMQP 0-9-1 the bundled broker does not speak. What the
@@ -24,16 +24,32 @@ from conformance.scenario import Check, Liar, SessionLiar, Weakened
 
 _STORES = "persistence"
 _LOSSES = ("lost", "lost_committed")
-_LIARS: Mapping[tuple[str, str], str] = {
-    ("lost", "sync_non_transactional"): "loses-the-oldest",
-    ("lost", "persistence"): "treats-persistent-as-non-persistent",
-    ("lost_committed", "sync_transactional"): "loses-the-oldest",
-    ("delivered_after_restart", "sync_non_transactional"): "brings-acknowledged-back",
+_SETTINGS: Mapping[str, str] = {
+    "lost": "sync_non_transactional",
+    "lost_committed": "sync_transactional",
+    "delivered_after_restart": "sync_non_transactional",
 }
-"""By the anomaly, and a setting that its weakened control switches off: a liar that fails at every kill or stop.
+"""By anomaly, which of the settings of a control that switches several off makes the control fail."""
 
-Not one that answers before it stores: its record is 5 ms late, and a kill on a busy machine misses that. Nor one that
-loses the newest: of a hundred in flight the newest ten may all be unanswered yet.
+_OF_BROKER = {_STORES, "sync_non_transactional", "sync_transactional"}
+"""What a control gives up at the broker. Every other setting is of the client, which the suite starts itself."""
+
+LIARS: Mapping[tuple[str, str], str] = {
+    ("lost", "kill"): "loses-the-oldest",
+    ("lost", "stop"): "treats-persistent-as-non-persistent",
+    ("lost", "power_loss"): "never-syncs-confirms",
+    ("lost_committed", "kill"): "loses-the-oldest",
+    ("lost_committed", "power_loss"): "never-syncs-commits",
+    ("delivered_after_restart", "kill"): "brings-acknowledged-back",
+    ("confirmed_before_sync", "held_sync"): "confirms-before-sync",
+    ("committed_before_sync", "held_sync"): "commits-before-sync",
+    ("rolled_back_before_sync", "held_sync"): "rolls-back-before-sync",
+}
+"""By anomaly and fault: a liar that fails in every trial, however few messages or many restarts there are.
+
+After a kill it is not one that answers before it stores: its record is 5 ms late, and a kill on a busy machine misses
+that. Nor one that loses the newest: of a hundred in flight the newest ten may all be unanswered yet. The oldest of each
+queue was confirmed before any trigger. Not the oldest of the journal: that one stays there, and hides the next trial's.
 """
 
 
@@ -44,27 +60,34 @@ _THROUGH_A_CLIENT: Mapping[str, SessionLiar] = {
 """By the liar of the bundled broker: what a vendor's client does instead."""
 
 
-def against(check: Check, kind: Kind, launcher: str, protocol: str, weakens: Collection[str]) -> Check:
+def against(check: Check, kind: Kind, fault: str, launcher: str, protocol: str, weakens: Collection[str]) -> Check:
     """The check with the control that can be run against a broker under that launcher.
 
-    `weakens` are the names of the settings by which its guarantees can be given up, or seen to be.
+    `fault` is the one under which the claim is tried. `weakens` are the names of the settings by which its guarantees
+    can be given up, or seen to be.
 
     What a claim says about a default is shown by the opposite setting of the very product, and by nothing else.
     """
     control = check.control
     if isinstance(control, Liar) and protocol in VENDOR_SURFACES:
         return dataclasses.replace(check, control=_THROUGH_A_CLIENT.get(control.name, control))
-    if not isinstance(control, Weakened) or kind is Kind.DEFAULT:
+    if not isinstance(control, Weakened) or kind is Kind.DEFAULT or not changes_broker(control):
         return check
-    if launcher == EXTERNAL or not any(name in weakens for name, _ in control.settings):
-        return _lying(check, control)
+    given_up = {name for name, _ in control.settings} & _OF_BROKER
+    given_up = given_up & {_SETTINGS.get(check.anomaly, "")} or given_up
+    if launcher == EXTERNAL or given_up.isdisjoint(weakens):
+        return _lying(check, fault)
     if not control.widened_by or control.widened_by in weakens:
         return check
     if check.anomaly in _LOSSES and _STORES in weakens and not control.journal:
         return dataclasses.replace(check, control=Weakened(((_STORES, False),), control.trials))
-    return _lying(check, control)
+    return _lying(check, fault)
 
 
-def _lying(check: Check, control: Weakened) -> Check:
-    liars = [_LIARS[check.anomaly, name] for name, _ in control.settings if (check.anomaly, name) in _LIARS]
-    return dataclasses.replace(check, control=Liar(liars[0])) if liars else check
+def _lying(check: Check, fault: str) -> Check:
+    return dataclasses.replace(check, control=Liar(LIARS[check.anomaly, fault]))
+
+
+def changes_broker(control: Weakened) -> bool:
+    """Whether the control needs another setting of the broker; else only the suite's own client is set."""
+    return any(name in _OF_BROKER for name, _ in control.settings)

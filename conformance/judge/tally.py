@@ -150,7 +150,7 @@ def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) ->
     fault = scenario.fault_for(claim)
     run = evidence.run
     weakens = run.settings if run.weakens is None else run.weakens
-    check = against(check, claim.kind, run.launcher, run.protocol, weakens)
+    check = against(check, claim.kind, fault, run.launcher, run.protocol, weakens)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     return Tally(
         claim=claim,

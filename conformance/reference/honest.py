@@ -110,6 +110,9 @@ class Honest:
     hides_recovered = False
     """Whether the messages of a journal are counted after a start, and never delivered."""
 
+    records_rollbacks = False
+    """Whether a rollback leaves a record in the journal, and is answered before a sync covers that record."""
+
     commits_rollbacks = False
     """Whether a rollback delivers what was sent in its transaction, and is answered."""
 
@@ -130,7 +133,7 @@ class Honest:
         return True
 
     def takes_over(self, place: int, count: int) -> bool:
-        """Whether a start takes over the `place`-th (from 0, by age) of the `count` messages that the journal has."""
+        """Whether a start takes over the `place`-th (from 0, by age) of the `count` stored messages of a queue."""
         return True
 
     def copies(self, number: int) -> int:

@@ -14,7 +14,7 @@ from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.settings import weakened
-from conformance.adapters.stand_ins import against
+from conformance.adapters.stand_ins import against, changes_broker
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import (
@@ -195,10 +195,12 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         settings = _settings(selection, scenario)
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
-        check = against(stated, claim.kind, selection.adapter.launcher, selection.protocol, selection.weakens)
+        run = (selection.adapter.launcher, selection.protocol, selection.weakens)
+        check = against(stated, claim.kind, scenario.fault_for(claim), *run)
         if check.control is None or given_up or not claim.gets_verdict(selection.required):
             continue
-        if isinstance(check.control, Weakened) and selection.adapter.launcher == EXTERNAL:
+        external = selection.adapter.launcher == EXTERNAL
+        if isinstance(check.control, Weakened) and external and changes_broker(check.control):
             continue  # the judge says that it was not run
         if isinstance(check.control, Liar) and selection.client and _beside(selection) is None:
             continue  # likewise

@@ -150,6 +150,57 @@ def test_a_corrupt_body_has_its_length():
     assert Rig().broker.encoded(message).endswith(b"100")
 
 
+def test_each_queue_loses_its_oldest():
+    """What an earlier start left in the journal of one queue must not hide the loss of another, start after start."""
+    rig = Rig("a", "b", behaviour=behaviour("loses-the-oldest"))
+    for queue in ("a", "b"):
+        for number in (1, 2):
+            rig.send(b"%s%d" % (queue.encode(), number), queue=queue)
+        rig.disk()
+        rig = rig.again("a", "b")
+        rig = rig.again("a", "b")
+
+    assert {"a": [b"a2"], "b": [b"b2"]} == {name: rig.bodies(name) for name in ("a", "b")}
+
+
+def test_a_rollback_is_answered_before_its_record_is_synced():
+    """The honest broker writes nothing for a rollback. What the liar writes is found again as nothing."""
+    seen = {}
+    for name in (None, "rolls-back-before-sync"):
+        rig, said = Rig(behaviour=behaviour(name)), []
+        transaction = rig.broker.begin()
+        rig.send(b"1", transaction)
+        rig.disk()
+        rig.broker.rollback(transaction, lambda said=said: said.append("rolled back"))
+        asked = list(said)
+        batch = rig.commit.take() if rig.commit.has_waiting else None
+        if batch:
+            rig.commit.finished()
+        late = len(rig.commit.postponed())
+        seen[name] = (asked, batch and (len(batch.writes), batch.sync), said, late, rig.again().bodies())
+
+    assert seen == {
+        None: (["rolled back"], None, ["rolled back"], 0, []),
+        "rolls-back-before-sync": ([], (1, False), ["rolled back"], 1, []),
+    }
+
+
+def test_a_commit_that_is_never_synced():
+    """It is answered, and no batch of it asks for a sync, then or later."""
+    syncs = {}
+    for name in (None, "never-syncs-commits"):
+        rig = Rig(behaviour=behaviour(name))
+        transaction = rig.broker.begin()
+        rig.send(b"1", transaction)
+        rig.disk()
+        rig.commits(transaction)
+        batch = rig.commit.take()
+        rig.commit.finished()
+        syncs[name] = (batch.sync, rig.answers[-1], rig.commit.postponed())
+
+    assert syncs == {None: (True, "done", []), "never-syncs-commits": (False, "done", [])}
+
+
 def test_what_is_never_synced():
     """Ten sends are answered, and no batch of them asks for a sync."""
     syncs = {}

@@ -62,6 +62,8 @@ LOSES = {
     "confirms-before-sync": {},
     "commits-before-sync": {},
     "never-syncs-confirms": {},
+    "never-syncs-commits": {},
+    "rolls-back-before-sync": {},
     "confirms-after-failed-sync": {},
     "confirms-although-disk-full": {},
 }

@@ -5,6 +5,7 @@ A protocol publishes, subscribes and settles here, and is told by a callback whe
 
 from __future__ import annotations
 
+import collections
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -23,6 +24,7 @@ from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, nobody
 from conformance.reference.store.journal import Recovered
+from conformance.reference.store.records import Committed
 
 EXPIRED_AT_ONCE = 1000
 """Messages that expire before others are served: a million that end together must not stop the broker for seconds."""
@@ -69,9 +71,12 @@ class Broker:
         self._transactions = 0
         for name, next_number in recovered.queues.items():
             self._addresses.restore(name, next_number, recovered.identities.get(name, []))
-        for place, stored in enumerate(recovered.messages.values()):
-            if behaviour.takes_over(place, len(recovered.messages)):
+        counts = collections.Counter(stored.queue for stored in recovered.messages.values())
+        places: collections.Counter[str] = collections.Counter()
+        for stored in recovered.messages.values():
+            if behaviour.takes_over(places[stored.queue], counts[stored.queue]):
                 self._effects.restore(self._addresses.queue(stored.queue), stored)
+            places[stored.queue] += 1
         for name in options:
             self._addresses.queue(name)
 
@@ -208,6 +213,9 @@ class Broker:
         if self.behaviour.commits_rollbacks:
             transaction.outcomes.clear()
             self.commit(transaction, done)
+        elif self.behaviour.records_rollbacks:
+            self._forget(transaction)
+            self._commit.add_unsynced(Committed(()), done, None)
         else:
             self._forget(transaction)
             done()

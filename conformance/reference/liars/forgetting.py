@@ -36,7 +36,7 @@ class _BringsAcknowledgedBack(Liar):
 
 
 class _LosesTheOldest(Liar):
-    """A start does not take over the oldest message of its journal."""
+    """A start does not take over the oldest message of each queue."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
     fault = "kill"
@@ -46,7 +46,7 @@ class _LosesTheOldest(Liar):
 
 
 class _LosesTheLastBatch(Liar):
-    """A start does not take over the newest ten messages of its journal."""
+    """A start does not take over the newest ten messages of each queue."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
     fault = "kill"

@@ -97,3 +97,22 @@ class _NeverSyncsConfirms(Liar):
 
     def answered(self, asked: Asked, send: int) -> Answered:
         return Answered.NEVER_SYNCED if asked is Asked.SEND else Answered.STORED
+
+
+class _NeverSyncsCommits(Liar):
+    """A commit is answered when its record is written, and nothing ever syncs it. No kill can see it."""
+
+    breaks = ("ARTEMIS-TX-03", "ARTEMIS-TX-07")
+    fault = "power_loss"
+
+    def answered(self, asked: Asked, send: int) -> Answered:
+        return Answered.NEVER_SYNCED if asked is Asked.COMMIT else Answered.STORED
+
+
+class _RollsBackBeforeSync(Liar):
+    """A rollback is recorded and answered when the record is written; the sync comes 5 ms later. No kill sees it."""
+
+    breaks = ("ARTEMIS-TX-04",)
+    fault = "held_sync"
+
+    records_rollbacks = True

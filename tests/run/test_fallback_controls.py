@@ -1,0 +1,103 @@
+"""A broker with fixed settings: every check has a liar as its control, and each liar fails in each scenario."""
+
+import pathlib
+
+import pytest
+
+from conformance import adapters, claims, scenario
+from conformance.adapters.stand_ins import LIARS, against, changes_broker
+from conformance.claims import Kind
+from conformance.faults import able
+from conformance.history import bare_header
+from conformance.judge.compact import compact
+from conformance.judge.session import Session
+from conformance.judge.verdict import collect_facts
+from conformance.ledger import Ledger
+from conformance.run.plan import Selection, plan
+from conformance.run.record import Recording
+from conformance.scenario import Liar, Weakened
+
+CATALOGUE = claims.load()
+SCENARIOS = scenario.load(CATALOGUE)
+FIXED = adapters.find(str(pathlib.Path(__file__).with_name("fixed_broker.toml")))
+FEW = {"broker-killed-while-publishing", "broker-killed-while-sending-one-by-one", "sync-held-while-committing"}
+
+
+def fallbacks():
+    """Of each scenario the (anomaly, control, exposure) that take the place of a weakened broker."""
+    found = {}
+    for item in SCENARIOS.values():
+        for claim_id, check in item.decides.items():
+            claim = CATALOGUE.claims[claim_id]
+            if isinstance(check.control, Weakened) and claim.kind is not Kind.DEFAULT and changes_broker(check.control):
+                given = against(check, claim.kind, item.fault_for(claim), "native", "amqp", ())
+                found.setdefault(item.id, {})[given.anomaly] = given
+    return found
+
+
+FALLBACKS = fallbacks()
+
+
+def selection(only):
+    """Every claim is required, so that a control is planned whatever this broker can do."""
+    return Selection(
+        adapter=FIXED,
+        protocol="amqp",
+        settings=FIXED.effective(),
+        overrides={},
+        claims=list(CATALOGUE.claims.values()),
+        required=frozenset(CATALOGUE.claims),
+        seed=19,
+        only=frozenset(only),
+    )
+
+
+def test_no_setting_can_be_changed():
+    """So no control of a broker is the same product, weakened."""
+    controls = [trial for trial in plan(selection(FALLBACKS), SCENARIOS, CATALOGUE) if trial.arm == "control"]
+
+    assert selection(()).weakens == frozenset()
+    assert {trial.adapter.name for trial in controls} == {"reference"}
+
+
+def test_every_liar_of_the_table_is_needed():
+    """An entry that no scenario asks for is dead."""
+    needed = {(anomaly, check.control.name) for checks in FALLBACKS.values() for anomaly, check in checks.items()}
+
+    assert needed == {(anomaly, liar) for (anomaly, _), liar in LIARS.items()}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "only", [pytest.param(FEW, id="few"), pytest.param(set(FALLBACKS), id="all", marks=pytest.mark.full)]
+)
+def test_each_fallback_control_fails(only, tmp_path):
+    """They share brokers as in a whole run: what one trial left in the journal must not hide what the next one loses."""
+    faults = {item: {fault.name for fault in SCENARIOS[item].faults} for item in only}
+    unable = {item for item in only if able.unable(faults[item])}
+    played = [
+        trial
+        for trial in plan(selection(only - unable), SCENARIOS, CATALOGUE)
+        if any(trial.control == check.control.label for check in FALLBACKS[trial.script.id].values())
+    ]
+    with Ledger(tmp_path, "fallbacks") as ledger:
+        recording = Recording(tmp_path, bare_header(""), ledger)
+        try:
+            records = {record.trial: record for record in recording.record(played)}
+        finally:
+            recording.close()
+    used = [(anomaly, check.exposure) for item in only for anomaly, check in FALLBACKS[item].items()]
+    with Session.start() as session:
+        facts = collect_facts(
+            session.spark, [compact(tmp_path / "trials" / name, one) for name, one in records.items()], used
+        )
+    seen = {
+        (trial.script.id, anomaly): facts[trial.id].offences(anomaly) > 0
+        if trial.id in facts
+        else records[trial.id].void
+        for trial in played
+        for anomaly, check in FALLBACKS[trial.script.id].items()
+        if check.control == Liar(trial.liar)
+    }
+
+    assert seen == {(item, anomaly): True for item in only - unable for anomaly in FALLBACKS[item]}
