@@ -15,14 +15,14 @@ artemis *ARGS:
 suites *ARGS:
     python -m pytest suites {{ARGS}}
 
-# The project's own tests.
+# The project's own tests, without those that take long (-m full: only those).
 test *ARGS:
     python -m pytest {{ARGS}}
 
 # Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
 full *ARGS:
     python -m conformance.adapters.dockerd python tests/full.py {{ARGS}}
-    python -m pytest
+    python -m pytest -m "full or not full"
 
 # Style and types.
 lint:

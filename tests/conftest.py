@@ -8,7 +8,21 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for `verdict_rows`
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for `verdict_rows` and `skips`
+
+import skips  # noqa: E402
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("skips")
+    group.addoption("--complete", action="store_true", help="fail on a skip that tests/skips.toml gives no `ci` for")
+    group.addoption("--skipped-to", metavar="FILE", help="write the ids of the skipped tests to FILE, a line each")
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # the reports of xdist's workers reach the main process
+        known, complete = skips.known(), config.getoption("--complete")
+        config.pluginmanager.register(skips.Skips(known, complete=complete, file=config.getoption("--skipped-to")))
 
 
 @pytest.fixture(autouse=True)
