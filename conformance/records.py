@@ -8,6 +8,7 @@ beside it: it names a place of one machine, which a report, that holds the `RunR
 from __future__ import annotations
 
 import hashlib
+import os
 import pathlib
 import tomllib
 from collections.abc import Mapping
@@ -193,7 +194,7 @@ def file_changed(record: FileRecord, part: pathlib.Path) -> str | None:
 
     Raises `UsageError` where the file is gone, with what the user can do.
     """
-    path, copy = pathlib.Path(record.path), part / record.copy
+    path, copy = pathlib.Path(record.path), inside(part, record.copy)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -241,8 +242,42 @@ def read(path: pathlib.Path, kind: type[Record]) -> Record:
 
 
 def check_run(folder: pathlib.Path) -> None:
-    """Raise `UsageError` where the folder is none of a run; it names the run where the folder is a part of one."""
+    """Check that the folder is that of a run, and holds nothing but files and folders.
+
+    Raises:
+        UsageError: It has no `run.json`; the error names the run if the folder is a part of one.
+        HistoryError: It holds a symbolic link, a pipe or a device (`inside`).
+    """
     if not (folder / "run.json").is_file():
         above = next((each for each in folder.absolute().parents if (each / "run.json").is_file()), None)
         hint = f"; its run is {above.name}, some folders up" if above else ""
         raise UsageError(f"{folder} is not the folder of a run: it has no run.json{hint}")
+    for place, folders, files in os.walk(folder):
+        below = pathlib.Path(place).relative_to(folder)
+        for name in (*folders, *files):
+            inside(folder, str(below / name))
+        if below.name != "trials" and "brokers" in folders:
+            folders.remove("brokers")  # a broker may make links of its own; what is read there is checked one by one
+
+
+def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Return the path of `name` below `folder`.
+
+    Raises `HistoryError` if the name leads out of the folder, passes a symbolic link, or is a pipe or a device: a run
+    folder may come from somebody else, and must not make the suite read or write other files of this machine.
+    """
+    home = folder.resolve()
+    wanted = home / name
+    try:
+        stays = wanted.resolve() == wanted and wanted.is_relative_to(home) and wanted != home
+        regular = not wanted.exists() or wanted.is_file() or wanted.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, or a name that no file can have
+        raise HistoryError(f"{folder}: {name!r} is not the name of a file: {error}") from error
+    if not stays:
+        raise HistoryError(
+            f"{folder}: {name!r} leads out of the folder or is a symbolic link. A run writes neither: the folder was "
+            "changed since, or made by somebody else. Nothing was read or written. Remove it if you know its origin"
+        )
+    if not regular:
+        raise HistoryError(f"{folder}: {name!r} is a pipe or a device, and a run writes files only; remove it")
+    return folder / name

@@ -19,7 +19,7 @@ from conformance.adapters import Adapter, EffectiveSettings, own_config, vendor_
 from conformance.adapters.stand_ins import against
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue
-from conformance.errors import ExitCode, FaultError, UsageError
+from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.seen import compared, offences
 from conformance.records import RunRecord, TrialRecord
@@ -38,6 +38,7 @@ class Wanted:
     """What a user asks for: `trial` is a number, or the name of the trial's folder; `arm` is `subject` or a control.
 
     `adapter` replaces the one of the run: another version of the broker, or the TOML file that the run was given.
+    With `trust`, what the folder says of broker, configuration and login is used: it may be anybody's code.
     """
 
     folder: pathlib.Path
@@ -48,6 +49,7 @@ class Wanted:
     out: pathlib.Path | None = None
     adapter: str = ""
     offline: bool = False
+    trust: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,24 +91,40 @@ class Outcome:
 
 
 def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
-    """The records of a run and of its trials, by name; `UsageError` where the folder is none of a run."""
+    """The records of a run and of its trials, by name.
+
+    Raises:
+        UsageError: The folder is none of a run.
+        HistoryError: It holds a link, or the record of a trial that is not the one of its folder.
+    """
     records.check_run(folder)
     run = records.read(folder / "run.json", RunRecord)
-    return run, [records.read(path, TrialRecord) for path in sorted(folder.glob("trials/*/trial.json"))]
+    found = []
+    for path in sorted(folder.glob("trials/*/trial.json")):
+        found.append(records.read(path, TrialRecord))
+        if found[-1].trial != path.parent.name:
+            raise HistoryError(
+                f"{path}: it is the record of {found[-1].trial!r}, and lies in the folder of another trial"
+            )
+    return run, found
 
 
 def prepare(wanted: Wanted) -> Replay:
     """Find the trial, and make the same one again.
 
     Raises:
-        UsageError: No such run, scenario, trial or arm (with what there is), or the trial would be another one today:
-            its script, its settings or its broker are not what was recorded.
+        UsageError: No such run, scenario, trial or arm (with what there is), or the folder brings code and is not
+            trusted, or the trial would be another one today: its script, its settings or its broker are not what was
+            recorded.
+        HistoryError: The folder holds what no run writes: a link, or a record of another trial.
         FaultError: Its fault cannot be had here: of this machine, or of the launcher.
     """
     if wanted.times < 1:
         raise UsageError(f"--times {wanted.times}: at least 1")
     run, found = read_run(wanted.folder)
     record = find_trial(found, wanted)
+    if not wanted.trust:
+        kept.check_trust(wanted.folder, replayed=True, named=bool(wanted.adapter))
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
     script = scenarios.get(record.scenario)
@@ -333,6 +351,7 @@ def _command(wanted: Wanted, record: TrialRecord) -> str:
     words += ["--arm", record.control] if record.control else []
     words += ["--times", str(wanted.times)] if wanted.times > 1 else []
     words += ["--adapter", wanted.adapter] if wanted.adapter else []
+    words += ["--trust"] if wanted.trust else []
     return shlex.join(words)
 
 

@@ -53,16 +53,19 @@ class Made:
     lines: tuple[str, ...]
 
 
-def make(words: str, out: pathlib.Path | None = None, spark: Session | None = None) -> Made:
+def make(words: str, out: pathlib.Path | None = None, spark: Session | None = None, *, trust: bool = False) -> Made:
     """Write the bundle of the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
 
+    With `trust` the broker's own file of that run is loaded, which may be anybody's code.
+
     Raises:
-        UsageError: No such run or trial, or the file exists and is a folder.
+        UsageError: No such run or trial, the file exists and is a folder, or the run brings code and is not trusted.
+        HistoryError: The folder names files outside it, or holds what no run writes.
         JudgeError: Spark could not judge.
     """
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UsageError(f"--out {out}: name a file in a folder that exists")
-    source = gather(words, spark)
+    source = gather(words, spark, trust=trust)
     path = out or pathlib.Path(f"{source.record.trial}.zip")
     made = _reproduction(source)
     members, missing = _members(source)
@@ -132,9 +135,10 @@ def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
 def _broker_file(source: Source) -> dict[str, bytes]:
     """The file that described the broker, where it was the user's."""
     kept = records.kept_broker(source.folder)
-    if kept is None or not kept[0].copy or not (kept[1] / kept[0].copy).is_file():
+    if kept is None or not kept[0].copy:
         return {}
-    return {f"configuration/{kept[0].copy}": (kept[1] / kept[0].copy).read_bytes()}
+    copy = records.inside(kept[1], kept[0].copy)
+    return {f"configuration/{copy.name}": copy.read_bytes()} if copy.is_file() else {}
 
 
 def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:
@@ -145,7 +149,7 @@ def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:
     parts = {log.path: log for log in source.kept.logs}
     later = [path.name for path in source.broker.glob("start-*.log")]  # of trials after this one
     for name in sorted({*parts, *later}, key=lambda name: (name.startswith("new/"), name)):  # of an upgrade
-        path, part = source.broker / name, parts.get(name)
+        path, part = records.inside(source.broker, name), parts.get(name)
         if not path.is_file():
             missing.append(f"`broker.log`: {name} is gone")
             continue
@@ -164,10 +168,10 @@ def _journals(source: Source, missing: list[str]) -> dict[str, bytes]:
         return {}
     members: dict[str, bytes] = {}
     for journal in kept.journals:
-        path = source.place / journal.file
-        if journal.file and path.is_file():
-            members[f"journal/{journal.file}"] = path.read_bytes()
-        elif journal.file:
+        path = records.inside(source.place, journal.file) if journal.file else None
+        if path is not None and path.is_file():
+            members[f"journal/{path.name}"] = path.read_bytes()
+        elif path is not None:
             missing.append(f"`journal/`: {journal.file} is gone")
         missing += [f"`journal/`: {name} of start {journal.epoch}: {why}" for name, why in journal.left_out.items()]
     sizes = {str(journal.epoch): journal.sizes for journal in kept.journals}

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 
 from conformance import paths
+from conformance.errors import HistoryError
 
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of every member: the earliest that a zip can say."""
@@ -53,9 +54,29 @@ def cleaned(data: bytes, known: Iterable[tuple[bytes, bytes]]) -> bytes:
     return _SECRET.sub(rb"\1<removed>", data)
 
 
+def check_name(name: str) -> None:
+    r"""Raise `HistoryError` if a program that unpacks the zip could write the member outside its folder.
+
+    >>> check_name("history/../../.profile")
+    Traceback (most recent call last):
+    conformance.errors.HistoryError: 'history/../../.profile' cannot be a member of a bundle: its name leads out ...
+    """
+    parts = name.split("/")
+    if name.startswith("/") or {"", ".", ".."} & set(parts) or re.search(r"[\\\x00-\x1f\x7f]|^[A-Za-z]:", name):
+        raise HistoryError(
+            f"{name!r} cannot be a member of a bundle: its name leads out of the folder that the zip is unpacked in, "
+            "on this or another system. Rename or remove the file in the folder of the run"
+        )
+
+
 def write(path: pathlib.Path, members: Mapping[str, bytes], known: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write the zip: members by name, dates that say nothing, and text that was cleaned."""
+    """Write the zip: members by name, dates that say nothing, and text that was cleaned.
+
+    Raises `HistoryError` for a member that `check_name` refuses; nothing is written then.
+    """
     pairs = list(known)
+    for name in members:
+        check_name(name)
     part = path.with_name(path.name + ".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(members):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.adapters import Adapter
@@ -116,7 +118,7 @@ def _steps(source: Source, made: Reproduction) -> Iterator[str]:
     root = more if made.root else ""
     root += " The broker runs under strace, which answers for the disk." if "strace" in made.needs else ""
     access = _access(source)
-    journal = f" --journal '{_words(source, _journal(source))}'" if "journal" in made.needs else ""
+    journal = f" --journal {_argument(_words(source, _journal(source)))}" if "journal" in made.needs else ""
     yield (
         f"`reproduce.py` does the same and needs nothing of the suite: a queue `{source.queue}`, and the command that "
         f"runs the broker.{root}"
@@ -129,9 +131,15 @@ def _steps(source: Source, made: Reproduction) -> Iterator[str]:
             f"`--start` runs {source.adapter.old.version}. From the first start after the fault on, `--then` runs "
             f"{source.adapter.new.version}, on the same data and at the same address."
         )
-        then = f" --then '{_start(source, source.adapter.new, '<new distribution>')}'"
-    yield f"    python reproduce.py --address {address}{journal} --start '{_start(source, source.adapter)}'{then}"
+        then = f" --then {_argument(_start(source, source.adapter.new, '<new distribution>'))}"
+    start = _argument(_start(source, source.adapter))
+    yield f"    python reproduce.py --address {address}{journal} --start {start}{then}"
     yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
+
+
+def _argument(text: str) -> str:
+    """One argument for a shell, in quotes."""
+    return shlex.quote(text) if "'" in text else f"'{text}'"
 
 
 def _login(access: Access) -> Iterator[str]:
@@ -169,7 +177,12 @@ def _start(source: Source, adapter: Adapter | None, home: str = "<distribution>"
             command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]
     if source.record.control.startswith("liar "):
         command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
-    return _words(source, " ".join(command).replace("{home}", home))
+    return _words(source, " ".join(map(_quoted, command)).replace("{home}", home))
+
+
+def _quoted(part: str) -> str:
+    """A word of a command line. Placeholders stay readable; anything that a shell would obey is quoted."""
+    return part if re.fullmatch(r"[\w@%+=:,./{}<>-]*", part, re.ASCII) else shlex.quote(part)
 
 
 def _journal(source: Source) -> str:

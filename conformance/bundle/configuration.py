@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
+from conformance import records
 from conformance.adapters import Adapter, own_config
 from conformance.adapters.configure import Source as BrokerSource
 from conformance.adapters.configure import make_instance
@@ -43,7 +44,7 @@ def configuration(source: Source) -> Configuration:
     if isinstance(source.adapter, Pair):
         both = {"old": source.adapter.old, "new": source.adapter.new}
         for name, adapter in both.items():
-            found = _of_one(source, adapter, source.broker / name, missing)
+            found = _of_one(source, adapter, records.inside(source.broker, name), missing)
             files |= {f"{name}/{file}": data for file, data in found.items()}
     else:
         files |= _of_one(source, source.adapter, source.broker, missing)
@@ -52,15 +53,15 @@ def configuration(source: Source) -> Configuration:
 
 def _of_one(source: Source, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]) -> dict[str, bytes]:
     """The files of the broker in that folder."""
-    settings = broker / "settings.toml"
+    settings, instance = (records.inside(broker, name) for name in ("settings.toml", "instance"))
     files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
-    effective = dict(_text_files(broker / "instance"))
+    effective = dict(_text_files(instance))
     if own_config.kept(source.folder) is not None and adapter is not None:
         effective = own_config.public(adapter.file, effective)
     files |= {f"effective/{name}": data for name, data in effective.items()}
-    if adapter is not None and adapter.file.template is not None and (broker / "instance").is_dir():
+    if adapter is not None and adapter.file.template is not None and instance.is_dir():
         try:
-            files["stock.diff"] = _stock_diff(adapter, broker / "instance", effective).encode()
+            files["stock.diff"] = _stock_diff(adapter, instance, effective).encode()
         except (ConformanceError, OSError) as error:
             missing.append(f"the stock configuration could not be made here: {error}")
     return files
@@ -69,7 +70,9 @@ def _of_one(source: Source, adapter: Adapter | None, broker: pathlib.Path, missi
 def _text_files(instance: pathlib.Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(instance.rglob("*")):
         inside = path.relative_to(instance)
-        if path.is_file() and inside.parts[0] not in _NOT_ITS_OWN and path.stat().st_size <= LARGEST:
+        if path.is_symlink() or not path.is_file() or inside.parts[0] in _NOT_ITS_OWN:
+            continue  # a link of the broker's own may lead anywhere on this machine
+        if path.stat().st_size <= LARGEST:
             data = path.read_bytes()
             if b"\0" not in data:
                 yield str(inside), data

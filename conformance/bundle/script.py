@@ -19,6 +19,7 @@ from conformance.adapters.access import PLAIN, SCHEMES, SCRAM, Access, mechanism
 from conformance.bundle import disk_faults, link_faults, process_faults
 from conformance.bundle.body import Body, CannotError, call
 from conformance.clients.modes import MODES
+from conformance.report.words import visible
 from conformance.run import access as coming_in
 from conformance.scenario import Ask, Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
 from conformance.upgrade import Pair
@@ -223,6 +224,18 @@ def _until(function: str, words: Mapping[str, object], fault: object, body: Body
         process_faults.under_fault(function, words, fault, body)
 
 
+def docstring(text: str) -> str:
+    """A literal between three quotes that Python reads as this text, whatever is in it.
+
+    Characters that a terminal would obey are spelled out: the text may hold words of a run's folder.
+    """
+    text = visible(text)
+    escaped = text.replace("\\", "\\\\")
+    if '"""' in text or text.endswith('"'):
+        escaped = escaped.replace('"', '\\"')
+    return f'"""{escaped}"""'
+
+
 def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, queue: str, title: str) -> str:
     environment = jinja2.Environment(  # noqa: S701 - what is made is Python
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -231,6 +244,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters.update(docstring=docstring, repr=repr)
     protocol = body.protocol
     spoken, access = adapter.file.protocols[protocol], coming_in.told(adapter, protocol)
     held = body.words.get("held")

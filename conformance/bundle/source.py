@@ -26,6 +26,9 @@ from conformance.scenario import Scenario, script_words
 EVENTS = 200
 """Of one timeline at most."""
 
+PROTOCOLS = ("amqp", "stomp")
+"""Those that a script can be written for."""
+
 MESSAGES = 10
 """Messages of one anomaly whose timelines are told."""
 
@@ -85,14 +88,18 @@ class Source:
         ][:EVENTS]
 
 
-def gather(words: str, spark: Session | None = None) -> Source:
+def gather(words: str, spark: Session | None = None, *, trust: bool = False) -> Source:
     """Read the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
 
     Raises:
-        UsageError: The words name no run, or no trial of it (with the closest).
+        UsageError: The words name no run, or no trial of it (with the closest), or the run names code of its own and
+            is not trusted.
+        HistoryError: The folder holds what no run writes, such as a link.
         JudgeError: Spark could not judge.
     """
     folder, record, run = _named(words)
+    if not trust:
+        kept_run.check_trust(folder, replayed=False)
     if run.vendor:
         raise UsageError(
             f"{words}: a bundle's script speaks the wire, and this trial used {run.client}; `conformance replay` "
@@ -104,6 +111,10 @@ def gather(words: str, spark: Session | None = None) -> Source:
     drawn = script.drawn(record.seed) if script is not None else None
     if drawn is not None and record.script and script_words(drawn) != record.script:
         drawn = None
+    if run.protocol not in PROTOCOLS:
+        raise HistoryError(
+            f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
+        )
     kept, broker = _evidence(folder, record)
     return Source(
         folder=folder,
@@ -142,6 +153,8 @@ def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapt
 
     try:
         if not subject:
+            if record.adapter not in adapters.names():
+                raise UsageError.unknown("adapter", record.adapter, adapters.names())
             return adapters.find(record.adapter).chosen(record.settings)
         if (upgraded := upgrade.read(folder)) is not None:
             return upgrade.found_again(folder, upgraded, record.settings, find)
@@ -158,7 +171,7 @@ def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, p
         return None, None
     recorded = _run_of(folder / "trials" / record.trial)
     for part in [folder, *sorted(folder.glob("workers/*"))]:
-        broker = part / "brokers" / kept.broker
+        broker = records.inside(part, f"brokers/{kept.broker}")
         if broker.is_dir() and (part == folder or _id_of(part) == recorded):
             return kept, broker
     return kept, None
@@ -226,6 +239,7 @@ def _findings(
             row
             for row in rows
             if row.scenario == script.id
+            and row.claim in script.decides
             and script.decides[row.claim].anomaly == name
             and catalogue.claims[row.claim].judged
             and row.verdict not in (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)

@@ -21,6 +21,7 @@ _PROTOCOL = (
     "broker speaks instead]"
 )
 _CLIENT = "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]"
+_TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
 
 
 @cli.command("run")
@@ -120,6 +121,7 @@ def judge_command(folder: pathlib.Path, **expecting: Any) -> int:
 @click.option("--adapter", default="", metavar="NAME[@VERSION]", help="Another version of the broker, or a TOML file.")
 @click.option("--out", type=FILE, help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
+@_TRUST
 @click.option("-q", "--quiet", is_flag=True, help="Only whether it was seen again, and the summary.")
 def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     """Record one trial of an earlier run again: the same broker, settings, script and drawn numbers.
@@ -131,8 +133,9 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
 
     RUN is the folder of the run, or of an upgrade. Everything comes from what was recorded there; a script that has
-    changed since is refused. It is judged as a run of so many trials without a control: what is not seen again is
-    undecided, exit 2.
+    changed since is refused. A broker, configuration or login of the user's own is used with --trust only: whoever made
+    the folder decides what these files run. It is judged as a run of so many trials without a control: what is not seen
+    again is undecided, exit 2.
     """
     from conformance import replay
     from conformance.progress import Show
@@ -158,7 +161,8 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
 @cli.command("bundle")
 @click.argument("trial", metavar="RUN#TRIAL")
 @click.option("--out", type=FILE, metavar="FILE.zip", help="The file to write  [default: <trial>.zip]")
-def bundle_command(trial: str, out: pathlib.Path | None) -> int:
+@_TRUST
+def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
     """Write what the maintainer of a broker needs of one trial: a zip that stands by itself.
 
     \b
@@ -167,11 +171,11 @@ def bundle_command(trial: str, out: pathlib.Path | None) -> int:
 
     A minimal script that needs nothing of this suite and holds no secret, the version and configuration of the broker
     and what differs from stock, its log, its journal as the fault left it, the histories, timelines, and the draft of a
-    bug report.
+    bug report. If the run used a broker file of the user's own, it is loaded with --trust only: it can run any program.
     """
     from conformance import bundle
 
-    made = bundle.make(trial, out)
+    made = bundle.make(trial, out, trust=trust)
     for line in made.lines:
         click.echo(line)
     click.echo(made.path)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
-from conformance import paths, records
-from conformance.adapters import Adapter
+from conformance import adapters, paths, records
+from conformance.adapters import Adapter, own_config
+from conformance.adapters.access import OPEN
 from conformance.errors import UsageError
-from conformance.records import FileRecord, RunRecord
+from conformance.records import BrokerRecord, FileRecord, RunRecord
+from conformance.run import access as coming_in
+
+_PARTS = ("", "from", "to")
+"""Where in a run's folder a broker may be written down: an upgrade has two (`Pair.parts`)."""
+
+_SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
 
 
 def keep(folder: pathlib.Path, adapter: Adapter) -> None:
@@ -24,6 +32,53 @@ def keep(folder: pathlib.Path, adapter: Adapter) -> None:
             records.keep_broker(folder / part, asked, pathlib.Path() if packaged else each.path, place)
 
 
+def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) -> None:
+    """Raise `UsageError` if this folder of a run names code, or addresses and secrets, that would be used.
+
+    Args:
+        folder: Of the run.
+        replayed: A replay also connects to the broker, with the configuration and the login that the run kept.
+        named: The user named the broker, so that of the folder is not used.
+    """
+    found = []
+    for record, part in filter(None, (records.kept_broker(folder / part) for part in _PARTS)):
+        if not named and not _harmless(record, replayed=replayed):
+            names = ["broker.json", *(file.copy for file in record.files)]
+            found += [str((part / name).relative_to(folder)) for name in names]
+    if replayed and own_config.kept(folder) is not None:
+        found.append(f"{own_config.KEPT}/")
+    if replayed and coming_in.kept(folder) != OPEN:
+        found.append("access.json")
+    if found:
+        other = "" if named or found == ["access.json"] else ", or name a broker of your own by --adapter"
+        raise UsageError(
+            f"{folder}: {', '.join(found)}: these files of the run say how to start, configure or reach the broker. "
+            "They can run any program as you, and send your passwords to any address. Read them. If you trust whoever "
+            f"made the folder, add --trust{other if replayed else ''}"
+        )
+
+
+def _harmless(record: BrokerRecord, *, replayed: bool) -> bool:
+    """Whether nothing but an installed adapter is loaded, and only in a bundle with an address that it never calls."""
+    address = record.launcher.startswith("external=") and "://" in record.launcher and not replayed
+    known = record.words in (*adapters.names(), *adapters.plugged())
+    return known and not record.path and record.rules is None and (address or not record.launcher)
+
+
+def installed(run: RunRecord, name: str, version: str) -> str:
+    """The words of `--adapter` for a broker that is installed with the suite or as a package of its own.
+
+    Raises `UsageError` if the record of a run names anything else here: a file, a class, an address or a folder.
+    """
+    found = f"{name}@{version}:{run.launcher}"
+    known = [*adapters.names(), *adapters.plugged()]
+    if name not in known:
+        raise UsageError.unknown("adapter", name, known)
+    if not _SPEC.fullmatch(found):
+        raise UsageError(f"{found!r} in run.json: expected NAME@VERSION:LAUNCHER and nothing else")
+    return found
+
+
 def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) -> str:
     """What names the broker of the run today; `told` gets what a user should know of its files.
 
@@ -31,7 +86,7 @@ def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) ->
     """
     kept = records.kept_broker(folder)
     if kept is None:
-        return f"{run.adapter}@{version}:{run.launcher}"
+        return installed(run, run.adapter, version)
     record, part = kept
     found = record.spec(version, run.launcher)
     for file in record.files:
@@ -51,12 +106,12 @@ def spec_of_then(folder: pathlib.Path, run: RunRecord, version: str) -> str:
     """The same as it was then: where a file is gone or another today, the copy of the run takes its place."""
     kept = records.kept_broker(folder)
     if kept is None:
-        return f"{run.adapter}@{version}:{run.launcher}"
+        return installed(run, run.adapter, version)
     record, part = kept
     found = record.spec(version, run.launcher)
     for file in record.files:
         if not _same(file, part):
-            found = found.replace(file.path, str((part / file.copy).absolute()))
+            found = found.replace(file.path, str(records.inside(part, file.copy).absolute()))
     return found
 
 

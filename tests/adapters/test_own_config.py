@@ -748,7 +748,7 @@ def test_a_run_keeps_what_it_was_given_for_its_owner(recorded):
 
 
 def test_a_replay_finds_what_the_run_kept(recorded):
-    prepared = replay.prepare(Wanted(recorded, NAME, "1"))
+    prepared = replay.prepare(Wanted(recorded, NAME, "1", trust=True))
     own = own_config.of(prepared.campaign.adapter)
 
     assert (False, {}) == (prepared.campaign.selection.settings.values["sync_transactional"], {})
@@ -761,7 +761,7 @@ def test_a_replay_of_a_copy_that_was_edited_since_is_refused(recorded):
     kept.write_text(kept.read_text().replace(">false</", ">true</"))
 
     with pytest.raises(UsageError, match="sync_transactional was false in the run and would be true"):
-        replay.prepare(Wanted(recorded, NAME, "1"))
+        replay.prepare(Wanted(recorded, NAME, "1", trust=True))
 
 
 @pytest.mark.artemis

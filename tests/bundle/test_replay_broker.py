@@ -56,7 +56,7 @@ def change(path, **fields):
 @pytest.mark.spark
 def test_found_again_without_a_word(run, homemade):
     """From any folder; what the run keeps beside its record is no part of a report."""
-    prepared = replay.prepare(Wanted(run, NAME, "1"))
+    prepared = replay.prepare(Wanted(run, NAME, "1", trust=True))
     record = records.read(run / "broker.json", BrokerRecord)
 
     assert ("homemade", homemade) == (prepared.campaign.adapter.name, prepared.campaign.adapter.path)
@@ -76,7 +76,7 @@ def test_the_line_under_a_violation(run, homemade):
     for row in rows:
         _, _, folder, *words = shlex.split(row.replay)
         options = dict(zip(words[::2], words[1::2], strict=True))
-        found = replay.prepare(Wanted(run / folder, options.pop("--scenario"), options.pop("--trial")))
+        found = replay.prepare(Wanted(run / folder, options.pop("--scenario"), options.pop("--trial"), trust=True))
         assert ({}, homemade) == (options, found.campaign.adapter.path)
 
 
@@ -88,7 +88,7 @@ def test_a_part_that_a_worker_recorded(run):
     for name in ("broker.json", "broker.toml"):
         (run / name).rename(part / name)
 
-    assert "homemade" == replay.prepare(Wanted(run, NAME, "1")).campaign.adapter.name
+    assert "homemade" == replay.prepare(Wanted(run, NAME, "1", trust=True)).campaign.adapter.name
 
 
 @pytest.mark.spark
@@ -96,7 +96,7 @@ def test_a_file_that_is_gone(run, homemade, tmp_path):
     """What is missing, where it lay, and where the copy is; the copy can be named."""
     homemade.unlink()
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(run, NAME, "1"))
+        replay.prepare(Wanted(run, NAME, "1", trust=True))
 
     assert f"the broker of {homemade}, which cannot be read: No such file" in str(caught.value)
     assert str(run / "broker.toml") in str(caught.value)
@@ -118,7 +118,7 @@ def test_a_file_that_has_changed(run, homemade, was, is_, line):
     """The first key that is another; nothing is recorded as if it were the same broker, unless the user says so."""
     homemade.write_text(homemade.read_text().replace(was, is_))
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(run, NAME, "1"))
+        replay.prepare(Wanted(run, NAME, "1", trust=True))
 
     assert f"{homemade} has changed since the run: {line}" in str(caught.value)
     assert f"by --adapter {homemade}" in str(caught.value)
@@ -130,7 +130,7 @@ def test_a_change_that_changes_nothing(run, homemade):
     homemade.write_text(homemade.read_text() + "\n# one more remark\n")
 
     assert (f"{homemade} has changed since, in words that mean the same",) == replay.prepare(
-        Wanted(run, NAME, "1")
+        Wanted(run, NAME, "1", trust=True)
     ).notes
 
 
@@ -138,10 +138,10 @@ def test_a_change_that_changes_nothing(run, homemade):
 def test_the_bundle_of_a_broker_that_is_gone(run, homemade, spark, tmp_path):
     """The copy says how its queues are named, and goes along; no word about where the file lay."""
     change(run / "run.json", command=f"conformance run --adapter {homemade}")
-    known = source.gather(f"{run}#{NAME}.subject.1", spark)
+    known = source.gather(f"{run}#{NAME}.subject.1", spark, trust=True)
     homemade.write_text(homemade.read_text().replace("ready_s = 30", "ready_s = 31"))
-    other = source.gather(f"{run}#{NAME}.subject.1", spark)
-    made = bundle.make(f"{run}#{NAME}.subject.1", tmp_path / "b.zip", spark)
+    other = source.gather(f"{run}#{NAME}.subject.1", spark, trust=True)
+    made = bundle.make(f"{run}#{NAME}.subject.1", tmp_path / "b.zip", spark, trust=True)
     members = bundle.archive.zipfile.ZipFile(made.path)
 
     assert (homemade, 30) == (known.adapter.path, known.adapter.file.start.ready_s)

@@ -55,7 +55,7 @@ def external(copy, tmp_path, monkeypatch):
 def test_found_at_its_place_again(external, tmp_path):
     """From any folder; the file of its owner is copied, and is no part of a report."""
     run, file = external
-    prepared = replay.prepare(Wanted(run, NAME, "1", out=tmp_path / "again"))
+    prepared = replay.prepare(Wanted(run, NAME, "1", trust=True, out=tmp_path / "again"))
     record = records.read(run / "broker.json", BrokerRecord)
 
     assert ("external", f"external={file}") == (
@@ -72,16 +72,18 @@ def test_a_file_of_its_owner_that_has_changed(external):
     """The key, and what to type instead; a comment changes nothing."""
     run, file = external
     file.write_text(f"{file.read_text()}# one more remark\n")
-    assert (f"{file} has changed since, in words that mean the same",) == replay.prepare(Wanted(run, NAME, "1")).notes
+    assert (f"{file} has changed since, in words that mean the same",) == replay.prepare(
+        Wanted(run, NAME, "1", trust=True)
+    ).notes
     file.write_text(file.read_text().replace("127.0.0.1:2", "127.0.0.1:3"))
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(run, NAME, "1"))
+        replay.prepare(Wanted(run, NAME, "1", trust=True))
 
     assert f"{file} has changed since the run: urls.http was 'http://127.0.0.1:2', and is" in str(caught.value)
     assert f":external={file}" in str(caught.value)
     file.unlink()
     with pytest.raises(UsageError, match=f"put {run}/external.toml back"):
-        replay.prepare(Wanted(run, NAME, "1"))
+        replay.prepare(Wanted(run, NAME, "1", trust=True))
 
 
 def test_what_its_owner_has_no_command_for(copy, tmp_path):
@@ -90,7 +92,7 @@ def test_what_its_owner_has_no_command_for(copy, tmp_path):
     as_run(copy, f"reference:external={file}")
     (copy / "access.json").write_text(json.dumps({"password": {"file": str(file)}}))
     with pytest.raises(FaultError) as caught:
-        replay.prepare(Wanted(copy, NAME, "1"))
+        replay.prepare(Wanted(copy, NAME, "1", trust=True))
 
     assert "cannot take kill: there is no command for it. Give external.kill.command in" in str(caught.value)
 

@@ -75,8 +75,9 @@ def test_a_violation_is_seen_again_at_its_place(theirs, tmp_path):
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
     with Session.start() as spark:
-        zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark)
-    again = replay.prepare(replay.Wanted(folder=tmp_path / "run", scenario=KILLED, trial="1", out=tmp_path / "again"))
+        zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark, trust=True)
+    wanted = replay.Wanted(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
+    again = replay.prepare(wanted)
     outcome = replay.execute(again, Watcher())
     with zipfile.ZipFile(zipped.path) as members:
         said = b"".join(members.read(name) for name in members.namelist())

@@ -91,8 +91,9 @@ def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=(trial,)), Watcher())
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
-    zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark)
-    again = replay.prepare(replay.Wanted(folder=tmp_path / "run", scenario=KILLED, trial="1", out=tmp_path / "again"))
+    zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark, trust=True)
+    wanted = replay.Wanted(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
+    again = replay.prepare(wanted)
 
     (row,) = (row for row in judged.rows if row.trials and row.claim == "SOLCD-ACK-01")
     assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), (
