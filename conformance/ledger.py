@@ -61,6 +61,19 @@ class Identity:
     boot: str
 
 
+_SECRETS: set[str] = set()
+
+
+def withhold(variable: str) -> None:
+    """Keep this variable of the environment from every broker, client and JVM: it holds a secret."""
+    _SECRETS.add(variable)
+
+
+def inherited() -> dict[str, str]:
+    """The environment of this process without its secrets: what a child process starts from."""
+    return {name: value for name, value in os.environ.items() if name not in _SECRETS}
+
+
 @functools.cache
 def boot_id() -> str:
     """The id that the kernel gave to this boot."""
@@ -179,14 +192,14 @@ class Ledger:
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Start a process by the book: intent, start, record. Returns it and its ticket.
 
-        `env` is the whole environment (default: this process's); the run's variable is added. A session of its own
+        `env` is the whole environment (default: `inherited`); the run's variable is added. A session of its own
         keeps the Ctrl-C of the terminal away from it. OSError where it cannot be started; the ticket is then closed.
         """
         ticket = self.intend("process", what=what, command=list(command))
         try:
             process = subprocess.Popen(
                 list(command),
-                env={**(os.environ if env is None else env), **self.environment},
+                env={**(inherited() if env is None else env), **self.environment},
                 cwd=cwd,
                 stdin=stdin,
                 stdout=stdout,

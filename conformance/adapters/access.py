@@ -25,6 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from conformance.errors import UsageError
+from conformance.ledger import withhold
 
 ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
 SCRAM = ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -63,13 +64,18 @@ class Secret(msgspec.Struct, frozen=True):
     env: str = ""
     file: str = ""
 
+    def __post_init__(self) -> None:
+        """Keep the variable from child processes."""
+        if self.env:
+            withhold(self.env)
+
     def __str__(self) -> str:
         return f"the environment variable {self.env}" if self.env else f"the file {self.file}"
 
     def read(self) -> str:
         """The secret; raises `UsageError` that says where it was looked for."""
         if self.env:
-            found = os.environ.get(self.env, "")
+            found = _GIVEN.get(self.env) or os.environ.get(self.env, "")
             if not found:
                 raise UsageError(f"password: {self} is not set; export it before the run")
             return found
@@ -81,6 +87,14 @@ class Secret(msgspec.Struct, frozen=True):
         if not found:
             raise UsageError(f"password: {self} is empty; its one line is the password")
         return found
+
+
+_GIVEN: dict[str, str] = {}
+
+
+def give(secrets: Mapping[str, str]) -> None:
+    """Use these values of variables that this process did not inherit: it is a client, and its job brought them."""
+    _GIVEN.update(secrets)
 
 
 class Tls(msgspec.Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import pathlib
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from conformance.adapters.model import BrokerFile
 from conformance.adapters.placeholders import fill, fill_known, python_words
 from conformance.adapters.starting import TemplateFile, Xml
 from conformance.errors import LaunchError
+from conformance.ledger import inherited
 
 if TYPE_CHECKING:
     from conformance.adapters.own_config import OwnConfig
@@ -112,7 +112,7 @@ def _stock_instance(source: Source, words: Mapping[str, str], create: Create) ->
 
 
 def _create(command: Sequence[str], source: Source, words: Mapping[str, str]) -> None:
-    environment = {**os.environ, **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
+    environment = {**inherited(), **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
     try:
         made = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_CREATE_S, check=False, errors="replace"

@@ -5,7 +5,6 @@ The address is asked from here. The command is run where the broker is, by its l
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import urllib.parse
@@ -15,6 +14,7 @@ from conformance.adapters import web
 from conformance.adapters.placeholders import fill
 from conformance.adapters.planned import Plan
 from conformance.errors import LaunchError
+from conformance.ledger import inherited
 
 Run = Callable[[Sequence[str], float], tuple[int, str]]
 """Runs a command beside the broker, for so many seconds at most; its exit status, and what it said.
@@ -96,7 +96,7 @@ def run_here(
     with log.open("wb") as stream:
         done = subprocess.run(
             command,
-            env={**os.environ, **environment},
+            env={**inherited(), **environment},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=stream,

@@ -33,7 +33,7 @@ from conformance.adapters.readiness import Readiness, WrongProtocolError
 from conformance.adapters.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.tree import MARK, Tree, name_of, wait_ended_now
 from conformance.errors import ClientError, LaunchError, UsageError
-from conformance.ledger import Ledger
+from conformance.ledger import Ledger, inherited
 
 __all__ = ["Broker", "DepthProbe", "Options", "Plan", "declared", "prepare", "start_command"]
 
@@ -275,7 +275,7 @@ class Broker(Here):
                 leader, self._ticket = self._ledger.spawn(
                     self._title,
                     command,
-                    env={**os.environ, **self._environment},
+                    env={**inherited(), **self._environment},
                     cwd=folder,
                     stdout=log,
                     stderr=log,

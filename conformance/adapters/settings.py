@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import re
 import subprocess
@@ -14,6 +13,7 @@ from conformance.adapters.model import LIAR, VARIANT, BrokerFile, Choice, Settin
 from conformance.adapters.placeholders import fill, python_words
 from conformance.claims import Value
 from conformance.errors import UsageError
+from conformance.ledger import inherited
 
 _WORDS = {"true": True, "false": False}
 _LIST_S = 30.0
@@ -184,7 +184,7 @@ def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
     command = [fill(part, python_words()) for part in setting.words]
     try:
         told = subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=_LIST_S, check=True
+            command, env={**inherited(), **environment}, capture_output=True, text=True, timeout=_LIST_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"setting {name!r} of {file.name}: its values cannot be listed: {error}") from error

@@ -17,7 +17,7 @@ import msgspec
 
 from conformance.clients.job import Job, Result, Vendor
 from conformance.errors import ClientError
-from conformance.ledger import Ledger
+from conformance.ledger import Ledger, inherited
 
 _GOING_S = 5.0
 
@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
     """In which a client process finds this package, also from a checkout that is not installed."""
     here = str(pathlib.Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path}
+    return {**inherited(), "PYTHONPATH": path}
 
 
 class Child:
@@ -123,7 +123,7 @@ class Pool:
             with theirs, log.open("ab") as stream:
                 passed = [theirs.fileno(), stream.fileno(), *descriptors]
                 try:
-                    socket.send_fds(warm.control, [msgspec.json.encode(job)], passed)
+                    socket.send_fds(warm.control, [job.encoded()], passed)
                 except OSError as error:
                     raise ClientError(f"the client process with a JVM is gone: {error}") from error
             undo.pop_all()

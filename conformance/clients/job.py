@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from conformance.adapters.access import OPEN, Access
@@ -144,8 +146,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `outcomes` are those
     that a sender says that it knows, over AMQP; without any it says nothing. `answers_at_commit`: sends in a
     transaction get their answers with that of the commit, and never where it is rolled back. `access` is how it comes
-    in, and holds no secret. `vendor` is the client through which everything is done, if that is none of the suite's own
-    sessions. Times are in seconds.
+    in, and holds no secret; `secrets` are the variables that it names, which no process inherits. `vendor` is the
+    client through which everything is done, if that is none of the suite's own sessions. Times are in seconds.
     """
 
     role: str
@@ -200,6 +202,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float = SILENCE_S
     connect_s: float = 20.0
     access: Access = OPEN
+    secrets: dict[str, str] = {}
+
+    def encoded(self) -> bytes:
+        """What goes over the socket: the job, with the secrets that its client needs to log in."""
+        every = [self.access, *([self.depth.access] if self.depth else [])]
+        names = [each.password.env for each in every if each.password and each.password.env in os.environ]
+        return msgspec.json.encode(msgspec.structs.replace(self, secrets={name: os.environ[name] for name in names}))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

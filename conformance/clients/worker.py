@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance.adapters.access import redacted
+from conformance.adapters.access import give, redacted
 from conformance.clients.child import Child, Pool, environment
 from conformance.clients.connect import connect
 from conformance.clients.job import Job, Result
@@ -40,6 +40,7 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> Resu
 
     The recorder writes through where the job's own process is the victim of its fault.
     """
+    give(job.secrets)
     victim = job.trigger is not None and job.trigger.fault == "consumer_crash"
     recorder = Recorder(pathlib.Path(job.history), job.header, write_through=victim)
     try:
@@ -136,7 +137,7 @@ class Nursery:
     def _fork(self, job: Job, descriptors: Sequence[int]) -> int:
         try:
             with self._lock:
-                socket.send_fds(self._control, [msgspec.json.encode(job)], descriptors)
+                socket.send_fds(self._control, [job.encoded()], descriptors)
                 answer = self._control.recv(64)
         except OSError as error:
             raise ClientError(f"the client nursery is gone: {error}") from error

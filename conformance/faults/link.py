@@ -20,7 +20,7 @@ from conformance.errors import FaultError
 from conformance.faults import link_proxy
 from conformance.faults.link_order import Order, Told, fields_of
 from conformance.history import Ended, Header, close_history
-from conformance.ledger import Ledger
+from conformance.ledger import Ledger, inherited
 from conformance.script import Cut, HoldLink, LinkFault
 
 _START_S = 30.0
@@ -85,7 +85,7 @@ class Link:
                 self._process, self._ticket = self._ledger.spawn(
                     "link proxy",
                     [sys.executable, "-m", link_proxy.__name__, str(theirs.fileno())],
-                    env={**os.environ, "PYTHONPATH": path},
+                    env={**inherited(), "PYTHONPATH": path},
                     stdout=log,
                     stderr=log,
                     pass_fds=[theirs.fileno()],

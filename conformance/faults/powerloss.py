@@ -261,7 +261,7 @@ class Disk:
         try:
             return subprocess.run(
                 [program, *command[1:]],
-                env={**os.environ, **self._ledger.environment, "LC_ALL": "C"},
+                env={**ledger_of.inherited(), **self._ledger.environment, "LC_ALL": "C"},
                 capture_output=True,
                 text=True,
                 timeout=_COMMAND_S,

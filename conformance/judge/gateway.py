@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from conformance.adapters.java import find_java
 from conformance.errors import JudgeError
 from conformance.judge.classes import Classes
+from conformance.ledger import inherited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,7 @@ class Gateway:
             "pyspark-shell",
         ]
         environment = {
-            **os.environ,
+            **inherited(),
             "SPARK_HOME": str(spark_home),
             "SPARK_CONNECT_MODE": "0",
             "SPARK_LOCAL_IP": "127.0.0.1",

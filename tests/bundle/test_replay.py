@@ -243,6 +243,8 @@ def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
 
 def test_a_replay_of_a_replay_keeps_its_name_short(copy):
     """`.again-1` is not repeated."""
-    change(trial_file(copy), trial=f"{NAME}.subject.1.again-1")
+    name = f"{NAME}.subject.1.again-1"
+    change(trial_file(copy), trial=name)
+    trial_file(copy).parent.rename(copy / "trials" / name)
 
-    assert f"{NAME}.subject.1.again-1" == replay.prepare(Wanted(copy, NAME, "1")).campaign.chosen[0].id
+    assert name == replay.prepare(Wanted(copy, NAME, "1")).campaign.chosen[0].id

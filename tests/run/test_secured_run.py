@@ -18,6 +18,7 @@ from conformance.adapters.access import Access, Secret, Tls
 from conformance.campaign import Options, Watcher
 from conformance.cli import cli
 from conformance.errors import LaunchError, UsageError
+from conformance.judge.gateway import Gateway
 from conformance.judge.rows import Verdict
 from conformance.judge.session import Session
 from conformance.ledger import Ledger
@@ -107,6 +108,39 @@ def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     assert again.campaign.options.access == typed
     assert ("--password-env ALICE" in campaign.command(made)) == (not mine)
     assert files_with(certificates.PASSWORD, tmp_path) == []
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The environment and the words of every process that is started here."""
+    found, begin = [], subprocess.Popen.__init__
+
+    def noted(self, command, *args, **kwargs):
+        found.append((" ".join(map(str, command)), dict(os.environ if kwargs.get("env") is None else kwargs["env"])))
+        begin(self, command, *args, **kwargs)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", noted)
+    return found
+
+
+@pytest.mark.spark
+def test_no_process_inherits_the_password(folder, tmp_path, monkeypatch, started):
+    """Neither the broker, nor a JVM, nor a client: those that log in, and so publish and drain, get it with their job."""
+    monkeypatch.setenv("ALICE", certificates.PASSWORD)
+    monkeypatch.setenv("ANOTHER", "kept")
+    typed = Access(user="alice", password=Secret(env="ALICE"), tls=Tls(ca=str(folder / "ca.pem")))
+    made = prepared(folder, tmp_path / "run", "stomp", typed, "SOLCD-ACK-01")
+    only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
+    (trial,) = subject_trials(only, made.scenarios[KILLED], [1])
+    judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=(trial,)), Watcher())
+    gateway = Gateway()
+    gateway.stop()
+
+    assert [""] == [trial.void for trial in judged.trials]
+    for word in ("conformance.reference", "conformance.clients.worker", "SparkSubmit"):
+        assert any(word in command for command, _ in started), word
+    assert [] == [command for command, environment in started if certificates.PASSWORD in environment.values()]
+    assert {"kept"} == {environment.get("ANOTHER") for _, environment in started}
 
 
 def test_what_reads_frames_is_not_tried_over_tls(folder, tmp_path):
