@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from conformance import limits
 from conformance.errors import HistoryError
 
 SCHEMA = 1
@@ -171,12 +172,15 @@ class Recorder:
     Events are buffered until `flush()`, which hands them to the kernel in one write. The rule that makes a history
     trustworthy is the caller's: flush before the first byte of a recorded operation leaves. `write_through` flushes
     after each event: for a process that a fault may kill at any instruction (what the kernel has survives SIGKILL).
+
+    Raises `HistoryError` for an event beyond `limits.HISTORY` bytes. What was recorded stays whole, and a fault can
+    still be recorded: what halted a broker lets it go on.
     """
 
     def __init__(self, path: pathlib.Path, header: Header, *, write_through: bool = False) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         self._buffer = bytearray(_BUFFER)
-        self._used = 0
+        self._used = self._size = 0
         self._write_through = write_through
         self.sequence = 0
         os.write(self._fd, _ENCODER.encode(header) + b"\n")
@@ -189,6 +193,8 @@ class Recorder:
 
     def append(self, event: Event) -> None:
         """Add an event that was built by the caller; its sequence must be `self.sequence`."""
+        if self._size > limits.HISTORY and event.op is not Op.FAULT:
+            raise HistoryError(limits.exceeded("what it sends makes a history", limits.HISTORY))
         self.sequence = event.sequence + 1
         buffer = self._buffer
         _ENCODER.encode_into(event, buffer, self._used)
@@ -200,6 +206,7 @@ class Recorder:
     def flush(self) -> None:
         """Hand everything recorded so far to the kernel."""
         if self._used:
+            self._size += self._used
             view = memoryview(self._buffer)[: self._used]
             while view:
                 written = os.write(self._fd, view)
@@ -273,7 +280,7 @@ def _lines(path: pathlib.Path) -> Iterator[bytes]:
         yield from stream
 
 
-_MESSAGE = re.compile(r"p(\d+):(\d+)")
+_MESSAGE = re.compile(r"p([0-9]{1,9}):([0-9]{1,18})")
 
 
 def message_id(producer: int, number: int) -> str:
@@ -288,8 +295,8 @@ def message_id(producer: int, number: int) -> str:
 def parse_message(text: str | None) -> tuple[int, int] | None:
     """`(producer, number)` of an id that this suite made, None for any other.
 
-    >>> parse_message("p1:137"), parse_message("ID:foreign")
-    ((1, 137), None)
+    >>> parse_message("p1:137"), parse_message("ID:foreign"), parse_message("p1:" + "9" * 5_000)
+    ((1, 137), None, None)
     """
     match = _MESSAGE.fullmatch(text or "")
     return (int(match[1]), int(match[2])) if match else None

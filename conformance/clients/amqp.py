@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proton import Data, Delivery, Endpoint, Event, Link, Message, symbol
+from proton import Data, Delivery, Endpoint, Event, Link, Message, MessageException, symbol
 
+from conformance import limits
 from conformance.clients.amqp_transactions import TRANSACTIONAL, Coordinator, coordinator_link
 from conformance.clients.job import Asks, address
 from conformance.clients.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, ranged
+from conformance.clients.session import Answer, Disconnected, Incoming, Outcome, Received, Refused, ranged
 from conformance.clients.wire import Wire
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -58,7 +59,7 @@ class AmqpSession:
         outcomes: Sequence[str] = (),
     ) -> None:
         self.outcomes: deque[Outcome] = deque()
-        self.incoming: deque[Received] = deque()
+        self.incoming: deque[Received] = Incoming()
         self.answers: deque[Answer] = deque()
         self._wire, self._ack_confirm, self._asks, self._destination = wire, ack_confirm, asks, destination
         self._known = outcomes
@@ -198,8 +199,9 @@ class AmqpSession:
         if link == self._sender:
             self._on_outcome(delivery)
         elif link == self._receiver:
-            if delivery.readable and not delivery.partial:
-                self._on_message(link, delivery)
+            if delivery.readable:
+                if not delivery.partial:  # its first frame may say settled already
+                    self._on_message(link, delivery)
             elif delivery.settled:
                 self._on_ack_answer(delivery)
         elif self._coordinator.owns(link):
@@ -220,14 +222,12 @@ class AmqpSession:
             delivery.settle()
 
     def _on_message(self, link: Any, delivery: Any) -> None:
-        message = Message()
-        message.decode(link.recv(delivery.pending))
-        link.advance()
+        message = decoded(link, delivery)
         body = message.body
         self._deliveries += 1
         self.incoming.append(
             Received(
-                message=str(message.id),
+                message=limits.quoted(message.id),
                 body=bytes(body) if isinstance(body, bytes | memoryview) else str(body).encode(),
                 count=int(message.delivery_count),
                 first_acquirer=bool(message.first_acquirer),
@@ -294,6 +294,17 @@ class AmqpSession:
         if not self._wire.pump_until(lambda: bool(link.state & Endpoint.REMOTE_ACTIVE), _ANSWER_S):
             raise ClientError(f"the broker did not answer the attach of {link.name} within {_ANSWER_S:.0f} s")
         return link
+
+
+def decoded(link: Any, delivery: Any) -> Message:
+    """The message of a delivery that is whole; raises `ClientError` where it is none of AMQP 1.0 section 3.2."""
+    message = Message()
+    try:
+        message.decode(link.recv(delivery.pending))
+    except (MessageException, ValueError) as error:
+        raise ClientError(f"the broker broke the protocol: a message that cannot be decoded: {error}") from error
+    link.advance()
+    return message
 
 
 def _know(sender: Any, outcomes: Sequence[str]) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 from proton import Delivery, Endpoint, Event, Message, symbol
 
+from conformance import limits
 from conformance.adapters import web
+from conformance.clients.amqp import decoded
 from conformance.clients.job import DepthProbe
 from conformance.clients.session import Refused
 from conformance.clients.wire import Wire
@@ -105,10 +107,21 @@ class _Management:
         reply = self._replies.popleft()
         if isinstance(reply, dict):
             if self._probe.field not in reply:
-                raise ClientError(f"[depth] {self._probe.address} answers no {self._probe.field}: {sorted(reply)}")
-            return int(reply[self._probe.field])
-        body = json.loads(reply)
-        return int(body[0] if isinstance(body, list) else body)
+                names = limits.quoted(sorted(map(str, reply)))
+                raise ClientError(f"[depth] {self._probe.address} answers no {self._probe.field}: {names}")
+            return self._number(reply[self._probe.field])
+        try:
+            body = json.loads(reply)
+        except (TypeError, ValueError, RecursionError):
+            body = reply
+        return self._number(body[0] if isinstance(body, list) and body else body)
+
+    def _number(self, found: Any) -> int:
+        try:
+            return int(found)
+        except (TypeError, ValueError, OverflowError) as error:
+            said = limits.quoted(repr(found))
+            raise ClientError(f"[depth] {self._probe.address} answers no number of messages: {said}") from error
 
     def close(self) -> None:
         """Close in order as far as the peer still listens."""
@@ -136,10 +149,7 @@ class _Management:
             if delivery.remote_state or delivery.settled:
                 delivery.settle()
         elif delivery.readable and not delivery.partial:
-            reply = Message()
-            reply.decode(link.recv(delivery.pending))
-            link.advance()
-            self._replies.append(reply.body)
+            self._replies.append(decoded(link, delivery).body)
             delivery.update(Delivery.ACCEPTED)
             delivery.settle()
 

@@ -6,16 +6,20 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
+from conformance import limits
 from conformance.clients.job import Asks
 from conformance.clients.session import Answer, Outcome, ranged
+from conformance.errors import ClientError
 from conformance.history import Phase
 
 Confirmed = Outcome | Answer
-_ANSWERED_BY_US = re.compile(r"receipt-([1-9][0-9]*)")
+_ANSWERED_BY_US = re.compile(r"receipt-([1-9][0-9]{0,17})")  # what a longer one names was never asked for
 
 
 class Receipts:
     """The receipts that were asked for and have not come.
+
+    Raises `ClientError` where a broker sends more than `limits.UNTRUE_RECEIPTS` that answer nothing.
 
     With Ack Event Mode `windowed` the RECEIPT of a SEND answers every SEND before it that has no answer as well; STOMP
     1.2 itself says of earlier frames no more than that they were received.
@@ -31,7 +35,7 @@ class Receipts:
         self._windowed = self._ranges and asks.event_mode == "windowed"
         self._waiting: dict[str, Sequence[Confirmed]] = {}
         self._in_window: list[str] = []  # receipts of sends that a later one may answer as well
-        self._asked = 0
+        self._asked = self._untruths = 0
 
     def __contains__(self, receipt: str) -> bool:
         """Whether it was asked for, and has not come."""
@@ -49,14 +53,21 @@ class Receipts:
     def came(self, receipt: str | None) -> Sequence[Confirmed]:
         """What a RECEIPT confirms, in the order in which it was asked; nothing where it is untrue."""
         if receipt is None:
-            self.anomalies.append("a RECEIPT without receipt-id")
+            self._untrue("a RECEIPT without receipt-id")
         elif receipt in self._waiting:
             return self._covered(receipt)
         else:
             ours = _ANSWERED_BY_US.fullmatch(receipt)
             again = ours is not None and int(ours[1]) <= self._asked
-            self.anomalies.append(f"a RECEIPT for {receipt!r}, " + ("a second time" if again else "never asked for"))
+            name = limits.quoted(receipt)
+            self._untrue(f"a RECEIPT for {name!r}, " + ("a second time" if again else "never asked for"))
         return ()
+
+    def _untrue(self, sentence: str) -> None:
+        self._untruths += 1
+        if self._untruths > limits.UNTRUE_RECEIPTS:
+            raise ClientError(limits.exceeded("RECEIPT frames that answer nothing", limits.UNTRUE_RECEIPTS, "pieces"))
+        self.anomalies.append(sentence)
 
     def refused(self, receipt: str | None, detail: str | None) -> Sequence[Confirmed]:
         """What an ERROR with that receipt-id refuses: its own frame, and no other (STOMP 1.2, ERROR)."""

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from conformance import limits
 from conformance.clients.modes import Subscription
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -77,6 +78,27 @@ class Received:
     redelivered: bool | None
     delivery: str
     handle: Any
+
+
+class Incoming(deque[Received]):
+    """Deliveries that a role has not taken yet; a broker that sends without end does not fill this machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def append(self, received: Received) -> None:
+        """Add one; raises `ClientError` where more than `limits.BACKLOG` bytes wait."""
+        self.size += len(received.body) + limits.OVERHEAD
+        if self.size > limits.BACKLOG:
+            raise ClientError(limits.exceeded("deliveries that wait to be processed", limits.BACKLOG))
+        super().append(received)
+
+    def popleft(self) -> Received:
+        """Take the oldest."""
+        received = super().popleft()
+        self.size -= len(received.body) + limits.OVERHEAD
+        return received
 
 
 def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_s: float) -> bool:

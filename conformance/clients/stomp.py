@@ -4,8 +4,8 @@ Its listeners do nothing but append: an exception in one would close the socket 
 and waiting in one would wait for itself. Its `wait_on_receipt` has no time limit and is not used. Frames are encoded
 by it but leave by our own write, many at once and only after `before_write`.
 
-A RECEIPT without receipt-id ends its receiver thread: over this session that reads as a disconnect. `stomp_raw` tells
-it from one.
+What it cannot read (a RECEIPT without receipt-id, a content-length of 5,000 digits) ends its receiver thread. It reads
+frames of any length; the limits are kept where it reads from the socket.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from conformance import limits
 from conformance.adapters.access import OPEN, Access
 from conformance.clients.job import Asks, StompWords
 from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
@@ -61,7 +62,8 @@ class StompSession(StompDialogue):
         super().__init__(StompLogin(host, port, access), words, before_write, asks)
         self._thread: threading.Thread
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._woken = False
+        self._woken = self._ended = False
+        self._unframed = self._given = 0  # bytes since the last frame, and of all frames
         self._encoded = bytearray()
         self._connection = stomp.StompConnection12(
             [(host, port)],
@@ -75,6 +77,7 @@ class StompSession(StompDialogue):
         transport = self._connection.transport
         transport.set_listener("conformance", _Listener(self._append))
         transport.override_threading(self._start)
+        self._limit(transport)
         transport.send = self._encoded.extend
         if access.tls is not None:
             self._dial_for(transport, connect_s)
@@ -103,8 +106,36 @@ class StompSession(StompDialogue):
         self._thread.start()
         return self._thread
 
+    def _limit(self, transport: Any) -> None:
+        """Let the library read no more than a frame may have; and say it where it gives up on what it has read."""
+        receive, cleanup = transport.receive, transport.cleanup
+
+        def bounded() -> bytes:
+            data: bytes = b"" if self._ended else receive() or b""
+            self._unframed += len(data)
+            if self._unframed > limits.STOMP_HEAD + limits.MESSAGE:
+                self._append(End(f"a frame of more than {limits.MESSAGE:,} bytes, the limit of this client", True))
+            return b"" if self._ended else data
+
+        def given_up() -> None:
+            if transport.running:  # the end of the stream and our own close have ended it before
+                self._append(End("a frame that stomp.py cannot read; the log of this client says why", True))
+            cleanup()
+
+        transport.receive, transport.cleanup = bounded, given_up
+
     def _append(self, item: Frame | End) -> None:
         """In the receiver thread. One wake is enough until the other thread has looked: it looks after it clears."""
+        if self._ended:
+            return
+        if isinstance(item, Frame):
+            self._unframed = 0
+            self._given += item.size
+            if item.head > limits.STOMP_HEAD:
+                item = End(f"headers of more than {limits.STOMP_HEAD:,} bytes, the limit of this client", True)
+            elif self._given - self._handled > limits.BACKLOG:
+                item = End(f"frames of more than {limits.BACKLOG:,} bytes that wait, the limit of this client", True)
+        self._ended = isinstance(item, End)
         self._arrived.append(item)
         if not self._woken:
             self._woken = True

@@ -15,11 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from conformance import limits
 from conformance.clients.access import Line
 from conformance.clients.job import Asks, StompWords, address
 from conformance.clients.modes import Subscription
 from conformance.clients.receipts import Receipts
-from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, pump_until
+from conformance.clients.session import Answer, Disconnected, Incoming, Outcome, Received, Refused, pump_until
 from conformance.clients.stomp_login import StompLogin, without_secret
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -39,6 +40,16 @@ class Frame:
     command: str
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps in memory, about."""
+        return len(self.body) + self.head + limits.OVERHEAD
+
+    @property
+    def head(self) -> int:
+        """Characters of its headers."""
+        return sum(len(name) + len(value) for name, value in self.headers.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +81,7 @@ class StompDialogue:
 
     def __init__(self, login: StompLogin, words: StompWords, before_write: Callable[[], None], asks: Asks) -> None:
         self.outcomes: deque[Outcome] = deque()
-        self.incoming: deque[Received] = deque()
+        self.incoming: deque[Received] = Incoming()
         self.answers: deque[Answer] = deque()
         self._receipts = Receipts(asks)
         self.anomalies = self._receipts.anomalies
@@ -78,6 +89,7 @@ class StompDialogue:
         self._login = login
         self._words, self._before_write, self._asks = words, before_write, asks
         self._arrived: deque[Frame | End] = deque()
+        self._handled = 0
         self._queued: list[Frame] = []
         self._output = bytearray()
         self._blocked = False
@@ -327,9 +339,10 @@ class StompDialogue:
             item = self._arrived[0]
             if isinstance(item, End):  # it stays: every later pump says the same
                 if item.protocol:
-                    raise ClientError(f"the peer broke the protocol: {item.reason}")
+                    raise ClientError(f"the broker broke the protocol: {item.reason}")
                 raise Disconnected(item.reason)
             self._arrived.popleft()
+            self._handled += item.size
             if self.on_frame is not None:
                 self.on_frame("received", item)
             self._dispatch(item)
@@ -347,7 +360,7 @@ class StompDialogue:
             refused = self._receipts.refused(frame.headers.get("receipt-id"), told[0] if told else None)
             raise Refused(f"the broker sent ERROR: {': '.join(told) or 'without a text'}", refused)
         else:
-            raise ClientError(f"the peer broke the protocol: a frame {frame.command!r}")
+            raise ClientError(f"the broker broke the protocol: a frame {limits.quoted(repr(frame.command))}")
 
     def _answer(self, confirmed: Sequence[Outcome | Answer]) -> None:
         self.outcomes.extend(one for one in confirmed if isinstance(one, Outcome))
@@ -356,14 +369,14 @@ class StompDialogue:
     def _received(self, frame: Frame) -> Received:
         headers = frame.headers
         count = headers.get("delivery-count")
-        if count is not None and not count.isdecimal():
-            raise ClientError(f"a MESSAGE with delivery-count {count!r}")
+        if count is not None and not is_number(count):
+            raise ClientError(f"the broker broke the protocol: a MESSAGE with delivery-count {limits.quoted(count)!r}")
         acknowledged_by = headers.get("ack")
         if acknowledged_by is None and self._subscription is not Subscription.SETTLED:
-            raise ClientError("the peer broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
+            raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
         return Received(
-            message=headers.get("conformance-id", f"foreign:{headers.get('message-id')}"),
+            message=limits.quoted(headers.get("conformance-id", f"foreign:{headers.get('message-id')}")),
             body=frame.body,
             count=None if count is None else int(count),
             first_acquirer=None,
@@ -371,3 +384,12 @@ class StompDialogue:
             delivery=str(self._deliveries),
             handle=acknowledged_by,
         )
+
+
+def is_number(text: str) -> bool:
+    """Whether a header is a number of at most 64 bits, in ASCII digits.
+
+    >>> is_number("12"), is_number("9" * 5_000), is_number("-1")
+    (True, False, False)
+    """
+    return text.isascii() and text.isdigit() and len(text) <= limits.DIGITS

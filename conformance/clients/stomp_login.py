@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from conformance import limits
 from conformance.adapters.access import REDACTED, Access, redacted
 from conformance.clients.access import Line, dial, unanswered
 
@@ -29,8 +30,8 @@ class StompLogin:
         return dial(self.host, self.port, self.access, connect_s)
 
     def clean(self, text: str) -> str:
-        """What a peer said, without the secret."""
-        return redacted(text, self.access)
+        """What a peer said, without the secret, and cut where it is too long."""
+        return limits.quoted(redacted(text, self.access))
 
     def refused(self, told: str) -> str:
         """What an ERROR before CONNECTED means."""

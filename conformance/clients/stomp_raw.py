@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from conformance import limits
 from conformance.adapters.access import OPEN, Access
 from conformance.clients.job import Asks, StompWords
-from conformance.clients.stomp_dialogue import End, Frame, StompDialogue
+from conformance.clients.stomp_dialogue import End, Frame, StompDialogue, is_number
 from conformance.clients.stomp_login import StompLogin
 from conformance.errors import ClientError
 
 _READ = 1 << 18
+_EOLS = re.compile(rb"[\r\n]*")
+"""They may stand between frames (STOMP 1.2, Heart-beating)."""
+
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
 _UNESCAPES = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
@@ -51,6 +55,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._input = bytearray()
+        self._searched = 0  # bytes that hold no NUL of the body without content-length that is arriving
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Each frame that is complete now.
@@ -63,18 +68,21 @@ class Decoder:
         try:
             while (found := self._next(offset)) is not None:
                 frame, offset = found
+                self._searched = 0
                 yield frame
         finally:
             del self._input[:offset]
+            del self._input[: _EOLS.match(self._input).end()]  # type: ignore[union-attr]
 
     def _next(self, start: int) -> tuple[Frame, int] | None:
         data = self._input
-        while start < len(data) and data[start] in b"\r\n":  # between frames (STOMP 1.2, Heart-beating)
-            start += 1
+        start = _EOLS.match(data, start).end()  # type: ignore[union-attr]  # it matches nothing too
         blank = _BLANK_LINE.search(data, start)
         stop = len(data) if blank is None else blank.start()
         if data.find(b"\0", start, stop) >= 0:
             raise MalformedFrameError(f"a frame without a blank line: {bytes(data[start : start + 80])!r}")
+        if stop - start > limits.STOMP_HEAD:
+            raise MalformedFrameError(f"headers of more than {limits.STOMP_HEAD:,} bytes, the limit of this client")
         if blank is None:
             return None
         command, headers = _head(bytes(data[start:stop]))
@@ -85,10 +93,16 @@ class Decoder:
         """Where the NUL stands, or None while it has not arrived."""
         length = headers.get("content-length")
         if length is None:
-            end = self._input.find(b"\0", start)
+            end = self._input.find(b"\0", max(start, self._searched))
+            self._searched = len(self._input)
+            if (end if end >= 0 else self._searched) - start > limits.MESSAGE:
+                raise MalformedFrameError(f"a body of more than {limits.MESSAGE:,} bytes, the limit of this client")
             return None if end < 0 else end
-        if not (length.isascii() and length.isdecimal()):
-            raise MalformedFrameError(f"content-length {length!r}")
+        if not is_number(length):
+            raise MalformedFrameError(f"content-length {limits.quoted(length)!r}")
+        if int(length) > limits.MESSAGE:
+            most = f"the limit of this client is {limits.MESSAGE:,}"
+            raise MalformedFrameError(f"a content-length of {int(length):,} bytes; {most}")
         end = start + int(length)
         if end >= len(self._input):
             return None

@@ -13,17 +13,21 @@ import select
 import struct
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from proton import Collector, Connection, Transport, TransportException
+from proton import Collector, Connection, Event, Transport, TransportException
 
+from conformance import limits
 from conformance.adapters.access import OPEN, Access
 from conformance.clients.access import dial, unanswered
 from conformance.clients.sasl import Login
-from conformance.clients.session import Disconnected, pump_until
+from conformance.clients.session import Disconnected, Refused, pump_until
 from conformance.errors import ClientError
 
 _READ = 1 << 18
+_REST_S = 5.0
+_UNAUTHORIZED = "amqp:unauthorized-access"
+_OPENED = (Event.SESSION_REMOTE_OPEN, Event.LINK_REMOTE_OPEN)
 
 
 class Wire:
@@ -61,6 +65,7 @@ class Wire:
         self._dispatch, self._before_write, self._after_frame = dispatch, before_write, after_frame
         self._collector = Collector()
         self._transport = Transport()
+        self._transport.max_frame_size = limits.AMQP_FRAME
         self.connection = Connection()
         self.connection.container = container
         self.connection.hostname = (access.tls and access.tls.server_name) or host
@@ -72,14 +77,15 @@ class Wire:
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._input = bytearray()
+        self._opened = 0
         self._host, self._port, self._access = host, port, access
         self._heard = False
         self._let_in = False
         self.closed = False
 
     def clean(self, text: object) -> str:
-        """What the peer said, without the secret: it may quote it."""
-        return self._login.clean(str(text))
+        """What the peer said, without the secret, which it may quote, and cut where it is too long."""
+        return limits.quoted(self._login.clean(str(text)))
 
     def advice(self, condition: Any) -> str:
         """What to do about an error of the peer, where it lets this user do nothing; empty otherwise."""
@@ -182,16 +188,18 @@ class Wire:
 
     def _read_rest(self) -> None:
         """After a failed write: answers may still lie in the socket, and the broker did send them."""
+        deadline = time.monotonic() + _REST_S
         try:
-            while not self.closed:
-                self._read()
+            while not self.closed and (left := deadline - time.monotonic()) > 0:
+                if self._poll.poll(left * 1000):
+                    self._read()
         except (Disconnected, ClientError):
             return
 
     def _push_frames(self) -> None:
         data, offset = self._input, 0
         while len(data) - offset >= 8:
-            size = 8 if data[offset : offset + 4] == b"AMQP" else struct.unpack_from(">I", data, offset)[0]
+            size = 8 if data[offset : offset + 4] == b"AMQP" else self._size(struct.unpack_from(">I", data, offset)[0])
             if len(data) - offset < size:
                 break
             self._push(bytes(data[offset : offset + size]))
@@ -200,23 +208,63 @@ class Wire:
             self._after_frame()
         del data[:offset]
 
+    def _size(self, size: int) -> int:
+        """The size of a frame as its header has it; `ClientError` where no frame can have it."""
+        if limits.AMQP_FRAME_LEAST <= size <= limits.AMQP_FRAME:
+            return size
+        expected = (
+            f"expected {limits.AMQP_FRAME_LEAST} bytes to {limits.AMQP_FRAME:,}, the max-frame-size of this client "
+            "(AMQP 1.0 sections 2.3.1 and 2.7.1)"
+        )
+        raise self._broken(f"a frame of {size:,} bytes; {expected}")
+
     def _push(self, frame: bytes) -> None:
         start = 0
         try:
             while start < len(frame):
                 capacity = self._transport.capacity()
                 if capacity <= 0:
-                    raise Disconnected("the engine takes no more input")
+                    self._refuse_input()
                 self._transport.push(frame[start : start + capacity])
                 start += capacity
         except TransportException as error:
-            raise ClientError(f"the peer broke the protocol: {error}") from error
+            raise self._broken(error) from error
+
+    def _refuse_input(self) -> NoReturn:
+        condition = self._transport.condition
+        refused = condition is not None and condition.name == _UNAUTHORIZED
+        over = self.connection.state & (self.connection.REMOTE_CLOSED | self.connection.LOCAL_CLOSED)
+        if refused or over:
+            raise Disconnected("the engine takes no more input")
+        raise self._broken(condition or "a frame that the AMQP library cannot read")
+
+    def _broken(self, how: object) -> ClientError:
+        """The error of a broker that breaks the protocol; there is no goodbye after it."""
+        self.closed = True
+        return ClientError(f"the broker broke the protocol: {self.clean(how)}")
+
+    def _check(self, event: Any) -> None:
+        """Raise `ClientError` where the engine keeps more for the broker than any broker needs."""
+        self._opened += event.type in _OPENED
+        if self._opened > limits.ENDPOINTS:
+            raise ClientError(limits.exceeded("sessions and links", limits.ENDPOINTS, "pieces"))
+        if event.type == Event.DELIVERY and event.link.is_receiver:
+            if event.delivery.pending > limits.MESSAGE:
+                raise ClientError(limits.exceeded("a message", limits.MESSAGE))
+            if event.link.session.incoming_bytes + event.link.queued * limits.OVERHEAD > limits.BACKLOG:
+                raise ClientError(limits.exceeded("deliveries that nobody reads", limits.BACKLOG))
 
     def _drain_events(self) -> None:
         """Each event once, also where its dispatch raises: what was refused is not refused again by a close."""
         collector = self._collector
         while event := collector.peek():
             try:
+                self._check(event)
                 self._dispatch(event)
+            except Refused:
+                raise
+            except ClientError:  # a broker that breaks the protocol is not waited for
+                self.closed = True
+                raise
             finally:
                 collector.pop()

@@ -69,7 +69,7 @@ def test_what_came_before_a_malformed_frame_is_handed_over():
     session.attach_sender("q")
     session.send("m1", b"x", durable=True)
 
-    with pytest.raises(ClientError, match="the peer broke the protocol: a header line 'abc'"):
+    with pytest.raises(ClientError, match="the broker broke the protocol: a header line 'abc'"):
         for _ in range(100):
             session.pump(5.0)
     assert ["m1"] == [outcome.message for outcome in session.outcomes]

@@ -8,6 +8,7 @@ from proton import Event
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
+from conformance import limits
 from conformance.clients.wire import Wire
 
 _IDLE_S = 1.5
@@ -19,7 +20,7 @@ class Impatient(MessagingHandler):
     def __init__(self, port):
         super().__init__()
         self.port = port
-        self.ended = []
+        self.ended, self.largest = [], []
         self.ready = threading.Event()
 
     def on_start(self, event):
@@ -28,6 +29,9 @@ class Impatient(MessagingHandler):
 
     def on_connection_bound(self, event):
         event.transport.idle_timeout = _IDLE_S
+
+    def on_connection_opened(self, event):
+        self.largest.append(event.transport.remote_max_frame_size)
 
     def on_transport_error(self, event):
         self.ended.append(event.transport.condition.description)
@@ -65,3 +69,12 @@ def test_a_silent_client_keeps_its_connection(peer):
     wire.close()
 
     assert ([], []) == (before, peer.ended)
+
+
+def test_a_client_says_how_large_a_frame_may_be(peer):
+    """Section 2.7.1: without max-frame-size in its open a peer may send frames of 4 GiB."""
+    wire = Wire("127.0.0.1", peer.port, "bounded", dispatch=lambda event: None, before_write=lambda: None)
+    wire.pump_until(lambda: wire.connection.state & wire.connection.REMOTE_ACTIVE, 10)
+    wire.close()
+
+    assert [limits.AMQP_FRAME] == peer.largest

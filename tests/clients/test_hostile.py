@@ -1,0 +1,210 @@
+"""Brokers that send garbage, or send without end: each client says so in words, keeps little, and comes back."""
+
+import contextlib
+import signal
+import struct
+
+import pytest
+from hostile_broker import CREDIT, LET_IN, ROOM, Hostile, attached, frame, text, transfer
+from stomp_peer import CONNECTED
+
+from conformance import history, limits
+from conformance.adapters.access import OPEN
+from conformance.clients.amqp import AmqpSession
+from conformance.clients.job import StompWords
+from conformance.clients.modes import Subscription
+from conformance.clients.stomp import StompSession
+from conformance.clients.stomp_raw import RawStompSession
+from conformance.clients.wire import Wire
+from conformance.errors import ClientError, HistoryError
+from conformance.history import Ended, Op, Phase, Recorder, bare_header
+
+WORDS = StompWords("/q/{queue}", {}, {})
+OUTER_S = 60
+
+
+@pytest.fixture(autouse=True)
+def outer_limit():
+    """A client that loops must fail its test, not hang the suite."""
+
+    def expired(*_):
+        raise TimeoutError(f"the client did not come back within {OUTER_S} s")
+
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.alarm(OUTER_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def hostile():
+    """Starts hostile brokers, and ends them."""
+    with contextlib.ExitStack() as undo:
+
+        def start(*first, again=b""):
+            broker = Hostile(*first, again=again)
+            undo.callback(broker.close)
+            return broker
+
+        yield start
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Limits of a test: its broker need not send gigabytes."""
+    for name, value in {"MESSAGE": 1 << 20, "BACKLOG": 1 << 21, "UNTRUE_RECEIPTS": 100}.items():
+        monkeypatch.setattr(limits, name, value)
+
+
+def amqp_session(broker):
+    held = []
+    wire = Wire(
+        "127.0.0.1",
+        broker.port,
+        "c",
+        dispatch=lambda event: held[0].dispatch(event) if held else None,
+        before_write=lambda: None,
+        after_frame=lambda: held[0].frame_ended() if held else None,
+        connect_s=5.0,
+        access=OPEN,
+    )
+    held.append(AmqpSession(wire, "disposition"))
+    return held[0]
+
+
+def consume(session, credit=10):
+    """Attach and read for ever; what the broker does to that ends it."""
+    session.attach_receiver("q", credit, Subscription.INDIVIDUAL)
+    while True:
+        session.pump(5.0)
+
+
+@pytest.mark.parametrize("size", [0, 7, limits.AMQP_FRAME + 1, 0xFFFFFFFF])
+def test_a_frame_of_an_impossible_size_is_the_brokers_fault(hostile, size):
+    """Of 0 bytes a reader makes no step; 0xFFFFFFFF would be kept until it is whole."""
+    broker = hostile((b"", b"AMQP\x03\x01\x00\x00" + struct.pack(">IBBH", size, 2, 1, 0)), again=b"x" * 4096)
+    session = amqp_session(broker)
+
+    with pytest.raises(
+        ClientError, match=rf"the broker broke the protocol: a frame of {size:,} bytes.*1,048,576, the max"
+    ):
+        consume(session)
+    session.close()
+
+    assert broker.sent < ROOM
+
+
+@pytest.mark.parametrize(
+    ("again", "says"),
+    [
+        (transfer(bytes(60_000), more=True), "a message of more than 1,048,576 bytes"),
+        (
+            lambda number: transfer(b"\x00\x53\x75\xa0\x01x", number),
+            "deliveries that wait to be processed of more than 2,097,152",
+        ),
+        (transfer(b"\x00\x53\x77\xa1\x02\xff\xfe"), "broke the protocol: a message that cannot be decoded"),
+        (frame(0x55), "broke the protocol"),
+        (b"\x00\x00\x00\x09\x01\x00\x00\x00x", "broke the protocol"),
+    ],
+    ids=["one message without end", "more than its credit", "no text", "no performative", "no offset"],
+)
+def test_a_flood_of_deliveries_ends_the_client(hostile, small, again, says):
+    """Whatever the broker repeats, the client keeps no more than its limits."""
+    broker = hostile(*LET_IN, attached("c:q"), (CREDIT, b""), again=again)
+    session = amqp_session(broker)
+
+    with pytest.raises(ClientError, match=says):
+        consume(session)
+    session.close()
+
+    assert broker.sent < limits.BACKLOG + ROOM
+
+
+def test_links_that_a_broker_opens_have_a_limit(hostile):
+    """Each costs a client memory until the connection ends."""
+    links = b"".join(
+        frame(0x12, text(f"own{n}"), b"\x70" + struct.pack(">I", n), b"\x42") for n in range(1, limits.ENDPOINTS + 2)
+    )
+    session = amqp_session(hostile(*LET_IN, (b"", links)))
+
+    with pytest.raises(ClientError, match="sessions and links of more than 256"):
+        consume(session)
+    session.close()
+
+
+@pytest.fixture(params=[StompSession, RawStompSession])
+def stomp(request, hostile):
+    """Starts a hostile broker that begins with CONNECTED, and gives what opens a session on it."""
+    with contextlib.ExitStack() as undo:
+
+        def start(again, first=CONNECTED):
+            broker = hostile((b"", first), again=again)
+            return broker, lambda: dial(broker)
+
+        def dial(broker):
+            session = request.param("127.0.0.1", broker.port, words=WORDS, before_write=lambda: None, connect_s=5.0)
+            undo.callback(session.close)
+            return session
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "says"),
+    [
+        (b"MESSAGE\nx:", b"x" * (1 << 16), "of more than .* bytes, the limit of this client"),
+        (b"MESSAGE\nack:1\n\n", b"x" * (1 << 16), "of more than 1,048,576 bytes, the limit of this client"),
+        (b"MESSAGE\nack:1\ncontent-length:99999999\n\n", b"\0" * (1 << 16), "the limit of this client"),
+        (b"MESSAGE\nack:1\ncontent-length:" + b"9" * 5_000 + b"\n\nx\0", b"", "content-length|stomp.py cannot read"),
+        (
+            b"",
+            b"RECEIPT\nreceipt-id:receipt-9\n\n\0" * 99,
+            "RECEIPT frames that answer nothing of more than 100 pieces",
+        ),
+        (b"", b"RECEIPT\nreceipt-id:receipt-" + b"9" * 5_000 + b"\n\n\0", "RECEIPT frames that answer nothing"),
+        (b"", b"MESSAGE\nack:1\nmessage-id:1\n\nx\0" * 99, "of more than 2,097,152"),
+        (b"MESSAGE\nack:1\ndelivery-count:" + b"9" * 5_000 + b"\n\nx\0", b"", "delivery-count '9999"),
+    ],
+    ids=["head", "body", "content-length", "digits", "receipts", "receipt digits", "messages", "delivery-count"],
+)
+def test_a_flood_of_frames_ends_the_client(stomp, small, first, again, says):
+    """A publisher reads nothing of what is delivered to it; it all waits."""
+    broker, dial = stomp(again, CONNECTED + first)
+
+    with pytest.raises(ClientError, match=says) as told:
+        session = dial()
+        while True:
+            session.pump(5.0)
+
+    assert len(str(told.value)) < 1000
+    assert broker.sent < limits.BACKLOG + ROOM
+
+
+def test_line_feeds_between_frames_are_not_kept(hostile, small):
+    """STOMP 1.2 allows any number of them (Heart-beating). stomp.py keeps them until a frame comes."""
+    broker = hostile((b"", CONNECTED + b"\n" * (1 << 26) + b"RECEIPT\nreceipt-id:x\n\n\0"))
+    session = RawStompSession("127.0.0.1", broker.port, words=WORDS, before_write=lambda: None)
+
+    while not session.anomalies:
+        session.pump(5.0)
+
+    assert ["a RECEIPT for 'x', never asked for"] == list(session.anomalies)
+    session.close()
+
+
+def test_a_history_ends_whole_at_its_limit(tmp_path, monkeypatch):
+    """The process is ended with a sentence; what it had recorded can be read, and a pause can still be healed."""
+    monkeypatch.setattr(limits, "HISTORY", 1 << 17)
+    path = tmp_path / "h.jsonl"
+    recorder = Recorder(path, bare_header("p"))
+
+    with pytest.raises(HistoryError, match="makes a history of more than 131,072 bytes"):
+        for _ in range(1_000_000):
+            recorder.record(Op.CONFIRM, Phase.FAIL, queue="q", detail="a RECEIPT for 'x', never asked for")
+    recorder.record(Op.FAULT, Phase.HEALED, fault="pause")
+    recorder.close()
+    history.close_history(path, Ended.DIED, "too long")
+
+    assert path.stat().st_size < (1 << 17) + (1 << 17)
+    assert Op.FAULT is history.read(path).events[-1].op
