@@ -7,6 +7,7 @@ is data with an address; nothing here says how any product behaves.
 from __future__ import annotations
 
 import enum
+import fnmatch
 import functools
 import operator
 import pathlib
@@ -289,12 +290,19 @@ def words(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for one in given for word in one.replace(",", " ").split())
 
 
+def _patterns(catalogue: Catalogue) -> set[str]:
+    """The patterns that stand for all claims of a document, and of a part of it: `ARTEMIS-*`, `ARTEMIS-SEND-*`."""
+    parts = [claim_id.split("-") for claim_id in catalogue.claims]
+    return {"-".join([*words[:size], "*"]) for words in parts for size in range(1, len(words))}
+
+
 def select(patterns: Iterable[str], catalogue: Catalogue) -> list[Claim]:
     """The claims that match shell patterns such as `ARTEMIS-*`; an unknown word is a `UsageError`."""
     found: dict[str, Claim] = {}
     for pattern in patterns:
-        expression = re.compile(pattern.replace("*", ".*"))
-        matches = [claim for claim in catalogue.claims.values() if expression.fullmatch(claim.id)]
+        matches = [claim for claim in catalogue.claims.values() if fnmatch.fnmatchcase(claim.id, pattern)]
+        if not matches and set("*?[") & set(pattern):
+            raise UsageError.unknown("claims", pattern, _patterns(catalogue))
         if not matches:
             raise UsageError.unknown("claim", pattern, catalogue.claims)
         found.update((claim.id, claim) for claim in matches)

@@ -1,6 +1,10 @@
 """The command line: every unknown word is one line and exit 4, and every example of the help is a command."""
 
+import errno
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +34,10 @@ from conformance.report import model
         (["run", "--adapter", "reference", "--trials", "0"], "at least 1"),
         (["run", "--adapter", "reference", "--trials", "many"], "many"),
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
+        (["adapters", "chek"], "unknown command 'chek': did you mean 'check'? known: check\n"),
+        (["run", "--adapter", "reference", "--claims", "AMPQ-*"], "unknown claims 'AMPQ-*': did you mean 'AMQP-*'?"),
+        (["claims", "list", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
+        (["bench", "nope"], "unknown measurement 'nope': known: all, broker, "),
         (["claims", "shwo"], "did you mean 'show'?"),
         (["fetch", "reference", "--to", "x"], "nothing to fetch"),
         (["judge", "nowhere"], "no run.json"),
@@ -125,6 +133,40 @@ def test_help(conformance, command):
 def test_suites_are_a_folder_for_pytest(conformance):
     """`pytest $(conformance suites)`: the path alone."""
     assert f"{paths.suites()}\n" == conformance("suites").stdout
+
+
+@pytest.mark.parametrize(("words", "code"), [(["claims"], 141), (["claims", "--help"], 141), (["nothing-like"], 4)])
+def test_an_output_that_nobody_reads_is_no_violation(words, code):
+    """`conformance claims | head -1` ended with 1, which says that a claim was violated; other errors stay."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "conformance.cli", *words]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+
+    assert code == done.returncode, done.stderr
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_a_socket_of_ours_that_is_closed_is_no_violation(monkeypatch, capfd):
+    """click ends every command that raises such an error with exit 1."""
+
+    def broken():
+        raise BrokenPipeError(errno.EPIPE, "of a socket")
+
+    monkeypatch.setattr(cli.commands["suites"], "callback", broken)
+    monkeypatch.setattr(sys, "argv", ["conformance", "suites"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+
+    assert (3, True) == (ended.value.code, "an error of the suite" in capfd.readouterr().err)
+
+
+def test_claims_are_listed_by_patterns(conformance):
+    """Only those that match; the words after `list` were ignored."""
+    lines = conformance("claims", "list", "AMQP-DUR-*", "SOLCD-ACK-01").stdout.splitlines()
+
+    assert ["AMQP-DUR-01", "SOLCD-ACK-01"] == [line.split()[0] for line in lines]
 
 
 def test_claims_are_listed_and_shown(conformance):

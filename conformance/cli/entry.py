@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import traceback
 from typing import NoReturn
 
 import click
 
-from conformance.cli.group import cli
+from conformance.cli.group import ClosedPipeError, cli
 from conformance.errors import ConformanceError, ExitCode, Interrupted, LaunchError, UsageError
 
 _LOG_LINES = 40
+_READER_GONE = 141
+"""What a shell reports of a process that SIGPIPE ended: no verdict, and no error of the suite."""
 
 
 def _fail(error: ConformanceError) -> int:
@@ -30,12 +34,34 @@ def _usage(error: click.UsageError) -> ConformanceError:
         return UsageError.unknown("option", error.option_name, known)
     words = str(error.message).partition("'")[2].partition("'")[0]
     if error.ctx is not None and "No such command" in error.message:
-        return UsageError.unknown("command", words, cli.commands)
+        group = error.ctx.command if isinstance(error.ctx.command, click.Group) else cli
+        return UsageError.unknown("command", words, group.commands)
     return UsageError(error.format_message().replace("\n", " "))
 
 
 def _params(context: click.Context | None) -> list[click.Parameter]:
     return list(context.command.get_params(context)) if context is not None else []
+
+
+def _reader_is_gone() -> bool:
+    """Whether standard output is a pipe that nobody reads any more, as in `conformance claims | head -1`."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError, AttributeError):  # closed, or replaced by something without a descriptor
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit with that code, or with 141 where the last of the output cannot be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _READER_GONE
+    if code == _READER_GONE:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+    sys.exit(code)
 
 
 def main() -> NoReturn:
@@ -50,10 +76,10 @@ def main() -> NoReturn:
         code = _fail(error)
     except (KeyboardInterrupt, click.Abort):
         code = _fail(Interrupted("stopped by the user"))
-    except BrokenPipeError:
-        code = int(ExitCode.HARNESS)
     except Exception as error:  # Python's own exit code for it is 1, which says that a claim was violated
+        if isinstance(error, ClosedPipeError) and _reader_is_gone():
+            _leave(_READER_GONE)
         traceback.print_exc()
         click.echo(f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True)
         code = int(ExitCode.HARNESS)
-    sys.exit(code)
+    _leave(code)

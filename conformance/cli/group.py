@@ -15,7 +15,29 @@ import conformance
 FILE = click.Path(path_type=pathlib.Path)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class ClosedPipeError(Exception):
+    """A write failed because the other end of a pipe or socket is closed."""
+
+
+class Group(click.Group):
+    """A group that keeps click from turning a closed pipe into exit 1, which says that a claim was violated."""
+
+    def make_context(self, *args: Any, **words: Any) -> click.Context:
+        """Parse the words; `--help` is printed here."""
+        try:
+            return super().make_context(*args, **words)
+        except BrokenPipeError as error:
+            raise ClosedPipeError(str(error)) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ClosedPipeError(str(error)) from error
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(conformance.__version__, prog_name="conformance")
 def cli() -> None:
     """Does a message broker keep its word? Puts acknowledgement guarantees on trial.

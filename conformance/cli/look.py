@@ -33,12 +33,13 @@ def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
 
 
 @cli.command("claims")
-@click.argument("words", nargs=-1, metavar="[list | show CLAIM...]")
+@click.argument("words", nargs=-1, metavar="[list [PATTERN...] | show PATTERN...]")
 def claims_command(words: tuple[str, ...]) -> int:
     """List the claims, or show some whole.
 
     \b
     conformance claims
+    conformance claims list 'ARTEMIS-SEND-*'
     conformance claims show SOLCD-ACK-01 'ARTEMIS-SEND-*'
     """
     from conformance import claims
@@ -50,7 +51,7 @@ def claims_command(words: tuple[str, ...]) -> int:
         return 0
     if words and words[0] != "list":
         raise UsageError.unknown("word", words[0], ["list", "show"])
-    for claim in catalogue.claims.values():
+    for claim in claims.select(words[1:] or ["*"], catalogue):
         click.echo(f"{claim.id:16} {claim.kind:11} {claim.says}")
     return 0
 

@@ -11,6 +11,7 @@ import click
 
 from conformance.cli.access import coming_in
 from conformance.cli.group import FILE, cli, expected_of, expecting, terminated, write_report
+from conformance.errors import UsageError
 
 _ADAPTER = (
     "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
@@ -22,6 +23,12 @@ _PROTOCOL = (
 )
 _CLIENT = "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]"
 _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
+
+
+QUICK = (
+    "At most ten claims, the strongest: trials of about 40 s, then 20 s for Spark and the report on an idle machine; "
+    "longer on a busy one."
+)
 
 
 @cli.command("run")
@@ -41,7 +48,7 @@ _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the
 @coming_in
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
-@click.option("--quick", is_flag=True, help="The ten strongest claims, within a minute.")
+@click.option("--quick", is_flag=True, help=QUICK)
 @click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
 def run_command(
@@ -186,7 +193,7 @@ _MEASURED = ("recorder", "session", "judge", "link", "disk", "triggers", "broker
 
 
 @cli.command("bench")
-@click.argument("what", type=click.Choice(_MEASURED), default="all")
+@click.argument("what", metavar=f"[{'|'.join(_MEASURED)}]", default="all")
 def bench_command(what: str) -> int:
     """Measure the suite itself: ratios, side by side in one run.
 
@@ -198,6 +205,8 @@ def bench_command(what: str) -> int:
     """
     from conformance import bench
 
+    if what not in _MEASURED:
+        raise UsageError.unknown("measurement", what, _MEASURED)
     for line in _liars() if what == "liars" else bench.run(what):
         click.echo(line)
     return 0

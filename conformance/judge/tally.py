@@ -95,10 +95,11 @@ class Tally:
 
     @property
     def exposure(self) -> Exposure | None:
-        """What was at risk in the valid trials; None without one."""
+        """What was at risk in the valid trials, and nothing where the check applied to nothing; None without a trial."""
         if not self.trials:
             return None
-        each = [facts.exposed(self.check.exposure) for facts in self.subject.facts]
+        name, check = self.anomaly.name, self.check.exposure
+        each = [facts.exposed(check) if facts.applies(name) else 0 for facts in self.subject.facts]
         windows = [facts.window_ns(self.check.exposure) for facts in self.subject.facts]
         return Exposure(
             name=self.check.exposure,

@@ -45,7 +45,10 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
         "--require-tried",
         {"metavar": "PATTERNS", "action": "append", "default": [], "help": "Fail where a claim was not tried."},
     ),
-    ("--quick", {"action": "store_true", "help": "The ten strongest claims, within a minute."}),
+    (
+        "--quick",
+        {"action": "store_true", "help": "At most ten claims, the strongest: about a minute on an idle machine."},
+    ),
     ("--offline", {"action": "store_true", "help": "Download nothing."}),
     ("--out", {"metavar": "DIR", "help": "Folder of the run (default: runs/<date>-<adapter>)."}),
     ("--strict-verdicts", {"action": "store_true", "help": "Fail what could not be decided, instead of skipping it."}),

@@ -87,6 +87,12 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
         """The items of that standing."""
         return [item for item in self.items if item.standing is standing]
 
+    def excuses(self, row: VerdictRow) -> bool:
+        """Whether a violation is a known failure, or stands in the baseline too."""
+        about = (row.claim, row.scenario, row.mode)
+        old = [*self.of(Standing.KNOWN), *self.of(Standing.NOT_NEW)]
+        return any((item.claim, item.scenario, item.mode) == about for item in old)
+
     def marks(self, row: VerdictRow) -> list[str]:
         """What to say beside a row, such as `known failure`."""
         about = (row.claim, row.scenario, row.mode)

@@ -173,9 +173,11 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
     if not tried(rows):
         parts = ["Nothing was tried"]
     else:
-        against = _claims(row for row in rows if row.verdict is Verdict.VIOLATED and not row.required)
+        violated = [row for row in rows if row.verdict is Verdict.VIOLATED and not row.required]
+        against = _claims(row for row in violated if not (expected and expected.excuses(row)))
         asked = [row for row in rows if row.verdict is Verdict.VIOLATED and row.required]
-        parts = [f"{_were(len(against))} violated: {_listed(against)}" if against else _unviolated(bool(asked))]
+        nothing = "Nothing new was violated" if violated else _unviolated(bool(asked))
+        parts = [f"{_were(len(against))} violated: {_listed(against)}" if against else nothing]
         foreign = _claims(row for row in asked if judged_as(row, judgement.run, catalogue))
         own = _claims(row for row in asked if not judged_as(row, judgement.run, catalogue))
         if own:

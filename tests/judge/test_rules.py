@@ -62,6 +62,14 @@ def test_what_stands_against_holds(subject, control, words):
     assert row.bound is None
 
 
+def test_what_a_check_applied_to_nothing_of_was_not_at_risk():
+    """`at risk 20+` stood beside "The check applied to nothing in 1 of 3 kills"."""
+    row = rule("SOLCD-ACK-01", KILL, [facts(), facts(), facts(applies=0)], BROKEN)
+
+    assert (Verdict.INCONCLUSIVE, 0) == (row.verdict, row.exposure.minimum)
+    assert 50 == rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN).exposure.minimum
+
+
 def test_violated_in_every_trial():
     """One counterexample refutes, with or without a control."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN)

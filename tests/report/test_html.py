@@ -55,6 +55,13 @@ def page(source):
     return Page(source)
 
 
+def test_the_title_of_the_page_names_the_liar(make, catalogue, scenarios):
+    """Two tabs of a browser, one of the honest broker and one of a liar, looked the same."""
+    text = report_html.page(make.judgement(make.row(), title="Reference broker, liar x"), catalogue, scenarios)
+
+    assert "<title>Reference broker, liar x 2.56.0: acknowledgement report</title>" in text
+
+
 def test_the_order_of_the_page(page):
     """The verdict and what undermines it come before any answer; the glossary is last."""
     parts = ["verdict", "doubts", "answers", "claims", "scenarios", "self-checks", "environment", "glossary"]

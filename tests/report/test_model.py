@@ -15,6 +15,23 @@ from conformance.report import model, words
 from conformance.report.expected import WORDS, Expectations, Item, Standing
 
 
+def test_a_run_with_known_failures_only_begins_with_them(make):
+    """It began with "1 claim was violated", although nothing in it is new."""
+    known = Item(standing=Standing.KNOWN, claim="SOLCD-ACK-01", text="a bug", **ABOUT)
+    expected = Expectations(exit_code=0, means="nothing new", items=(known,))
+    old, new = make.violated(**ABOUT), make.violated("AMQP-DUR-01", **ABOUT)
+
+    assert "Nothing new was violated. 1 known failure: SOLCD-ACK-01." == model.headline(
+        make.judgement(old), expected=expected
+    )
+    assert "1 claim was violated: AMQP-DUR-01. 1 known failure: SOLCD-ACK-01." == model.headline(
+        make.judgement(old, new), expected=expected
+    )
+
+
+ABOUT = {"scenario": "broker-killed-while-publishing", "mode": "async_ack"}
+
+
 def test_what_failed_without_a_promise_is_in_the_headline(make):
     """It changes no exit code, so a reader must see it first; of several rows of a claim the worst is named."""
     few = {"verdict": Verdict.NOT_APPLICABLE, "offences": 3, "failed_unpromised": "3 of 90 confirmed messages lost"}
