@@ -74,6 +74,10 @@ class FetchError(ConformanceError):
     """A distribution could not be had: no network, a cut download, a checksum that differs."""
 
 
+class NotFoundError(FetchError):
+    """The repository has no such file: an unknown version, or a mirror that lacks it."""
+
+
 class LaunchError(ConformanceError):
     """A broker did not start, did not become ready, or died by itself.
 

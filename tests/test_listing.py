@@ -74,6 +74,16 @@ def test_versions(here):
     assert "or any other" in listing.listing()
 
 
+def test_a_broker_at_its_address_has_the_version_that_its_owner_says(here):
+    """It was listed as "unknown (default, fetched)"."""
+    text = listing.listing()
+
+    assert "unknown (default" not in text
+    assert "versions     as you say: solace@VERSION" in text
+    assert [False] == [one["fetched"] for one in told("solace")["versions"]]
+    assert "(default, bundled)" in text
+
+
 def test_what_is_not_fetched_is_there(here):
     """The bundled broker has one version."""
     (one,) = told("reference")["versions"]

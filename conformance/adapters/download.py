@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import httpx
 
 from conformance.adapters.fetch import Progress, reported
-from conformance.errors import FetchError
+from conformance.errors import FetchError, NotFoundError
 
 CENTRAL = "https://repo1.maven.org/maven2"
 RESUMES = 3
@@ -113,7 +113,7 @@ def _receive(response: httpx.Response, part: pathlib.Path, start: int, progress:
 def _refuse(response: httpx.Response, url: str) -> None:
     status = response.status_code
     if status == httpx.codes.NOT_FOUND:
-        raise FetchError(f"{url}: not found (404): does this version exist?")
+        raise NotFoundError(f"{url}: not found (404): does this version exist?")
     if status >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise FetchError(f"{url}: the server failed ({status}): try later, or set CONFORMANCE_MAVEN_URL to a mirror")
     if status not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):

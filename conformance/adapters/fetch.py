@@ -19,9 +19,13 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from conformance import paths
-from conformance.errors import FetchError
+from conformance.errors import FetchError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from conformance.adapters.model import BrokerFile
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are here and the bytes of the whole (None where the server does not say)."""
@@ -111,6 +115,21 @@ def fetch_all(
 
 def _told(progress: Progress, before: int, done: int, _: int | None) -> None:
     progress(before + done, None)
+
+
+@contextlib.contextmanager
+def known_version(file: BrokerFile, version: str) -> Iterator[None]:
+    """Raise `UsageError` where the repository has no such version; one that the file names is a fault of the mirror."""
+    try:
+        yield
+    except NotFoundError as error:
+        if version in file.versions or file.fetch is None:
+            raise
+        from conformance.adapters import download
+
+        unknown = UsageError.unknown(f"version of {file.name}", version, file.versions)
+        folder = pathlib.PurePosixPath(file.fetch.artifacts(version, file.name)[0].path).parents[1]
+        raise UsageError(f"{unknown}; the repository lists all versions: {download.base()}/{folder}/") from error
 
 
 def fetch_to(

@@ -134,7 +134,8 @@ class FileAdapter:
         # An archive was renamed into place: if its folder is there, it is whole.
         if fetch.assembled(home, jars) if jars else home.is_dir():
             return home
-        files = fetch.fetch_all(self.artifacts, progress, offline=offline)
+        with fetch.known_version(self.file, self.version):
+            files = fetch.fetch_all(self.artifacts, progress, offline=offline)
         return (fetch.assemble if self.file.fetch.jars else fetch.unpack)(
             files, (into or fetch.dist()).absolute(), folder
         )

@@ -69,7 +69,8 @@ def fetch_to(spec: str, folder: pathlib.Path, progress: Progress | None = None) 
     adapter = find(spec)
     if not adapter.artifacts:
         raise UsageError(f"{adapter.name} has nothing to fetch: it is part of this package")
-    return fetch.fetch_to(adapter.artifacts, folder, progress)
+    with fetch.known_version(adapter.file, adapter.version):
+        return fetch.fetch_to(adapter.artifacts, folder, progress)
 
 
 _load = functools.cache(load)

@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from conformance.adapters import Adapter
+    from conformance.adapters.model import BrokerFile
 
 _WIDE = 12
 _COLUMNS = 110
@@ -68,6 +69,7 @@ def _told(adapter: Adapter, name: str) -> dict[str, Any]:
         "vendor": file.vendor,
         "versions": _versions(adapter, name),
         "other_versions": file.fetch is not None and file.fetch.any_version,
+        "source": _source(file),
         "launchers": [
             {"name": "native", "lacks": _native_lacks(adapter)},
             {"name": "docker", "lacks": _docker_lacks(adapter)},
@@ -96,14 +98,24 @@ def _told(adapter: Adapter, name: str) -> dict[str, Any]:
     }
 
 
+def _source(file: BrokerFile) -> str:
+    """How a version comes to this machine."""
+    if file.is_external:
+        return "external"
+    return "fetched" if file.fetch else "installed" if file.installed else "bundled"
+
+
 def _versions(adapter: Adapter, name: str) -> list[dict[str, Any]]:
-    """Those that the file names, then others that are there; `fetched`: it is in the cache, unpacked or not."""
+    """Those that the file names, then others that are there; `fetched`: it is on this machine, unpacked or not.
+
+    A broker that is only reached at its address has the version that its owner says: none is on this machine.
+    """
     from conformance import adapters
-    from conformance.adapters import fetch
+    from conformance.adapters import fetch, installed
     from conformance.adapters.distribution import order
 
     named = dict.fromkeys([adapter.version, *adapter.file.versions])
-    there = set(named)
+    there = set() if adapter.file.is_external or installed.missing(adapter.file) else set(named)
     if adapter.file.fetch is not None:
         before, _, after = adapter.file.fetch.folder.partition("{version}")
         unpacked = [path.name for path in fetch.dist().glob(f"{before}[0-9]*{after}") if path.is_dir()]
@@ -152,7 +164,11 @@ def _block(told: dict[str, Any]) -> Iterator[str]:
         yield f"{told['name']}: cannot be used: {told['faulty']}"
         return
     yield f"{told['name']}: {told['title']}"
-    yield from _wrapped("versions", [*map(_version, told["versions"]), *(["or any other"] * told["other_versions"])])
+    had = [_version(version, told["source"]) for version in told["versions"]]
+    versions = [*had, *(["or any other"] * told["other_versions"])]
+    yield from _wrapped(
+        "versions", [f"as you say: {told['name']}@VERSION"] if told["source"] == "external" else versions
+    )
     for launcher in told["launchers"]:
         able = "at its address" if launcher["name"] == "external" else "can be started here"
         here = f"not here: {launcher['lacks']}" if launcher["lacks"] else able
@@ -168,8 +184,8 @@ def _block(told: dict[str, Any]) -> Iterator[str]:
         yield f"    --set profile={name}: {says}"
 
 
-def _version(told: dict[str, Any]) -> str:
-    marks = [mark for mark in ("default", "fetched") if told[mark]]
+def _version(told: dict[str, Any], had: str) -> str:
+    marks = [word for mark, word in (("default", "default"), ("fetched", had)) if told[mark]]
     return f"{told['version']} ({', '.join(marks)})" if marks else str(told["version"])
 
 

@@ -95,7 +95,7 @@ class Tally:
 
     @property
     def exposure(self) -> Exposure | None:
-        """What was at risk in the valid trials, and nothing where the check applied to nothing; None without a trial."""
+        """What was at risk in the valid trials, nothing where the check applied to nothing; None without a trial."""
         if not self.trials:
             return None
         name, check = self.anomaly.name, self.check.exposure

@@ -47,7 +47,7 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
     ),
     (
         "--quick",
-        {"action": "store_true", "help": "At most ten claims, the strongest: about a minute on an idle machine."},
+        {"action": "store_true", "help": "At most ten claims, the strongest: a minute on an idle machine."},
     ),
     ("--offline", {"action": "store_true", "help": "Download nothing."}),
     ("--out", {"metavar": "DIR", "help": "Folder of the run (default: runs/<date>-<adapter>)."}),

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from conformance import adapters
 from conformance.adapters import download, fetch
 from conformance.adapters.fetch import Artifact
-from conformance.errors import FetchError
+from conformance.errors import FetchError, NotFoundError, UsageError
 
 _PATH = "org/example/broker/1.0/broker-1.0-bin.tar.gz"
 
@@ -234,6 +235,20 @@ def test_a_refusal_is_one_line_and_not_retried(mirror: Mirror, status: int, word
         fetch.fetch(_artifact())
     assert "\n" not in str(caught.value)
     assert len(mirror.requests) == 1
+
+
+def test_a_version_that_the_repository_lacks_is_a_wrong_word(mirror: Mirror, tmp_path: pathlib.Path) -> None:
+    """It was an error of the suite (exit 3); a version that the file names is one, of the mirror."""
+    mirror.status = 404
+    folder = f"{mirror.url}/org/apache/artemis/apache-artemis/"
+    with pytest.raises(UsageError, match=r"unknown version of artemis '2\.99'.* known: .*2\.56\.0") as unknown:
+        adapters.find("artemis@2.99").install()
+    with pytest.raises(UsageError, match="unknown version"):
+        adapters.fetch_to("artemis@2.99", tmp_path / "dist")
+    with pytest.raises(NotFoundError, match="does this version exist"):
+        adapters.find("artemis@2.44.0").install()
+
+    assert str(unknown.value).endswith(f"; the repository lists all versions: {folder}")
 
 
 def test_a_name_that_is_not_known_says_so(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
