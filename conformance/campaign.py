@@ -23,6 +23,7 @@ import msgspec
 from conformance import adapters, claims, judge, records, scenario
 from conformance.adapters import Adapter, own_config, vendor_clients
 from conformance.adapters.access import OPEN, Access
+from conformance.adapters.launchers import EXTERNAL
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
 from conformance.faults import able
@@ -192,6 +193,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
     records.save(run, campaign.folder / "run.json")
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
+        if planned and campaign.adapter.launcher == EXTERNAL:
+            _reach(campaign, ledger)
         starting = _spark(campaign, planned)
         try:
             recording = Recording(
@@ -215,6 +218,16 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
             raise Interrupted(f"stopped by the user; what was recorded is in {campaign.folder}") from error
         finally:
             starting.stop()
+
+
+def _reach(campaign: Campaign, ledger: Ledger) -> None:
+    """Start the external broker, or see that it answers: one that is not there ends the run before its first trial.
+
+    Raises `LaunchError`; without this look each trial would be void for the same reason.
+    """
+    folder = campaign.folder / "brokers" / "reached"
+    with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger) as broker:
+        broker.start()
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.Starting:

@@ -5,8 +5,9 @@ import shlex
 import pytest
 
 from conformance import campaign
+from conformance.adapters import ports
 from conformance.cli import cli
-from conformance.errors import UsageError
+from conformance.errors import LaunchError, UsageError
 
 OPTIONS = campaign.Options(
     adapter="artemis",
@@ -49,3 +50,15 @@ def test_no_trials_are_refused(trials):
     """A run without trials decides nothing."""
     with pytest.raises(UsageError, match="at least 1"):
         campaign.prepare(campaign.Options(adapter="reference", trials=trials))
+
+
+def test_a_broker_that_is_not_there_ends_a_run_before_its_first_trial(tmp_path):
+    """Each trial was recorded as void for the same reason, and judged: a screen of HARNESS_ERRORs."""
+    free = ports.Ports(["amqp", "http"])
+    place = f"reference:external=amqp://127.0.0.1:{free['amqp']},http://127.0.0.1:{free['http']}"
+    prepared = campaign.prepare(campaign.Options(place, claims=("AMQP-ACC-01",), out=tmp_path / "run"))
+
+    with pytest.raises(LaunchError, match=r"external\.urls\.amqp: nobody listens"):
+        campaign.execute(prepared, campaign.Watcher())
+    free.close()
+    assert not (tmp_path / "run" / "trials").exists()
