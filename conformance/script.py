@@ -332,7 +332,14 @@ class Ask:
 
 Step = Publish | Consume | Restart | Drain | Offer | Ask
 SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
-"""Before an absence is concluded: the queue is empty, and still is after one more restart."""
+"""Before an absence is concluded: the queue is empty, and still is after one more restart.
+
+Where the last drain brings messages, the trial goes on with a clean restart and another drain, until a drain brings
+nothing (`MOST_DRAINS`).
+"""
+
+MOST_DRAINS = 5
+"""Drains of one trial. If the last of them still brings messages, nothing is concluded from what is missing."""
 
 
 def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:

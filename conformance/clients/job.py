@@ -219,13 +219,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     its fault was, and `seen` how many events of its trigger it had counted by then. `waited_s` is what it spent waiting
     for silence or for answers that never came.
     `error` is set where the process could not do its part for a reason that is ours; one that is `spent` did it, and is
-    not to do another.
+    not to do another. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
     """
 
     ended: str = "finished"
     count: int = 0
     depth: int | None = None
     waited_s: float = 0.0
+    slowest_s: float = 0.0
     fired: bool = False
     seen: int = 0
     error: str = ""

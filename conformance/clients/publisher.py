@@ -191,7 +191,7 @@ class _Publisher:
             invoked = self.pending.pop(outcome.message, None)
             if invoked is not None:
                 self.answered += 1
-                self.slowest_ns = max(self.slowest_ns, at_ns - invoked)
+                self.slowest_ns = max(self.slowest_ns, at_ns - max(invoked, self.armed.resumed_ns))
                 self.armed.check_answer(invoked)
             if phase is Phase.OK:
                 self._count(outcome)
@@ -261,7 +261,14 @@ class _Publisher:
             )
 
     def _result(self, ended: str, waited_s: float = 0.0) -> Result:
-        return Result(ended=ended, count=self.answered, fired=self.armed.done, seen=self.armed.seen, waited_s=waited_s)
+        return Result(
+            ended=ended,
+            count=self.answered,
+            fired=self.armed.done,
+            seen=self.armed.seen,
+            waited_s=waited_s,
+            slowest_s=self.slowest_ns / 1e9,
+        )
 
 
 class _Transacted(_Publisher):

@@ -13,7 +13,7 @@ from conformance.clients.armed import Armed
 from conformance.clients.commanded import Commanded
 from conformance.clients.consumer import consume
 from conformance.clients.depth import DepthGauge
-from conformance.clients.job import Job, Result
+from conformance.clients.job import LIVENESS_FACTOR, Job, Result
 from conformance.clients.modes import Subscription
 from conformance.clients.publisher import check_raw, publish
 from conformance.clients.session import Session
@@ -30,23 +30,25 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
     """Receive and accept everything until silence, and until the broker itself says that nothing is left.
 
     One drain is never trusted: an AMQP drain may be answered before the queue is empty, so silence ends nothing
-    while the broker's own depth is above 0, until it stayed so for the liveness bound.
+    while the broker's own depth is above 0, until it stayed so for the liveness bound. That is the bound of the job, or
+    ten times the longest wait for a message in this drain, whichever is longer.
     """
     recorder.record(Op.DRAIN, Phase.INVOKE, queue=job.queue, epoch=job.epoch)
     session.attach_receiver(job.queue, job.prefetch, Subscription.INDIVIDUAL)
     started = last = time.monotonic()
-    received, working, silence = 0, 0.0, job.silence_s
+    received, working, silence, bound = 0, 0.0, job.silence_s, job.liveness_s
     while True:
         session.fetch()
         session.pump(max(last + silence - time.monotonic(), 0))
         got = _take_drained(job, session, recorder)
         now = time.monotonic()
         if got:
+            bound = max(bound, LIVENESS_FACTOR * (now - last))
             received, last, silence, working = received + got, now, job.silence_s, now - started
         elif now - last >= silence:
             depth = ask(job.queue)
             recorder.record(Op.DEPTH, Phase.OK, queue=job.queue, epoch=job.epoch, count=depth)
-            if not depth or time.monotonic() - last > job.liveness_s:
+            if not depth or time.monotonic() - last > bound:
                 break
             silence = min(silence * 2, 2.0) + (now - last)
     ended = "stuck" if depth else "finished"

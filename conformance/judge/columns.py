@@ -115,6 +115,7 @@ _CLAIM = f"{_EARLY} AND first_acquirer"
 _FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
 _REFUSED_AS = "refuses AND detail = "
 _HELD = "fault = 'held_sync'"
+_DRAIN = f"role = {ROLES.index('drain')}"
 _FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
 
 MESSAGE: Mapping[str, str] = {
@@ -138,8 +139,11 @@ MESSAGE: Mapping[str, str] = {
     "held": "max(holding) FILTER (WHERE hands)",
     "redelivered": "count_if(drains)",
     "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
-    # Only the drain after one more clean restart found it: the one before was not the end. An acknowledgement in a
-    # transaction that nobody asked to commit excuses nothing: its message was due in the first drain.
+    # The drains that brought it, one bit each by their numbers, and the broker's run in which the first of them did.
+    "drained_in": "bit_or(CASE WHEN drains THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
+    "drained_epoch": "min(epoch) FILTER (WHERE drains)",
+    # The first drain did not bring it, and a later one did. An acknowledgement in a transaction without a request to
+    # commit excuses nothing: its message was due in the first drain.
     "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
     " AND NOT bool_or(acks AND txn IS NULL) AND NOT (bool_or(acks) AND bool_or(commit_asked))",
     "received": f"count_if({_RECEIVED})",
@@ -232,8 +236,11 @@ MESSAGE: Mapping[str, str] = {
     "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
     "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
     " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
+    "row_ended": "bit_or(CASE WHEN (silent OR stuck) AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
+    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
     "row_stuck_at": "min(at_ns) FILTER (WHERE stuck)",
-    "row_drain": "max(CAST(number AS INT)) FILTER (WHERE role = 2)",
+    "row_drain": f"max(CAST(number AS INT)) FILTER (WHERE {_DRAIN})",
+    "row_drain_epoch": f"min(epoch) FILTER (WHERE {_DRAIN})",
     "row_left": f"max_by(`count`, at_ns) FILTER (WHERE {_on(Op.DEPTH, Phase.OK)})",
 }
 """One row a message: how it fared. Times are CLOCK_MONOTONIC nanoseconds, null where it did not happen."""
@@ -242,6 +249,9 @@ _IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
 _OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
 _UNTIL_THEN = "OVER (PARTITION BY scenario, trial ORDER BY handed_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
+_COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
+_CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
+_OWED = f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL)"
 # A script that compares two halves has a producer of its own in each, and ends each by a crash.
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
@@ -272,7 +282,13 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",
-    "any_late": f"max(late) {_IN_TRIAL}",
+    "ended_mask": f"bit_or(row_ended) {_IN_TRIAL}",
+    "brought_mask": f"bit_or(drained_in) {_IN_TRIAL}",
+    "first_drain_epoch": f"min(row_drain_epoch) {_IN_TRIAL}",
+    # What is owed to a consumer and no drain brought, one after the other: those of which a loss would say the most
+    # come first. A depth is a number without names, so the first of them are taken for what it counts.
+    "owed_place": f"count_if({_OWED}) OVER (PARTITION BY scenario, trial"
+    " ORDER BY received, durable DESC, producer, n ROWS UNBOUNDED PRECEDING)",
     "rate": f"count_if({_DONE_AT} IS NOT NULL) {_OF_PRODUCER} * 1e9"
     f" / nullif(max({_DONE_AT}) {_OF_PRODUCER} - min(sent_at) {_OF_PRODUCER}, 0)",
     "half_frames": f"sum(ack_frames) {_OF_PRODUCER}",
@@ -280,18 +296,23 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "last_handed_at": f"max(CASE WHEN handed_at < {_HALF_ENDED_AT} THEN handed_at END) {_OF_PRODUCER}",
     "last_processed_at": f"max(CASE WHEN processed_at < {_HALF_ENDED_AT} THEN processed_at END) {_OF_PRODUCER}",
 }
-# The last two drains found silence, and with it the broker's own depth of 0.
-_DRAINED = "(last_drain >= 2 AND (shiftright(silent_mask, last_drain - 1) & 3L) = 3L)"
+# The last two drains came after the last fault, and the last of them brought nothing more.
+_ACCOUNTED = (
+    "(last_drain >= 2 AND (shiftright(ended_mask, last_drain - 1) & 3L) = 3L"
+    " AND (shiftright(brought_mask, last_drain) & 1L) = 0L)"
+)
+# The last one also found silence, and with it the broker's own depth of 0.
+_SETTLED = f"({_ACCOUNTED} AND (shiftright(silent_mask, last_drain) & 1L) = 1L)"
 
 DERIVED: Mapping[str, str] = {
     "is_message": "n IS NOT NULL",
     "answered": "accepted OR refused",
     "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
     "in_transaction": "attempted AND send_txn IS NOT NULL",
-    "committed": "attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused",
+    "committed": _COMMITTED,
     "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
     # A provisional answer that was read when the connection had gone names no transaction; its send does.
-    "confirmed": "accepted AND NOT refused AND send_txn IS NULL",
+    "confirmed": _CONFIRMED,
     "silent_drains": "bit_count(silent_mask)",
     "answer_at": "coalesce(confirmed_at, gave_up_at)",
     "in_window": "attempted AND send_txn IS NULL AND window_size > 1",
@@ -302,10 +323,12 @@ DERIVED: Mapping[str, str] = {
     "seen": "hidden IS NULL",
     "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
     "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
-    "drained": _DRAINED,
-    # Smallest counter-example to `drained` alone: the second drain brings one more of three missing messages; the
-    # other two may come in a third.
-    "settled": f"{_DRAINED} AND NOT any_late",
+    "accounted": _ACCOUNTED,
+    "settled": _SETTLED,
+    "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
+    # The depth of the last drain counts it. Of a queue that says 0 that is nothing, whatever an earlier drain was told.
+    "left_in_queue": f"{_OWED} AND NOT {_SETTLED} AND owed_place <= coalesce(left_over, 0)",
+    "late_after_restart": "late AND durable AND refused_at IS NULL AND drained_epoch > first_drain_epoch",
     # What receive() had returned before it was called again is done with; everything else has to come.
     "came_otherwise": "CASE WHEN handed_at < last_handed_at THEN received > 1 ELSE received = 0 END",
     "processed_again": "coalesce(processed_at < last_processed_at AND received > 1, false)",

@@ -73,13 +73,8 @@ class TrialFacts:
         return found
 
     @property
-    def drained(self) -> bool:
-        """Whether the last two drains found silence."""
-        return bool(self.counts["was_drained"])
-
-    @property
     def settled(self) -> bool:
-        """Whether they did, and the second found nothing that the first should have found."""
+        """Whether the last drain, one of two at least, brought nothing and found a depth of 0."""
         return bool(self.counts["was_settled"])
 
     @property

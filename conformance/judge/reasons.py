@@ -125,7 +125,7 @@ def _which(tally: Tally) -> str:
     text = f"It was {', '.join(tellings)}." if tellings else ""
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)
     stuck = sum(facts.stuck for facts in tally.subject.facts)
-    more = [f"{late:,} more came only after a second restart (late)"] if late else []
+    more = [f"{late:,} more came only after another restart (late)"] if late else []
     more += [f"in {units(tally, stuck)} the queue kept a depth above zero (stuck)"] if stuck else []
     return " ".join(filter(None, [text, f"Beside that, {' and '.join(more)}." if more else ""]))
 

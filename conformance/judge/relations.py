@@ -106,8 +106,9 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
         "all_foreign": "sum(foreign_ids)",
         "trial_started_at": "min(started_at)",
         "faults_effective": "max(effective)",
-        "was_drained": "max(drained)",
+        "drains": "max(last_drain)",
         "was_settled": "max(settled)",
+        "was_bringing": "max(still_brought)",
         "was_stuck": "max(stuck_at IS NOT NULL)",
         "depth_left": "max(left_over)",
     }

@@ -241,8 +241,8 @@ def short_of_disk(one: Tally) -> str:
 def _why_open(one: Tally) -> str:
     if any(facts.stuck for facts in one.subject.facts):
         return " (its depth stayed above zero)"
-    late = sum(int(facts.counts["all_late"]) for facts in one.subject.facts)
-    return f" ({late:,} messages came only after a second restart)" if late else ""
+    drains = [int(facts.counts["drains"]) for facts in one.subject.facts if facts.counts["was_bringing"]]
+    return f" (drain {max(drains)} still brought messages)" if drains else ""
 
 
 def _doubts_of_control(one: Tally) -> Iterator[str]:

@@ -110,6 +110,9 @@ class Honest:
     hides_recovered = False
     """Whether the messages of a journal are counted after a start, and never delivered."""
 
+    recovers_late = False
+    """Whether a start leaves out a message that it finds in the journal, and only the start after it takes it over."""
+
     records_rollbacks = False
     """Whether a rollback leaves a record in the journal, and is answered before a sync covers that record."""
 

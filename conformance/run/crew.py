@@ -54,7 +54,8 @@ class Crew:
     """Starts the clients of a trial one after another, and closes the history of each.
 
     `queue` is what its queue is called at the broker. `waited_s` is what they spent waiting for silence, or for answers
-    that never came.
+    that never came. `slowest_s` is the longest that the broker took for an answer: a drain waits ten times as long
+    before it calls a message stuck, and at least the liveness bound.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Crew:
         self.queue = planned.queue
         self._template = header
         self.waited_s = 0.0
+        self.slowest_s = 0.0
         self.counts: dict[str, int] = {}
 
     def header(self, name: str) -> Header:
@@ -76,6 +78,8 @@ class Crew:
         fields |= self._asked(role, fields)
         host, port = broker.endpoint(planned.protocol)
         spoken = planned.adapter.file.protocols[planned.protocol]
+        if role == "drain":
+            fields["liveness_s"] = max(jobs.LIVENESS_S, jobs.LIVENESS_FACTOR * self.slowest_s)
         if role == "publish":
             fields["producer"] = self.counts.get(role, 0) + 1
         return Job(
@@ -139,6 +143,7 @@ class Crew:
             raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
         close_history(path, Ended.FINISHED)
         self.waited_s += result.waited_s
+        self.slowest_s = max(self.slowest_s, result.slowest_s)
         return result
 
     def crash(self, job: Job) -> None:

@@ -46,7 +46,7 @@ from conformance.scenario import (
     Stop,
     script_words,
 )
-from conformance.script import LINK_FAULTS, Fault, LinkFault
+from conformance.script import CLEAN_RESTART, LINK_FAULTS, MOST_DRAINS, Fault, LinkFault
 
 _DRAIN_CREDIT = 1000
 
@@ -62,6 +62,8 @@ class TrialPlayer:
         self.crew = Crew(planned, stand.broker, nursery, folder, header, abort)
         self.floor_s = 0.0
         self.seen_stuck = False
+        self.drains = 0
+        self.brought = 0
         self.traced: Traced | None = None
         folder.mkdir(parents=True)
         self.evidence = Evidence(folder, stand.broker)
@@ -83,6 +85,8 @@ class TrialPlayer:
                 self._step(step)
                 if self.seen_stuck and self.planned.arm == "control":
                     break  # seen to fail: only the subject's restart could still free what is stuck
+            else:
+                self._drain_to_the_end()
             self._untrace()
         except (Interrupted, KeyboardInterrupt):
             ended, void = Ended.INTERRUPTED, "the run was interrupted"
@@ -129,8 +133,24 @@ class TrialPlayer:
             result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT))
             self._alive(result)
             self.seen_stuck = result.ended == "stuck"
+            self.drains, self.brought = self.drains + 1, result.count
         else:
             self._drive(step)
+
+    def _drain_to_the_end(self) -> None:
+        """Where the script ends with two drains: restart and drain again until a drain brings nothing.
+
+        Counter-example to two drains: the second brings one of three missing messages, and a third would bring the
+        others. A broker that cannot be restarted here is drained again without it.
+        """
+        steps = self.planned.script.steps
+        if self.drains < 2 or steps[-1] != Drain():
+            return
+        while self.brought and self.drains < MOST_DRAINS:
+            self.abort.check()
+            if not self.planned.adapter.lacks(CLEAN_RESTART):
+                self._restart(Restart(clean=True))
+            self._step(Drain())
 
     def _drive(self, step: Publish | Consume) -> None:
         fields = {name: value for name, value in vars(step).items() if name not in ("until", "linked", "honest")}

@@ -1,6 +1,7 @@
 """Roles against a session that is a list: what is recorded, in which order, and how each ends."""
 
 import itertools
+import time
 
 import pytest
 from listed_session import Listed
@@ -130,6 +131,20 @@ def test_drain_is_stuck_while_the_broker_has_more(play):
     result, events = play("drain", Listed(messages=["p1:1"]), depth=1)
 
     assert ("stuck", Phase.INFO, "stuck") == (result.ended, events[-1].phase, events[-1].detail)
+
+
+def test_a_drain_waits_ten_times_the_longest_wait_of_its_own(play):
+    """A broker that took 50 ms to the first message is given half a second for the next, not the 10 ms of the job."""
+
+    class Slow(Listed):
+        def pump(self, timeout_s):
+            time.sleep(0.05)
+            super().pump(timeout_s)
+
+    result, _ = play("drain", Slow(messages=["p1:1"]), depth=1, liveness_s=0.01)
+
+    assert "stuck" == result.ended
+    assert result.waited_s >= 0.5
 
 
 def test_trigger_fires_once_with_sends_in_flight(play, tmp_path):

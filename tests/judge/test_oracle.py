@@ -86,13 +86,25 @@ settled_acks AS (SELECT trial, producer, n, min(at_ns) AS at_ns, min(epoch) AS e
 fault AS (SELECT trial, min(at_ns) AS at_ns FROM e WHERE op = $fault AND phase = $fired GROUP BY ALL),
 quiet AS (SELECT e.trial, number FROM e JOIN fault USING (trial)
           WHERE op = $drain AND phase = $ok AND n IS NULL AND e.at_ns > fault.at_ns),
-late AS (SELECT trial, producer, n FROM given JOIN attempted USING (trial, producer, n) WHERE op = $drain
-         EXCEPT SELECT trial, producer, n FROM given WHERE op = $drain AND number = 1
-         EXCEPT SELECT * FROM taken),
-settled AS (SELECT trial FROM quiet WHERE number = 1 INTERSECT SELECT trial FROM quiet WHERE number = 2
-            EXCEPT SELECT trial FROM late),
+over AS (SELECT e.trial, number FROM e JOIN fault USING (trial)
+         WHERE op = $drain AND phase IN ($ok, $info) AND n IS NULL AND e.at_ns > fault.at_ns),
+accounted AS (SELECT trial FROM over WHERE number = 1 INTERSECT SELECT trial FROM over WHERE number = 2
+              EXCEPT SELECT trial FROM given WHERE op = $drain AND number = 2),
+settled AS (SELECT trial FROM accounted INTERSECT SELECT trial FROM quiet WHERE number = 2),
+depth AS (SELECT trial, arg_max(count, at_ns) AS depth FROM e WHERE op = $depth AND phase = $ok GROUP BY ALL),
+drained AS (SELECT DISTINCT trial, producer, n FROM given WHERE op = $drain),
+sure AS (SELECT * FROM accepted UNION
+         SELECT DISTINCT trial, producer, n FROM posted SEMI JOIN committed USING (trial, process, txn)),
+expected AS (SELECT * FROM sure EXCEPT SELECT * FROM refused EXCEPT SELECT * FROM drained
+         EXCEPT SELECT trial, producer, n FROM asked),
+ranked AS (SELECT trial, producer, n, row_number() OVER (PARTITION BY trial ORDER BY
+             (SELECT count(*) FROM given g WHERE (g.trial, g.producer, g.n) = (expected.trial, expected.producer, expected.n)),
+             (SELECT count(*) FROM durable d WHERE (d.trial, d.producer, d.n) = (expected.trial, expected.producer, expected.n)) DESC,
+             producer, n) AS place FROM expected),
+in_queue AS (SELECT trial, producer, n FROM ranked JOIN depth USING (trial) ANTI JOIN settled USING (trial)
+             WHERE place <= depth),
 lost AS (SELECT * FROM accepted INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused
-         EXCEPT SELECT trial, producer, n FROM given),
+         EXCEPT SELECT trial, producer, n FROM given EXCEPT SELECT * FROM in_queue),
 gone AS (SELECT trial, producer, n FROM given WHERE op = $deliver INTERSECT SELECT * FROM durable
          EXCEPT SELECT trial, producer, n FROM asked
          EXCEPT SELECT trial, producer, n FROM given WHERE op = $drain),
@@ -153,7 +165,7 @@ unprocessed AS (SELECT DISTINCT trial, producer, n FROM told t WHERE NOT EXISTS 
 unhanded AS (SELECT DISTINCT trial, producer, n FROM told t WHERE NOT EXISTS (FROM given g
              WHERE (g.trial, g.producer, g.n) = (t.trial, t.producer, t.n) AND g.at_ns <= t.at_ns)),
 misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
-SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN settled USING (trial) GROUP BY ALL
+SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN accounted USING (trial) GROUP BY ALL
 UNION ALL SELECT 'gone', trial, count(*) FROM gone SEMI JOIN settled USING (trial) GROUP BY ALL
 UNION ALL SELECT 'delivered_after_acknowledgement', trial, count(*) FROM again GROUP BY ALL
 UNION ALL SELECT 'lost_committed', trial, count(*) FROM lost_committed SEMI JOIN settled USING (trial) GROUP BY ALL
@@ -172,6 +184,7 @@ CODES = {
     "send": OP_CODE[Op.SEND],
     "deliver": OP_CODE[Op.DELIVER],
     "drain": OP_CODE[Op.DRAIN],
+    "depth": OP_CODE[Op.DEPTH],
     "ack": OP_CODE[Op.ACK],
     "commit": OP_CODE[Op.COMMIT],
     "rollback": OP_CODE[Op.ROLLBACK],

@@ -42,7 +42,7 @@ def test_holds():
     [
         ([facts(was_settled=False)] * 3, BROKEN, "not drained to silence in 3 of 3 kills"),
         ([facts(was_settled=False, was_stuck=True)] * 3, BROKEN, "its depth stayed above zero"),
-        ([facts(), facts(), facts(was_settled=False, all_late=2)], BROKEN, "2 messages came only after a second"),
+        ([facts(), facts(was_settled=False, was_bringing=True, drains=5)], BROKEN, "drain 5 still brought messages"),
         ([facts(), facts(), facts(applies=0)], BROKEN, "applied to nothing in 1 of 3 kills"),
         ([facts(), facts(), facts(exposed=0)], BROKEN, "Nothing was at risk in 1 of 3 kills"),
         ([facts(all_foreign=1)] * 3, BROKEN, "nobody sent"),

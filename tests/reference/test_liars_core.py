@@ -54,6 +54,16 @@ def delivered_after_a_kill(rig):
     return restarted.queue.depth, len(restarted.link()[1])
 
 
+def after_two_restarts(rig):
+    """How many are counted after a restart, and how many a consumer gets; the same after a second one."""
+    sent(rig, 10)
+    first = rig.again()
+    seen = (first.queue.depth, len(first.link()[1]))
+    first.disk()
+    second = first.again()
+    return seen, (second.queue.depth, len(second.link()[1]))
+
+
 def delivered(rig):
     """What a consumer gets of 120."""
     sent(rig)
@@ -102,6 +112,7 @@ CASES = {
     "loses-the-oldest": (after_a_kill, ALL, ALL[1:]),
     "loses-the-last-batch": (after_a_kill, ALL, ALL[:-10]),
     "stuck-after-recovery": (delivered_after_a_kill, (10, 10), (10, 0)),
+    "late-after-recovery": (after_two_restarts, ((10, 10), (10, 10)), ((0, 0), (10, 10))),
     "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
@@ -121,13 +132,15 @@ def test_the_lie_and_the_truth(name):
 def test_it_is_wrong_in_one_way_only(name):
     """The scripts of the other liars find nothing wrong with it, but those whose answer rests on the same thing."""
     killed = {name for name, (script, _, _) in CASES.items() if script is after_a_kill}
+    restarted = killed | {"loses-one-in-a-thousand", "stuck-after-recovery", "late-after-recovery"}
     also = {
         "swaps-two-of-a-hundred": killed,
         "stores-every-hundredth-twice": {*killed, "swaps-two-of-a-hundred"},
-        "treats-persistent-as-non-persistent": {"loses-one-in-a-thousand", "stuck-after-recovery"}
-        | {"loses-the-oldest", "loses-the-last-batch"},
-        "loses-the-oldest": {"loses-one-in-a-thousand", "stuck-after-recovery"},
-        "loses-the-last-batch": {"loses-one-in-a-thousand", "stuck-after-recovery"},
+        "treats-persistent-as-non-persistent": restarted,
+        "loses-the-oldest": restarted,
+        "loses-the-last-batch": restarted,
+        "stuck-after-recovery": {"late-after-recovery"},
+        "late-after-recovery": restarted,
     }.get(name, set())
     same = {other for other, (script, _, _) in CASES.items() if script is CASES[name][0]}
     wrong = [

@@ -7,15 +7,17 @@ from conformance.judge.anomalies.model import Anomaly
 DELIVERIES = (
     Anomaly(
         "stuck",
-        """A confirmed message that a waiting consumer with credit was not given within the liveness bound.
+        """A confirmed message that a waiting consumer with credit was not given in time.
 
-        Its queue said a depth above zero all the while. It may come after a restart: then it was stuck and is late,
-        not lost.
+        It is stuck where the queue said a depth above zero for the liveness bound, and the message came later, or is
+        still counted at the end. It is late where only a drain after one more clean restart brought it, whatever the
+        depth said. A missing message that the depth does not count is lost, and not stuck.
         """,
-        applies="confirmed AND (stuck_at IS NOT NULL OR silent_drains > 0)",
-        offends="ack_sent_at IS NULL AND stuck_at < coalesce(redelivered_at, stuck_at + 1)",
+        applies="(confirmed OR committed) AND (stuck_at IS NOT NULL OR silent_drains > 0)",
+        offends="(ack_sent_at IS NULL AND (redelivered_at > stuck_at OR (stuck_at IS NOT NULL AND left_in_queue)))"
+        " OR late_after_restart",
         of="confirmed messages",
-        happened="stuck in the queue",
+        happened="stuck in the queue, or delivered only after another restart",
         happens="leaves a message stuck",
         drained=False,
     ),

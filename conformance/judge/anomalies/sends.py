@@ -11,11 +11,12 @@ SENDS = (
         "lost",
         """A message the broker confirmed and nobody ever received.
 
-        Decidable only where the queue was settled after the last fault (two drains to silence with a clean restart
-        between, and nothing new in the second): before that, a message may merely still be waiting.
+        Decidable only after two drains since the last fault, the last of which brought nothing: before that, a message
+        may merely still be waiting. Where the broker still counts messages then, so many of the missing are in the
+        queue, and only the others are lost.
         """,
-        applies=KEPT,
-        offends="received = 0",
+        applies="confirmed AND durable AND accounted",
+        offends="received = 0 AND NOT left_in_queue",
         of="confirmed messages",
         happened="lost",
         happens="loses a confirmed message",

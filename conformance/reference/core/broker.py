@@ -24,7 +24,7 @@ from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, nobody
 from conformance.reference.store.journal import Recovered
-from conformance.reference.store.records import Committed
+from conformance.reference.store.records import Committed, Counted
 
 EXPIRED_AT_ONCE = 1000
 """Messages that expire before others are served: a million that end together must not stop the broker for seconds."""
@@ -74,7 +74,9 @@ class Broker:
         counts = collections.Counter(stored.queue for stored in recovered.messages.values())
         places: collections.Counter[str] = collections.Counter()
         for stored in recovered.messages.values():
-            if behaviour.takes_over(places[stored.queue], counts[stored.queue]):
+            if behaviour.recovers_late and not stored.failures:
+                commit.add(Counted(stored.id, 1), nobody)  # the mark by which the next start knows it
+            elif behaviour.takes_over(places[stored.queue], counts[stored.queue]):
                 self._effects.restore(self._addresses.queue(stored.queue), stored)
             places[stored.queue] += 1
         for name in options:

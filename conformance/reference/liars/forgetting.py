@@ -62,3 +62,12 @@ class _StuckAfterRecovery(Liar):
     fault = "kill"
 
     hides_recovered = True
+
+
+class _LateAfterRecovery(Liar):
+    """What a start finds in its journal is neither counted nor delivered before the next start."""
+
+    breaks = ("EMS-STEP-03",)
+    fault = "kill"
+
+    recovers_late = True

@@ -1,0 +1,79 @@
+"""How often a trial drains its queue, and how long a drain waits for what the broker counts."""
+
+import pytest
+from trial_histories import drained, events_of
+
+from conformance.history import Op, Phase
+from conformance.run.crew import Crew
+from conformance.run.trial import TrialPlayer
+from conformance.scenario import SETTLE, Kill, Nth, Publish, Restart
+from conformance.script import MOST_DRAINS, Drain
+
+KILLED = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart())
+
+
+def drains(folder):
+    """How many messages each drain brought, in order."""
+    numbers = range(1, len(list(folder.glob("drain-*.jsonl"))) + 1)
+    return [len(drained(folder, number)) for number in numbers]
+
+
+def test_two_drains_where_the_second_brings_nothing(play):
+    """No more time is spent on an honest broker."""
+    record, folder = play(*KILLED, *SETTLE)
+    brought = drains(folder)
+
+    assert ("", 2, 0) == (record.void, len(brought), brought[1])
+    assert brought[0] >= 20
+
+
+def test_drains_until_one_brings_nothing(play):
+    """Everything comes only after one more restart: the second drain brings it, and a third one nothing."""
+    record, folder = play(*KILLED, *SETTLE, liar="late-after-recovery")
+    first, second, third = drains(folder)
+    restarts = [e for e in events_of(folder, "orchestrator") if (e.op, e.phase) == (Op.BROKER, Phase.OK)]
+
+    assert ("", 0, 0) == (record.void, first, third)
+    assert second >= 20
+    assert ["restart", "restart"] == [event.detail for event in restarts if event.detail == "restart"]
+
+
+def test_a_script_with_one_drain_is_left_alone(play):
+    """It concludes nothing from an absence."""
+    record, folder = play(Publish(20, window=10), Drain())
+
+    assert ("", [20]) == (record.void, drains(folder))
+
+
+@pytest.mark.parametrize(("brought", "expected"), [([3, 2, 0], 3), ([1] * 9, MOST_DRAINS), ([0, 0], 2)])
+def test_at_most_five_drains(play, monkeypatch, brought, expected):
+    """Each brings what the list says."""
+    real, left = TrialPlayer._step, list(brought)
+
+    def step(player, one):
+        real(player, one)
+        if one == Drain():
+            player.brought = left.pop(0)
+
+    monkeypatch.setattr(TrialPlayer, "_step", step)
+    record, folder = play(Publish(20, window=10), *SETTLE)
+
+    assert ("", expected) == (record.void, len(drains(folder)))
+
+
+@pytest.mark.parametrize(("slowest_s", "expected"), [(0.0, 30.0), (2.0, 30.0), (4.5, 45.0)])
+def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s, expected):
+    """And at least the liveness bound."""
+    real, seen = Crew.play, []
+
+    def played(crew, job, descriptors=()):
+        if job.role == "drain":
+            seen.append(job.liveness_s)
+        result = real(crew, job, descriptors)
+        crew.slowest_s = slowest_s
+        return result
+
+    monkeypatch.setattr(Crew, "play", played)
+    record, _ = play(Publish(20, window=10), *SETTLE)
+
+    assert ("", [expected, expected]) == (record.void, seen)
