@@ -13,7 +13,7 @@ from typing import Any
 import pydantic
 
 from conformance.adapters.starting import Queues
-from conformance.adapters.table import Seconds, Table, UnknownKeyError, Word
+from conformance.adapters.table import Seconds, Table, Word, problems
 from conformance.errors import UsageError
 
 COMMANDS = ("kill", "start", "stop", "pause", "resume", "wait_ready")
@@ -128,10 +128,5 @@ def load(path: pathlib.Path) -> External:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from error
-    except UnknownKeyError as error:
-        raise UsageError(f"{path}: {UsageError.unknown('key', error.key, error.known)}") from error
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "file"
-        said = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, in brackets")
-        raise UsageError(f"{path}: {where}: {said}") from error
+        raise UsageError(f"{path}: {problems(error, External)}") from error

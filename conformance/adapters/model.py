@@ -20,12 +20,13 @@ from conformance.adapters.distribution import Fetch, order
 from conformance.adapters.external_table import NEVER_HERE, External, outside
 from conformance.adapters.installed import Installed
 from conformance.adapters.starting import Queues, Start, Template, Xml
-from conformance.adapters.table import Inside, Pattern, Table, UnknownKeyError, Word
+from conformance.adapters.table import Inside, Pattern, Table, Word, problems
 from conformance.errors import UsageError
 
 Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str}
 _SPOKEN = frozenset({"amqp", "stomp"})
+_NO_DEPTH = "required: without it the suite cannot tell an empty queue from a stuck one"
 VARIANT, LIAR = "profile", "liar"
 """Settings that make another broker of a broker: of its documented behaviour, and one that is wrong on purpose."""
 
@@ -318,7 +319,7 @@ class BrokerFile(Table):
                 if name not in self.settings or not self.settings[name].takes(value):
                     raise ValueError(f"off_with: there is no setting {name} that can be {value!r}")
         if self.depth is None and (not self.is_external or _SPOKEN & self.protocols.keys()):
-            raise ValueError("[depth] is missing: no drain is trusted without the broker's own word")
+            raise ValueError(f"[depth] is missing: {_NO_DEPTH}")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):
             raise ValueError("a setting maps to xml, and there is no [xml]")
         if self.config is not None:
@@ -367,15 +368,12 @@ def load(file: pathlib.Path) -> BrokerFile:
 
 
 def read_table(data: Mapping[str, Any], here: pathlib.Path) -> BrokerFile:
-    """What a `broker.toml` in the folder `here` says, as a table; `UsageError` names the key and the closest known."""
+    """What a `broker.toml` in the folder `here` says, as a table; `UsageError` names every key that is wrong."""
     try:
         read = BrokerFile.model_validate(data)
-    except UnknownKeyError as error:
-        raise UsageError.unknown("key", error.key, error.known) from error
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "file"
-        said = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, in brackets")
-        raise UsageError(f"{where}: {said}") from error
+        told = any(each["loc"][:1] in ((), ("depth",)) for each in error.errors())  # () is what `_consistent` raised
+        also = [] if told or "depth" in data or "start" not in data else [f"depth: {_NO_DEPTH}"]
+        raise UsageError(problems(error, BrokerFile, *also)) from error
     words.check(read, here)
     return read

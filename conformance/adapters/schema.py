@@ -43,6 +43,7 @@ def schema() -> dict[str, Any]:
                 _also(entry, short)
         for inferred in _INFERRED.get(name, ()):
             table["required"].remove(inferred)
+    made["anyOf"] = [{"required": [*_INFERRED["BrokerFile"], "depth"]}, {"required": ["external"]}]
     dialect = pydantic.json_schema.GenerateJsonSchema.schema_dialect
     return {"$schema": dialect, **made, "title": "broker.toml"}
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+import typing
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pydantic
+
+from conformance.errors import UsageError
 
 
 def _pattern(text: str) -> str:
@@ -32,24 +35,50 @@ Inside = Annotated[str, pydantic.AfterValidator(_relative)]
 """A path that does not lead out of its folder."""
 
 
-class UnknownKeyError(Exception):
-    """Carries an unknown key and its table out of pydantic, which would only say that it is extra."""
-
-    def __init__(self, key: str, known: Iterable[str]) -> None:
-        super().__init__(key)
-        self.key = key
-        self.known = tuple(known)
-
-
 class Table(pydantic.BaseModel):
     """A table of the file: frozen, and every key known."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        for key in data if isinstance(data, Mapping) else ():
-            if key not in cls.model_fields:
-                raise UnknownKeyError(str(key), cls.model_fields)
-        return data
+
+_BRANCHES = ("bool", "int", "str")
+"""What pydantic adds to the place of an error for each type that a value may have."""
+
+
+def problems(error: pydantic.ValidationError, table: type[Table], *more: str) -> str:
+    """Everything that is wrong with a table, and what a caller found beside it: one line, or a line for each."""
+    found: dict[tuple[int | str, ...], str] = {}
+    missing = set()
+    for each in error.errors(include_url=False, include_context=False):
+        place = each["loc"][:-1] if each["loc"] and each["loc"][-1] in _BRANCHES else each["loc"]
+        found.setdefault(place, _problem(each["type"], each["msg"], place, table))
+        missing |= {place} if each["type"] == "missing" else set()
+    for place in missing:  # one that is misspelt is told once
+        if any(f"did you mean {place[-1]!r}" in said for at, said in found.items() if at[:-1] == place[:-1]):
+            del found[place]
+    lines = [*found.values(), *more]
+    return lines[0] if len(lines) == 1 else "".join([f"{len(lines)} errors", *(f"\n  {line}" for line in lines)])
+
+
+def _problem(kind: str, said: str, place: tuple[int | str, ...], table: type[Table]) -> str:
+    where = ".".join(map(str, place))
+    if kind == "extra_forbidden":
+        *above, key = map(str, place)
+        unknown = UsageError.unknown("key", key, _table_at(place[:-1], table).model_fields)
+        return f"{'.'.join(above)}: {unknown}" if above else str(unknown)
+    return f"{where or 'file'}: {said.removeprefix('Value error, ').replace('valid tuple', 'list, in brackets')}"
+
+
+def _table_at(place: tuple[int | str, ...], table: type[Table]) -> type[Table]:
+    """The model of the table at that place: names of a table's own (of a setting, of a protocol) lead nowhere else."""
+    for part in place:
+        if part in table.model_fields:
+            table = next(_tables_in(table.model_fields[str(part)].annotation), table)
+    return table
+
+
+def _tables_in(annotation: Any) -> Iterator[type[Table]]:
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _tables_in(inner)

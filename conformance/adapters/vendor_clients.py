@@ -25,7 +25,7 @@ from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.adapters.model import BrokerFile, Protocol, Setting
 from conformance.adapters.settings import EffectiveSettings, explicit
-from conformance.adapters.table import Table, UnknownKeyError, Word
+from conformance.adapters.table import Table, Word, problems
 from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
 
@@ -104,9 +104,9 @@ def find(name: str) -> ClientFile:
     path = paths.fixtures() / "clients" / name / "client.toml"
     try:
         return ClientFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except UnknownKeyError as error:
-        raise UsageError(f"{path}: {UsageError.unknown('key', error.key, error.known)}") from error
-    except (pydantic.ValidationError, tomllib.TOMLDecodeError) as error:
+    except pydantic.ValidationError as error:
+        raise UsageError(f"{path}: {problems(error, ClientFile)}") from error
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}") from error
 
 

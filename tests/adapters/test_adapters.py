@@ -124,6 +124,33 @@ def test_a_faulty_file_is_named_with_its_key(tmp_path: pathlib.Path, old: str, n
     assert "\n" not in str(caught.value)
 
 
+def test_everything_that_is_wrong_with_a_file_is_told_at_once(tmp_path: pathlib.Path) -> None:
+    """Its required keys were found out one by one; a misspelt one is told once, a value of several types too."""
+    (tmp_path / "mine.toml").write_text(
+        'name = "x"\ntitel = "X"\nports = "amqp"\n[start]\nredy_s = 3\n[settings.a]\ntype = "bool"\ndefault = 1.5\n'
+    )
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path / "mine.toml")
+    first, *lines = str(caught.value).splitlines()
+
+    assert first == f"{tmp_path / 'mine.toml'}: 13 errors"
+    assert [line.partition(" known:")[0] for line in lines] == [
+        "  vendor: Field required",
+        "  default_version: Field required",
+        "  capabilities: Field required",
+        "  ports: Input should be a list, in brackets",
+        "  protocols: Field required",
+        "  settings.a.default: Input should be a valid boolean",
+        "  settings.a.description: Field required",
+        "  start.command: Field required",
+        "  start: unknown key 'redy_s': did you mean 'ready_s'?",
+        "  journal: Field required",
+        "  data: Field required",
+        "  unknown key 'titel': did you mean 'title'?",
+        "  depth: required: without it the suite cannot tell an empty queue from a stuck one",
+    ]
+
+
 def test_stock_artemis_has_some_keys_and_not_others() -> None:
     settings = adapters.find("artemis").effective()
 

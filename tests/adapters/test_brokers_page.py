@@ -7,12 +7,15 @@ import re
 import tomllib
 from collections.abc import Iterator
 
+import pydantic
 import pytest
 
 from conformance import adapters, paths
+from conformance.adapters import schema
 from conformance.adapters.access import Tls, mechanism_of
 from conformance.adapters.access_table import AccessTable, ProtocolAccess, TlsTable, access_of
-from conformance.adapters.model import BrokerFile, Depth, JournalFolder, Protocol, Setting, read_table
+from conformance.adapters.installed import Installed
+from conformance.adapters.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting, read_table
 from conformance.adapters.starting import Queues, ReadyHttp, Start, TemplateFile
 from conformance.adapters.words import MEANING
 
@@ -66,6 +69,31 @@ def test_every_key_has_an_example(model: type, table: dict[str, object], others:
 
     assert others <= fields
     assert fields - others == set(table)
+
+
+def test_required_keys_are_marked() -> None:
+    """On the page those of the model, in each table that it shows, and no other; so in the schema."""
+    tables = PAGE.split("```toml\n")[1].split("```")[0].split("\n[")
+    models = {"protocols.": Protocol, "settings.": Setting, "start]": Start, "queues]": Queues, "depth]": Depth}
+    models |= {"data]": Folder, "journal]": JournalFolder, "installed]": Installed, "[template.files]": TemplateFile}
+    marked = [re.findall(r"^(\w+) = .*# required", table, re.MULTILINE) for table in tables]
+
+    assert set(marked[0]) | {"protocols", "start", "data", "journal"} == set(required(BrokerFile))
+    for table, keys in zip(tables[1:], marked[1:], strict=True):
+        model = next((model for name, model in models.items() if table.startswith(name)), None)
+        shown = set(required(model)) if model else set()
+        inferred = {"method"} if model is Queues else set()
+        assert set(keys) == shown - inferred, table
+    for name in ("protocols.amqp", "start", "depth", "data", "journal"):
+        assert re.search(rf"^\[{name}\] +# required", PAGE, re.MULTILINE), name
+    published = schema.schema()
+    assert set(published["required"]) == set(marked[0]) | {"protocols"}
+    assert published["anyOf"] == [{"required": ["start", "data", "journal", "depth"]}, {"required": ["external"]}]
+
+
+def required(model: type[pydantic.BaseModel]) -> list[str]:
+    """The keys that a table must have."""
+    return [name for name, field in model.model_fields.items() if field.is_required()]
 
 
 def test_every_word_is_on_the_page() -> None:
