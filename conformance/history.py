@@ -224,8 +224,10 @@ def close_history(path: pathlib.Path, ended: Ended, detail: str = "") -> Footer:
     """Add the footer to the file of a process that has ended, and return it.
 
     A torn last line is cut back only where the fault killed the process; anywhere else it is kept, and reading the
-    file will refuse it.
+    file will refuse it. A process that was killed before it began its file has none, and gets none.
     """
+    if not path.exists():
+        return Footer(events=0, ended=ended, detail=detail)
     data = path.read_bytes()
     torn = len(data) - (data.rfind(b"\n") + 1)
     if torn and ended is Ended.KILLED_BY_FAULT:

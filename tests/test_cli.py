@@ -196,3 +196,20 @@ def test_an_error_that_nobody_expected_accuses_nobody(monkeypatch, capsys):
         ended.value.code,
         "nothing is concluded: ZeroDivisionError('of ours')" in capsys.readouterr().err,
     )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
+def test_a_folder_that_takes_no_more_is_one_line(monkeypatch, capsys, number):
+    """It names the file and what to do; a traceback would look like an error of ours."""
+
+    def full(**_):
+        raise OSError(number, os.strerror(number), "out/run.json")
+
+    monkeypatch.setattr(entry.cli, "main", full)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    said = capsys.readouterr().err
+
+    assert (3, 1) == (ended.value.code, said.count("\n")), said
+    assert f"conformance: out/run.json: {os.strerror(number)}: nothing more can be written" in said
+    assert "name a folder on another disk by --out" in said

@@ -100,3 +100,9 @@ def test_corrupt_body_is_seen():
     body[150] ^= 1
 
     assert not history.is_intact("p1:1", bytes(body))
+
+
+def test_a_process_that_was_killed_before_it_began_its_file(tmp_path):
+    """It has none, and gets none: a footer alone would be no history."""
+    assert 0 == history.close_history(tmp_path / "publisher-1.jsonl", Ended.DIED).events
+    assert [] == list(tmp_path.iterdir())

@@ -24,7 +24,16 @@ CENTRAL = "https://repo1.maven.org/maven2"
 RESUMES = 3
 """How often a connection that was cut is taken up again."""
 
+LARGEST = 1 << 30
+"""Bytes of one file. The largest distribution that is known has 49 MB (Artemis 2.56.0): a server that sends twenty
+times as much sends something else, and would fill the disk before the sum shows it."""
+
+LARGEST_SUM = 1 << 16
+"""Bytes of a checksum file. One has 128 characters, and at most a name."""
+
 _PAUSE_S = 0.5
+_PLAIN = {"Accept-Encoding": "identity"}
+# Compression would make a byte range of the wire another one than a byte range of the file.
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _CUT = (httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout)
 
@@ -39,21 +48,26 @@ def base() -> str:
 
 
 def text(path: str) -> str:
-    """A small file of the repository; `FetchError` where it cannot be had."""
+    """A small file of the repository; `FetchError` where it cannot be had, or is longer than `LARGEST_SUM`."""
     url = f"{base()}/{path}"
+    found = bytearray()
     with _client() as client, _translated(url):
         try:
-            response = client.get(url)
+            with client.stream("GET", url, headers=_PLAIN) as response:
+                _refuse(response, url)
+                for chunk in response.iter_raw():
+                    found += chunk
+                    _bounded(url, len(found), LARGEST_SUM)
         except _CUT as error:
             raise FetchError(f"{url}: the connection was cut: {error}") from error
-        _refuse(response, url)
-        return response.text
+    return found.decode(errors="replace")
 
 
 def file(path: str, part: pathlib.Path, progress: Progress | None = None) -> None:
     """Complete `part` with the rest of the file; what is there already is kept, so that a later call resumes it.
 
-    Raises `FetchError` after `RESUMES` further attempts at a cut connection, and at once for everything else.
+    Raises `FetchError` after `RESUMES` further attempts at a cut connection, and at once for everything else, such as
+    a file of more than `LARGEST` bytes: of that nothing is kept.
     """
     url = f"{base()}/{path}"
     with _client() as client:
@@ -75,8 +89,7 @@ def file(path: str, part: pathlib.Path, progress: Progress | None = None) -> Non
 
 def _once(client: httpx.Client, url: str, part: pathlib.Path, progress: Progress | None) -> None:
     start = part.stat().st_size if part.exists() else 0
-    # Compression would make a byte range of the wire another one than a byte range of the file.
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+    headers = _PLAIN | ({"Range": f"bytes={start}-"} if start else {})
     with client.stream("GET", url, headers=headers) as response:
         if start and not _continues(response, start) and response.status_code in (206, 416):
             part.unlink()
@@ -85,7 +98,7 @@ def _once(client: httpx.Client, url: str, part: pathlib.Path, progress: Progress
         _refuse(response, url)
         start = start if response.status_code == httpx.codes.PARTIAL_CONTENT else 0
         with reported(f"write {part}"):
-            _receive(response, part, start, progress)
+            _receive(response, url, part, start, progress)
     return None
 
 
@@ -95,19 +108,32 @@ def _continues(response: httpx.Response, start: int) -> bool:
     return response.status_code == httpx.codes.PARTIAL_CONTENT and match is not None and int(match[1]) == start
 
 
-def _receive(response: httpx.Response, part: pathlib.Path, start: int, progress: Progress | None) -> None:
+def _receive(response: httpx.Response, url: str, part: pathlib.Path, start: int, progress: Progress | None) -> None:
     length = response.headers.get("Content-Length", "")
-    total = start + int(length) if length.isdigit() else None
+    total = start + int(length) if re.fullmatch("[0-9]{1,18}", length) else None
     done = start
-    with part.open("ab" if start else "wb") as stream:
-        try:
+    try:
+        _bounded(url, total or 0, LARGEST)
+        with part.open("ab" if start else "wb") as stream:
             for chunk in response.iter_raw():
-                stream.write(chunk)
                 done += len(chunk)
+                _bounded(url, done, LARGEST)
+                stream.write(chunk)
                 if progress:
                     progress(done, total)
-        except _CUT as error:
-            raise _CutError(str(error) or type(error).__name__) from error
+    except _CUT as error:
+        raise _CutError(str(error) or type(error).__name__) from error
+    except FetchError:
+        part.unlink(missing_ok=True)  # it would be taken up again
+        raise
+
+
+def _bounded(url: str, size: int, largest: int) -> None:
+    if size > largest:
+        raise FetchError(
+            f"{url}: the server sends at least {size} bytes, and {largest} is the most that such a file may have; look "
+            "at CONFORMANCE_MAVEN_URL and at the proxy"
+        )
 
 
 def _refuse(response: httpx.Response, url: str) -> None:
@@ -132,7 +158,11 @@ def _translated(url: str) -> Iterator[None]:
         raise FetchError(f"{url}: the proxy refused: {error}") from error
     except httpx.ConnectTimeout as error:
         raise FetchError(f"{url}: no connection to {host} in time: behind a proxy, set HTTPS_PROXY") from error
-    except httpx.TransportError as error:
+    except httpx.TooManyRedirects as error:
+        raise FetchError(
+            f"{url}: the server redirects in a circle: look at CONFORMANCE_MAVEN_URL and at the proxy"
+        ) from error
+    except (httpx.RequestError, httpx.InvalidURL) as error:  # the second of a redirect
         raise FetchError(_reason(error, url, host)) from error
 
 

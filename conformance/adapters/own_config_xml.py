@@ -13,6 +13,9 @@ from xml.sax import saxutils
 
 from conformance.errors import UsageError
 
+DEPTH = 100
+"""Levels of elements. No broker's configuration has 20; without a bound a file of 20,000 would exhaust the stack."""
+
 _STEP = "   "
 _STEPS = re.compile(r"(?:[^/\[]|\[[^\]]*\])+")
 
@@ -190,6 +193,10 @@ def _parse(data: bytes) -> Element:
     stack = [top]
 
     def start(name: str, attributes: dict[str, str]) -> None:
+        if len(stack) > DEPTH:
+            raise UsageError(
+                f"its elements are nested more than {DEPTH} levels deep, which no broker's configuration is"
+            )
         begins = parser.CurrentByteIndex
         stop = _tag_end(data, begins)
         one = Element(name, attributes, begins, (stop, stop), stop, empty=data[stop - 2 : stop] == b"/>")

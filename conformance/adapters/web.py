@@ -18,15 +18,19 @@ def ask(
 
     Raises `OSError` where nobody answers in HTTP, `UsageError` for an address that is none.
     """
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or 80
+    except ValueError as error:
+        raise UsageError(f"{url.rpartition('@')[2]}: expected http://HOST:PORT/PATH: {error}") from error
     if parts.scheme != "http" or not parts.hostname:
-        raise UsageError(f"{url}: expected http://HOST:PORT/PATH")
+        raise UsageError(f"{url.rpartition('@')[2]}: expected http://HOST:PORT/PATH")
     headers = {"Content-Type": content_type} if body else {}
     if parts.username is not None:
         secret = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
         headers["Authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
     target = parts.path or "/"
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout_s)
+    connection = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_s)
     try:
         connection.request(verb, f"{target}?{parts.query}" if parts.query else target, body.encode() or None, headers)
         answer = connection.getresponse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -16,6 +17,7 @@ from conformance.errors import ConformanceError, ExitCode, Interrupted, LaunchEr
 _LOG_LINES = 40
 _READER_GONE = 141
 """What a shell reports of a process that SIGPIPE ended: no verdict, and no error of the suite."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def _fail(error: ConformanceError) -> int:
@@ -25,6 +27,14 @@ def _fail(error: ConformanceError) -> int:
         for line in error.log_tail[-_LOG_LINES:]:
             click.echo(f"    {line}", err=True)
     return int(error.exit_code)
+
+
+def _without_room(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return (
+        f"{where}{error.strerror}: nothing more can be written, and nothing is concluded from this run. Make room, or "
+        "name a folder on another disk by --out"
+    )
 
 
 def _usage(error: click.UsageError) -> ConformanceError:
@@ -79,7 +89,12 @@ def main() -> NoReturn:
     except Exception as error:  # Python's own exit code for it is 1, which says that a claim was violated
         if isinstance(error, ClosedPipeError) and _reader_is_gone():
             _leave(_READER_GONE)
-        traceback.print_exc()
-        click.echo(f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True)
-        code = int(ExitCode.HARNESS)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            code = _fail(ConformanceError(_without_room(error)))
+        else:
+            traceback.print_exc()
+            click.echo(
+                f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True
+            )
+            code = int(ExitCode.HARNESS)
     _leave(code)

@@ -58,7 +58,12 @@ class Child:
         except TimeoutError as error:
             self.end()
             raise ClientError(f"{self.job.header.process} gave no result within {timeout_s:.0f} s") from error
-        result = msgspec.json.decode(data, type=Result) if data else None
+        except ConnectionError:
+            data = b""  # it was killed
+        try:
+            result = msgspec.json.decode(data, type=Result) if data else None
+        except msgspec.DecodeError:
+            result = None  # it was killed while it wrote
         self._good = result is not None and not (result.error or result.spent)
         return result
 

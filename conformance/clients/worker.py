@@ -139,10 +139,13 @@ class Nursery:
             with self._lock:
                 socket.send_fds(self._control, [job.encoded()], descriptors)
                 answer = self._control.recv(64)
-        except OSError as error:
-            raise ClientError(f"the client nursery is gone: {error}") from error
+        except OSError:
+            answer = b""
         if not answer:
-            raise ClientError("the client nursery is gone")
+            raise ClientError(
+                f"the parent of the client processes (pid {self.process.pid}) was killed, perhaps because the machine "
+                "ran out of memory: run it again"
+            )
         return int(answer)
 
     def close(self) -> None:

@@ -63,6 +63,13 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
 _QUEUE = f"declared at the start; its own {', '.join(settings.OPTIONS)}: else those of the settings"
 
 
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} is no port: expected 0 to 65535")
+    return number
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         """argparse exits with 2, which means inconclusive here; a wrong word is 4."""
@@ -85,14 +92,14 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"settings:\n{settings.described()}\n\nprofiles:\n{profiles.described()}\n\nliars:\n{registry.described()}",
     )
     parser.add_argument(
-        "--amqp-port", type=int, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
+        "--amqp-port", type=_port, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
     )
-    parser.add_argument("--stomp-port", type=int, metavar="S", help="0: chosen by the system; not given: no STOMP")
+    parser.add_argument("--stomp-port", type=_port, metavar="S", help="0: chosen by the system; not given: no STOMP")
     parser.add_argument(
-        "--http-port", type=int, default=0, metavar="M", help="depths; 0: chosen by the system, the default"
+        "--http-port", type=_port, default=0, metavar="M", help="depths; 0: chosen by the system, the default"
     )
     for name in ("--amqps-port", "--stomps-port"):
-        parser.add_argument(name, type=int, metavar="N", help="over TLS; 0: chosen by the system; not given: no TLS")
+        parser.add_argument(name, type=_port, metavar="N", help="over TLS; 0: chosen by the system; not given: no TLS")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the broker's certificate with its chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
     parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="who may sign a peer's certificate: SASL EXTERNAL")

@@ -154,7 +154,7 @@ class Crew:
         if result is not None:
             close_history(path, Ended.FINISHED)
             raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().splitlines() if path.exists() else []
         fired = bool(lines) and b'"phase":"fired"' in lines[-1]
         close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
         process.prove_crashed(last_event_fired=fired, seen=len(lines) - 1)

@@ -385,3 +385,67 @@ def test_a_folder_with_the_jars_of_an_older_list_is_made_again(tmp_path: pathlib
     home = fetch.assemble(jars, tmp_path, "broker-1.0")
 
     assert {"one.jar", "two.jar"} == {jar.name for jar in (home / "lib").iterdir()}
+
+
+@contextlib.contextmanager
+def _answering(monkeypatch: pytest.MonkeyPatch, status: int, headers: dict[str, str], chunks: int) -> Iterator[None]:
+    """A repository that answers every request in this way, with so many chunks of 1,000 bytes."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with contextlib.suppress(OSError):  # the client hangs up
+                for _ in range(chunks):
+                    self.wfile.write(bytes(1000))
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with _serving(Handler) as url:
+        monkeypatch.setenv("CONFORMANCE_MAVEN_URL", url)
+        yield
+
+
+@pytest.mark.parametrize("headers", [{"Content-Length": "20000"}, {}], ids=["told", "counted"])
+def test_a_file_larger_than_any_distribution(
+    mirror: Mirror, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    """Refused by its length, or by what has come; nothing is kept that a later run would resume."""
+    monkeypatch.setattr(download, "LARGEST", 10_000)
+    with (
+        _answering(monkeypatch, 200, headers, 20),
+        pytest.raises(FetchError, match=r"sends at least \d+ bytes, and 10000 is the most that such a file may have"),
+    ):
+        fetch.fetch(_artifact())
+
+    assert [] == [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.stat().st_size]
+
+
+def test_a_sum_without_end(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never read whole."""
+    with (
+        _answering(monkeypatch, 200, {}, 200_000),
+        pytest.raises(FetchError, match="and 65536 is the most that such a file may have"),
+    ):
+        fetch.fetch(_artifact(pin=None))
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("/again", "redirects in a circle: look at CONFORMANCE_MAVEN_URL"),
+        ("ftp://127.0.0.1/x", "ftp"),
+        ("http://[x", ""),
+    ],
+)
+def test_a_redirect_that_leads_nowhere_is_one_line(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, to: str, words: str
+) -> None:
+    with _answering(monkeypatch, 302, {"Location": to, "Content-Length": "0"}, 0), pytest.raises(FetchError) as caught:
+        fetch.fetch(_artifact())
+
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)

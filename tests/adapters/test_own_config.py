@@ -434,6 +434,7 @@ def test_a_setting_of_a_key_is_read_and_written(tmp_path):
             "DOCTYPE",
         ),
         ("broker.xml", "\0", "not XML in UTF-8"),
+        ("broker.xml", "<a>" * 20_000 + "</a>" * 20_000, "nested more than 100 levels deep"),
         ("other.xml", SMALL, "the folder has no broker.xml"),
     ],
 )

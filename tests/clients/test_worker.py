@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import socket
 import urllib.request
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 
 from conformance import adapters, history
 from conformance.clients import worker
+from conformance.clients.child import Child
 from conformance.clients.job import DepthProbe, Job, Trigger
 from conformance.clients.worker import Nursery
 from conformance.errors import ClientError
@@ -163,8 +165,21 @@ def test_dead_nursery_is_said(client, nursery):
     os.kill(nursery.process.pid, signal.SIGKILL)
     nursery.process.wait()
 
-    with pytest.raises(ClientError, match="the client nursery is gone"):
+    with pytest.raises(ClientError, match=rf"\(pid {nursery.process.pid}\) was killed, .* run it again"):
         client("drain", "drain-1")
+
+
+@pytest.mark.parametrize(("written", "unread"), [(b"", b""), (b'{"ended":"fin', b""), (b"", b"x")])
+def test_a_client_that_is_killed_has_no_result(tmp_path, written, unread):
+    """Before it answers, in the middle of it, or with something that it never read: no error of ours."""
+    ours, theirs = socket.socketpair()
+    child = Child(None, os.getpid(), ours, tmp_path / "log")
+    ours.sendall(unread)
+    theirs.sendall(written)
+    theirs.close()
+
+    assert None is child.wait(10)
+    ours.close()
 
 
 @pytest.fixture

@@ -118,6 +118,14 @@ def refused(monkeypatch):
     return _refused
 
 
+@pytest.mark.parametrize("option", ["--amqp-port", "--stomp-port", "--http-port", "--amqps-port"])
+def test_a_number_that_is_no_port_is_4(refused, tmp_path, option):
+    """It is told before anything is opened."""
+    code, line = refused(option, "65536", "--data", str(tmp_path / "other"))
+
+    assert (code, f"{option}: 65536 is no port: expected 0 to 65535" in line) == (4, True), line
+
+
 def test_a_port_in_use_is_3(start, refused, tmp_path):
     """One line that says so."""
     port = start().amqp.split(":")[1]
