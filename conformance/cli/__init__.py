@@ -4,13 +4,14 @@ Exit codes: 0 nothing violated and nothing tried left undecided, 1 violated, 2 i
 5 nothing was tried, 130 interrupted.
 
 `group` is the command and what several share, `runs` records and judges, `upgrade` does so with two versions, `look`
-shows what there is, `adapters` lists and checks brokers, `entry` turns errors into lines.
+shows what there is, `adapters` lists and checks brokers, `init` writes a first file for one, `entry` turns errors into
+lines.
 """
 
 from __future__ import annotations
 
-from conformance.cli import adapters, look, runs, upgrade
+from conformance.cli import adapters, init, look, runs, upgrade
 from conformance.cli.entry import main
 from conformance.cli.group import cli
 
-__all__ = ["adapters", "cli", "look", "main", "runs", "upgrade"]
+__all__ = ["adapters", "cli", "init", "look", "main", "runs", "upgrade"]

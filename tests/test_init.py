@@ -1,0 +1,78 @@
+"""`conformance init`: a file from a command line, which `adapters check` passes."""
+
+import os
+import pty
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+DEPTH = ("--depth-url", "http://127.0.0.1:{http_port}/queues/{queue}", "--depth-field", "depth")
+BUNDLED = (
+    sys.executable, "-m", "conformance.reference", "--amqp-port", "{amqp_port}", "--stomp-port", "{stomp_port}",
+    "--http-port", "{http_port}", "--data", "{data_dir}",
+)  # fmt: skip
+
+
+def test_the_bundled_broker_given_by_its_command_line(conformance, tmp_path):
+    """Over both protocols: messages that were confirmed before a kill are found after it."""
+    options = ("--env", "PYTHONPATH={python_path}", "--each-queue", "--queue {queue}", "--name", "mine")
+    written = conformance("init", "broker", "--out", "mine.toml", *options, *DEPTH, "--", *BUNDLED)
+    checked = conformance("adapters", "check", "./mine.toml")
+
+    assert (0, 0) == (written.returncode, checked.returncode), written.stderr + checked.stderr
+    assert "settings: none. Promises about storage are assumed" in written.stdout
+    assert written.stdout.endswith("next: conformance adapters check ./mine.toml\n")
+    assert "stomp: found again" in checked.stdout
+    assert "because the file does not describe these settings:\n  SOLCD-ACK-01, AMQP-DUR-01: persistence, sync_non" in (
+        checked.stdout
+    )
+
+
+def test_what_is_not_sure_is_a_comment(conformance, tmp_path):
+    """The file promises what a kill can show, and names everything else with its meaning."""
+    conformance("init", "broker", *DEPTH, "--", "./mybroker {amqp_port} {http_port}")
+    text = (tmp_path / "broker.toml").read_text()
+    read = tomllib.loads(text)
+
+    assert ["durable_queues", "individual_ack", "queues", "send_confirmed"] == read["capabilities"]
+    assert (["amqp"], ["amqp", "http"]) == ([*read["protocols"]], read["ports"])
+    assert ["./mybroker", "{amqp_port}", "{http_port}"] == read["start"]["command"]
+    assert '  # "transactions",  # Several publishes can be committed or rolled back together.' in text
+
+
+def test_a_terminal_is_asked_for_what_is_missing(tmp_path):
+    """In the order of the file; what was given is not asked for."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "conformance.cli", "init", "broker", "--depth-field", "depth"]
+    os.write(ours, b"./mybroker {amqp_port}\nhttp://127.0.0.1:{http_port}/{queue}\n")
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=tmp_path, check=False)
+    os.close(theirs)
+    os.close(ours)
+    read = tomllib.loads((tmp_path / "broker.toml").read_text())
+
+    assert (0, ["./mybroker", "{amqp_port}"]) == (done.returncode, read["start"]["command"]), done.stderr
+    assert "http://127.0.0.1:{http_port}/{queue}" == read["depth"]["url"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "missing: COMMAND (Command line that starts the broker, with {amqp_port} or {stomp_port}); --depth-url "),
+        (("--", "./mybroker"), "missing: --depth-url "),
+        ((*DEPTH, "--", "./mybroker"), "no protocol: write {amqp_port} or {stomp_port} where the command line takes"),
+        ((*DEPTH, "--", "./mybroker", "{amqp_port}", "{dta_dir}"), "'dta_dir': did you mean 'data_dir'?"),
+        ((*DEPTH, "--protocol", "amqq", "--", "./mybroker"), "unknown protocol 'amqq': did you mean 'amqp'?"),
+        ((*DEPTH, "--env", "HOME", "--", "./mybroker", "{amqp_port}"), "--env 'HOME': expected NAME=VALUE"),
+        (("--out", "no/x.toml", *DEPTH, "--", "./mybroker", "{amqp_port}"), "no/x.toml: cannot be written: No such"),
+        (("--out", "there.toml", *DEPTH, "--", "./mybroker", "{amqp_port}"), "there.toml: it exists"),
+    ],
+)
+def test_words_that_make_no_file(conformance, tmp_path, words, line):
+    """One line, and nothing is written."""
+    (tmp_path / "there.toml").write_text("mine")
+    done = conformance("init", "broker", *words)
+
+    assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), line in done.stderr), done.stderr
+    assert ["mine"] == [path.read_text() for path in tmp_path.glob("*.toml")]
