@@ -99,19 +99,10 @@ def violated(tally: Tally) -> str:
         for part in (
             f"{counted(tally)}: {seen(tally)}.",
             _which(tally),
-            _likewise(tally),
             f"First: {first.message} in {first.trial}.",
         )
         if part
     )
-
-
-def _likewise(tally: Tally) -> str:
-    """That the other setting of a comparison does the same; empty where nothing is compared."""
-    result = tally.control_result
-    if not (tally.anomaly.repeated and tally.strong) or result is None:
-        return ""
-    return f"With {result.label} the same was seen in {result.failed} of {units(tally, result.trials)}."
 
 
 def _which(tally: Tally) -> str:

@@ -183,8 +183,6 @@ def _judged(one: Tally, evidence: Evidence) -> Ruling:
 def _against_control(one: Tally, evidence: Evidence) -> Ruling:
     due = REPEATS if one.claim.kind in _REPEATED or one.anomaly.repeated else 1
     if one.offended >= due:
-        if other := _other_setting_differs(one):
-            return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} {other}")
         return Ruling(Verdict.VIOLATED, reasons.violated(one))
     if one.offended:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} A violation needs {due} trials that show it.")
@@ -195,14 +193,6 @@ def _against_control(one: Tally, evidence: Evidence) -> Ruling:
         short = against == [short_of_disk(one)]
         return Ruling(Verdict.INCONCLUSIVE, f"{against[0]} Seen: {reasons.counted(one)}.", short=short)
     return Ruling(Verdict.HOLDS, reasons.holds(one))
-
-
-def _other_setting_differs(one: Tally) -> str:
-    """That a comparison lacks its other half: the control with the other setting was not seen to do the same."""
-    if not (one.anomaly.repeated and one.strong) or one.control.offended(one.anomaly.name) >= REPEATS:
-        return ""
-    seen = f"{one.control.offended(one.anomaly.name)} of {reasons.units(one, len(one.control.valid))}"
-    return f"With the other setting the same was seen in {seen} only, and a comparison needs {REPEATS}."
 
 
 def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:

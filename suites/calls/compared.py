@@ -11,7 +11,6 @@ from conformance.scenario import (
     Publish,
     SessionLiar,
     scenario,
-    weakened,
 )
 
 FORGETS = SessionLiar("forgets-acknowledgements")
@@ -65,17 +64,15 @@ class ReceiversKilledUnderAutoAndPre:
 class FewSendsOfLargeWindow:
     """A client with a confirmation window of 10 MiB sends 20 MiB in messages of 64 KiB, two of them unanswered at most.
 
-    Where the window decides how much is answered together no answer comes to the first two: the control has one of
-    1 KiB, and is answered.
+    It is observed how many are answered before the window is full. The manual describes the parameter also as the size
+    of the buffer for a reattachment, so an earlier answer is no violation.
     """
 
     mode = "async_ack"
     settings = {"confirmation_window_bytes": LARGE}
     steps = (Publish(320, window=2, size=65_536), Drain())
     decides = {
-        "ARTEMIS-ASYNC-06": Check(
-            "answered_within_window", exposure="sends", control=weakened(confirmation_window_bytes=1_024)
-        ),
+        "ARTEMIS-ASYNC-06": Check("answered_within_window", exposure="sends"),
     }
 
 

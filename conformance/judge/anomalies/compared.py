@@ -63,11 +63,8 @@ COMPARED = (
         applies="attempted AND send_txn IS NULL",
         offends="confirmed_at IS NOT NULL",
         of="sends that a confirmation window takes a hundred of",
-        happened="answered at once",
-        happens="has a send answered within its window",
-        control="answered so as well",
+        happened="answered before it was full",
         drained=False,
-        repeated=True,
     ),
     _figures(
         "rates_of_sending",

@@ -21,9 +21,9 @@ class Anomaly:
     `on_link`: frames decide it. The clients that it is about must go over a link (`Scenario.linked`); where none was
     recorded it applies to nothing, and no exposure of it is above zero.
 
-    `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials, and, where its
-    control is the other way, in as many of that. `figures` of an observation are words with a place for a number, and
-    that number as an aggregate over the rows of one trial, the same in each of them.
+    `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials. `figures` of an
+    observation are words with a place for a number, and that number as an aggregate over the rows of one trial, the
+    same in each of them.
     """
 
     name: str
