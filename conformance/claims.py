@@ -119,6 +119,13 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.judged and (not self.is_expectation or self.always_judged or self.id in required)
 
 
+class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings by which a queue discards messages; `says` is what it then does."""
+
+    where: dict[str, Value]
+    says: str
+
+
 class Catalogue(msgspec.Struct, frozen=True):
     """Every claim by id, with the words that they are written in."""
 
@@ -129,6 +136,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     surfaces: dict[str, str]
     capabilities: dict[str, str]
     settings: dict[str, str]
+    exclusions: tuple[Exclusion, ...] = ()
 
     def claim(self, claim_id: str) -> Claim:
         """The claim of that id; raises `UsageError` that names the closest."""
@@ -167,7 +175,9 @@ def load(folder: pathlib.Path | None = None) -> Catalogue:
             if claim.id in claims:
                 raise CatalogueError(f"{path.name}: {claim.id} occurs twice")
             claims[claim.id] = claim
-    catalogue = Catalogue(claims, **{key: vocabulary[key] for key in Catalogue.__struct_fields__ if key != "claims"})
+    words_of = {key: vocabulary[key] for key in Catalogue.__struct_fields__ if key not in ("claims", "exclusions")}
+    exclusions = msgspec.convert(vocabulary["exclusions"], tuple[Exclusion, ...])
+    catalogue = Catalogue(claims, **words_of, exclusions=exclusions)
     _check_words(catalogue)
     return catalogue
 
@@ -197,6 +207,9 @@ def _check_words(catalogue: Catalogue) -> None:
             raise CatalogueError(f"{claim.id}: source needs section and sentence, unless its document is {SUITE!r}")
         if claim.always_judged and not claim.is_expectation:
             raise CatalogueError(f"{claim.id}: only an expectation has always_judged")
+    for exclusion in catalogue.exclusions:
+        if unknown := exclusion.where.keys() - catalogue.settings:
+            raise CatalogueError(f"exclusions names {unknown.pop()!r}, which catalogue.yaml does not define")
 
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -255,7 +268,36 @@ def unmet(when: Mapping[str, Value], values: Mapping[str, Value], absent: Collec
     return ""
 
 
+DESTINATIONS = ("dead_letter_destination", "expiry_destination")
+"""The settings that name a queue for messages which their own queue gives up."""
+
+
+def discards(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> str:
+    """How these effective settings discard messages, in words; empty where they do not.
+
+    A policy that the broker's file does not describe discards nothing.
+    """
+    for exclusion in exclusions:
+        if not unmet(exclusion.where, values, ()):
+            named = ", ".join(f"{name} is {_shown(values[name]) or 'empty'}" for name in exclusion.where)
+            return f"{named}: {exclusion.says}"
+    return ""
+
+
+def set_aside(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The queues to which these effective settings can move a message of a trial: without them it were discarded."""
+    without = {name: "" for name in DESTINATIONS if name in values}
+    bare = {**values, **without}
+    used = [exclusion.where for exclusion in exclusions if not unmet(exclusion.where, bare, ())]
+    return tuple(
+        dict.fromkeys(str(values[name]) for where in used for name in without if name in where and values[name])
+    )
+
+
 def _meets(wanted: Value, actual: Value) -> bool:
+    between = re.fullmatch(r"(\d+)\.\.(\d+)", str(wanted))
+    if between:
+        return int(between[1]) <= int(actual) <= int(between[2])
     match = re.fullmatch(r"(>=|<=|>|<)(-?\d+)", str(wanted))
     if match:
         return _COMPARE[match[1]](int(actual), int(match[2]))

@@ -29,6 +29,9 @@ SCHEMA = 1
 WAITS, SHUT = "waits for the window", "the window did not reopen"
 """The words of a CONFIRM of unknown outcome: its message cannot be sent, with `count` others unanswered."""
 
+DELAYED = "delayed"
+"""The word of a DRAIN of unknown end: what is left waits for a redelivery delay that no trial waits for."""
+
 
 class Op(enum.StrEnum):
     """What was done. The order is the code of the Parquet files: append only."""

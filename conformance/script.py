@@ -342,6 +342,10 @@ MOST_DRAINS = 5
 """Drains of one trial. If the last of them still brings messages, nothing is concluded from what is missing."""
 
 
+LONGEST_DELAY_MS = 30_000
+"""A redelivery delay beyond which no drain waits: the liveness bound is ten times the delay."""
+
+
 def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
     """What only a broker can give that is started here, or whose owner has a command for it: see `LAUNCHER_NEEDS`."""
     core = steps[: -len(SETTLE)] if steps[-len(SETTLE) :] == SETTLE else steps

@@ -133,3 +133,47 @@ def test_what_silence_promises():
 def test_spoken(claim, protocol, bundled, expected):
     """A claim is tried over the protocols that it names; a product's own client is any client of the bundled broker."""
     assert expected == claims.spoken(claims.load().claim(claim), protocol, bundled=bundled)
+
+
+DROPS = {"max_delivery_attempts": 1, "dead_letter_destination": "", "message_ttl_ms": 0, "expiry_destination": "EXP"}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, ""),
+        ({"full_queue_policy": "block"}, ""),
+        ({"full_queue_policy": "discard"}, "full_queue_policy is discard: a message for a full queue"),
+        ({"ring_size": 9}, "ring_size is 9: a message beyond"),
+        ({"purge_without_consumers": True}, "purge_without_consumers is true: a queue is emptied"),
+        (DROPS, "max_delivery_attempts is 1, dead_letter_destination is empty: a message is discarded after"),
+        ({**DROPS, "dead_letter_destination": "DLQ"}, ""),
+        ({**DROPS, "max_delivery_attempts": 10}, ""),
+        ({**DROPS, "max_delivery_attempts": -1}, ""),
+        ({**DROPS, "max_delivery_attempts": 0}, ""),
+        ({"max_delivery_attempts": 1}, ""),  # the file does not say where they go: nothing is given up
+        ({"message_ttl_ms": 200, "expiry_destination": ""}, "message_ttl_ms is 200, expiry_destination is empty"),
+        ({"message_ttl_ms": 200, "expiry_destination": "EXP"}, ""),
+        ({"message_ttl_ms": 3_600_001, "expiry_destination": ""}, ""),  # no trial takes an hour
+    ],
+)
+def test_policies_that_discard_messages(values, expected):
+    """The reason names each setting that it rests on; a policy that is not described discards nothing."""
+    found = claims.discards(claims.load().exclusions, values)
+
+    assert (bool(expected), True) == (bool(found), found.startswith(expected))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({**DROPS, "dead_letter_destination": "DLQ"}, ("DLQ",)),
+        ({**DROPS, "dead_letter_destination": "DLQ", "max_delivery_attempts": 10}, ()),
+        ({**DROPS, "dead_letter_destination": "Q", "expiry_destination": "Q", "message_ttl_ms": 5}, ("Q",)),
+        ({**DROPS, "dead_letter_destination": "DLQ", "message_ttl_ms": 5}, ("EXP", "DLQ")),
+        ({"message_ttl_ms": 5}, ()),
+    ],
+)
+def test_queues_that_a_trial_drains_as_well(values, expected):
+    """Only those to which a policy can move a message of a trial: draining takes its time."""
+    assert expected == claims.set_aside(claims.load().exclusions, values)

@@ -24,7 +24,7 @@ from conformance.adapters.table import Inside, Pattern, Table, Word, problems
 from conformance.errors import UsageError
 
 Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
-_TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str}
+_TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str, "text": str}
 _SPOKEN = frozenset({"amqp", "stomp"})
 _NO_DEPTH = "required: without it the suite cannot tell an empty queue from a stuck one"
 VARIANT, LIAR = "profile", "liar"
@@ -106,10 +106,13 @@ class Setting(Table):
     configuration has it, if that is a file of keys (`[config]`). `scale` multiplies a number on its way there, and
     `texts` are the product's own words for values: `{ false = "NEVER" }`. The values of a `word` are the keys of
     `choices`, or what the command `words` prints, one a line; those of the setting `profile` are its default and the
-    names of the variants. `off_with` goes with a control that switches it off, unless that says something else.
+    names of the variants; a `text` has any value. In a user's own configuration the places of `also` are read as well,
+    and the first value that differs from the default counts. A value that is read there becomes an empty one where
+    the file has nothing at `exists` (`{value}`): the queue that a policy names may be missing. `off_with` goes with a
+    control that switches it off, unless that says something else.
     """
 
-    type: Literal["bool", "int", "word"]
+    type: Literal["bool", "int", "word", "text"]
     default: Value
     stock: Value | None = None
     description: str
@@ -117,6 +120,8 @@ class Setting(Table):
     follows: str | None = None
     xml: str | None = None
     key: str | None = None
+    also: tuple[str, ...] = ()
+    exists: str = ""
     argument: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     choices: Mapping[str, Choice] = {}

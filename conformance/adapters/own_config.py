@@ -292,6 +292,8 @@ def value_of(setting: Setting, said: str, at: str, name: str) -> Value:
         return _BOOLS[plain.lower()]
     if setting.type == "int" and re.fullmatch(r"[+-]?[0-9]{1,18}", plain):
         return round(int(plain) / setting.scale)
+    if setting.type == "text":
+        return plain
     if setting.type == "word" and (not setting.choices or plain in setting.choices):
         return plain
     if setting.choices:
@@ -332,6 +334,13 @@ def _harmless(rules: Config, text: Text) -> None:
                 raise UsageError(f"{refuse.at}: {refuse.why}; take it out of a copy of the file, and give that")
 
 
+def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, str | None]:
+    """Of the places of a setting the first whose value differs from the default, else the first that is there."""
+    read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
+    other = [(one, said) for one, said in read if value_of(setting, said, one, name) != setting.default]
+    return next(iter([*other, *read]), (at, None))
+
+
 def _stock(
     file: BrokerFile, here: pathlib.Path, rules: Config, text: Text
 ) -> tuple[dict[str, Value | None], list[str]]:
@@ -346,11 +355,14 @@ def _stock(
         at = place(setting, rules)
         if not at or not setting.settable:
             continue
-        said = text.read(at)
+        at, said = _in_force(setting, text, at, name)
         if said is None:
             found |= {} if f"setting.{name}" in used else {name: None}
             continue
         found[name] = value_of(setting, said, at, name)
+        if setting.exists and found[name] and not text.values(setting.exists.format(value=found[name])):
+            notes.append(f"{at} is {said}, and the file has no such queue; conditions of claims see no {name}")
+            found[name] = ""
         if setting.type == "int" and int(said) % setting.scale:
             exact = int(said) / setting.scale
             notes.append(f"{at} is {said}, which is {name}={exact:.2f}; conditions of claims see {found[name]}")

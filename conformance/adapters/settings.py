@@ -165,6 +165,8 @@ def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
         if text not in known:
             raise UsageError.unknown(f"{name} of {file.name}", text, known)
         return text
+    if setting.type == "text":
+        return text
     if setting.type == "bool":
         if text.lower() not in _WORDS:
             raise UsageError(f"setting {name!r}: {text!r} is not a bool: true or false")

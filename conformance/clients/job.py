@@ -139,15 +139,17 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One role in one process; the fields of `Publish` and `Consume` have their names here too.
 
-    `role` is `publish`, `consume` or `drain`; `history` the path of its file; `epoch` the run of the broker that it
-    talks to; `ack_confirm` how this broker answers an acknowledgement (`transaction`, `NEVER`, which asks for no answer
-    and waits for none, or else by its disposition); `liar` the name of a session liar; `broker_may_end` that it may end
-    by itself, and `may_be_refused` that a refusal is an answer like any other, even one that costs the connection.
-    `destination` makes the broker's address of a queue, over AMQP; over STOMP that is in `stomp`. `outcomes` are those
-    that a sender says that it knows, over AMQP; without any it says nothing. `answers_at_commit`: sends in a
-    transaction get their answers with that of the commit, and never where it is rolled back. `access` is how it comes
-    in, and holds no secret; `secrets` are the variables that it names, which no process inherits. `vendor` is the
-    client through which everything is done, if that is none of the suite's own sessions. Times are in seconds.
+    `role` is `publish`, `consume`, `drain`, `ask` or `collect`, which empties the dead-letter or expiry queue
+    `collects`; `delayed`: what a drain does not get may wait for its redelivery; `history` the path of its file;
+    `epoch` the run of the broker that it talks to; `ack_confirm` how this broker answers an acknowledgement
+    (`transaction`, `NEVER`, which asks for no answer and waits for none, or else by its disposition); `liar` the name
+    of a session liar; `broker_may_end` that it may end by itself, and `may_be_refused` that a refusal is an answer like
+    any other, even one that costs the connection. `destination` makes the broker's address of a queue, over AMQP; over
+    STOMP that is in `stomp`. `outcomes` are those that a sender says that it knows, over AMQP; without any it says
+    nothing. `answers_at_commit`: sends in a transaction get their answers with that of the commit, and never where it
+    is rolled back. `access` is how it comes in, and holds no secret; `secrets` are the variables that it names, which
+    no process inherits. `vendor` is the client through which everything is done, if that is none of the suite's own
+    sessions. Times are in seconds.
     """
 
     role: str
@@ -192,6 +194,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     may_be_refused: bool = False
     ack_confirm: str = ""
     depth: DepthProbe | None = None
+    collects: str = ""
+    delayed: bool = False
     destination: str = "{queue}"
     outcomes: tuple[str, ...] = ()
     answers_at_commit: bool = False

@@ -19,7 +19,7 @@ from conformance.clients.publisher import check_raw, publish
 from conformance.clients.session import Session
 from conformance.clients.told import next_received, seen
 from conformance.errors import ClientError
-from conformance.history import Op, Phase, Recorder, message_id
+from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 
 Ask = Callable[[str], int]
 _ASKER = 9
@@ -51,24 +51,50 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
             if not depth or time.monotonic() - last > bound:
                 break
             silence = min(silence * 2, 2.0) + (now - last)
-    ended = "stuck" if depth else "finished"
-    phase, detail = (Phase.INFO, "stuck") if depth else (Phase.OK, "silent")
+    left = DELAYED if job.delayed else "stuck"
+    ended = left if depth else "finished"
+    phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
     recorder.record(Op.DRAIN, phase, queue=job.queue, epoch=job.epoch, count=received, detail=detail)
     return Result(ended=ended, count=received, depth=depth, waited_s=time.monotonic() - started - working)
 
 
-def _take_drained(job: Job, session: Session, recorder: Recorder) -> int:
+def _take_drained(
+    job: Job, session: Session, recorder: Recorder, phase: Phase = Phase.OK, detail: str | None = None
+) -> int:
     got = 0
     while session.incoming:
         received = next_received(session, job)
-        recorder.record(
-            Op.DRAIN, Phase.OK, queue=job.queue, message=received.message, epoch=job.epoch, **seen(received, job)
-        )
+        about = {"queue": job.queue, "message": received.message, "epoch": job.epoch, "detail": detail}
+        recorder.record(Op.DRAIN, phase, **about, **seen(received, job))
         session.acknowledge([received])
         got += 1
     if got:
         session.replenish(got)
     return got
+
+
+def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
+    """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` where it keeps something.
+
+    Each message is a DRAIN of unknown outcome in the queue of the trial: it was not delivered there, and is not lost.
+    """
+    session.attach_receiver(job.collects, job.prefetch, Subscription.INDIVIDUAL)
+    began = last = time.monotonic()
+    found = 0
+    while True:
+        session.fetch()
+        session.pump(max(last + job.silence_s - time.monotonic(), 0))
+        got = _take_drained(job, session, recorder, Phase.INFO, f"in {job.collects}")
+        found += got
+        now = time.monotonic()
+        if got:
+            last = now
+        elif now - last >= job.silence_s:
+            depth = ask(job.collects)
+            if not depth:
+                return Result(count=found, waited_s=now - began)
+            if now - last > job.liveness_s:
+                raise ClientError(f"{job.collects} holds {depth} messages that a consumer was not given")
 
 
 def inquire(job: Job, session: Session, recorder: Recorder) -> Result:
@@ -85,12 +111,12 @@ def inquire(job: Job, session: Session, recorder: Recorder) -> Result:
 def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) -> Result:
     """Play the role of the job; raises `ClientError` for an unknown one."""
     check_raw(job, session)
-    if job.role == "drain":
+    if job.role in ("drain", "collect"):
         if job.depth is None:
             raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
         gauge = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
         try:
-            return drain(job, session, recorder, gauge.ask)
+            return (drain if job.role == "drain" else collect)(job, session, recorder, gauge.ask)
         finally:
             gauge.close()
     if job.role == "ask":

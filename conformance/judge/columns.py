@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, SHUT, WAITS, Op, Phase
 from conformance.judge.compact import OP_CODE, PHASE_CODE, ROLES
 from conformance.judge.framed import CARRIES
 from conformance.script import DiskFault, Fault
@@ -42,7 +42,8 @@ EVENT: Mapping[str, str] = {
     "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
     "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
     "silent": f"{_on(Op.DRAIN, Phase.OK)} AND NOT {_HAS_ID}",
-    "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID}",
+    "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID} AND coalesce(detail <> '{DELAYED}', true)",
+    "sets_aside": f"{_on(Op.DRAIN, Phase.INFO)} AND {_HAS_ID}",
     "acks": _on(Op.ACK, Phase.INVOKE),
     "ack_settled": _on(Op.ACK, Phase.OK),
     "begins": _on(Op.PROCESS, Phase.INVOKE),
@@ -146,6 +147,7 @@ MESSAGE: Mapping[str, str] = {
     # commit excuses nothing: its message was due in the first drain.
     "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
     " AND NOT bool_or(acks AND txn IS NULL) AND NOT (bool_or(acks) AND bool_or(commit_asked))",
+    "set_aside": "bool_or(sets_aside)",
     "received": f"count_if({_RECEIVED})",
     "last_epoch": f"max(epoch) FILTER (WHERE {_RECEIVED})",
     "early_received_at": f"max(at_ns) FILTER (WHERE {_EARLY})",
@@ -251,7 +253,10 @@ _UNTIL_THEN = "OVER (PARTITION BY scenario, trial ORDER BY handed_at ROWS BETWEE
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
 _CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
-_OWED = f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL)"
+_OWED = (
+    f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL"
+    " AND NOT set_aside)"
+)
 # A script that compares two halves has a producer of its own in each, and ends each by a crash.
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
@@ -323,8 +328,9 @@ DERIVED: Mapping[str, str] = {
     "seen": "hidden IS NULL",
     "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
     "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
-    "accounted": _ACCOUNTED,
-    "settled": _SETTLED,
+    # One that its queue has moved to another by a policy is neither lost nor back: its absence says nothing.
+    "accounted": f"{_ACCOUNTED} AND NOT set_aside",
+    "settled": f"{_SETTLED} AND NOT set_aside",
     "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
     # The depth of the last drain counts it. Of a queue that says 0 that is nothing, whatever an earlier drain was told.
     "left_in_queue": f"{_OWED} AND NOT {_SETTLED} AND owed_place <= coalesce(left_over, 0)",

@@ -30,7 +30,7 @@ FORMAT = "4"
 FILE = "events.parquet"
 OP_CODE = {op: code for code, op in enumerate(Op)}
 PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
-ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link", "asker")
+ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link", "asker", "collector")
 """The code of a role is its place: append only. The role of a process is its name without the number."""
 
 FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (

@@ -103,6 +103,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
         "all_events": "sum(events)",
         "all_confirmed": "count_if(is_message AND durable AND (confirmed OR committed))",
         "all_late": "count_if(is_message AND late)",
+        "all_set_aside": "count_if(is_message AND set_aside)",
         "all_foreign": "sum(foreign_ids)",
         "trial_started_at": "min(started_at)",
         "faults_effective": "max(effective)",

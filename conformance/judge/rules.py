@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conformance.claims import Catalogue, Claim, Kind, Subject
+from conformance import claims
+from conformance.claims import DESTINATIONS, Catalogue, Claim, Kind, Subject, discards
 from conformance.judge import again, applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.tally import NONE, Evidence, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Scenario, names_of
+from conformance.script import LONGEST_DELAY_MS
 
 REPEATS = 3
 """What never came, or came too late, must have done so in so many trials before it is a violation."""
@@ -103,7 +105,7 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     run, claim = evidence.run, one.claim
     if run.mute:
         return _mute(claim, run)
-    why = applicable.why_not(claim, run, one.scenario.session)
+    why = applicable.why_not(claim, run, one.scenario.session) or _excluded(one, run)
     required = bool(why) and claim.id in run.required
     if why and not required:
         return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
@@ -127,6 +129,16 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     if ruling.verdict is Verdict.VIOLATED and (rests_on := applicable.assumption(claim, run)):
         return dataclasses.replace(ruling, reason=f"{ruling.reason} {rests_on}")
     return ruling
+
+
+def _excluded(one: Tally, run: RunRecord) -> str:
+    """That messages of this configuration can vanish by a policy of their queue, and the check rests on an absence.
+
+    The dead-letter and expiry queues of an external broker are its owner's: the suite never drains them.
+    """
+    values = {**run.settings, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
+    why = discards(claims.load().exclusions, values) if one.anomaly.by_absence else ""
+    return f"{applicable.NOT_PROMISED}{why}." if why else ""
 
 
 def _mute(claim: Claim, run: RunRecord) -> Ruling:
@@ -207,10 +219,10 @@ def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
         yield hidden
     open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
     if open_:
-        yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one)}."
+        yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one, evidence)}."
     empty = sum(not each.applies(one.anomaly.name) for each in facts)
     if empty:
-        yield f"The check applied to nothing in {empty} of {trials}."
+        yield f"The check applied to nothing in {empty} of {trials}.{_moved(one)}"
     if missed := sum(each.missed(one.anomaly.name) for each in facts):
         yield f"The record of {missed:,} more, which were answered, was never seen being written."
     bare = sum(not each.exposed(one.check.exposure) for each in facts)
@@ -228,7 +240,16 @@ def short_of_disk(one: Tally) -> str:
     return _SHORT_OF_IT.get(one.fault, _DEATH_ONLY)
 
 
-def _why_open(one: Tally) -> str:
+def _moved(one: Tally) -> str:
+    """How many messages their queue gave up by a policy of its own."""
+    moved = sum(int(facts.counts.get("all_set_aside", 0)) for facts in one.subject.facts)
+    return f" {moved:,} messages were found in the dead-letter or expiry queue." if moved else ""
+
+
+def _why_open(one: Tally, evidence: Evidence) -> str:
+    delay = int(evidence.run.settings.get("redelivery_delay_ms", 0))
+    if delay > LONGEST_DELAY_MS:
+        return f" (redelivery_delay_ms is {delay:,}, and the suite waits for {LONGEST_DELAY_MS:,} at most)"
     if any(facts.stuck for facts in one.subject.facts):
         return " (its depth stayed above zero)"
     drains = [int(facts.counts["drains"]) for facts in one.subject.facts if facts.counts["was_bringing"]]

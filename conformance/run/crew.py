@@ -22,7 +22,7 @@ from conformance.run.called import told
 from conformance.run.plan import Planned
 
 _PATIENCE_S = 600.0
-_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker"}
+_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
 
 
 @dataclasses.dataclass

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance import records
+from conformance import claims, records
 from conformance.adapters import Adapter
+from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.placeholders import fill
+from conformance.clients import job as jobs
 from conformance.clients.job import Job, Part, Result, Trigger
 from conformance.clients.worker import Nursery
 from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
@@ -21,7 +23,7 @@ from conformance.faults import process
 from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
-from conformance.run.crew import Abort, Crew
+from conformance.run.crew import Abort, Crew, depth_probe
 from conformance.run.evidence import Evidence
 from conformance.run.linked import over_link, watched
 from conformance.run.plan import Planned
@@ -46,7 +48,7 @@ from conformance.scenario import (
     Stop,
     script_words,
 )
-from conformance.script import CLEAN_RESTART, LINK_FAULTS, MOST_DRAINS, Fault, LinkFault
+from conformance.script import CLEAN_RESTART, LINK_FAULTS, LONGEST_DELAY_MS, MOST_DRAINS, Fault, LinkFault
 
 _DRAIN_CREDIT = 1000
 
@@ -130,12 +132,32 @@ class TrialPlayer:
         elif isinstance(step, Ask):
             self._alive(self.crew.play(self.crew.job("ask", question=step.question, liar=self.planned.session_liar)))
         elif isinstance(step, Drain):
-            result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT))
-            self._alive(result)
-            self.seen_stuck = result.ended == "stuck"
-            self.drains, self.brought = self.drains + 1, result.count
+            self._drain()
         else:
             self._drive(step)
+
+    def _drain(self) -> None:
+        """Empty the queue of the trial, and the queues to which its policies move messages.
+
+        Whatever waits for its redelivery is waited for: the broker's depth may leave it out, and ten times the delay
+        is its liveness bound.
+        """
+        settings = self.planned.settings.values
+        delay = int(settings.get("redelivery_delay_ms", 0))
+        waits: dict[str, object] = {"delayed": True}
+        if delay <= LONGEST_DELAY_MS:
+            delay_s = max(delay, 0) / 1000
+            waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
+        result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT, **waits))
+        self._alive(result)
+        self.seen_stuck = result.ended == "stuck"
+        self.drains, self.brought = self.drains + 1, result.count
+        if self.planned.adapter.launcher == EXTERNAL:
+            return  # its owner's messages are there
+        for queue in claims.set_aside(claims.load().exclusions, settings):
+            job = self.crew.job("collect", prefetch=_DRAIN_CREDIT, collects=queue)
+            probe = depth_probe(self.broker, queue)
+            self._alive(self.crew.play(msgspec.structs.replace(job, depth=probe)))
 
     def _drain_to_the_end(self) -> None:
         """Where the script ends with two drains: restart and drain again until a drain brings nothing.

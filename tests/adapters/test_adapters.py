@@ -160,6 +160,9 @@ def test_stock_artemis_has_some_keys_and_not_others() -> None:
         "sync_non_transactional",
         "journal_buffer_ms",
         "max_delivery_attempts",
+        "message_ttl_ms",
+        "ring_size",
+        "purge_without_consumers",
     }
     assert settings.changed == {}
 

@@ -119,6 +119,52 @@ def test_a_value_of_another_type_is_told_by_file_element_and_value(tmp_path, ins
     assert "broker.xml" in str(told.value)
 
 
+def policies(match: str, **keys: object) -> str:
+    """Address settings of these queues."""
+    inside = "".join(f"<{key.replace('_', '-')}>{value}</{key.replace('_', '-')}>" for key, value in keys.items())
+    return f'<address-settings><address-setting match="{match}">{inside}</address-setting></address-settings>'
+
+
+DEAD = '<addresses><address name="DEAD"><anycast><queue name="DEAD"/></anycast></address></addresses>'
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        (policies("#", max_delivery_attempts=1), {"max_delivery_attempts": 1, "dead_letter_destination": ""}),
+        (policies("#", dead_letter_address="DEAD") + DEAD, {"dead_letter_destination": "DEAD"}),
+        (policies("#", dead_letter_address="DEAD"), {"dead_letter_destination": ""}),  # no queue would keep them
+        (
+            policies("#", expiry_delay=200, expiry_address="DEAD") + DEAD,
+            {"message_ttl_ms": 200, "expiry_destination": "DEAD"},
+        ),
+        (policies("#", max_expiry_delay=300), {"message_ttl_ms": 300}),
+        (policies("*", min_expiry_delay=400), {"message_ttl_ms": 400}),
+        (
+            policies("orders.#", max_delivery_attempts=1, expiry_delay=9),
+            {"max_delivery_attempts": 10, "message_ttl_ms": -1},
+        ),
+        (policies("#", address_full_policy="DROP"), {"full_queue_policy": "discard"}),
+        (policies("#", address_full_policy="FAIL"), {"full_queue_policy": "refuse"}),
+        (policies("#", redelivery_delay=5000), {"redelivery_delay_ms": 5000}),
+        (policies("#", default_ring_size=10), {"ring_size": 10}),
+        (policies("#", default_purge_on_no_consumers="true"), {"purge_without_consumers": True}),
+    ],
+)
+def test_policies_of_queues_are_read(tmp_path, inside, expected):
+    """Those of the queues of a run: of `#`, and of `*`, which goes before it."""
+    values = own_of(core(inside), tmp_path).effective().values
+
+    assert expected == {name: values[name] for name in expected}
+
+
+def test_a_dead_letter_address_without_a_queue_is_told(tmp_path):
+    mine = own_of(core(policies("#", dead_letter_address="DEAD")), tmp_path)
+
+    (note,) = own_config.of(mine).notes
+    assert "dead-letter-address is DEAD, and the file has no such queue" in note
+
+
 def test_a_words_own_text_is_read_back():
     setting = Setting(type="bool", default=True, description="x", texts={"false": "NEVER"})
 

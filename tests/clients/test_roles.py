@@ -11,6 +11,7 @@ from conformance.clients import roles
 from conformance.clients.job import NEVER, DepthProbe, Job, Trigger
 from conformance.clients.modes import MODES, Subscription
 from conformance.clients.session import Outcome
+from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
 
@@ -30,8 +31,8 @@ def play(tmp_path):
             **{"silence_s": 0.0, "liveness_s": 0.05, **fields},
         )
         recorder = Recorder(path, job.header)
-        if role == "drain":
-            result = roles.drain(job, broker, recorder, lambda queue: depth)
+        if role in ("drain", "collect"):
+            result = getattr(roles, role)(job, broker, recorder, lambda queue: depth)
         else:
             result = roles.play(job, broker, recorder, [])
         recorder.close()
@@ -465,3 +466,27 @@ def test_a_processing_takes_its_time(play):
 
     assert all(end - begin >= 19_000_000 for begin, end in zip(begins, ends, strict=True))
     assert broker.pumps >= 4
+
+
+def test_what_waits_for_a_long_redelivery_delay_is_not_stuck(play):
+    """The broker counts it, and nothing of it is due."""
+    result, events = play("drain", Listed(messages=["p1:1"]), depth=1, delayed=True)
+
+    assert (history.DELAYED, Phase.INFO) == (result.ended, events[-1].phase)
+    assert history.DELAYED == events[-1].detail
+
+
+def test_a_dead_letter_queue_is_emptied_into_the_history_of_the_trial(play):
+    """Its messages are neither delivered nor the end of a drain: their events name the trial's queue."""
+    result, events = play("collect", Listed(messages=["p1:1", "p1:2"]), collects="DLQ")
+
+    assert 2 == result.count
+    assert [(Op.DRAIN, Phase.INFO, "q", f"p1:{n}", "in DLQ") for n in (1, 2)] == [
+        (event.op, event.phase, event.queue, event.message, event.detail) for event in events
+    ]
+
+
+def test_a_dead_letter_queue_that_keeps_something_voids_the_trial(play):
+    """What it holds cannot be told from what is lost."""
+    with pytest.raises(ClientError, match="DLQ holds 3 messages that a consumer was not given"):
+        play("collect", Listed(), depth=3, collects="DLQ")

@@ -15,6 +15,7 @@ from judge_histories import (
     killed,
     limited,
     processed,
+    set_aside,
     settled,
     silent,
     starved,
@@ -32,6 +33,12 @@ DELIVERIES = {
         0,
     ),
     "gone is not decided before the queue is silent": ("gone", kept(1) + handed(1) + crashed() + silent(1), 0, 0),
+    "a dead-lettered message is not gone, and its neighbour is": (
+        "gone",
+        kept(1, 2) + handed(1) + handed(2) + crashed() + settled() + set_aside(1),
+        1,
+        1,
+    ),
     "the acknowledge took a later message": (
         "gone_after_acknowledge",
         kept(1, 2) + handed(1) + acked(1) + handed(2) + crashed() + settled(),

@@ -5,7 +5,7 @@ import pathlib
 import msgspec
 
 from conformance import records
-from conformance.history import SHUT, WAITS, Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.history import DELAYED, SHUT, WAITS, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.records import RunRecord, TrialRecord
 
 MS = 1_000_000
@@ -310,6 +310,16 @@ def stuck(drain, *, depth=1, epoch=2):
         *of(f"drain-{drain}", Op.DEPTH, Phase.OK, epoch=epoch, count=depth),
         *of(f"drain-{drain}", Op.DRAIN, Phase.INFO, epoch=epoch, count=0, detail="stuck"),
     ]
+
+
+def delayed(drain, *, epoch=2):
+    """What is left waits for a redelivery delay that no drain waits for."""
+    return of(f"drain-{drain}", Op.DRAIN, Phase.INFO, epoch=epoch, count=0, detail=DELAYED)
+
+
+def set_aside(*numbers, queue="DLQ"):
+    """Found in the dead-letter or expiry queue after a drain."""
+    return [e for n in numbers for e in of("collector-1", Op.DRAIN, Phase.INFO, _id(n), epoch=2, detail=f"in {queue}")]
 
 
 def settled(*numbers, epoch=2, **fields):

@@ -583,3 +583,47 @@ def test_the_tables_are_frozen():
     """An anomaly cannot be changed at run time."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         ANOMALIES["lost"].applies = "true"
+
+
+def with_policy(**settings):
+    """A run under these settings of its queues."""
+    return msgspec.structs.replace(RUN, settings={**RUN.settings, **settings})
+
+
+DISCARDS = with_policy(full_queue_policy="discard")
+
+
+def test_no_absence_is_held_against_a_queue_that_discards():
+    """The claim is not promised, unless the user requires it; a claim that no absence decides is judged as ever."""
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=DISCARDS)
+    required = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(DISCARDS, required=("SOLCD-ACK-01",)))
+    other = rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=DISCARDS)
+
+    assert Verdict.NOT_APPLICABLE == row.verdict
+    assert row.reason.startswith(
+        "Not promised by this configuration: full_queue_policy is discard: a message for a full queue is confirmed and "
+        "discarded."
+    )
+    assert (Verdict.VIOLATED, True) == (required.verdict, required.required)
+    assert Verdict.VIOLATED == other.verdict
+
+
+def test_a_policy_that_moves_messages_excuses_only_what_was_found():
+    """With a dead-letter queue the missing one is lost; of an external broker nobody looks into that queue."""
+    moves = with_policy(max_delivery_attempts=1, dead_letter_destination="DLQ")
+    outside = msgspec.structs.replace(moves, launcher="external")
+    found = rule("SOLCD-ACK-01", KILL, [facts(applies=0, all_set_aside=7)] * 3, BROKEN, run=moves)
+
+    assert Verdict.VIOLATED == rule("SOLCD-ACK-01", KILL, BROKEN, run=moves).verdict
+    assert Verdict.NOT_APPLICABLE == rule("SOLCD-ACK-01", KILL, BROKEN, run=outside).verdict
+    assert Verdict.INCONCLUSIVE == found.verdict
+    assert "21 messages were found in the dead-letter or expiry queue." in found.reason
+
+
+def test_a_redelivery_delay_that_no_drain_waits_for_is_named():
+    """Nothing is concluded from a queue that is not empty because its messages are not due."""
+    slow = with_policy(redelivery_delay_ms=600_000)
+    row = rule("SOLCD-ACK-01", KILL, [facts(was_settled=False)] * 3, BROKEN, run=slow)
+
+    assert Verdict.INCONCLUSIVE == row.verdict
+    assert "(redelivery_delay_ms is 600,000, and the suite waits for 30,000 at most)" in row.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,3 +43,8 @@ class Anomaly:
     on_link: bool = False
     repeated: bool = False
     figures: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def by_absence(self) -> bool:
+        """Whether it can conclude something from a message that did not come: then it asks for a settled queue."""
+        return bool(re.search(r"\b(settled|accounted)\b", f"{self.applies} {self.offends}"))

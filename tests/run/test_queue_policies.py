@@ -1,0 +1,126 @@
+"""Queues that give messages up by a policy: dead-letter and expiry queues are emptied, and nobody is accused."""
+
+import pytest
+
+from conformance import adapters, history
+from conformance.adapters import own_config
+from conformance.history import Op, Phase
+from conformance.report import model
+from conformance.scenario import SETTLE, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
+
+REFERENCE, ARTEMIS = adapters.find("reference"), adapters.find("artemis")
+CRASH = (
+    Publish(20, window=5),
+    Consume("individual", prefetch=20, acknowledge=100, until=ConsumerCrash(Nth("process", 10))),
+    *SETTLE,
+)
+
+BROKER_XML = """<configuration xmlns="urn:activemq">
+   <core xmlns="urn:activemq:core">
+      <max-disk-usage>100</max-disk-usage>
+      <acceptors>
+         <acceptor name="all">tcp://127.0.0.1:61616?protocols=AMQP,STOMP</acceptor>
+      </acceptors>
+      <security-enabled>false</security-enabled>
+      <address-settings>
+         <address-setting match="#">
+            <dead-letter-address>DEAD</dead-letter-address>
+            POLICY
+         </address-setting>
+      </address-settings>
+      <addresses>
+         <address name="DEAD"><anycast><queue name="DEAD"/></anycast></address>
+      </addresses>
+   </core>
+</configuration>
+"""
+
+
+def events_of(folder):
+    """All events of all processes of a trial."""
+    return [event for path in sorted(folder.glob("*.jsonl")) for event in history.read(path).events]
+
+
+def drained(folder, phase):
+    """The messages of its drains, by phase."""
+    return {
+        event.message for event in events_of(folder) if (event.op, event.phase) == (Op.DRAIN, phase) and event.message
+    }
+
+
+def test_dead_letters_and_expired_messages_are_found(play):
+    """The consumer dies with deliveries open: after their only attempt they are in the dead-letter queue."""
+    record, folder = play(*CRASH, settings=REFERENCE.effective({"max_delivery_attempts": 1}))
+    aside, back = drained(folder, Phase.INFO), drained(folder, Phase.OK)
+
+    assert "" == record.void
+    assert {f"p1:{n}" for n in range(1, 21)} == aside | back
+    assert {f"p1:{n}" for n in range(1, 11)} <= aside
+    assert set() == aside & back
+
+
+def test_a_stock_trial_drains_no_other_queue(play):
+    record, folder = play(*CRASH)
+
+    assert ("", set()) == (record.void, drained(folder, Phase.INFO))
+    assert [] == list(folder.glob("collector*"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("words", "claim"),
+    [
+        (("--set", "max_delivery_attempts=1"), "AMQP-SETTLE-02"),
+        (("--set", "message_ttl_ms=1", "--set", "expiry_destination=EXPIRED"), "AMQP-DUR-01"),
+        (("--set", "message_ttl_ms=1"), "AMQP-DUR-01"),
+    ],
+)
+def test_an_honest_broker_with_policies_is_not_accused(conformance, tmp_path, words, claim):
+    """Each was VIOLATED: every message that the policy had moved or removed counted as gone or lost."""
+    done = conformance(
+        "run", "--adapter", "reference", *words, "--claims", claim, "--quick", "--seed", "1", "--out", tmp_path / "out"
+    )
+    rows = [
+        row for row in model.read_json(tmp_path / "out" / "report.json").verdicts if row.claim == claim and row.trials
+    ]
+
+    assert rows, done.stdout + done.stderr
+    assert (
+        {"NOT_APPLICABLE"}
+        if len(words) == 2 and "ttl" in words[1]
+        else {"INCONCLUSIVE"} >= {row.verdict for row in rows}
+    )
+
+
+GIVEN_BACK = (
+    Publish(30, window=5),
+    Consume("individual", prefetch=10, refuse=("failed",), refuse_every=3, until_silent=True),
+    *SETTLE,
+)
+"""A consumer gives ten messages back as failed, and accepts the others, and those that come again."""
+
+KILLED = (Publish(30, window=5, until=Kill(Nth("confirm", 30))), Restart(), *SETTLE)
+"""A start of the broker takes longer than the messages of the test live."""
+
+
+@pytest.mark.artemis
+@pytest.mark.parametrize(
+    ("policy", "steps", "moved"),
+    [
+        ("<max-delivery-attempts>1</max-delivery-attempts>", GIVEN_BACK, 10),
+        ("<redelivery-delay>1500</redelivery-delay>", GIVEN_BACK, 0),
+        ("<expiry-delay>500</expiry-delay><expiry-address>DEAD</expiry-address>", KILLED, 30),
+    ],
+)
+def test_artemis_with_a_configuration_of_its_owner(play, tmp_path, policy, steps, moved):
+    """What a policy moved is found there, and what waits for its redelivery is waited for: each message is found."""
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML.replace("POLICY", policy))
+    mine = own_config.applied(ARTEMIS, file)
+    record, folder = play(*steps, adapter=mine, settings=mine.effective())
+    aside = drained(folder, Phase.INFO)
+    accepted = {event.message for event in events_of(folder) if (event.op, event.phase) == (Op.ACK, Phase.INVOKE)}
+
+    assert ("", moved) == (record.void, len(aside))
+    assert {f"p1:{n}" for n in range(1, 31)} == aside | accepted | drained(folder, Phase.OK)
+    assert [] == [event for event in events_of(folder) if event.detail == "stuck"]
