@@ -224,7 +224,8 @@ class Scenario:
 
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
     are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
-    those that it asks of a vendor's client for itself.
+    those that it asks of a vendor's client for itself. `standing`: its checks judge the trials of every scenario
+    (`judge.standing`); its own trials are those in which the controls are seen to fail.
     """
 
     id: str
@@ -235,6 +236,7 @@ class Scenario:
     client: str = "library"
     queue: tuple[tuple[str, bool | int], ...] = ()
     settings: tuple[tuple[str, bool | int], ...] = ()
+    standing: bool = False
 
     @property
     def session(self) -> dict[str, Value]:
@@ -342,7 +344,15 @@ def scenario(cls: type[Any]) -> type[Any]:
     client, queue = getattr(cls, "client", "library"), tuple(getattr(cls, "queue", {}).items())
     settings = tuple(sorted(getattr(cls, "settings", {}).items()))
     _REGISTRY[identity] = Scenario(
-        identity, says, cls.mode, tuple(cls.steps), dict(cls.decides), client, queue, settings
+        identity,
+        says,
+        cls.mode,
+        tuple(cls.steps),
+        dict(cls.decides),
+        client,
+        queue,
+        settings,
+        getattr(cls, "standing", False),
     )
     return cls
 

@@ -171,7 +171,7 @@ def test_claims_are_listed_by_patterns(conformance):
 
 def test_claims_are_listed_and_shown(conformance):
     """All of them a line each, one of them whole."""
-    assert 156 == conformance("claims").stdout.count("\n")
+    assert 163 == conformance("claims").stdout.count("\n")
     assert "falsified by" in conformance("claims", "show", "SOLCD-ACK-01").stdout
 
 

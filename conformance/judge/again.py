@@ -17,7 +17,7 @@ def line(run: RunRecord, verdict: Verdict, one: Tally | None) -> str:
     if verdict is Verdict.VIOLATED and one is not None:
         first = next(record for record, facts in one.subject.valid if facts.offences(one.anomaly.name))
         return shlex.join(
-            ["conformance", "replay", HERE, "--scenario", one.scenario.id, "--trial", str(first.index)],
+            ["conformance", "replay", HERE, "--scenario", first.scenario, "--trial", str(first.index)],
         )
     return run.command if "--seed" in run.command or " replay " in run.command else f"{run.command} --seed {run.seed}"
 

@@ -28,6 +28,7 @@ _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
 _TRIAL = "OVER (PARTITION BY trial)"
 _PROCESS = "OVER (PARTITION BY trial, process)"
 _IN_ORDER = "OVER (PARTITION BY trial, process ORDER BY sequence)"
+_BEFORE = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 _SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
 
 EVENT: Mapping[str, str] = {
@@ -90,6 +91,12 @@ EVENT: Mapping[str, str] = {
 }
 """What an event is, as booleans."""
 
+_RECEIVED = "(hands OR drains)"
+PACK = 10**12
+"""A message as one number is producer * PACK + n, so that min() and max() of it need no struct."""
+
+_PACKED = f"(producer * {PACK}L + n)"
+
 # One sort by (trial, process, sequence) serves all of them.
 EVENT_WINDOWS: Mapping[str, str] = {
     # A running count, not a look at the event before: of ten deliveries in a row only the last shows the backlog.
@@ -106,11 +113,14 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
     "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
+    # Of what this process received before, the message that was sent last; and the first process that received any.
+    "received_before": f"max(CASE WHEN {_RECEIVED} THEN {_PACKED} END) {_BEFORE}",
+    "process_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
+    "trial_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_TRIAL}",
     # A frame that concerns several messages stands in a row of each.
     "new_frame": f"coalesce(lag(sequence) {_IN_ORDER} <> sequence, true)",
 }
 
-_RECEIVED = "(hands OR drains)"
 _EARLY = f"{_RECEIVED} AND epoch = first_epoch"
 _CLAIM = f"{_EARLY} AND first_acquirer"
 _FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
@@ -145,6 +155,10 @@ MESSAGE: Mapping[str, str] = {
     "drained_epoch": "min(epoch) FILTER (WHERE drains)",
     # The first drain did not bring it, and a later one did. An acknowledgement in a transaction without a request to
     # commit excuses nothing: its message was due in the first drain.
+    # Likewise the consumers that were handed it; a publisher that looks at its own queue is one of its own number.
+    "handed_in": "bit_or(CASE WHEN hands THEN shiftleft(1L, 16 * CAST(role AS INT) + CAST(number AS INT)) ELSE 0L END)",
+    "overtaken": f"coalesce(bool_or({_RECEIVED} AND process_received_at = trial_received_at"
+    f" AND received_before > {_PACKED} AND received_before div {PACK}L = producer), false)",
     "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
     " AND NOT bool_or(acks AND txn IS NULL) AND NOT (bool_or(acks) AND bool_or(commit_asked))",
     "set_aside": "bool_or(sets_aside)",

@@ -74,11 +74,12 @@ def needs_repeats(judgement: Judgement, added: Mapping[str, int] = MappingProxyT
     seen often enough, or `MOST_REPEATS` trials were added.
     """
 
-    def is_due(row: VerdictRow) -> bool:
-        before = added.get(row.scenario, 0)
+    def is_due(row: VerdictRow, scenario: str) -> bool:
+        before = added.get(scenario, 0)
         if row.verdict is Verdict.VIOLATED:
             return not before and (row.offended < row.trials or row.trials < REPEATED_ENOUGH)
         seldom = row.verdict is Verdict.INCONCLUSIVE and 0 < row.offended < REPEATED_ENOUGH
         return seldom and before < MOST_REPEATS
 
-    return list(dict.fromkeys(row.scenario for row in judgement.rows if is_due(row)))
+    asked = ((row, name) for row in judgement.rows for name in row.repeated_by or (row.scenario,))
+    return list(dict.fromkeys(name for row, name in asked if is_due(row, name)))

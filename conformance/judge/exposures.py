@@ -48,6 +48,7 @@ EXPOSURES: Mapping[str, Exposure] = {
         ),
         Exposure("sends", "durable sends that the connection outlived", "attempted AND durable AND NOT disconnected"),
         Exposure("confirmed", "confirmed sends", "confirmed"),
+        Exposure("received", "messages that a consumer or a drain received", "received > 0"),
         Exposure("answered", "sends with an outcome", "answered"),
         Exposure("unanswered", "sends without an outcome", "unanswered"),
         Exposure("acknowledged", "messages whose acknowledgement left", "ack_sent_at IS NOT NULL"),

@@ -64,7 +64,16 @@ def holds(tally: Tally) -> str:
         several = _FAULTS.get(tally.fault, ("", "faults"))[1]
         below = f"{100 * confidence.bound(tally.trials):.0f} % (95 %)"
         text.append(f"If such {several} are independent, the chance that one {tally.anomaly.happens} is below {below}.")
+    if tally.scenario.standing:
+        return " ".join([*text, control(tally), _everywhere(tally)])
     return " ".join([*text, control(tally), f"Failure model: {failure_model(tally)}."])
+
+
+def _everywhere(tally: Tally) -> str:
+    """Over how many scenarios a standing check looked, and in how many of its trials a fault was at work."""
+    scenarios = len({trial.scenario for trial, _ in tally.subject.valid})
+    faults = sum(bool(facts.counts["faults_effective"]) for facts in tally.subject.facts)
+    return f"Judged in the trials of {scenarios:,} scenarios; {faults:,} of these trials had a fault."
 
 
 def control(tally: Tally) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
-from conformance.judge.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS
+from conformance.judge.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, PACK, TRIAL_WINDOWS
 from conformance.judge.compact import OP_CODE, SPARK_SCHEMA
 from conformance.judge.exposures import EXPOSURES, Exposure
 
@@ -33,8 +33,6 @@ CLASSES = 8
 
 NO_CONTROL_NS = 100_000_000
 """The loss window where no control showed one (design, "Words": exposure)."""
-
-_SHIFT = 10**12  # a message as one number: producer * _SHIFT + n, so that min() of it needs no struct
 
 ALWAYS = ("phantom", "corrupt")
 """Anomalies that no check names, and that stand against every HOLDS."""
@@ -119,7 +117,7 @@ def _per_failure(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     """What is counted for each (trial, anomaly, hash class)."""
     orders = dict.fromkeys(anomaly.order for anomaly in anomalies if anomaly.order)
     ends = {f"{end}_{order}": f"{sql}({order})" for order in orders for end, sql in (("first", "min"), ("last", "max"))}
-    return {"offences": "count(1)", "witness": f"min(producer * {_SHIFT}L + n)", **ends}
+    return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **ends}
 
 
 def unpacked(witness: int) -> tuple[int, int]:
@@ -128,7 +126,7 @@ def unpacked(witness: int) -> tuple[int, int]:
     >>> unpacked(1 * 10**12 + 137)
     (1, 137)
     """
-    return divmod(witness, _SHIFT)
+    return divmod(witness, PACK)
 
 
 def events(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:

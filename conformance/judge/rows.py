@@ -86,6 +86,7 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     its first trial again, typed in the folder of the run; else that of the run, with its seed. `decided_by` is the
     scenario that decided the claim at the disk, where nothing else stood against a pass here. `failed_unpromised` is
     the figure of a check that failed although this configuration does not promise the claim; empty elsewhere.
+    `repeated_by` are the scenarios whose trials offended a standing check: they show it again.
     """
 
     claim: str
@@ -119,6 +120,7 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     offences: int = 0
     decided_by: str = ""
     failed_unpromised: str = ""
+    repeated_by: tuple[str, ...] = ()
     witnesses: tuple[Witness, ...] = ()
 
 

@@ -59,7 +59,7 @@ def rows(
     found: list[VerdictRow] = []
     for claim in catalogue.claims.values():
         counted = [
-            tally.count(evidence, claim, scenario, scenario.decides[claim.id])
+            tally.count(evidence, claim, scenario, scenario.decides[claim.id], scenarios)
             for scenario in scenarios.values()
             if claim.id in scenario.decides
         ]
@@ -316,8 +316,17 @@ def _row(claim: Claim, evidence: Evidence, ruling: Ruling, one: Tally | None) ->
         offences=tried.offences if tried else 0,
         decided_by=ruling.decided_by,
         failed_unpromised=_failed_unpromised(ruling, tried),
+        repeated_by=_repeated_by(tried),
         witnesses=tried.witnesses if tried else (),
     )
+
+
+def _repeated_by(tried: Tally | None) -> tuple[str, ...]:
+    """The scenarios whose trials offended a standing check: they show it again, and its own may not."""
+    if tried is None or not tried.scenario.standing:
+        return ()
+    name = tried.anomaly.name
+    return tuple(dict.fromkeys(trial.scenario for trial, facts in tried.subject.valid if facts.offences(name)))
 
 
 def _failed_unpromised(ruling: Ruling, tried: Tally | None) -> str:

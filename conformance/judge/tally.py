@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from conformance.adapters.stand_ins import against
 from conformance.claims import Claim
 from conformance.history import message_id
+from conformance.judge import standing
 from conformance.judge.anomalies import ANOMALIES, Anomaly
 from conformance.judge.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
@@ -146,21 +147,50 @@ class Tally:
         return tuple(witness for _, _, witness in sorted(found, key=lambda item: item[:2]))[:WITNESSES]
 
 
-def count(evidence: Evidence, claim: Claim, scenario: Scenario, check: Check) -> Tally:
-    """Count the trials that speak about the claim in this scenario."""
-    fault = scenario.fault_for(claim)
+def count(
+    evidence: Evidence, claim: Claim, scenario: Scenario, check: Check, scenarios: Mapping[str, Scenario]
+) -> Tally:
+    """Count the trials that speak about the claim in this scenario; of a standing one, those of all `scenarios`."""
+    fault = NONE if scenario.standing else scenario.fault_for(claim)
     run = evidence.run
     weakens = run.settings if run.weakens is None else run.weakens
     check = against(check, claim.kind, fault, run.launcher, run.protocol, weakens)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
+    subject = _arm(evidence.of(scenario.id, "subject"), evidence, fault, ANOMALIES[check.anomaly])
+    if scenario.standing:
+        subject = _everywhere(evidence, claim, check, scenarios, subject)
     return Tally(
         claim=claim,
         scenario=scenario,
         check=check,
         fault=fault,
-        subject=_arm(evidence.of(scenario.id, "subject"), evidence, fault, ANOMALIES[check.anomaly]),
+        subject=subject,
         control=_arm(control, evidence, fault, ANOMALIES[check.anomaly]),
     )
+
+
+def _everywhere(evidence: Evidence, claim: Claim, check: Check, scenarios: Mapping[str, Scenario], own: Arm) -> Arm:
+    """The trials of every scenario in which a standing check could have failed, or did.
+
+    Without an offence and without a trial of its own scenario, where its control fails, it has not been tried.
+    """
+    anomaly = ANOMALIES[check.anomaly]
+    chosen = [
+        trial
+        for trial in evidence.trials
+        if (item := scenarios.get(trial.scenario)) and standing.judges(claim, anomaly.name, item, trial, evidence.run)
+    ]
+    valid = _arm(chosen, evidence, NONE, anomaly).valid
+    offended = any(facts.offences(anomaly.name) for _, facts in valid)
+    if not (own.recorded or offended):
+        return own
+    able = tuple(
+        (trial, facts)
+        for trial, facts in valid
+        if facts.offences(anomaly.name)
+        or (facts.settled and facts.applies(anomaly.name) and facts.exposed(check.exposure))
+    )
+    return Arm(len(chosen), able, ()) if able else own
 
 
 def _arm(records: Sequence[TrialRecord], evidence: Evidence, fault: str, anomaly: Anomaly) -> Arm:

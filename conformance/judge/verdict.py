@@ -103,7 +103,7 @@ def _facts(
             found |= known
             del names[scenario]
     if names:
-        used = list(rules.names_used(item for item in scenarios.values() if item.id in names))
+        used = list(rules.names_used(item for item in scenarios.values() if item.id in names or item.standing))
         found |= collect_facts(session.spark, [trial for name in names for trial in whole[name]], used)
         for group in names.values():
             remembered.keep(group, found)

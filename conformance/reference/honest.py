@@ -178,6 +178,10 @@ class Honest:
         """Which of a link's `held` deliveries, in the order they were sent, one acknowledgement of `tag` removes."""
         return (tag,)
 
+    def drops_abandoned(self, number: int) -> bool:
+        """Whether the queue's `number`-th message (from 1) is dropped where its link ends without an outcome for it."""
+        return False
+
     def delivery_count(self, failures: int) -> int:
         """The delivery-count put on the wire for a message with so many failed deliveries."""
         return failures

@@ -9,10 +9,11 @@ from judge_cases_link import LINK
 from judge_cases_refusals import REFUSALS
 from judge_cases_sends import SENDS
 from judge_cases_sessions import SESSIONS
+from judge_cases_standing import STANDING
 from judge_cases_transactions import TRANSACTIONS
 from judge_cases_windows import WINDOWS
 
-PARTS = (SENDS, DELIVERIES, TRANSACTIONS, REFUSALS, DISK, SESSIONS, LINK, WINDOWS, CALLS, CLIENTS, COMPARED)
+PARTS = (SENDS, DELIVERIES, TRANSACTIONS, REFUSALS, DISK, SESSIONS, LINK, WINDOWS, CALLS, CLIENTS, COMPARED, STANDING)
 
 # name: (anomaly, history, messages it applies to, messages that offend)
 CASES = {name: case for part in PARTS for name, case in part.items()}

@@ -44,6 +44,7 @@ EXPOSED = {
     "acknowledged_in_window": (kept(1, 2) + took(1) + handed(2) + ack_sent(2) + crashed(), 1),
     "sends": (kept(1) + sent(2) + no_answer(2) + kept(3, durable=False), 1),
     "confirmed": (kept(1) + sent(2) + refused(2) + put("t1", 3), 1),
+    "received": (took(1) + kept(2) + settled(3), 2),
     "answered": (kept(1) + sent(2) + refused(2) + sent(3) + no_answer(3), 2),
     "unanswered": (kept(1) + sent(2) + no_answer(2) + put("t1", 3), 1),
     "acknowledged": (took(1) + handed(2) + ack_sent(2) + handed(3), 2),

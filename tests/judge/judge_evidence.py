@@ -42,6 +42,22 @@ def evidence(name, subject, control=(), label=None, run=RUN, void=""):
     return tally.Evidence(run, trials, known)
 
 
+def everywhere(run=RUN, **arms):
+    """Evidence of a run with trials of several scenarios: facts by scenario id, and those of liars by theirs."""
+    trials, known = [], {}
+    for name, each in arms.items():
+        item = name.replace("_", "-")
+        arm = "control" if item.startswith("liar-") else "subject"
+        for index, one in enumerate(each, 1):
+            if arm == "control":
+                about = record(f"{item}.{index}", "every-trial", arm, f"liar {item.removeprefix('liar-')}", index)
+            else:
+                about = record(f"{item}.{index}", item, arm, "", index)
+            trials.append(about)
+            known[about.trial] = one
+    return tally.Evidence(run, trials, known)
+
+
 def rule(claim, name, *args, scenarios=SCENARIOS, catalogue=CATALOGUE, **kwargs):
     """The row of one claim in one scenario."""
     found = evidence(name, *args, **kwargs)

@@ -1,4 +1,7 @@
-"""What no broker may do whatever the claim is: it decides none, and allows no HOLDS."""
+"""What no broker may do in any trial: the checks of `suites/standing`.
+
+A phantom or an altered message also keeps every other claim from HOLDS.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,53 @@ from conformance.judge.anomalies.model import Anomaly
 STRANGE = (
     Anomaly(
         "phantom",
-        "A message that somebody received and nobody sent. It decides no claim, and allows no HOLDS.",
+        "A message that a consumer received and no publisher sent.",
         applies="received > 0",
         offends="NOT attempted",
         of="received messages",
         happened="never sent",
+        happens="delivers one that was never sent",
+        control="did so",
     ),
     Anomaly(
         "corrupt",
-        "A message that arrived altered. It decides no claim, and allows no HOLDS.",
+        "A message that arrived altered.",
         applies="received > 0",
         offends="altered",
         of="received messages",
         happened="altered",
+        happens="alters one",
+        control="did so",
+    ),
+    Anomaly(
+        "delivered_twice",
+        """A message that was delivered again although the broker had no reason to.
+
+        Its acknowledgement was confirmed; or a drain accepted it, the broker then said a depth of 0, and a later drain
+        got it again; or one process got it twice. What was given back, acknowledged in a transaction, or refused as an
+        acknowledgement does not apply: it may come again.
+        """,
+        applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL AND NOT ack_failed",
+        offends="coalesce(received_last_at > acked_at, false)"
+        " OR (bit_count(drained_in) > 1 AND (drained_in & -drained_in & silent_mask) <> 0)"
+        " OR redelivered > bit_count(drained_in) OR handed > bit_count(handed_in)",
+        of="received messages",
+        happened="delivered again without a reason",
+        happens="delivers one again",
+        control="did so",
+    ),
+    Anomaly(
+        "overtaken",
+        """A message that the first consumer of its queue received after a later one of the same producer.
+
+        Only the first process that receives anything: what it held and did not acknowledge may come later to another.
+        What was given back, or acknowledged in a transaction, does not apply.
+        """,
+        applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL",
+        offends="overtaken",
+        of="received messages",
+        happened="overtaken by a later one of their producer",
+        happens="delivers one too late",
+        control="did so",
     ),
 )

@@ -369,7 +369,10 @@ class Broker:
         return undone
 
     def _give_back(self, message: Message) -> None:
-        effect = self._effects.settled(message, Event.ABANDONED, at_once=True)
+        if self.behaviour.drops_abandoned(message.number):
+            effect = self._effects.removal(message, Event.ACCEPTED)
+        else:
+            effect = self._effects.settled(message, Event.ABANDONED, at_once=True)
         self._storage.perform([effect], nobody, None)
 
     def _expire(self, message: Message) -> None:

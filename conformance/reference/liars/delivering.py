@@ -71,12 +71,16 @@ class _NeverRefillsPrefetch(Liar):
 class _StoresEveryHundredthTwice(Liar):
     """Every 100th message of a queue is stored twice, with one confirm."""
 
+    breaks = ("AMQP-ACC-02", "STOMP-ACK-05", "EXPECT-TWICE-01")
+
     def copies(self, number: int) -> int:
         return 2 if number % PERIOD == 0 else 1
 
 
 class _SwapsTwoOfAHundred(Liar):
     """Of each hundred messages of a queue the 50th and the 51st change places."""
+
+    breaks = ("EXPECT-ORDER-01",)
 
     def numbered(self, number: int) -> int:
         return {PERIOD // 2: number + 1, PERIOD // 2 + 1: number - 1}.get(number % PERIOD, number)
@@ -85,8 +89,19 @@ class _SwapsTwoOfAHundred(Liar):
 class _CorruptsABody(Liar):
     """The last byte of every 100th message of a queue is another when it is delivered."""
 
+    breaks = ("AMQP-BARE-01", "EXPECT-BODY-01")
+
     def body(self, number: int, bare: bytes) -> bytes:
         return bare if number % PERIOD or not bare else bare[:-1] + bytes((bare[-1] ^ 1,))
+
+
+class _RenamesAMessage(Liar):
+    """Every 100th message of a queue is delivered under the id of one that was never sent."""
+
+    breaks = ("EXPECT-SENT-01",)
+
+    def body(self, number: int, bare: bytes) -> bytes:
+        return bare if number % PERIOD else bare.replace(b"p1:", b"p9:")
 
 
 class _ForgetsAfterHalfASecond(Liar):

@@ -99,3 +99,13 @@ class _DropsFailed(Liar):
 
     def applied(self, outcome: Event) -> Event:
         return Event.ACCEPTED if outcome is Event.FAILED else outcome
+
+
+class _LosesHalfAPrefetch(Liar):
+    """Of what a consumer held when its connection ended, every second message of the queue is dropped, durably."""
+
+    breaks = ("EMS-STEP-04",)
+    fault = "consumer_crash"
+
+    def drops_abandoned(self, number: int) -> bool:
+        return number % 2 == 0

@@ -1,0 +1,106 @@
+"""Standing checks: one row a claim, over the trials of every scenario that can show the offence."""
+
+import msgspec
+import pytest
+from judge_evidence import CATALOGUE, SCENARIOS, everywhere, facts
+from judge_histories import RUN, record
+
+from conformance.judge import exits, rules, standing
+from conformance.judge.rows import Judgement, Verdict
+
+OWN = {"every_trial": [facts()] * 3}
+LOSES = {"liar_loses-half-a-prefetch": [facts(offends={"lost": 2})]}
+TWICE = {"liar_stores-every-hundredth-twice": [facts(offends={"delivered_twice": 3})]}
+
+
+def rows_of(claim, evidence):
+    rows = rules.rows(CATALOGUE, SCENARIOS, evidence, {})
+    return [row for row in rows if (row.claim, row.scenario) == (claim, "every-trial")]
+
+
+def row_of(claim, **arms):
+    (row,) = rows_of(claim, everywhere(**arms))
+    return row
+
+
+def test_one_row_over_all_scenarios():
+    """It says over how many, and what its control was."""
+    row = row_of("EMS-STEP-04", **OWN, consumer_killed_under_auto=[facts()] * 2, **LOSES)
+
+    assert (Verdict.HOLDS, 5, ()) == (row.verdict, row.trials, row.repeated_by)
+    assert "Judged in the trials of 2 scenarios; 5 of these trials had a fault." in row.reason
+
+
+def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
+    """Lost from the prefetch of a dead consumer, in the trial of another scenario."""
+    bad = facts(offends={"lost": 2}, applies=4)
+    evidence = everywhere(**OWN, consumer_killed_under_individual=[facts(), bad], **LOSES)
+    (row,) = rows_of("EMS-STEP-04", evidence)
+    judged = Judgement(run=RUN, rows=(row,), self_checks=(), trials=tuple(evidence.trials))
+
+    assert (Verdict.VIOLATED, 1) == (row.verdict, row.offended)
+    assert "consumer-killed-under-individual.2" == row.witnesses[0].trial
+    assert "--scenario consumer-killed-under-individual --trial 2" in row.replay
+    assert ["consumer-killed-under-individual"] == exits.needs_repeats(judged)
+    assert [] == exits.needs_repeats(judged, {"consumer-killed-under-individual": 2})
+
+
+@pytest.mark.parametrize(
+    ("claim", "scenario", "judged"),
+    [
+        ("EMS-STEP-04", "consumer-killed-under-auto", True),
+        ("EMS-STEP-04", "broker-killed-while-publishing", False),  # a kill is another claim's matter
+        ("EMS-STEP-04", "consumer-killed-under-no-ack", False),  # what was sent settled may be lost
+        ("AMQP-ACC-02", "broker-killed-after-acknowledgements", True),
+        ("AMQP-ACC-02", "power-lost-while-publishing", False),
+        ("EXPECT-TWICE-01", "listener-killed-under-dups-ok", False),
+        ("EXPECT-TWICE-01", "deliveries-refused", False),
+        ("EXPECT-ORDER-01", "broker-killed-while-publishing", True),
+    ],
+)
+def test_which_trials_are_judged(claim, scenario, judged):
+    """Those of scenarios with faults that the claim names, in which the client itself does not allow the offence."""
+    check = SCENARIOS["every-trial"].decides[claim]
+    about = record(f"{scenario}.1", scenario)
+
+    assert judged == standing.judges(CATALOGUE.claims[claim], check.anomaly, SCENARIOS[scenario], about, RUN)
+
+
+def test_settings_of_a_trial_that_give_the_claim_up_are_left_out():
+    """A scenario may ask its clients for settings of its own."""
+    item = SCENARIOS["broker-killed-after-acknowledgements"]
+    weak = record("t", item.id)
+    weak = msgspec.structs.replace(weak, settings={"sync_acknowledgements": False})
+
+    assert not standing.judges(CATALOGUE.claims["AMQP-ACC-02"], "delivered_twice", item, weak, RUN)
+
+
+def test_without_its_own_trials_it_was_not_tried():
+    """Its control fails there: a run that leaves that scenario out shows nothing by silence."""
+    assert Verdict.NOT_TRIED == row_of("AMQP-ACC-02", consumer_killed_under_auto=[facts()] * 3).verdict
+
+
+def test_without_its_own_trials_an_offence_is_a_violation():
+    """One counterexample refutes, whichever scenario shows it."""
+    bad = facts(offends={"delivered_twice": 1})
+
+    assert Verdict.VIOLATED == row_of("AMQP-ACC-02", consumer_killed_under_auto=[bad, facts()]).verdict
+
+
+def test_an_expectation_is_observed():
+    """Unless the user requires it."""
+    bad = facts(offends={"overtaken": 1})
+    row = row_of("EXPECT-ORDER-01", every_trial=[facts(), facts(), bad])
+    required = row_of(
+        "EXPECT-ORDER-01", run=msgspec.structs.replace(RUN, required=("EXPECT-ORDER-01",)), every_trial=[facts(), bad]
+    )
+
+    assert (Verdict.OBSERVED, Verdict.VIOLATED) == (row.verdict, required.verdict)
+
+
+def test_trials_that_show_nothing_are_left_out():
+    """One that is not settled, and one to which the check applied to nothing."""
+    silent = facts(applies=0)
+    row = row_of("AMQP-ACC-02", **OWN, consumer_killed_under_auto=[facts(was_settled=False), silent], **TWICE)
+
+    assert (Verdict.HOLDS, 3) == (row.verdict, row.trials)
