@@ -66,12 +66,14 @@ class ProtocolAccess(Table):
 class AccessTable(ProtocolAccess):
     """How clients come in at the broker: `user`, `password`, `mechanism` and `tls`, and for one protocol otherwise.
 
+    `http` is the broker's own interface, where [depth] and [queues] have an address of https: only its `tls` counts.
     Files may hold `{here}`, the folder of this file.
     """
 
     amqp: ProtocolAccess | None = None
     stomp: ProtocolAccess | None = None
     jms: ProtocolAccess | None = None
+    http: ProtocolAccess | None = None
     _typed: Access = OPEN
 
     @pydantic.model_validator(mode="after")
@@ -80,7 +82,7 @@ class AccessTable(ProtocolAccess):
             for word in placeholders(text):
                 if word != _HERE:
                     raise ValueError(f"{text}: only {{here}} is known in this table, and {{{word}}} is not")
-        for name in ("stomp", "jms"):
+        for name in ("stomp", "jms", "http"):
             own = self._own(name)
             if own is not None and own.mechanism is not None:
                 raise ValueError(f"{name} has no SASL: a mechanism is for amqp")
@@ -103,7 +105,7 @@ class AccessTable(ProtocolAccess):
         return found if protocol == "amqp" else msgspec.structs.replace(found, mechanism="")
 
     def _own(self, protocol: str) -> ProtocolAccess | None:
-        return {"amqp": self.amqp, "stomp": self.stomp, "jms": self.jms}.get(protocol)
+        return {"amqp": self.amqp, "stomp": self.stomp, "jms": self.jms, "http": self.http}.get(protocol)
 
 
 def access_of(file: BrokerFile, here: pathlib.Path, protocol: str, at: Access = OPEN) -> Access:
@@ -143,7 +145,7 @@ def _plain(table: ProtocolAccess, here: pathlib.Path) -> Access:
 
 
 def _texts(table: AccessTable) -> Iterator[str]:
-    for each in (table, table.amqp, table.stomp, table.jms):
+    for each in (table, table.amqp, table.stomp, table.jms, table.http):
         if each is not None and each.password is not None:
             yield each.password.file
         if each is not None and each.tls is not None:

@@ -56,7 +56,9 @@ def _by_http(plan: Plan, queue: str) -> None:
     body = fill(rules.body, {**plan.words, "queue": queue, "options": _options(plan, queue)}, "queues.body")
     asked = f"queues.url: {rules.verb} {web.shown(url)}"
     try:
-        status, said = web.ask(rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds)
+        status, said = web.ask(
+            rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds, tls=plan.tls
+        )
     except OSError as error:
         raise LaunchError(f"{asked}: {error}") from error
     if status not in rules.status:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from conformance.adapters import web
+from conformance.adapters.access import Tls
 from conformance.adapters.tree import MARK
 from conformance.errors import UsageError
 from conformance.ledger import RUN_VARIABLE, StillThereError
@@ -34,6 +35,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     """How one queue is removed: a DELETE to `url`, or a `command` run in `here`. With neither nobody knows how."""
 
     url: str = ""
+    tls: Tls | None = None
     command: tuple[str, ...] = ()
     here: str = ""
     run: str = ""
@@ -80,7 +82,7 @@ def _removed(how: Removal) -> str:
     """Why not; empty where it is gone."""
     try:
         if how.url:
-            status, said = web.ask("DELETE", how.url, timeout_s=how.seconds)
+            status, said = web.ask("DELETE", how.url, timeout_s=how.seconds, tls=how.tls)
             return "" if status in GONE else f"DELETE {web.shown(how.url)} answered {status}: {said[:200]}"
         done = subprocess.run(
             how.command,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from conformance.adapters import greeting
 from conformance.adapters.access import OPEN, Access, Tls, parse_url, scheme_of
 from conformance.adapters.model import BrokerFile
+from conformance.adapters.web import PORTS
 from conformance.errors import UsageError
 
 HTTP = "http"
@@ -97,19 +98,21 @@ def at_its_host(url: str, found: Mapping[str, Place]) -> str:
         return url
     login, at, _ = parts.netloc.rpartition("@")
     host = f"[{found[HTTP].host}]" if ":" in found[HTTP].host else found[HTTP].host
-    return parts._replace(netloc=f"{login}{at}{host}:{parts.port or 80}").geturl()
+    scheme = "https" if found[HTTP].access.tls is not None else parts.scheme
+    return parts._replace(scheme=scheme, netloc=f"{login}{at}{host}:{parts.port or PORTS[parts.scheme]}").geturl()
 
 
 def _place(url: str) -> Place:
-    if url.startswith("http://"):
+    if url.startswith(("http://", "https://")):
         parts = urllib.parse.urlsplit(url)
         try:
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise UsageError(f"{url}: expected http://HOST:PORT: {error}") from error
+            raise UsageError(f"{url}: expected {parts.scheme}://HOST:PORT: {error}") from error
         if not host or parts.username is not None or parts.path not in ("", "/") or parts.query:
-            raise UsageError(f"{url.rpartition('@')[2]}: expected http://HOST:PORT, and nothing else")
-        return Place(HTTP, host, port or 80)
+            raise UsageError(f"{url.rpartition('@')[2]}: expected {parts.scheme}://HOST:PORT, and nothing else")
+        access = Access(tls=Tls()) if parts.scheme == "https" else OPEN
+        return Place(HTTP, host, port or PORTS[parts.scheme], access)
     found = parse_url(url)
     return Place(found.protocol, found.host, found.port, found.access)
 

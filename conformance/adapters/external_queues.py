@@ -145,7 +145,7 @@ class Queues:
             return found
         if isinstance(how.remove, str):
             url = self._fill(how.remove, urllib.parse.quote(name, safe=""), "remove")
-            return msgspec.structs.replace(found, url=url, seconds=how.seconds)
+            return msgspec.structs.replace(found, url=url, seconds=how.seconds, tls=self._plan.tls)
         command = tuple(self._fill(part, name, "remove") for part in how.remove)
         return msgspec.structs.replace(found, command=command, seconds=how.seconds)
 
@@ -166,7 +166,7 @@ class Queues:
     def _deleted(self, name: str, how: Rules, address: str) -> str:
         url = self._fill(address, urllib.parse.quote(name, safe=""), "remove")
         try:
-            status, said = web.ask("DELETE", url, timeout_s=how.seconds)
+            status, said = web.ask("DELETE", url, timeout_s=how.seconds, tls=self._plan.tls)
         except OSError as error:
             return f"DELETE {web.shown(url)}: {error}"
         return "" if status in GONE else f"DELETE {web.shown(url)} answered {status}: {said[:200]}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from conformance.adapters import ports
+from conformance.adapters.access import Tls
 from conformance.adapters.configure import Source
 from conformance.adapters.java import JavaFound
 from conformance.adapters.model import BrokerFile
@@ -74,6 +75,11 @@ class Plan:
     deviations: dict[str, str]
     inside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Options] = dataclasses.field(default_factory=dict)
+
+    @property
+    def tls(self) -> Tls | None:
+        """That of its own interface, for an address of https: the file and who typed have a say."""
+        return self.source.file.access.of("http", self.source.here).tls
 
     @property
     def own_words(self) -> dict[str, str]:

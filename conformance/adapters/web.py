@@ -3,44 +3,115 @@
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
 import json
 import urllib.parse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from conformance.adapters.access import Tls
 from conformance.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+_EXPECTED = "expected http://HOST:PORT/PATH or https://HOST:PORT/PATH"
+PORTS = {"http": 80, "https": 443}
 
 
 def ask(
-    verb: str, url: str, body: str = "", *, content_type: str = "application/json", timeout_s: float = 5.0
+    verb: str,
+    url: str,
+    body: str = "",
+    *,
+    content_type: str = "application/json",
+    timeout_s: float = 5.0,
+    tls: Tls | None = None,
 ) -> tuple[int, str]:
     """The status of the answer, and its body as text; `user:password@` in the address is its basic authentication.
 
-    Raises `OSError` where nobody answers in HTTP, `UsageError` for an address that is none.
+    `tls` is for an address of `https`, whose certificate and name are always verified; None: the authorities of this
+    machine. Raises `OSError` where nobody answers in HTTP, `UsageError` for an address that is none.
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        port = parts.port or 80
+        port = parts.port or PORTS.get(parts.scheme, 80)
     except ValueError as error:
-        raise UsageError(f"{url.rpartition('@')[2]}: expected http://HOST:PORT/PATH: {error}") from error
-    if parts.scheme != "http" or not parts.hostname:
-        raise UsageError(f"{url.rpartition('@')[2]}: expected http://HOST:PORT/PATH")
+        raise UsageError(f"{url.rpartition('@')[2]}: {_EXPECTED}: {error}") from error
+    if parts.scheme not in PORTS or not parts.hostname:
+        raise UsageError(f"{url.rpartition('@')[2]}: {_EXPECTED}")
     headers = {"Content-Type": content_type} if body else {}
     if parts.username is not None:
         secret = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
         headers["Authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
     target = parts.path or "/"
     connection = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_s)
+    if parts.scheme == "https":
+        connection = _Secure(parts.hostname, port, tls or Tls(), timeout_s)
     try:
         connection.request(verb, f"{target}?{parts.query}" if parts.query else target, body.encode() or None, headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode(errors="replace")
     except ConnectionRefusedError as error:
         raise OSError("nobody listens there") from error
+    except _TlsError:
+        raise
     except (OSError, http.client.HTTPException) as error:  # reset, silent, or of another protocol
         raise OSError(f"no answer in HTTP: {type(error).__name__} {error}".strip()) from error
     finally:
         connection.close()
+
+
+class _TlsError(OSError):
+    """The handshake failed, or a file of TLS cannot be used."""
+
+
+class _Secure(http.client.HTTPSConnection):
+    """A connection that verifies `tls.server_name`, where that is not the host."""
+
+    def __init__(self, host: str, port: int, tls: Tls, timeout_s: float) -> None:
+        self._made, self._name = context(tls), tls.server_name or host
+        super().__init__(host, port, timeout=timeout_s, context=self._made)
+
+    def connect(self) -> None:
+        """Connect, and shake hands."""
+        import ssl
+
+        http.client.HTTPConnection.connect(self)
+        try:
+            self.sock = self._made.wrap_socket(self.sock, server_hostname=self._name)
+        except ssl.SSLCertVerificationError as error:
+            raise _TlsError(
+                f"TLS: {error.verify_message}: name its authority (--tls-ca, [access.tls] ca), or its own name "
+                "(--tls-server-name)"
+            ) from error
+        except ssl.SSLError as error:
+            raise _TlsError(f"TLS: {error.reason or error}: is that a port of https?") from error
+
+
+@functools.lru_cache(maxsize=8)
+def context(tls: Tls) -> ssl.SSLContext:
+    """For the side that connects: TLS 1.2 or later, certificate and name verified. `OSError` names the file."""
+    import ssl
+
+    try:
+        made = ssl.create_default_context(cafile=tls.ca or None)
+    except (OSError, ValueError) as error:
+        raise _TlsError(f"tls.ca (--tls-ca): {tls.ca} has no certificates of authorities: {error}") from error
+    if tls.certificate:
+        try:
+            made.load_cert_chain(tls.certificate, tls.key, password=_no_passphrase)
+        except (OSError, ValueError) as error:
+            raise _TlsError(
+                f"tls.certificate and tls.key (--tls-cert, --tls-key): {tls.certificate} and {tls.key} are no "
+                f"certificate with its key: {error}"
+            ) from error
+    return made
+
+
+def _no_passphrase() -> str:
+    """Without it OpenSSL asks the terminal, and a run without one waits for ever."""
+    raise ValueError("the key has a passphrase, and there is nobody to ask; give one without")
 
 
 def shown(url: str) -> str:

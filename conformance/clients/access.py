@@ -8,11 +8,11 @@ with one set of messages serves all. `ssl` costs a start tens of milliseconds, a
 from __future__ import annotations
 
 import contextlib
-import functools
 import socket
 import threading
 from typing import TYPE_CHECKING
 
+from conformance.adapters import web
 from conformance.adapters.access import SCRAM, Access, Tls
 from conformance.adapters.greeting import TLS_RECORD, speaks_tls
 from conformance.errors import ClientError
@@ -92,31 +92,10 @@ def _secured(plain: socket.socket, host: str, where: str, tls: Tls) -> TlsLine:
 
 def context(tls: Tls) -> ssl.SSLContext:
     """For the side that connects: TLS 1.2 or later, certificate and name verified. `ClientError` names the file."""
-    return _context(tls)
-
-
-@functools.lru_cache(maxsize=8)
-def _context(tls: Tls) -> ssl.SSLContext:
-    import ssl
-
     try:
-        made = ssl.create_default_context(cafile=tls.ca or None)
-    except (OSError, ValueError) as error:
-        raise ClientError(f"tls.ca (--tls-ca): {tls.ca} has no certificates of authorities: {error}") from error
-    if tls.certificate:
-        try:
-            made.load_cert_chain(tls.certificate, tls.key, password=_no_passphrase)
-        except (OSError, ValueError) as error:
-            raise ClientError(
-                f"tls.certificate and tls.key (--tls-cert, --tls-key): {tls.certificate} and {tls.key} are no "
-                f"certificate with its key: {error}"
-            ) from error
-    return made
-
-
-def _no_passphrase() -> str:
-    """Without it OpenSSL asks the terminal, and a run without one waits for ever."""
-    raise ValueError("the key has a passphrase, and there is nobody to ask; give one without")
+        return web.context(tls)
+    except OSError as error:
+        raise ClientError(str(error)) from error
 
 
 def told(error: ssl.SSLError) -> str:

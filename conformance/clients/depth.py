@@ -60,7 +60,7 @@ class DepthGauge:
 
 def _over_http(probe: DepthProbe) -> int:
     try:
-        status, text = web.ask("GET", probe.url, timeout_s=_ANSWER_S)
+        status, text = web.ask("GET", probe.url, timeout_s=_ANSWER_S, tls=probe.access.tls)
         return int(web.field_of(text, probe.field))
     except OSError as error:
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {error}") from error

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from conformance.adapters import Broker
+from conformance.adapters.access import Access
 from conformance.clients import job as jobs
 from conformance.clients.child import Child
 from conformance.clients.job import Job, Result
@@ -189,7 +190,8 @@ def depth_probe(broker: Broker, queue: str) -> jobs.DepthProbe:
     probe = broker.depth_probe(queue)
     properties = dict(probe.properties)
     if probe.method != "amqp-management":
-        return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, properties)
+        tls = broker.access("http").tls if probe.url.startswith("https://") else None
+        return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, properties, access=Access(tls=tls))
     host, port = broker.endpoint("amqp")
     return jobs.DepthProbe(
         probe.method, probe.url, probe.field, probe.address, properties, host, port, broker.access("amqp")
