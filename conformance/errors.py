@@ -78,16 +78,33 @@ class NotFoundError(FetchError):
     """The repository has no such file: an unknown version, or a mirror that lacks it."""
 
 
+class StartFailure(enum.Enum):
+    """How a start of a broker failed: its process ended, was ended by a signal, or the broker was not ready in time."""
+
+    ENDED = enum.auto()
+    SIGNALLED = enum.auto()
+    LATE = enum.auto()
+
+
 class LaunchError(ConformanceError):
     """A broker did not start, did not become ready, or died by itself.
 
-    `log_tail` holds the last lines of its log, `log` the path of the whole.
+    `log_tail` holds the last lines of its log, `log` the path of the whole. `failure` says how the start failed where
+    the broker was started and did not become ready; it is None for every other reason.
     """
 
-    def __init__(self, message: str, *, log_tail: Iterable[str] = (), log: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        log_tail: Iterable[str] = (),
+        log: str | None = None,
+        failure: StartFailure | None = None,
+    ) -> None:
         super().__init__(message)
         self.log_tail = tuple(log_tail)
         self.log = log
+        self.failure = failure
 
 
 class ClientError(ConformanceError):

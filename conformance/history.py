@@ -32,6 +32,10 @@ WAITS, SHUT = "waits for the window", "the window did not reopen"
 DELAYED = "delayed"
 """The word of a DRAIN of unknown end: what is left waits for a redelivery delay that no trial waits for."""
 
+NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
+"""How the words of a BROKER event begin whose start after a fault failed: in `fail` the broker is to blame for it, in
+`info` that is unknown."""
+
 
 class Op(enum.StrEnum):
     """What was done. The order is the code of the Parquet files: append only."""

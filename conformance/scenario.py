@@ -68,6 +68,7 @@ from conformance.script import (
 __all__ = [
     "FRAMES",
     "MODIFIED",
+    "RECOVERED",
     "SETTLE",
     "SYNC_OFF",
     "SYNC_OFF_SLOWLY",
@@ -216,6 +217,11 @@ class Check:
     anomaly: str
     exposure: str
     control: Control | None = None
+
+
+RECOVERED = Check("not_recovered", exposure="sends", control=Liar("refuses-to-start-with-messages"))
+"""Whether the broker starts again after a fault. It is judged in each scenario that shows it did not; a scenario that
+names it shows as well that it did."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from conformance.adapters.launchers import LEFT
 from conformance.adapters.placeholders import fill
 from conformance.adapters.planned import DepthProbe, Options, Plan, probe_of, words_of
 from conformance.adapters.settings import EffectiveSettings, show
-from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
+from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 
 _READY_S = 60.0
@@ -106,6 +106,8 @@ class ExternalBroker:
         self.prover: Callable[[], None] | None = None
         self.gauge: Callable[[str], int] | None = None
         self.drainer: Callable[[str], None] | None = None
+        self.no_copy = "the data of an external broker is its owner's"
+        self.patience_s = 0.0
         self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
         self._queues = Queues(plan, rules, self.commands, ledger)
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
@@ -171,7 +173,7 @@ class ExternalBroker:
         began = time.monotonic()
         self.launch(wrap, more=more)
         self.commands.run("wait_ready")
-        ready_s = self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S
+        ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, self.patience_s)
         comes_up = self._down or self.commands.has("start")
         self._wait_answers(began, ready_s if comes_up else 0.0 if self._refusing else _SLOW_S)
         self._queues.declare()
@@ -327,7 +329,8 @@ class ExternalBroker:
             if time.monotonic() - began > ready_s:
                 after = f" {ready_s:g} s after it was to come back" if ready_s else ""
                 raise LaunchError(
-                    f"{self.plan.source.file.title}: {what}{after}. Start the broker, or correct the address"
+                    f"{self.plan.source.file.title}: {what}{after}. Start the broker, or correct the address",
+                    failure=StartFailure.LATE if self._down else None,
                 )
             time.sleep(_TICK_S)
 
@@ -347,7 +350,8 @@ class ExternalBroker:
             except ClientError as error:
                 if time.monotonic() - began > ready_s:
                     raise LaunchError(
-                        f"{self._title}: no message came through within {ready_s:g} s: {error}"
+                        f"{self._title}: no message came through within {ready_s:g} s: {error}",
+                        failure=StartFailure.LATE if self._down else None,
                     ) from error
                 time.sleep(_TICK_S)
             else:

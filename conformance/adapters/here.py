@@ -12,6 +12,8 @@ class Here:
     by_command = False
     gauge: Callable[[str], int] | None = None
     drainer: Callable[[str], None] | None = None
+    no_copy = ""
+    patience_s = 0.0
 
     def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
         """See `interface.Broker`."""

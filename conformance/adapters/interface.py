@@ -40,6 +40,12 @@ class Broker(Protocol):
     journal: pathlib.Path
     """The folder of its journal."""
 
+    no_copy: str
+    """Why no second broker can be started on a copy of its data; empty where one can."""
+
+    patience_s: float
+    """A start waits for so long until it is ready, where that is longer than its file says."""
+
     @property
     def folder(self) -> pathlib.Path:
         """Everything of it is in here."""

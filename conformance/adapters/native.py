@@ -32,7 +32,7 @@ from conformance.adapters.planned import (
 from conformance.adapters.readiness import Readiness, WrongProtocolError
 from conformance.adapters.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.tree import MARK, Tree, name_of, wait_ended_now
-from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 
 __all__ = ["Broker", "DepthProbe", "Options", "Plan", "declared", "prepare", "start_command"]
@@ -300,12 +300,18 @@ class Broker(Here):
         if says := unheeded(source.file, self.settings, said) or another(source.file, source.version, said):
             raise self._error(says)
 
+    @property
+    def _ready_s(self) -> float:
+        return max(self.plan.source.file.start.ready_s, self.patience_s)
+
     def _wait(self, began: float, lacks: Callable[[], str]) -> None:
-        ready_s = self.plan.source.file.start.ready_s
+        ready_s = self._ready_s
         try:
             while missing := lacks():
                 if time.monotonic() - began > ready_s:
-                    raise self._error(f"was not ready within {ready_s:g} s (start.ready_s): {missing}")
+                    raise self._error(
+                        f"was not ready within {ready_s:g} s (start.ready_s): {missing}", StartFailure.LATE
+                    )
                 self._tick()
         except WrongProtocolError as error:
             raise self._error(f"is not what the file says: {error}") from error
@@ -329,7 +335,9 @@ class Broker(Here):
 
     def _ended(self) -> LaunchError:
         assert self._tree is not None  # likewise
-        return self._error(f"ended with status {self._tree.leader.wait()} before it was ready (start.command)")
+        status = self._tree.leader.wait()
+        failure = StartFailure.SIGNALLED if status < 0 else StartFailure.ENDED
+        return self._error(f"ended with status {status} before it was ready (start.command)", failure)
 
     def _left(self) -> LaunchError | None:
         """What is wrong where the process that was started has ended, others go on, and the file does not say so."""
@@ -363,9 +371,10 @@ class Broker(Here):
             try:
                 self.prover()
             except ClientError as error:
-                if time.monotonic() - began > start.ready_s:
+                if time.monotonic() - began > self._ready_s:
                     raise self._error(
-                        f"was not ready within {start.ready_s:g} s (start.ready_s): start.ready_message: {error}"
+                        f"was not ready within {self._ready_s:g} s (start.ready_s): start.ready_message: {error}",
+                        StartFailure.LATE,
                     ) from error
                 self._tick()
             else:
@@ -381,13 +390,14 @@ class Broker(Here):
             self._ledger.released(self._ticket)
             self._ticket = ""
 
-    def _error(self, what: str) -> LaunchError:
+    def _error(self, what: str, failure: StartFailure | None = None) -> LaunchError:
         """With the end of the newest log that says anything."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
             said = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
             if tail := clean("\n".join(said), self.plan.source.file, self.plan.source.here).splitlines():
-                return LaunchError(f"{self._title} {what}; its log is {path}", log_tail=tail, log=str(path))
-        return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log))
+                what = f"{self._title} {what}; its log is {path}"
+                return LaunchError(what, log_tail=tail, log=str(path), failure=failure)
+        return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log), failure=failure)
 
 
 def _named(pids: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import DELAYED, SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, SHUT, WAITS, Op, Phase
 from conformance.judge.compact import OP_CODE, PHASE_CODE, ROLES
 from conformance.judge.framed import CARRIES
 from conformance.script import DiskFault, Fault
@@ -60,6 +60,8 @@ EVENT: Mapping[str, str] = {
     "stays_shut": f"{_on(Op.CONFIRM, Phase.INFO)} AND detail = '{SHUT}'",
     "offers": f"op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.OK]}, {PHASE_CODE[Phase.FAIL]})"
     " AND detail LIKE 'offered %'",
+    "fails_to_recover": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_RECOVERED}%'",
+    "is_not_ready": f"{_on(Op.BROKER, Phase.INFO)} AND detail LIKE '{NOT_READY}%'",
     "ack_fails": _on(Op.ACK, Phase.FAIL),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
@@ -249,6 +251,8 @@ MESSAGE: Mapping[str, str] = {
     "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
     "row_offers": "count_if(offers)",
+    "row_unrecovered": "max(detail) FILTER (WHERE fails_to_recover)",
+    "row_unready": "max(detail) FILTER (WHERE is_not_ready)",
     "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
     "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
     " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
@@ -278,6 +282,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_bites) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
+    "unrecovered": f"max(row_unrecovered) {_IN_TRIAL}",
+    "unready": f"max(row_unready) {_IN_TRIAL}",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",

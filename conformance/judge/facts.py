@@ -83,6 +83,16 @@ class TrialFacts:
         return bool(self.counts["was_stuck"])
 
     @property
+    def unrecovered(self) -> str:
+        """How the broker failed to start again after a fault, and a second one on a copy of its data; else empty."""
+        return self.counts["not_recovered"] or ""
+
+    @property
+    def unready(self) -> str:
+        """Why the broker was not ready after a fault, whether it is to blame for that or not; empty where it was."""
+        return self.unrecovered or self.counts["not_ready"] or ""
+
+    @property
     def strange(self) -> int:
         """Messages that nobody sent, or that arrived altered."""
         return self.offences("phantom") + self.offences("corrupt") + int(self.counts["all_foreign"])

@@ -108,10 +108,17 @@ def violated(tally: Tally) -> str:
         for part in (
             f"{counted(tally)}: {seen(tally)}.",
             _which(tally),
+            _unrecovered(tally),
             f"First: {first.message} in {first.trial}.",
         )
         if part
     )
+
+
+def _unrecovered(tally: Tally) -> str:
+    """How the broker failed to start again, in the first trial where it did; empty for any other anomaly."""
+    words = next((facts.unrecovered for facts in tally.subject.facts if facts.unrecovered), "")
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}." if tally.anomaly.name == "not_recovered" else ""
 
 
 def _which(tally: Tally) -> str:

@@ -34,8 +34,8 @@ CLASSES = 8
 NO_CONTROL_NS = 100_000_000
 """The loss window where no control showed one (design, "Words": exposure)."""
 
-ALWAYS = ("phantom", "corrupt")
-"""Anomalies that no check names, and that stand against every HOLDS."""
+ALWAYS = ("phantom", "corrupt", "not_recovered")
+"""Anomalies that are looked for in every trial, and that stand against every HOLDS."""
 
 _KEYS = ("scenario", "trial", "strong", "queue", "producer", "n")
 _WORD = re.compile(r"[a-z_]\w*")
@@ -106,6 +106,8 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
         "trial_started_at": "min(started_at)",
         "faults_effective": "max(effective)",
         "drains": "max(last_drain)",
+        "not_recovered": "max(unrecovered)",
+        "not_ready": "max(unready)",
         "was_settled": "max(settled)",
         "was_bringing": "max(still_brought)",
         "was_stuck": "max(stuck_at IS NOT NULL)",

@@ -63,11 +63,27 @@ def rows(
             for scenario in scenarios.values()
             if claim.id in scenario.decides
         ]
+        if claim.always_judged:
+            counted += _seen_elsewhere(claim, scenarios, evidence)
         ruled = _decided([(one, rule(one, evidence, untried)) for one in counted])
         found += [_row(claim, evidence, ruling, one) for one, ruling in ruled]
         if not counted:
             found.append(_row(claim, evidence, _unscripted(claim, evidence, untried), None))
     return found
+
+
+def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: Evidence) -> Iterator[Tally]:
+    """Scenarios that do not name a claim that is always judged, where its anomaly was seen all the same."""
+    check = next((item.decides[claim.id] for item in scenarios.values() if claim.id in item.decides), None)
+    if check is None:
+        return
+    for item in scenarios.values():
+        if claim.id not in item.decides and item.decides:
+            own = next(iter(item.decides.values())).exposure  # one that was counted in these trials
+            alone = dataclasses.replace(item, standing=False)  # its own trials: the others have rows of their own
+            one = tally.count(evidence, claim, alone, dataclasses.replace(check, exposure=own), scenarios)
+            if one.offended:
+                yield one
 
 
 def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Ruling]]:
@@ -109,7 +125,8 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     required = bool(why) and claim.id in run.required
     if why and not required:
         return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
-    if run.selected and claim.id not in run.selected:
+    seen_always = claim.always_judged and one.offended
+    if run.selected and claim.id not in run.selected and not seen_always:
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
     if not one.subject.recorded:
         if unable := _unable(one, run):
@@ -215,6 +232,8 @@ def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
     strange = sum(each.strange for each in facts)
     if strange:
         yield f"{strange:,} messages arrived that nobody sent, or altered: the counts cannot be trusted."
+    if unready := [each.unready for each in facts if each.unready]:
+        yield f"The broker did not come back in {len(unready)} of {trials}: {unready[0].rstrip('.')}."
     if hidden := reasons.hidden(one):
         yield hidden
     open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0

@@ -135,6 +135,10 @@ class Honest:
         """Whether the removal of the `number`-th message of a queue (from 1), a durable one, is put in the journal."""
         return True
 
+    def starts_with(self, messages: int) -> bool:
+        """Whether a start succeeds on a journal that holds so many messages."""
+        return True
+
     def takes_over(self, place: int, count: int) -> bool:
         """Whether a start takes over the `place`-th (from 0, by age) of the `count` stored messages of a queue."""
         return True

@@ -77,6 +77,8 @@ async def serve(wanted: Wanted) -> None:
             files.repair(recovered)
         except (CorruptJournal, OSError) as error:
             raise LaunchError(f"data directory {wanted.data}: {error}") from error
+        if not wanted.behaviour.starts_with(held := len(recovered.messages)):
+            raise LaunchError(f"data directory {wanted.data}: a journal with {held:,} messages is not taken over")
         remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
         journal = Journal(recovered, identities=remembered)
         commit = GroupCommit(journal)

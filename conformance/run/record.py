@@ -116,7 +116,7 @@ class Recording:
         return [record for records, _ in played for record in records], sum(floor for _, floor in played)
 
     def _group(self, group: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
-        """The trials of one broker instance; a void trial costs the instance, and the next trial gets a new one."""
+        """The trials of one broker instance; the next trial gets a new one after a void one, or one that lost it."""
         found: list[TrialRecord] = []
         floor = 0.0
         stand: Stand | None = None
@@ -132,10 +132,10 @@ class Recording:
                     floor += took
                     if planned.arm == "subject":
                         self.deviations = dict(stand.broker.deviations)
-                record = self._play(planned, stand)
+                record, usable = self._play(planned, stand)
                 floor += record.floor_seconds
                 found.append(record)
-                if record.void:
+                if not usable:
                     stand.close()
                     stand = None
         except BaseException:
@@ -146,17 +146,18 @@ class Recording:
             self._stands.give(group[0].instance, stand)
         return found, floor
 
-    def _play(self, planned: Planned, stand: Stand) -> TrialRecord:
+    def _play(self, planned: Planned, stand: Stand) -> tuple[TrialRecord, bool]:
+        """The record of the trial, and whether its broker can be used for the next one."""
         if self._abort.requested:
             raise Interrupted("stopped by the user")
         header = _header(self.header, planned)
-        record = TrialPlayer(
-            planned, stand, self._nursery, self.folder / "trials" / planned.id, header, self._abort
-        ).play()
+        folder = self.folder / "trials" / planned.id
+        player = TrialPlayer(planned, stand, self._nursery, folder, header, self._abort)
+        record = player.play()
         with self._lock:
             self._done += 1
         self.on_progress(Progress(planned, record, self._done, self._total))
-        return record
+        return record, not (record.void or player.broker_is_lost)
 
     def _unstarted(self, planned: Planned, error: LaunchError) -> TrialRecord:
         record = unstarted(planned, self.folder / "trials" / planned.id, error)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from conformance.adapters import Broker
 from conformance.errors import FaultError, LaunchError
@@ -21,10 +22,14 @@ KEPT = 3
 
 @dataclasses.dataclass(frozen=True)
 class Stand:
-    """A broker with its disk; `disk` is None where it stores on this machine's own. `queues` are those that it has."""
+    """A broker with its disk; `disk` is None where it stores on this machine's own. `queues` are those that it has.
+
+    `another` prepares one more broker like it, with a folder and ports of its own; it may raise `LaunchError`.
+    """
 
     broker: Broker
     ledger: Ledger
+    another: Callable[[], Broker]
     queues: frozenset[str] = frozenset()
     disk: Disk | None = None
 
@@ -109,19 +114,13 @@ class Stands:
         with self._lock:
             self._brokers += 1
             name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
-        broker = first.adapter.prepare(
-            self._folder / name,
-            first.settings,
-            queues,
-            self._ledger,
-            first.liar,
-            offline=self._offline,
-            options={queue: self._options[queue] for queue in queues},
-        )
-        wire = "amqp" if first.client else first.protocol  # whether it is ready does not depend on who asks
-        broker.prover, broker.gauge = prover(first.adapter, broker, wire), gauge(broker)
-        broker.drainer = drainer(first.adapter, broker, wire)
-        stand = Stand(broker, self._ledger, frozenset(queues))
+        numbers = itertools.count(2)
+
+        def another() -> Broker:
+            return self._prepare(first, queues, f"{name}-again-{next(numbers)}")
+
+        broker = self._prepare(first, queues, name)
+        stand = Stand(broker, self._ledger, another, frozenset(queues))
         try:
             if first.own_disk:
                 image = broker.folder / "disk.img"
@@ -136,3 +135,18 @@ class Stands:
             stand.close()
             raise
         return stand
+
+    def _prepare(self, first: Planned, queues: Sequence[str], name: str) -> Broker:
+        broker = first.adapter.prepare(
+            self._folder / name,
+            first.settings,
+            queues,
+            self._ledger,
+            first.liar,
+            offline=self._offline,
+            options={queue: self._options[queue] for queue in queues},
+        )
+        wire = "amqp" if first.client else first.protocol  # whether it is ready does not depend on who asks
+        broker.prover, broker.gauge = prover(first.adapter, broker, wire), gauge(broker)
+        broker.drainer = drainer(first.adapter, broker, wire)
+        return broker

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance import claims, records
+from conformance import claims, records, script
 from conformance.adapters import Adapter
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.placeholders import fill
@@ -27,6 +27,7 @@ from conformance.run.crew import Abort, Crew, depth_probe
 from conformance.run.evidence import Evidence
 from conformance.run.linked import over_link, watched
 from conformance.run.plan import Planned
+from conformance.run.restart import Recovery
 from conformance.run.stand import Stand
 from conformance.run.traced import Traced
 from conformance.scenario import (
@@ -42,7 +43,6 @@ from conformance.scenario import (
     Pause,
     PowerLoss,
     Publish,
-    Recovery,
     Restart,
     Step,
     Stop,
@@ -63,7 +63,7 @@ class TrialPlayer:
         self.broker = stand.broker
         self.crew = Crew(planned, stand.broker, nursery, folder, header, abort)
         self.floor_s = 0.0
-        self.seen_stuck = False
+        self.seen_stuck = self.broker_is_lost = False
         self.drains = 0
         self.brought = 0
         self.traced: Traced | None = None
@@ -85,6 +85,8 @@ class TrialPlayer:
             for step in self.planned.script.steps:
                 self.abort.check()
                 self._step(step)
+                if self.broker_is_lost:
+                    break  # there is no broker to look at any more
                 if self.seen_stuck and self.planned.arm == "control":
                     break  # seen to fail: only the subject's restart could still free what is stuck
             else:
@@ -172,6 +174,8 @@ class TrialPlayer:
             self.abort.check()
             if not self.planned.adapter.lacks(CLEAN_RESTART):
                 self._restart(Restart(clean=True))
+                if self.broker_is_lost:
+                    return
             self._step(Drain())
 
     def _drive(self, step: Publish | Consume) -> None:
@@ -264,8 +268,10 @@ class TrialPlayer:
         if step.under is not None:
             self.traced = Traced(self.crew, step.under)
             self.traced.start()
-        else:
-            self.broker.start()
+        elif failed := Recovery(self.stand).start():
+            self.broker_is_lost = True
+            self._note(Op.BROKER, failed.phase, detail=failed.words)
+            return
         self._note(Op.BROKER, Phase.OK, detail=detail)
         self.floor_s += time.monotonic() - started
 
@@ -298,7 +304,7 @@ class TrialPlayer:
         return True
 
     def _kill_in_recovery(self, fault: Kill) -> None:
-        assert isinstance(fault.at, Recovery)
+        assert isinstance(fault.at, script.Recovery)
         assert isinstance(fault.at.k, int)
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
         fired = kill_in_recovery(self.broker, fault.at.k)

@@ -56,6 +56,8 @@ class Succession:
     """
 
     drainer: Callable[[str], None] | None = None
+    no_copy = "two versions share it"
+    patience_s = 0.0
 
     def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, diary: Diary) -> None:
         self.old, self.new, self._now = old, new, old
@@ -182,6 +184,7 @@ class Succession:
             if self._now is self.old:
                 raise
             self._remember(error)
+            error.failure = None  # a new version that was never ready here has a report of its own: the refusal
             raise
         if self._now is self.new and len(self.new.start_seconds) == 1:
             self._note()

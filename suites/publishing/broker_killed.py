@@ -1,6 +1,7 @@
 """The broker dies while somebody is publishing."""
 
 from conformance.scenario import (
+    RECOVERED,
     SETTLE,
     SYNC_OFF,
     SYNC_OFF_SLOWLY,
@@ -43,6 +44,7 @@ class BrokerKilledWhilePublishing:
         "EMS-STEP-03": Check(
             "stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, patient=True)
         ),
+        "EXPECT-RECOVER-01": RECOVERED,
     }
 
 

@@ -1,6 +1,6 @@
 """The broker is stopped in order while somebody is publishing, and started again."""
 
-from conformance.scenario import SETTLE, Between, Check, Nth, Publish, Restart, Stop, scenario, weakened
+from conformance.scenario import RECOVERED, SETTLE, Between, Check, Nth, Publish, Restart, Stop, scenario, weakened
 
 NOT_STORED = weakened(persistence=False)
 LOST = Check("lost", exposure="confirmed_in_window", control=NOT_STORED)
@@ -15,7 +15,7 @@ class BrokerStoppedWhilePublishing:
 
     mode = "async_ack"
     steps = (Publish(50_000, window=100, until=Stop(Nth("confirm", Between(150, 600)))), Restart(), *SETTLE)
-    decides = {"SOLCD-ACK-01": LOST, "ARTEMIS-SEND-07": LOST, "QPID-PERS-02": LOST}
+    decides = {"SOLCD-ACK-01": LOST, "ARTEMIS-SEND-07": LOST, "QPID-PERS-02": LOST, "EXPECT-RECOVER-01": RECOVERED}
 
 
 @scenario

@@ -16,7 +16,7 @@ import pytest
 from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.tree import is_alive
-from conformance.errors import LaunchError, UsageError
+from conformance.errors import LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 
 _BROKER = """
@@ -157,14 +157,19 @@ def test_a_broker_that_ends_while_starting_is_reported_at_once(tmp_path: pathlib
         with pytest.raises(LaunchError, match="ended with status 1 before it was ready") as caught:
             broker.start()
         assert caught.value.log_tail[-1] == "too small"
+        assert caught.value.failure is StartFailure.ENDED
         assert broker.start_seconds == []
 
 
 def test_a_broker_that_is_never_ready_is_ended(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     with _made(tmp_path, ledger, limit=4, toml=_TOML.replace("ready_s = 5", "ready_s = 0.3")) as broker:
-        with pytest.raises(LaunchError, match=r"was not ready within 0.3 s"):
+        with pytest.raises(LaunchError, match=r"was not ready within 0.3 s") as caught:
             broker.start()
         assert broker.gone()
+        assert caught.value.failure is StartFailure.LATE
+        broker.patience_s = 0.6
+        with pytest.raises(LaunchError, match=r"was not ready within 0.6 s"):
+            broker.start()
 
 
 def test_a_clean_stop_ends_it(broker: Broker) -> None:

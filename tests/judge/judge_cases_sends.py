@@ -11,6 +11,7 @@ from judge_histories import (
     kept,
     killed,
     no_answer,
+    not_back,
     put,
     refused,
     sent,
@@ -20,11 +21,33 @@ from judge_histories import (
     stuck,
     took,
     unasked,
+    unready,
     untrue,
 )
 
 SENDS = {
+    # not_recovered
+    "all that was sent is out of reach of a broker that does not start": (
+        "not_recovered",
+        kept(1, 2) + sent(3) + killed() + not_back(),
+        3,
+        3,
+    ),
+    "a broker that starts from a copy of its data is not accused": (
+        "not_recovered",
+        kept(1, 2) + killed() + unready(),
+        2,
+        0,
+    ),
+    "a broker that starts again has recovered": ("not_recovered", kept(1) + killed() + settled(1), 1, 0),
+    "a broker that starts once after a fault and not a second time has not recovered": (
+        "not_recovered",
+        kept(1) + killed() + settled(1) + not_back(),
+        1,
+        1,
+    ),
     # lost
+    "what a broker that does not start holds is not called lost": ("lost", kept(1) + killed() + not_back(), 0, 0),
     "a confirmed message that never came is lost": ("lost", kept(1, 2) + killed() + settled(1), 2, 1),
     "a confirmed message that came is not lost": ("lost", kept(1) + killed() + settled(1), 1, 0),
     "a message that only a consumer got is not lost": (

@@ -288,6 +288,18 @@ def killed(process="publisher-1"):
     return [*of(process, Op.FAULT, Phase.FIRED, fault="kill"), *bitten("kill")]
 
 
+def not_back(words="not recovered: it ended with status 1", phase=Phase.FAIL):
+    """The start after a fault failed: the broker is to blame for it in `fail`, and maybe in `info`."""
+    about = {"op": Op.BROKER, "epoch": 2}
+    begun = {**about, "phase": Phase.INVOKE, "detail": "start"}
+    return [("orchestrator", begun), ("orchestrator", {**about, "phase": phase, "detail": words})]
+
+
+def unready():
+    """It was not ready, and started from a copy of its data."""
+    return not_back("not ready: it ended with status 1; a second broker started from a copy", Phase.INFO)
+
+
 def crashed():
     return [*of("consumer-1", Op.FAULT, Phase.FIRED, fault="consumer_crash"), *bitten("consumer_crash")]
 

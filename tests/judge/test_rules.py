@@ -141,6 +141,56 @@ def test_an_expectation_that_is_always_judged():
     assert row.reason.endswith("An expectation of this suite: no document says it.")
 
 
+NOT_BACK = "not recovered: it ended with status 3; a second broker, on a copy of the same data: it ended with status 3"
+DEAD = facts(offends={"not_recovered": 100}, was_settled=False, not_recovered=NOT_BACK)
+UNKNOWN = facts(was_settled=False, not_ready="not ready: it ended with status 3; no copy of its data could be tried")
+RECOVER, REFUSES = "EXPECT-RECOVER-01", "liar refuses-to-start-with-messages"
+REFUSED = [facts(offends={"not_recovered": 100}, not_recovered=NOT_BACK)]
+
+
+def test_a_broker_that_does_not_start_again():
+    """It has violated the expectation, however often it did; and nothing else of those trials holds."""
+    dead = rule(RECOVER, KILL, [DEAD] * 3)
+    once = rule(RECOVER, KILL, [*CLEAN, DEAD])
+    kept = rule("SOLCD-ACK-01", KILL, [*CLEAN, DEAD], BROKEN)
+
+    assert (Verdict.VIOLATED, 3, False) == (dead.verdict, dead.offended, dead.required)
+    assert "seen in 3 of 3 kills. Not recovered: it ended with status 3; a second broker" in dead.reason
+    assert dead.reason.endswith("An expectation of this suite: no document says it.")
+    assert (Verdict.VIOLATED, True) == (once.verdict, "seen once in 4 kills" in once.reason)
+    assert Verdict.INCONCLUSIVE == kept.verdict
+    assert kept.reason.startswith("The broker did not come back in 1 of 4 kills: not recovered: it ended")
+
+
+def test_a_broker_that_starts_again_each_time():
+    """With a control that was seen to stay away."""
+    assert Verdict.HOLDS == rule(RECOVER, KILL, CLEAN, REFUSED, REFUSES).verdict
+
+
+def test_a_broker_that_may_or_may_not_be_to_blame():
+    """It is not accused, and nothing holds; the reason says what could not be tried."""
+    for claim, control, label in ((RECOVER, REFUSED, REFUSES), ("SOLCD-ACK-01", BROKEN, None)):
+        row = rule(claim, KILL, [*CLEAN, UNKNOWN], control, label)
+
+        assert Verdict.INCONCLUSIVE == row.verdict
+        assert row.reason.startswith("The broker did not come back in 1 of 4 kills: not ready: it ended with status 3;")
+
+
+def test_recovery_is_judged_in_every_scenario():
+    """One that does not name the claim has a row of it only where a broker did not come back."""
+    assert Verdict.VIOLATED == rule(RECOVER, ONE, [*CLEAN, DEAD]).verdict
+    with pytest.raises(StopIteration):
+        rule(RECOVER, ONE, CLEAN)
+
+
+def test_recovery_is_judged_whatever_was_selected():
+    """The claims that were selected rest on it; where nothing happened the row says that it was left out."""
+    chosen = msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",))
+
+    assert Verdict.VIOLATED == rule(RECOVER, KILL, [*CLEAN, DEAD], run=chosen).verdict
+    assert Verdict.NOT_TRIED == rule(RECOVER, KILL, CLEAN, REFUSED, REFUSES, run=chosen).verdict
+
+
 def test_the_part_of_a_loss_is_told():
     """All of the confirmed were lost here: none was kept."""
     tail = {"kept_first_lost": 1, "kept_last_lost": 2}

@@ -83,6 +83,8 @@ def play(tmp_path, monkeypatch):
         headers = {}
 
         class Player:
+            broker_is_lost = False
+
             def __init__(self, planned, broker, nursery, folder, header, abort):
                 self.planned = planned
                 headers[planned.id] = header

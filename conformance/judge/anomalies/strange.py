@@ -1,6 +1,6 @@
-"""What no broker may do in any trial: the checks of `suites/standing`.
+"""What no broker may do in any trial: the checks of `suites/standing`, and that it starts again after a fault.
 
-A phantom or an altered message also keeps every other claim from HOLDS.
+A phantom, an altered message, or a broker that did not start also keeps every other claim from HOLDS.
 """
 
 from __future__ import annotations
@@ -58,5 +58,16 @@ STRANGE = (
         happened="overtaken by a later one of their producer",
         happens="delivers one too late",
         control="did so",
+    ),
+    Anomaly(
+        "not_recovered",
+        "After a fault the broker did not start again, and neither did a second one on a copy of its data: whatever was"
+        " sent is out of reach.",
+        applies="attempted",
+        offends="unrecovered IS NOT NULL",
+        of="messages that were sent",
+        happened="out of reach of a broker that did not start again",
+        happens="leaves a broker that does not start again",
+        drained=False,
     ),
 )

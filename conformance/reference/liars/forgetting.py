@@ -45,6 +45,16 @@ class _LosesTheOldest(Liar):
         return place > 0
 
 
+class _RefusesToStartWithMessages(Liar):
+    """A start on a journal that holds messages ends with an error, each time."""
+
+    breaks = ("EXPECT-RECOVER-01",)
+    fault = "kill"
+
+    def starts_with(self, messages: int) -> bool:
+        return messages == 0
+
+
 class _LosesTheLastBatch(Liar):
     """A start does not take over the newest ten messages of each queue."""
 

@@ -1,0 +1,180 @@
+"""A broker that is started again after a fault: in its place and, if that fails, from a copy of the same data.
+
+The copy is made before the start, so that it is the data as the fault left it. It is given to a second broker with
+ports of its own, which rules out a port that is taken and a start that was slow for once. A third one, without data,
+then shows that this machine can start a broker at all. What remains is the data: the broker has not recovered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import shutil
+import subprocess
+
+from conformance.errors import LaunchError, StartFailure
+from conformance.history import NOT_READY, NOT_RECOVERED, Phase
+from conformance.run.stand import Stand
+
+LONGEST = 10
+"""A broker may take so many times its slowest start in health, and `AT_LEAST_S` in any case."""
+AT_LEAST_S = 60.0
+
+COPY_BYTES = 1 << 30
+"""More data than this is not copied."""
+
+MACHINE = {
+    "a port is taken": r"address (is )?already in use|EADDRINUSE|BindException|port \S+ is (already )?in use",
+    "a disk is full": r"no space left on device|ENOSPC|disk quota exceeded|disk is full",
+    "there is too little memory": r"OutOfMemoryError|cannot allocate memory|ENOMEM|insufficient memory|bad_alloc|"
+    r"There is insufficient memory|Could not reserve enough space",
+    "there are too many files or processes": r"too many open files|EMFILE|ENFILE|unable to create (new )?native thread|"
+    r"resource temporarily unavailable",
+    "a file must not be read or written": r"permission denied|EACCES|read-only file system",
+}
+"""Reasons of this machine why a start fails, by the words that the log of the broker has for them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NotReady:
+    """A broker that did not come back. In `FAIL` it has not recovered; in `INFO` it is unknown whose fault that is."""
+
+    phase: Phase
+    words: str
+
+
+class Recovery:
+    """One start after a fault, with the copy of the data that was made before it."""
+
+    def __init__(self, stand: Stand) -> None:
+        self._stand, self._broker = stand, stand.broker
+        self._copy = stand.broker.folder.parent / f"{stand.broker.folder.name}-data"
+        self._no_copy = stand.broker.no_copy
+        if not self._no_copy:
+            self._no_copy = _copied(stand.broker.data, self._copy)
+
+    def start(self) -> NotReady | None:
+        """Start the broker; returns None where it is ready.
+
+        Raises `LaunchError` where the start failed for a reason of this machine, or for one that is not clear.
+        """
+        broker = self._broker
+        try:
+            broker.patience_s = self._patience_s
+            broker.start()
+        except LaunchError as error:
+            if not broker.start_seconds:
+                raise
+            found = self._second(_clear(error))
+            if found.phase is Phase.FAIL:
+                return found  # the copy is evidence
+            shutil.rmtree(self._copy, ignore_errors=True)
+            return found
+        shutil.rmtree(self._copy, ignore_errors=True)
+        return None
+
+    @property
+    def _patience_s(self) -> float:
+        return max(AT_LEAST_S, LONGEST * max(self._broker.start_seconds, default=0.0))
+
+    def _second(self, first: LaunchError) -> NotReady:
+        if self._no_copy:
+            return _unknown(first, f"no copy of its data could be tried: {self._no_copy}")
+        second = self._try(self._copy)
+        if second is None:
+            return _unknown(first, "a second broker started from a copy of the same data, on other ports")
+        if second.failure is None:
+            return _unknown(first, f"a second broker, on a copy of its data, failed in another way: {said(second)}")
+        _clear(second)
+        if not self._shows_the_data(first, second):
+            return _unknown(first, "a copy of the data of a broker in health does not start on other ports either")
+        more = f"{said(first)}; a second broker, on a copy of the same data and on other ports: {said(second)}"
+        return NotReady(Phase.FAIL, f"{NOT_RECOVERED}: {more}")
+
+    def _shows_the_data(self, first: LaunchError, second: LaunchError) -> bool:
+        """Whether both failed because of the data: a broker without any starts, and a copy of that one's starts too.
+
+        A copy proves nothing where the data names ports or hosts. Two starts that ended with the same last words have
+        the same cause, whatever the data names. Raises `LaunchError` where not even a broker without data starts.
+        """
+        with contextlib.closing(self._stand.another()) as fresh:
+            fresh.start()
+            if _last_words(first) and _last_words(first) == _last_words(second):
+                return True
+            fresh.stop()
+            return self._try(fresh.data) is None
+
+    def _try(self, data: pathlib.Path) -> LaunchError | None:
+        """Start another broker on a copy of this data; returns why it is not ready, and ends it in any case."""
+        with contextlib.closing(self._stand.another()) as other:
+            shutil.rmtree(other.data, ignore_errors=True)
+            if why := _copied(data, other.data):
+                raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
+            other.patience_s = self._patience_s
+            try:
+                other.start()
+            except LaunchError as error:
+                return error
+        return None
+
+
+def said(error: LaunchError) -> str:
+    """What happened, and the last line of the log; without the paths of this machine."""
+    what = str(error).partition("; its log ")[0]
+    last = next((line.strip() for line in reversed(error.log_tail) if line.strip()), "")
+    return f"{what} (its log ends with: {_plain(last)[:200]})" if last else what
+
+
+def reason_of_machine(error: LaunchError) -> str:
+    """Why the start failed, where the machine is to blame for it; empty where nothing says so.
+
+    >>> reason_of_machine(LaunchError("ended", log_tail=["bind: Address already in use"]))
+    'a port is taken'
+    >>> reason_of_machine(LaunchError("ended", log_tail=["record 7 is damaged"]))
+    ''
+    """
+    text = "\n".join([str(error), *error.log_tail])
+    return next((why for why, words in MACHINE.items() if re.search(words, text, re.IGNORECASE)), "")
+
+
+def _clear(error: LaunchError) -> LaunchError:
+    """The error, where nothing but the broker explains it; else raises it, with the reason where one is known."""
+    if error.failure is None or error.failure is StartFailure.SIGNALLED:
+        raise error
+    if why := reason_of_machine(error):
+        raise LaunchError(
+            f"{error}; {why}: that is this machine's, not the broker's", log_tail=error.log_tail
+        ) from error
+    return error
+
+
+def _unknown(first: LaunchError, why: str) -> NotReady:
+    return NotReady(Phase.INFO, f"{NOT_READY}: {said(first)}; {why}")
+
+
+def _last_words(error: LaunchError) -> str:
+    """The last line of the log of a start that ended by itself, without what differs between two brokers."""
+    last = next((line for line in reversed(error.log_tail) if line.strip()), "")
+    return re.sub(r"\d+", "#", _plain(last)) if error.failure is StartFailure.ENDED else ""
+
+
+def _plain(line: str) -> str:
+    return re.sub(r"(?<![\w.])/[^\s:]+", "...", line)
+
+
+def _copied(data: pathlib.Path, to: pathlib.Path) -> str:
+    """Copy a data folder to a new place; returns why that is not possible, empty where it was done."""
+    shutil.rmtree(to, ignore_errors=True)
+    try:
+        size = sum(path.lstat().st_blocks * 512 for path in data.rglob("*"))
+        if size > COPY_BYTES:
+            return f"it has {size >> 20:,} MB, and at most {COPY_BYTES >> 20:,} are copied"
+        if (free := shutil.disk_usage(to.parent).free) < 2 * size:
+            return f"it has {size >> 20:,} MB, and {free >> 20:,} MB are free"
+        # cp, because it takes sockets and pipes as they are, and leaves holes holes.
+        done = subprocess.run(["cp", "--archive", "--", data, to], capture_output=True, text=True, check=False)  # noqa: S607
+    except OSError as error:
+        return f"{error.strerror}"
+    return " ".join(done.stderr.split())[:200] if done.returncode else ""

@@ -1,0 +1,181 @@
+"""A broker that does not come back after a fault: when it is accused, when nobody is, and when we are."""
+
+import types
+
+import pytest
+from trial_histories import events_of
+
+from conformance.errors import LaunchError, StartFailure
+from conformance.history import Op, Phase
+from conformance.run import restart
+from conformance.run.restart import Recovery
+from conformance.scenario import SETTLE, Kill, Nth, Publish, Restart
+
+
+def failed(words="record 7 is damaged", failure=StartFailure.ENDED):
+    """A start that failed, with the last line of its log."""
+    return LaunchError("the broker failed; its log is x", log_tail=["begins", words], failure=failure)
+
+
+LATE = failed("still reading", StartFailure.LATE)
+DEAD = failed()
+
+
+class Broker:
+    """Each start of it ends as its list says; a start changes the data."""
+
+    no_copy = ""
+    patience_s = 0.0
+
+    def __init__(self, folder, ends):
+        self.folder, self.data, self.ends = folder, folder / "data", ends
+        self.start_seconds = [2.0]
+        self.found = None
+        self.data.mkdir(parents=True)
+
+    def start(self):
+        self.found = sorted(path.name for path in self.data.iterdir())
+        (self.data / "started").touch()
+        if (end := self.ends.pop(0)) is not None:
+            raise end
+
+    def stop(self):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def recovery(tmp_path):
+    """The start of a broker whose first end, and those of the others that are tried after it, are given."""
+
+    def make(first, *others, **changes):
+        broker = Broker(tmp_path / "broker", [first])
+        (broker.data / "journal").write_text("as the fault left it")
+        vars(broker).update(changes)
+        ends, made = list(others), []
+
+        def another():
+            made.append(Broker(tmp_path / f"another-{len(made)}", [ends.pop(0)]))
+            return made[-1]
+
+        return Recovery(types.SimpleNamespace(broker=broker, another=another)), broker, made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("ends", "phase", "words"),
+    [
+        ([DEAD, DEAD, None], Phase.FAIL, "on a copy of the same data and on other ports"),
+        ([LATE, LATE, None, None], Phase.FAIL, "on a copy of the same data and on other ports"),
+        ([DEAD, failed("page 3 is gone"), None, None], Phase.FAIL, "page 3 is gone"),
+        ([DEAD, None], Phase.INFO, "a second broker started from a copy of the same data"),
+        ([LATE, LATE, None, LATE], Phase.INFO, "of a broker in health does not start on other ports either"),
+        ([DEAD, failed(failure=None)], Phase.INFO, "failed in another way"),
+    ],
+    ids=["the same end", "never ready", "another end", "the copy starts", "copies never start", "unclear"],
+)
+def test_who_is_to_blame(recovery, ends, phase, words):
+    """The broker only where its data is the one explanation that is left."""
+    start, _, made = recovery(*ends)
+
+    found = start.start()
+
+    assert (phase, True) == (found.phase, words in found.words), found.words
+    assert found.words.startswith("not recovered: " if phase is Phase.FAIL else "not ready: ")
+    assert len(ends) - 1 == len(made)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [failed("bind: Address already in use")],
+        [failed("write: No space left on device")],
+        [failed("java.lang.OutOfMemoryError: Java heap space")],
+        [failed("java.io.IOException: Too many open files")],
+        [failed(failure=StartFailure.SIGNALLED)],
+        [failed(failure=None)],
+        [DEAD, failed("No space left on device")],
+        [DEAD, DEAD, DEAD],
+    ],
+    ids=["port", "disk", "memory", "files", "killed", "unclear", "disk, at the copy", "nor without data"],
+)
+def test_a_reason_of_this_machine_is_an_error_of_the_suite(recovery, ends):
+    """It voids the trial: neither the broker nor its data is spoken of."""
+    start, _, _ = recovery(*ends)
+
+    with pytest.raises(LaunchError):
+        start.start()
+
+
+def test_a_broker_that_was_never_ready_is_not_accused(recovery):
+    """It did not start in health."""
+    start, _, _ = recovery(DEAD, start_seconds=[])
+
+    with pytest.raises(LaunchError):
+        start.start()
+
+
+@pytest.mark.parametrize("why", ["the data of an external broker is its owner's", "two versions share it"])
+def test_where_no_copy_can_be_made_nobody_is_accused(recovery, why):
+    """And the reason stands in the history."""
+    start, _, made = recovery(DEAD, no_copy=why)
+
+    found = start.start()
+
+    assert (Phase.INFO, []) == (found.phase, made)
+    assert found.words.endswith(f"no copy of its data could be tried: {why}")
+
+
+def test_too_much_data_is_not_copied(recovery, monkeypatch):
+    """The reason says how much there is."""
+    monkeypatch.setattr(restart, "COPY_BYTES", 0)
+    start, _, _ = recovery(DEAD)
+
+    assert "at most 0 are copied" in start.start().words
+
+
+def test_the_copy_is_what_the_fault_left(recovery):
+    """The failed start has changed the data; the second broker does not see that."""
+    start, broker, made = recovery(DEAD, DEAD, None)
+    start.start()
+
+    assert ["journal"] == made[0].found
+    assert ["journal", "started"] == sorted(path.name for path in broker.data.iterdir())
+
+
+def test_the_bound_is_ten_times_the_healthy_start(recovery):
+    """And a minute at least."""
+    start, broker, _ = recovery(None)
+    start.start()
+    assert 60.0 == broker.patience_s
+
+    broker.start_seconds, broker.ends = [2.0, 9.0], [None]
+    start.start()
+    assert 90.0 == broker.patience_s
+
+
+def test_a_start_that_succeeds_leaves_no_copy(recovery, tmp_path):
+    """A run would fill the disk with them."""
+    start, _, _ = recovery(None)
+
+    assert start.start() is None
+    assert ["broker"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_broker_that_refuses_to_start_after_a_kill(play):
+    """The whole way, with real processes: no void trial, and an event that the judge can read."""
+    kill = Kill(Nth("confirm", 20))
+    record, folder = play(
+        Publish(5_000, window=10, until=kill), Restart(), *SETTLE, liar="refuses-to-start-with-messages"
+    )
+    events = [event for event in events_of(folder, "orchestrator") if event.op is Op.BROKER]
+
+    assert "" == record.void
+    assert [("kill", Phase.OK), ("start", Phase.INVOKE)] == [(event.detail, event.phase) for event in events[:-1]]
+    assert Phase.FAIL is events[-1].phase
+    assert events[-1].detail.startswith("not recovered: Reference broker")
+    assert 2 == events[-1].detail.count("is not taken over")
+    assert not list(folder.glob("drain-*"))
