@@ -39,6 +39,7 @@ from conformance.run.called import lacks, unseen
 from conformance.run.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
 from conformance.run.quick import quick
 from conformance.run.record import Progress, Recording
+from conformance.run.run_writer import RunWriter
 from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
 
 
@@ -190,7 +191,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
         client.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
     run = _run_record(campaign)
-    records.save(run, campaign.folder / "run.json")
+    written = RunWriter(campaign.folder, run)
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
         if planned and campaign.adapter.launcher == EXTERNAL:
@@ -205,7 +206,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
                 offline=campaign.options.offline,
                 expected=planned,
             )
-            running = Running(campaign, run, recording, starting, watcher)
+            running = Running(campaign, written, recording, starting, watcher)
             try:
                 yield running
                 running.finish()
@@ -214,7 +215,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
                 for line in adapters.left(campaign.folder):
                     watcher.note(line)
         except (KeyboardInterrupt, Interrupted) as error:
-            records.save(msgspec.structs.replace(run, interrupted=True), campaign.folder / "run.json")
+            written.save(interrupted=True, finished=False)
             raise Interrupted(f"stopped by the user; what was recorded is in {campaign.folder}") from error
         finally:
             starting.stop()
@@ -244,9 +245,10 @@ class Running:
     """
 
     def __init__(
-        self, campaign: Campaign, run: RunRecord, recording: Recording, starting: judge.Starting, watcher: Watcher
+        self, campaign: Campaign, written: RunWriter, recording: Recording, starting: judge.Starting, watcher: Watcher
     ) -> None:
-        self.campaign, self.run, self.watcher = campaign, run, watcher
+        self.campaign, self.watcher = campaign, watcher
+        self._written = written
         self._recording, self._starting = recording, starting
         self._started = time.monotonic()
         self._judged: Judgement | None = None
@@ -275,7 +277,9 @@ class Running:
             self.watcher.note(f"an offence was not seen in every trial: repeating {len(repeats)} trials")
             self._record(repeats)
             judged = self._judge()
-        self._judged = msgspec.structs.replace(judged, run=self.finish())
+        found = judged.run
+        run = msgspec.structs.replace(self.finish(), finished=found.finished, incomplete=found.incomplete)
+        self._judged = msgspec.structs.replace(judged, run=run)
         return self._judged
 
     def _repeats(self, judged: Judgement) -> list[Planned]:
@@ -288,25 +292,26 @@ class Running:
         return repeats
 
     @property
+    def run(self) -> RunRecord:
+        """What `run.json` says of the run."""
+        return self._written.run
+
+    @property
     def spark(self) -> Session:
         """The session that judges, when it is ready."""
         return self._starting.result()
 
     def finish(self) -> RunRecord:
         """Write that everything which was asked for so far has been recorded."""
-        self.run = msgspec.structs.replace(
-            self.run,
-            finished=True,
+        return self._written.close(
             deviations=self._recording.deviations,
             floor_seconds=round(self._recording.floor_seconds, 1),
             seconds=round(time.monotonic() - self._started, 1),
         )
-        records.save(self.run, self.campaign.folder / "run.json")
-        return self.run
 
     def _record(self, trials: Sequence[Planned]) -> None:
         self._judged = None
-        records.save(msgspec.structs.replace(self.run, finished=False), self.campaign.folder / "run.json")
+        self._written.plan(trials)
         self._recording.record(trials)
 
     def _judge(self) -> Judgement:

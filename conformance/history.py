@@ -260,7 +260,7 @@ def read(path: pathlib.Path) -> History:
     """Read one file strictly.
 
     Raises `HistoryError` where a line does not parse, the footer is missing or counts otherwise, a sequence number is
-    skipped or repeated, or the schema is unknown.
+    skipped or repeated, the clock runs backwards, or the schema is unknown.
     """
     records: list[Header | Event | Footer] = []
     for number, line in enumerate(_lines(path), 1):
@@ -278,9 +278,14 @@ def read(path: pathlib.Path) -> History:
     events = tuple(record for record in records[1:-1] if isinstance(record, Event))
     if len(events) != len(records) - 2 or footer.events != len(events):
         raise HistoryError(f"{path.name}: the footer counts {footer.events} events, the file holds {len(events)}")
+    before = events[0].at_ns if events else 0
     for expected, event in enumerate(events):
         if event.sequence != expected:
             raise HistoryError(f"{path.name}: event {expected} carries sequence {event.sequence}")
+        if event.at_ns < before:
+            early = before - event.at_ns
+            raise HistoryError(f"{path.name}: the clock runs backwards: event {expected} is {early} ns early")
+        before = event.at_ns
     return History(header, events, footer)
 
 

@@ -1,8 +1,9 @@
 """What a run writes beside its histories: what was asked, and what each trial was.
 
-`run.json` holds a `RunRecord`; every folder below `trials/` holds a `TrialRecord` (`trial.json`) and one history file
-per process. `broker.json` holds a `BrokerRecord` where the broker is none of this package, and a copy of its file lies
-beside it: it names a place of one machine, which a report, that holds the `RunRecord`, must not.
+`run.json` holds a `RunFile`: the run, its plan, and the checksums of its evidence. Every folder below `trials/` holds a
+`TrialRecord` (`trial.json`) and one history file per process. `broker.json` holds a `BrokerRecord` where the broker is
+none of this package, and a copy of its file lies beside it: it names a place of one machine, which a report, that holds
+the `RunRecord`, must not.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `configuration` is how what was run differs from the user's own configuration, a unified diff without secrets; empty
     for stock. With one, `changed` is what differs from that. `mute` is why nothing at all could be tried. `weakens` is
     which settings a control may change; None in the record of an earlier version, which could change each.
+    `incomplete` is what the judge found missing or wrong in the folder of the run; it is never recorded.
     """
 
     run: str
@@ -62,6 +64,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     vendor: str = ""
     finished: bool = False
     interrupted: bool = False
+    incomplete: str = ""
     floor_seconds: float = 0.0
     seconds: float = 0.0
 
@@ -89,6 +92,47 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     void_log: tuple[str, ...] = ()
     floor_seconds: float = 0.0
     seconds: float = 0.0
+
+    @property
+    def planned(self) -> TrialRecord:
+        """The record as it was planned, without what the trial brought."""
+        return msgspec.structs.replace(self, void="", void_log=(), floor_seconds=0.0, seconds=0.0)
+
+
+class Checksum(msgspec.Struct, frozen=True):
+    """Size and SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+
+class RunFile(RunRecord, frozen=True, kw_only=True):
+    """All of `run.json`: the run, its plan, and the checksums of its evidence.
+
+    `plan` has every trial that the run set out to record; it grows with what is recorded, and is None in a file of an
+    earlier version. `checksums` has the histories and the record of each trial, by the names of trial and file. A trial
+    gets its checksums when the run is closed.
+    """
+
+    plan: tuple[TrialRecord, ...] | None = None
+    checksums: dict[str, dict[str, Checksum]] = {}
+
+    @property
+    def run_record(self) -> RunRecord:
+        """The run alone, as a report shows it."""
+        return RunRecord(**{name: getattr(self, name) for name in RunRecord.__struct_fields__})
+
+
+def checksum(path: pathlib.Path) -> Checksum:
+    """Read a file and return its checksum."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256")
+        return Checksum(stream.tell(), digest.hexdigest())
+
+
+def evidence(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of a trial that its verdict rests on: `trial.json` and the histories."""
+    return [path for path in (folder / "trial.json", *sorted(folder.glob("*.jsonl"))) if path.is_file()]
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):

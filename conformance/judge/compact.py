@@ -11,7 +11,7 @@ import gc
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,15 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from conformance import records
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, History, Op, Phase, read
 from conformance.judge import framed
-from conformance.records import TrialRecord
+from conformance.records import Checksum, TrialRecord
 
 FORMAT = "4"
 """Of the Parquet files; one of another format is made again."""
 
 FILE = "events.parquet"
+SOURCES = "events.json"
+"""Beside the Parquet file: which files it was made of."""
+
 OP_CODE = {op: code for code, op in enumerate(Op)}
 PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
 ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link", "asker", "collector")
@@ -79,9 +83,23 @@ _OBSERVED = (Op.SYNC, Op.FRAME)
 _CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
 
+_IDENTITY = ("scenario", "arm", "seed")
+"""What the header of each history says as the record of the trial does, beside the names of trial and process."""
+
 Discharged = dict[tuple[int, str], dict[str, tuple[str, ...]]]
 """The messages of a transaction that was asked to commit or to roll back: by its run of the broker and its name, and by
 the process that named it."""
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """`events.json`: the checksums of the Parquet file and of the files that it was made of, and their run.
+
+    The Parquet file is made again unless both agree with what lies in the folder. File times decide nothing.
+    """
+
+    run: str
+    parquet: Checksum
+    sources: dict[str, Checksum]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,30 +110,40 @@ class Compacted:
     parquet: pathlib.Path | None
 
 
-def compact_all(folders: Sequence[tuple[pathlib.Path, TrialRecord]]) -> list[Compacted]:
+def compact_all(
+    folders: Sequence[tuple[pathlib.Path, TrialRecord]],
+    runs: Collection[str] = (),
+    checksum: Callable[[pathlib.Path], Checksum] = records.checksum,
+) -> list[Compacted]:
     """`compact` for each trial of a run; nothing here makes cycles, so the cyclic garbage collector rests."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return [compact(folder, record) for folder, record in folders]
+        return [compact(folder, record, runs, checksum) for folder, record in folders]
     finally:
         if collecting:
             gc.enable()
 
 
-def compact(folder: pathlib.Path, record: TrialRecord) -> Compacted:
-    """Make `events.parquet` of the histories in `folder`, unless it is newer than all of them.
+def compact(
+    folder: pathlib.Path,
+    record: TrialRecord,
+    runs: Collection[str] = (),
+    checksum: Callable[[pathlib.Path], Checksum] = records.checksum,
+) -> Compacted:
+    """Make `events.parquet` of the histories in `folder`, unless it was made of these very files.
 
     A trial that its record calls void, with a history that cannot be read strictly, or with a process that died or was
-    interrupted, is void: no file is made, and an old one is removed.
+    interrupted, is void: no file is made, and an old one is removed. So is one whose histories are of another trial, or
+    of a run that is none of `runs`, where these are given.
     """
     target = folder / FILE
     void = record.void
-    if not void and _fresh(target, folder):
-        return Compacted(record, target)
     if not void:
         try:
-            _write(_table(record, list(_histories(folder, record))), target)
+            run = _made_of_these(folder, checksum) or _pack(folder, record, checksum)
+            if runs and run not in runs:
+                raise HistoryError(f"its histories are of another run, {run}")
         except HistoryError as error:
             void = str(error)
     if not void:
@@ -124,16 +152,37 @@ def compact(folder: pathlib.Path, record: TrialRecord) -> Compacted:
     return Compacted(msgspec.structs.replace(record, void=void), None)
 
 
-def _fresh(target: pathlib.Path, folder: pathlib.Path) -> bool:
-    if not target.is_file():
-        return False
-    made = target.stat().st_mtime_ns
-    if any(path.stat().st_mtime_ns >= made for path in (*folder.glob("*.jsonl"), folder / "trial.json")):
-        return False
+def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum]) -> str:
+    """The run of the histories where the Parquet file was made of just these, and is whole; else empty.
+
+    Raises `HistoryError` where a history is gone that it was made of: what is left would be judged as if it were all.
+    """
     try:
-        return bool(pq.read_schema(target).equals(SCHEMA, check_metadata=True))
+        packed = records.read(folder / SOURCES, Packed)
+    except HistoryError:
+        return ""
+    sources = {path.name: checksum(path) for path in records.evidence(folder)}
+    if gone := sorted(packed.sources.keys() - sources.keys()):
+        raise HistoryError(f"{gone[0]} is gone: {FILE} was made of it. Put it back, or record the run again")
+    try:
+        whole = checksum(folder / FILE) == packed.parquet
+        current = whole and pq.read_schema(folder / FILE).equals(SCHEMA, check_metadata=True)
     except (OSError, pa.ArrowException):
-        return False
+        return ""
+    return packed.run if current and packed.sources == sources else ""
+
+
+def _pack(folder: pathlib.Path, record: TrialRecord, checksum: Callable[[pathlib.Path], Checksum]) -> str:
+    """Write the Parquet file and what it is made of; returns the run of the histories."""
+    sources = {path.name: checksum(path) for path in records.evidence(folder)}
+    histories = list(_histories(folder, record))
+    runs = sorted({history.header.run for history in histories})
+    if len(runs) > 1:
+        raise HistoryError(f"its histories are of {len(runs)} runs: {' and '.join(runs)}")
+    target = folder / FILE
+    _write(_table(record, histories), target)
+    records.save(Packed(run=runs[0], parquet=checksum(target), sources=sources), folder / SOURCES)
+    return runs[0]
 
 
 def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
@@ -142,10 +191,15 @@ def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
         raise HistoryError("the history of the orchestrator is missing")
     for path in paths:
         history = read(path)
+        header = history.header
         if history.footer.ended not in (Ended.FINISHED, Ended.KILLED_BY_FAULT):
             raise HistoryError(f"{path.name}: the process {history.footer.ended}: {history.footer.detail}".rstrip(": "))
-        if history.header.trial != record.trial or history.header.process != path.stem:
-            raise HistoryError(f"{path.name}: it is {history.header.process} of {history.header.trial}")
+        if header.trial != record.trial or header.process != path.stem:
+            raise HistoryError(f"{path.name}: it is {header.process} of {header.trial}")
+        for name in _IDENTITY:
+            if getattr(header, name) != getattr(record, name):
+                was, is_ = getattr(record, name), getattr(header, name)
+                raise HistoryError(f"{path.name}: its {name} is {is_}, and that of trial.json is {was}")
         yield history
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from conformance.claims import Kind, Value
 from conformance.judge import confidence
 from conformance.judge.tally import NONE, Tally
+from conformance.records import RunRecord
 from conformance.scenario import Liar, Pause, Weakened, names_of
 
 _FAULTS = {
@@ -74,6 +75,11 @@ def _everywhere(tally: Tally) -> str:
     scenarios = len({trial.scenario for trial, _ in tally.subject.valid})
     faults = sum(bool(facts.counts["faults_effective"]) for facts in tally.subject.facts)
     return f"Judged in the trials of {scenarios:,} scenarios; {faults:,} of these trials had a fault."
+
+
+def incomplete(run: RunRecord) -> str:
+    """That the run is incomplete, with what is wrong in its folder."""
+    return f"The run is incomplete{': ' if run.incomplete else ''}{run.incomplete}."
 
 
 def control(tally: Tally) -> str:

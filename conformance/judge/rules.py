@@ -34,7 +34,6 @@ _SHORT_OF_IT = dict.fromkeys(
 _DEATH_ONLY = "Process death only: the claim speaks of the disk, and the page cache survives the death of a process."
 _DEFAULT_UNTRIED = "No scenario of this version tries it."
 _LEFT_OUT = "Left out by the selection."
-_INCOMPLETE = "The run is incomplete."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
         if unable := _unable(one, run):
             return Ruling(Verdict.NOT_TRIED, f"{unable.rstrip('.')}.")
         if not run.finished:
-            return Ruling(Verdict.INCONCLUSIVE, _INCOMPLETE, required)
+            return Ruling(Verdict.INCONCLUSIVE, reasons.incomplete(run), required)
         return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
     if not one.trials:
         return Ruling(Verdict.HARNESS_ERROR, f"Every trial was void: {one.subject.void[0][1]}", required)
@@ -228,7 +227,7 @@ def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
     """What stands against HOLDS although no counterexample was found, the weightiest first."""
     facts, trials = one.subject.facts, reasons.units(one, one.trials)
     if not evidence.run.finished:
-        yield _INCOMPLETE
+        yield reasons.incomplete(evidence.run)
     strange = sum(each.strange for each in facts)
     if strange:
         yield f"{strange:,} messages arrived that nobody sent, or altered: the counts cannot be trusted."

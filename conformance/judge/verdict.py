@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from conformance import records
 from conformance.claims import Catalogue
-from conformance.errors import HistoryError, JudgeError
+from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
-from conformance.judge import exposures, facts, relations, rules
+from conformance.judge import exposures, facts, folder, relations, rules
 from conformance.judge.compact import Compacted, compact_all
 from conformance.judge.facts import TrialFacts
 from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
 from conformance.judge.tally import Evidence
-from conformance.records import RunRecord, TrialRecord
+from conformance.records import Checksum
 from conformance.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -44,22 +44,25 @@ def judge(
 
     `untried` says of claims that no scenario tries why (claim id to sentence). Who judges a run again and again while
     it grows gives the same `remembered` each time. Trials whose histories turn out not to
-    be complete come back with `void` set. Where nothing was recorded whole, Spark is not asked for.
+    be complete come back with `void` set. Where nothing was recorded whole, Spark is not asked for. The run comes back
+    as incomplete where its folder is not what it recorded (`judge.folder`).
 
     Raises:
         HistoryError: `run.json`, or the record of a trial of a finished run, cannot be read.
         CatalogueError: A scenario names an anomaly or exposure that the tables do not define.
         JudgeError: Spark could not run the plan.
     """
-    run = records.read(run_dir / "run.json", RunRecord)
+    remembered = remembered or Remembered()
+    found = folder.read(run_dir, remembered.checksum)
     exposures.check_names(rules.names_used(scenarios.values()))
-    compacted = compact_all(list(_trials(run_dir, run)))
-    found = _facts(session, compacted, scenarios, remembered or Remembered())
-    evidence = Evidence(run, [trial.record for trial in compacted], found)
+    compacted = compact_all(found.trials, found.runs, remembered.checksum)
+    evidence = Evidence(
+        found.run, [trial.record for trial in compacted], _facts(session, compacted, scenarios, remembered)
+    )
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
     rows = _with_timelines(session, rows, compacted, evidence.facts)
     return Judgement(
-        run=run,
+        run=found.run,
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
@@ -67,7 +70,7 @@ def judge(
 
 
 class Remembered:
-    """The facts of scenarios that were judged before, by this process.
+    """The facts of scenarios that were judged before by this process, and the checksums of files.
 
     Those of a trial rest on its own scenario only, whose controls show its loss window: a scenario is judged again when
     a trial of it was added, and when another's was it is not.
@@ -75,6 +78,15 @@ class Remembered:
 
     def __init__(self) -> None:
         self._facts: dict[frozenset[str], dict[str, TrialFacts]] = {}
+        self._checksums: dict[pathlib.Path, tuple[tuple[int, ...], Checksum]] = {}
+
+    def checksum(self, path: pathlib.Path) -> Checksum:
+        """The checksum of a file, which is read again where its inode, size or time of change is another one."""
+        now = path.stat()
+        key = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+        if path not in self._checksums or self._checksums[path][0] != key:
+            self._checksums[path] = (key, records.checksum(path))
+        return self._checksums[path][1]
 
     def of(self, trials: frozenset[str]) -> dict[str, TrialFacts] | None:
         """What is known of all the trials of one scenario; None where it is not just these."""
@@ -108,16 +120,6 @@ def _facts(
         for group in names.values():
             remembered.keep(group, found)
     return found
-
-
-def _trials(run_dir: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Path, TrialRecord]]:
-    """The folder and record of every trial; one without a record is what an interrupted run leaves of its last."""
-    for folder in sorted(path for path in (run_dir / "trials").glob("*") if path.is_dir()):
-        try:
-            yield folder, records.read(folder / "trial.json", TrialRecord)
-        except HistoryError:
-            if run.finished:
-                raise
 
 
 def collect_facts(

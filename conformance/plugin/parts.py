@@ -7,7 +7,7 @@ import pathlib
 import msgspec
 
 from conformance import records
-from conformance.records import RunRecord
+from conformance.records import Checksum, RunFile, TrialRecord
 
 PARTS = "workers"
 """Below the folder of a run that several processes recorded: a run of its own for each."""
@@ -16,10 +16,12 @@ PARTS = "workers"
 def merge(folder: pathlib.Path) -> bool:
     """Make one run of those below `folder/workers`, whose scenarios are disjoint; False where there is none.
 
+    Its plan is that of all parts together.
+
     Their trials are moved, their brokers' logs stay where messages name them. A part that is not finished leaves a
     whole that is not; of a scenario that was begun twice, because a worker died of it, the finished part counts.
     """
-    found = {path.parent: records.read(path, RunRecord) for path in sorted(folder.glob(f"{PARTS}/*/run.json"))}
+    found = {path.parent: records.read(path, RunFile) for path in sorted(folder.glob(f"{PARTS}/*/run.json"))}
     if not found:
         return False
     parts = sorted(found, key=lambda part: not found[part].finished)
@@ -28,6 +30,11 @@ def merge(folder: pathlib.Path) -> bool:
         if not (folder / "trials" / trial.name).exists():
             trial.rename(folder / "trials" / trial.name)
     runs = [found[part] for part in parts]
+    plan: dict[str, TrialRecord] = {}
+    checksums: dict[str, dict[str, Checksum]] = {}
+    for run in reversed(runs):  # of a trial that two parts began, the one whose folder was moved
+        plan |= {trial.trial: trial for trial in run.plan or ()}
+        checksums |= run.checksums
     whole = msgspec.structs.replace(
         runs[0],
         started=min(run.started for run in runs),
@@ -36,6 +43,8 @@ def merge(folder: pathlib.Path) -> bool:
         interrupted=any(run.interrupted for run in runs),
         floor_seconds=max(run.floor_seconds for run in runs),
         seconds=max(run.seconds for run in runs),
+        plan=tuple(plan.values()),
+        checksums=checksums,
     )
     records.save(whole, folder / "run.json")
     return True

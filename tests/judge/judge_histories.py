@@ -6,7 +6,7 @@ import msgspec
 
 from conformance import records
 from conformance.history import DELAYED, SHUT, WAITS, Ended, Event, Header, Op, Phase, Recorder, close_history
-from conformance.records import RunRecord, TrialRecord
+from conformance.records import RunFile, RunRecord, TrialRecord
 
 MS = 1_000_000
 LINK_091 = 91
@@ -355,8 +355,8 @@ def record(trial="t", scenario="s", arm="subject", control="", index=1, **fields
     )
 
 
-def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended=None):
-    """Write a literal history as the files of one trial; `ended` says it of single processes."""
+def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended=None, run=BLANK.run):
+    """Write a literal history as the files of one trial of a run; `ended` says it of single processes."""
     about = about or record()
     folder.mkdir(parents=True, exist_ok=True)
     by_process: dict[str, list] = {"orchestrator": []}
@@ -371,7 +371,13 @@ def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended
         path = folder / f"{process}.jsonl"
         protocol = "amqp091" if process == f"link-{LINK_091}" else BLANK.protocol
         header = msgspec.structs.replace(
-            BLANK, process=process, trial=about.trial, scenario=about.scenario, protocol=protocol
+            BLANK,
+            run=run,
+            process=process,
+            trial=about.trial,
+            scenario=about.scenario,
+            arm=about.arm,
+            protocol=protocol,
         )
         recorder = Recorder(path, header)
         for sequence, (at_ns, fields) in enumerate(events):
@@ -380,3 +386,16 @@ def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended
         close_history(path, (ended or {}).get(process, Ended.FINISHED))
     records.save(about, folder / "trial.json")
     return about
+
+
+def close(folder: pathlib.Path, run: RunRecord = RUN):
+    """Write the `run.json` of a run that recorded just what lies in the folder."""
+    places = sorted((folder / "trials").glob("*"))
+    whole = RunFile(
+        **msgspec.structs.asdict(run),
+        plan=tuple(records.read(place / "trial.json", TrialRecord).planned for place in places),
+        checksums={
+            place.name: {path.name: records.checksum(path) for path in records.evidence(place)} for place in places
+        },
+    )
+    records.save(whole, folder / "run.json")

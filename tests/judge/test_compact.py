@@ -86,14 +86,91 @@ def test_links_of_two_processes_are_two_links(packed):
 
 
 def test_packed_once(packed, tmp_path):
-    """A file newer than every history is taken as it is; a changed history makes it anew."""
+    """A file that was made of these very histories is taken as it is, whatever their times are."""
     first = packed()
     made = first.parquet.stat().st_mtime_ns
-    again = compact.compact(tmp_path, first.record)
-    assert made == again.parquet.stat().st_mtime_ns
-
     os.utime(tmp_path / "drain-1.jsonl", ns=(made + 1, made + 1))
-    assert made != compact.compact(tmp_path, first.record).parquet.stat().st_mtime_ns
+
+    assert made == compact.compact(tmp_path, first.record).parquet.stat().st_mtime_ns
+
+
+def test_an_edited_history_is_packed_again(packed, tmp_path):
+    """One letter of it was changed, and its time and size were kept."""
+    first = packed()
+    path = tmp_path / "drain-1.jsonl"
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b'"p1:2"', b'"p1:1"'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    rows = pq.read_table(compact.compact(tmp_path, first.record).parquet).to_pylist()
+
+    assert before.st_size == path.stat().st_size
+    assert {1} == {row["n"] for row in rows if row["process"] == "drain-1" and row["n"]}
+
+
+def test_a_history_that_is_gone_is_missed(packed, tmp_path):
+    """The packed file was made of it: what is left is not judged as if it were all. Put back, it is."""
+    first = packed()
+    (tmp_path / "consumer-1.jsonl").rename(tmp_path / "aside")
+    for _ in range(2):
+        found = compact.compact(tmp_path, first.record)
+        assert (None, True) == (found.parquet, "consumer-1.jsonl is gone" in found.record.void)
+
+    (tmp_path / "aside").rename(tmp_path / "consumer-1.jsonl")
+    assert len(HISTORY) == pq.read_table(compact.compact(tmp_path, first.record).parquet).num_rows
+
+
+def test_a_corrupt_file_is_made_again(packed, tmp_path):
+    """Its schema can still be read, and Spark would fail at its pages."""
+    first = packed()
+    data = first.parquet.read_bytes()
+    (tmp_path / FILE).write_bytes(data[:4] + bytes(200) + data[204:])
+    found = compact.compact(tmp_path, first.record)
+
+    assert data == found.parquet.read_bytes()
+
+
+def test_swapped_trials_are_void(tmp_path):
+    """Each packed file moved along with its history says that it was made of it, and is not believed."""
+    for name in ("a", "b"):
+        compact.compact(tmp_path / name, write(tmp_path / name, HISTORY, record(name)))
+    for path in [*(tmp_path / "a").glob("*.jsonl"), tmp_path / "a" / FILE, tmp_path / "a" / compact.SOURCES]:
+        (tmp_path / "b" / path.name).rename(tmp_path / "c")
+        path.rename(tmp_path / "b" / path.name)
+        (tmp_path / "c").rename(path)
+
+    for name in ("a", "b"):
+        assert " of " in compact.compact(tmp_path / name, record(name)).record.void
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_histories_of_another_run_are_void(tmp_path, twice):
+    """Also where they have been packed already, in their own run."""
+    about = write(tmp_path, HISTORY)
+    if twice:
+        assert compact.compact(tmp_path, about, runs={"r"}).parquet
+
+    assert "of another run, r" in compact.compact(tmp_path, about, runs={"mine"}).record.void
+
+
+@pytest.mark.parametrize("field", ["scenario", "arm", "seed"])
+def test_a_header_that_contradicts_its_record(tmp_path, field):
+    """The record says which trial it is; the history is of another one."""
+    other = {"scenario": "other", "arm": "control", "seed": 2}
+    about = msgspec.structs.replace(write(tmp_path, HISTORY), **{field: other[field]})
+
+    assert f"its {field} is" in compact.compact(tmp_path, about).record.void
+
+
+def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
+    """The order of its events decides what is late, and what was confirmed before a fault."""
+    about = write(tmp_path, HISTORY)
+    path = tmp_path / "publisher-1.jsonl"
+    first = path.read_text().splitlines()[1]
+    early = first.replace('"at_ns":1000000', '"at_ns":9000000')
+    path.write_text(path.read_text().replace(first, early))
+
+    assert first != early
+    assert "publisher-1.jsonl: the clock runs backwards" in compact.compact(tmp_path, about).record.void
 
 
 def test_garbage_in_place_of_the_file_is_replaced(packed, tmp_path):

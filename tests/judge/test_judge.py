@@ -1,9 +1,9 @@
 """The judge from a folder to rows: what a user of the package calls."""
 
 import pytest
-from judge_histories import RUN, kept, killed, no_answer, record, sent, settled, silent, write
+from judge_histories import RUN, close, kept, killed, no_answer, record, sent, settled, silent, write
 
-from conformance import claims, judge, records, scenario
+from conformance import claims, judge, scenario
 from conformance.errors import HistoryError
 from conformance.judge import measure, relations
 from conformance.judge.verdict import Remembered
@@ -20,13 +20,24 @@ def rows(session, tmp_path):
     catalogue = claims.load()
 
     def judged(subject, control, run=RUN, prepare=lambda _: None):
-        records.save(run, tmp_path / "run.json")
         for arm, histories in (("subject", subject), ("control", control)):
             label = scenario.SYNC_OFF.label if arm == "control" else ""
             for index, history in enumerate(histories, 1):
                 about = record(f"{arm}.{index}", KILL, arm, label, index)
                 write(tmp_path / "trials" / about.trial, history, about)
         prepare(tmp_path / "trials")
+        close(tmp_path, run)
+        return judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
+
+    return judged
+
+
+@pytest.fixture
+def again(session, tmp_path):
+    """Judge the folder as it is now."""
+
+    def judged():
+        catalogue = claims.load()
         return judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
 
     return judged
@@ -65,7 +76,6 @@ def test_a_growing_run_judges_what_was_added(session, tmp_path):
     catalogue = claims.load()
     scripts = scenario.load(catalogue)
     remembered, counted = Remembered(), Counted(session)
-    records.save(RUN, tmp_path / "run.json")
 
     def judged(counted, remembered=None):
         return judge.judge(tmp_path, catalogue, scripts, counted, remembered=remembered)
@@ -73,6 +83,7 @@ def test_a_growing_run_judges_what_was_added(session, tmp_path):
     def add(trial, script, arm="subject", label=""):
         about = record(trial, script, arm, label, int(trial[-1]))
         write(tmp_path / "trials" / trial, LOSSY if arm == "control" else CLEAN, about)
+        close(tmp_path)
 
     add("subject.1", KILL)
     add("control.1", KILL, "control", scenario.SYNC_OFF.label)
@@ -92,7 +103,7 @@ def test_a_growing_run_judges_what_was_added(session, tmp_path):
 def test_nothing_recorded_asks_for_no_spark(tmp_path):
     """A session of tests that tried nothing need not wait for one."""
     catalogue = claims.load()
-    records.save(RUN, tmp_path / "run.json")
+    close(tmp_path)
     counted = Counted(None)
 
     assert judge.judge(tmp_path, catalogue, scenario.load(catalogue), counted).trials == ()
@@ -115,12 +126,11 @@ def test_violated_with_its_timeline(rows):
     assert all(not witness.timeline for witness in found.witnesses[1:])
 
 
-def test_judging_twice_gives_the_same(rows, session, tmp_path):
+def test_judging_twice_gives_the_same(rows, again):
     """The second time from the packed files."""
     first = rows([LOSSY, CLEAN, CLEAN], [LOSSY] * 3)
-    catalogue = claims.load()
 
-    assert first == judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
+    assert first == again()
 
 
 def test_a_torn_history_voids_its_trial(rows):
@@ -144,14 +154,14 @@ def test_nothing_recorded(rows):
     assert 5 == judge.exit_code(found)
 
 
-def test_a_trial_without_record_is_refused(rows, tmp_path):
+def test_a_trial_without_record_is_refused(rows, again, tmp_path):
     """In a run that calls itself finished nothing may be missing."""
 
-    def lose(trials):
-        (trials / "subject.1" / "trial.json").unlink()
+    rows([CLEAN] * 3, [])
+    (tmp_path / "trials" / "subject.1" / "trial.json").unlink()
 
     with pytest.raises(HistoryError, match=r"trial\.json"):
-        rows([CLEAN] * 3, [], prepare=lose)
+        again()
 
 
 def test_one_partition_or_many(session, tmp_path, monkeypatch):

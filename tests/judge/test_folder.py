@@ -1,0 +1,234 @@
+"""A run folder that was changed after the run: nothing of it holds, and the reason names the trial."""
+
+import os
+import shutil
+
+import msgspec
+import pytest
+from judge_histories import RUN, close, kept, killed, no_answer, record, sent, settled, write
+
+from conformance import claims, judge, records, scenario
+from conformance.errors import ExitCode
+from conformance.judge import folder
+from conformance.records import RunFile
+
+KILL = "broker-killed-while-publishing"
+CLEAN = kept(1, 2, 3) + sent(4) + killed() + no_answer(4) + settled(1, 2, 3)
+LOSSY = kept(1, 2, 3) + killed() + settled(1)
+LIAR = scenario.SYNC_OFF.label
+
+
+def recorded(place, histories, run=RUN):
+    """Record one scenario: these trials of the subject, and three of a control that loses messages."""
+    for arm, each, label in (("subject", histories, ""), ("control", [LOSSY] * 3, LIAR)):
+        for index, history in enumerate(each, 1):
+            about = record(f"{arm}.{index}", KILL, arm, label, index)
+            write(place / "trials" / about.trial, history, about, run=run.run)
+    close(place, run)
+    return place
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Six trials; two of the subject lose what was confirmed."""
+    return recorded(tmp_path / "run", [CLEAN, LOSSY, LOSSY])
+
+
+def edit(path, old, new):
+    """Change a file of the run, and keep its size and time."""
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(old, new))
+    assert before.st_size == path.stat().st_size
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def nothing(run):
+    """Leave the folder as it is."""
+
+
+def delete_histories(run):
+    for path in run.glob("trials/subject.2/*.jsonl"):
+        path.unlink()
+
+
+def delete_one(run):
+    (run / "trials" / "subject.2" / "drain-1.jsonl").unlink()
+
+
+def swap(run):
+    """Two trials change places, with everything that was packed of them."""
+    trials = run / "trials"
+    (trials / "subject.1").rename(trials / "aside")
+    (trials / "subject.2").rename(trials / "subject.1")
+    (trials / "aside").rename(trials / "subject.2")
+
+
+def swap_histories(run):
+    first, second = (run / "trials" / name / "drain-1.jsonl" for name in ("subject.2", "subject.1"))
+    first.rename(run / "aside")
+    second.rename(first)
+    (run / "aside").rename(second)
+
+
+def edit_history(run):
+    """What was confirmed is what the drain brought."""
+    edit(run / "trials" / "subject.2" / "publisher-1.jsonl", b'"p1:2"', b'"p1:1"')
+
+
+def edit_record(run):
+    """The violating trial calls itself void."""
+    path = run / "trials" / "subject.2" / "trial.json"
+    about = records.read(path, records.TrialRecord)
+    records.save(msgspec.structs.replace(about, void="the disk was full"), path)
+
+
+def edit_seed(run):
+    path = run / "trials" / "subject.2" / "trial.json"
+    records.save(msgspec.structs.replace(records.read(path, records.TrialRecord), seed=2), path)
+
+
+def copy_honest(run):
+    """The trials of an honest run, whose names are the same."""
+    honest = recorded(run.parent / "honest", [CLEAN] * 3, msgspec.structs.replace(RUN, run="honest"))
+    for name in ("subject.2", "subject.3"):
+        shutil.rmtree(run / "trials" / name)
+        shutil.copytree(honest / "trials" / name, run / "trials" / name)
+
+
+def delete_violating(run):
+    for name in ("subject.2", "subject.3"):
+        shutil.rmtree(run / "trials" / name)
+
+
+def delete_all(run):
+    for path in run.glob("trials/*"):
+        shutil.rmtree(path)
+
+
+def copy_sixteen(run):
+    for number in range(4, 20):
+        shutil.copytree(run / "trials" / "subject.1", run / "trials" / f"subject.{number}")
+
+
+def plant(run):
+    """A trial that was not planned, whose record says so of itself."""
+    about = record("subject.4", KILL, "subject", "", 4)
+    write(run / "trials" / about.trial, CLEAN, about)
+
+
+TAMPERED = [
+    (delete_histories, "subject.2", "drain-1.jsonl is missing"),
+    (delete_one, "subject.2", "drain-1.jsonl is missing"),
+    (swap, "subject.1", "trial is subject.2 in trial.json and subject.1 in the plan"),
+    (swap_histories, "subject.1", "drain-1.jsonl is not the file that the run recorded"),
+    (edit_history, "subject.2", "publisher-1.jsonl is not the file that the run recorded"),
+    (edit_record, "subject.2", "trial.json is not the file that the run recorded"),
+    (edit_seed, "subject.2", "seed is 2 in trial.json and 1 in the plan"),
+    (copy_honest, "subject.2", "is not the file that the run recorded"),
+    (delete_violating, "subject.2", "has no folder"),
+    (delete_all, "control.1", "has no folder"),
+    (copy_sixteen, "subject.10", "is not in the plan of run.json (and 15 more)"),
+    (plant, "subject.4", "is not in the plan of run.json"),
+]
+
+
+@pytest.mark.parametrize(("tamper", "trial", "why"), TAMPERED, ids=[tamper.__name__ for tamper, _, _ in TAMPERED])
+def test_a_changed_folder_is_incomplete(run, tamper, trial, why):
+    """The first trial that is wrong is named, and what is wrong with it."""
+    tamper(run)
+    found = folder.read(run)
+
+    assert not found.run.finished
+    assert found.run.incomplete.startswith(f"the trial {trial} ")
+    assert why in found.run.incomplete
+    assert all(about.void for _, about in found.trials if about.trial == trial)
+    assert {"subject.1", "subject.2", "subject.3", "control.1", "control.2", "control.3"} == {
+        about.trial for _, about in found.trials
+    }
+
+
+def test_an_honest_folder_is_complete(run):
+    """Every trial comes back as it was recorded; what the judge packs beside it changes nothing."""
+    (run / "trials" / "subject.1" / "events.parquet").write_bytes(b"packed")
+    found = folder.read(run)
+
+    assert (True, "", 6) == (found.run.finished, found.run.incomplete, len(found.trials))
+    assert not isinstance(found.run, RunFile)
+    assert not any(about.void for _, about in found.trials)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("histories", [[LOSSY] * 3, [CLEAN, LOSSY, LOSSY]], ids=["each", "some"])
+@pytest.mark.parametrize(
+    "tamper", [nothing, copy_honest, copy_sixteen, delete_violating, delete_histories, edit_history, swap], ids=str
+)
+def test_nothing_holds_in_a_changed_folder(session, tmp_path, tamper, histories):
+    """It was judged before, so everything is packed; a counterexample in an unchanged trial still counts."""
+    catalogue = claims.load()
+    scripts = scenario.load(catalogue)
+    run = recorded(tmp_path / "run", histories)
+    assert ExitCode.VIOLATED == judge.exit_code(judge.judge(run, catalogue, scripts, session))
+
+    tamper(run)
+    found = judge.judge(run, catalogue, scripts, session)
+    row = next(r for r in found.rows if (r.claim, r.scenario) == ("SOLCD-ACK-01", KILL))
+    left = {about.trial for about in found.trials if about.trial.startswith("subject") and not about.void}
+
+    assert "HOLDS" not in {r.verdict for r in found.rows}
+    assert row.offended == len(left) - (histories[0] is CLEAN and "subject.1" in left)
+    assert ("VIOLATED" == row.verdict) == (row.offended > 0)
+    assert judge.exit_code(found) in ({ExitCode.VIOLATED} if tamper is nothing else {1, 2, 3})
+
+
+@pytest.mark.spark
+def test_sixteen_copies_of_a_clean_trial(session, tmp_path):
+    """One trial was recorded, and it is too few: its copies are not counted, and the code is no pass."""
+    catalogue = claims.load()
+    run = recorded(tmp_path / "run", [CLEAN])
+    copy_sixteen(run)
+    found = judge.judge(run, catalogue, scenario.load(catalogue), session)
+    row = next(r for r in found.rows if (r.claim, r.scenario) == ("SOLCD-ACK-01", KILL))
+
+    assert ("INCONCLUSIVE", 1) == (row.verdict, row.trials)
+    assert row.reason.startswith("The run is incomplete: the trial subject.10 is not in the plan of run.json")
+    assert ExitCode.HARNESS == judge.exit_code(found)
+
+
+def test_an_interrupted_run_misses_nothing(run):
+    """It has no checksums yet, and the trials after its end are in the plan only."""
+    whole = records.read(run / "run.json", RunFile)
+    records.save(msgspec.structs.replace(whole, finished=False, checksums={}), run / "run.json")
+    shutil.rmtree(run / "trials" / "subject.3")
+    found = folder.read(run)
+
+    assert (False, "", 5) == (found.run.finished, found.run.incomplete, len(found.trials))
+
+
+@pytest.mark.parametrize("plan", [None, ()])
+def test_a_run_without_a_plan_cannot_be_checked(run, plan):
+    """An earlier version wrote it. Its trials are judged, and nothing of it holds; an empty plan is a plan."""
+    whole = records.read(run / "run.json", RunFile)
+    records.save(msgspec.structs.replace(whole, plan=plan, checksums={}), run / "run.json")
+    found = folder.read(run)
+
+    assert not found.run.finished
+    assert ("run.json has no plan" in found.run.incomplete) == (plan is None)
+    assert (6 if plan is None else 0) == len(found.trials)
+
+
+def test_copies_in_a_run_without_a_plan(run):
+    """The name of the folder is not that of the trial in it."""
+    records.save(records.read(run / "run.json", RunFile).run_record, run / "run.json")
+    copy_sixteen(run)
+    found = folder.read(run)
+
+    assert 6 == len(found.trials)
+    assert found.run.incomplete.startswith("the folder subject.10 holds the trial subject.1 (and 16 more)")
+
+
+def test_the_parts_of_a_run_are_its_own(run):
+    """Each worker recorded a run of its own id, and the histories carry it."""
+    (run / "workers" / "gw1").mkdir(parents=True)
+    records.save(msgspec.structs.replace(RUN, run="part"), run / "workers" / "gw1" / "run.json")
+
+    assert {"r", "part"} == folder.read(run).runs
