@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
-from conformance import paths
+from conformance import locks, paths
 from conformance.errors import UsageError
 from conformance.mounts import detach, did, mounted_at, mounts, said, tool, unmount
 
@@ -243,11 +243,11 @@ def release_leftovers() -> list[str]:
 
     A run is dead where its harness is gone (no such pid, another start time or another boot). Runs of another pid
     namespace (a container that shares the state folder) cannot be looked at, and are left alone. What could not be
-    released is told, and tried again by the next run.
+    released is told, and tried again by the next run. So are temporary folders and port locks of dead processes.
     """
+    lines = locks.release_abandoned()
     if not _live().is_dir():
-        return []
-    lines: list[str] = []
+        return lines
     with _only_one():
         for index in sorted(_live().glob("*.json")):
             entry = _read_index(index)

@@ -26,7 +26,7 @@ from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits paths claims history records mounts ledger script scenario adapters faults clients run judge report expectations campaign"
+    "errors limits paths claims history records mounts locks ledger script scenario adapters faults clients run judge report expectations campaign"
     " contract upgrade replay bundle progress bench doctor cli plugin"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""

@@ -9,8 +9,6 @@ not choose the same while neither listens: each port is locked by a file for as 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import pathlib
 import random
 import socket
@@ -18,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import psutil
 
-from conformance import paths
+from conformance import locks
 from conformance.errors import LaunchError
 
 HOST = "127.0.0.1"
@@ -31,7 +29,7 @@ class Ports:
     """Ports by name, reserved until `close()` (or until this process ends)."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._locks: list[int] = []
+        self._locks: list[tuple[pathlib.Path, int]] = []
         self.by_name: dict[str, int] = {}
         for name in names:
             self.by_name[name] = self._reserve()
@@ -42,19 +40,20 @@ class Ports:
     def close(self) -> None:
         """Give them back; a second call does nothing."""
         while self._locks:
-            os.close(self._locks.pop())
+            locks.release(*self._locks.pop())
 
     def _reserve(self) -> int:
-        folder = paths.state() / "ports"
-        folder.mkdir(parents=True, exist_ok=True)
         chooser = random.SystemRandom()
         for _ in range(_ATTEMPTS):
             port = chooser.randrange(_LOWEST, _highest())
-            lock = os.open(folder / f"{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            if _locked(lock) and _free(port):
-                self._locks.append(lock)
+            path = locks.ports() / f"{port}.lock"
+            lock = locks.acquire(path)
+            if lock is None:
+                continue
+            if _free(port):
+                self._locks.append((path, lock))
                 return port
-            os.close(lock)
+            locks.release(path, lock)
         self.close()
         raise LaunchError(f"no free port on {HOST} between {_LOWEST} and {_highest()}")
 
@@ -66,14 +65,6 @@ def _highest() -> int:
     except (OSError, ValueError, IndexError):
         first = 32768
     return first if first > _LOWEST + 1000 else 65535
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _free(port: int) -> bool:

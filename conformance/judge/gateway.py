@@ -11,15 +11,14 @@ import contextlib
 import logging
 import os
 import pathlib
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from conformance import locks
 from conformance.adapters.java import find_java
 from conformance.errors import JudgeError
 from conformance.judge.classes import Classes
@@ -56,7 +55,8 @@ class Gateway:
         import pyspark.find_spark_home as home
 
         java = find_java(17)
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="conformance-spark-"))
+        self._scratch = contextlib.ExitStack()
+        self.folder = self._scratch.enter_context(locks.scratch("spark"))
         self.log = self.folder / "jvm.log"
         self._connection = self.folder / "connection"
         # PySpark's own word for it: SPARK_HOME where the user set it, else the jars beside PySpark.
@@ -136,7 +136,7 @@ class Gateway:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(_END_S)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._scratch.close()
 
     def _learn(self) -> None:
         from pyspark import SparkContext

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from conformance import locks
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.judge.compact import compact
 from conformance.judge.facts import TrialFacts
@@ -23,8 +23,8 @@ def warm_up(spark: SparkSession, used: Sequence[Check] = EVERY) -> TrialFacts:
     """Run the plan of these checks on made-up trials, as many as a whole run's plan needs; the facts of one."""
     from conformance.judge.verdict import collect_facts
 
-    with tempfile.TemporaryDirectory(prefix="conformance-warm-") as name:
-        folders = [pathlib.Path(name) / str(number) for number in range(FEW + 1)]
+    with locks.scratch("warm") as place:
+        folders = [place / str(number) for number in range(FEW + 1)]
         trials = [compact(folder, write(folder, 3, trial=f"{TRIAL}-{folder.name}")) for folder in folders]
         return collect_facts(spark, trials, used)[f"{TRIAL}-0"]
 

@@ -86,6 +86,8 @@ def test_control(copy, spark, tmp_path):
     weak = records.read(trial_file(copy), TrialRecord).settings
     honest(copy)
     change(trial_file(copy), arm="control", control=SYNC_OFF.label, settings=weak)
+    for path in trial_file(copy).parent.glob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b'"arm":"subject"', b'"arm":"control"'))
     prepared = replay.prepare(wanted(copy, tmp_path, arm="weakened"))
     outcome = replay.execute(prepared, Watcher())
 

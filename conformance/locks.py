@@ -1,0 +1,96 @@
+"""Locked files that say what of a process exists outside it. The kernel unlocks them when the process ends, however.
+
+So the next start can tell what a killed process left (a port that it reserved, a temporary folder) from what a living
+one uses, also across containers, and whatever has become of process ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+
+from conformance import paths
+
+_PREFIX = "conformance-"
+
+
+def acquire(path: pathlib.Path) -> int | None:
+    """Lock a file, which is made if need be. Return its descriptor, or None where another owner holds it.
+
+    A file that was removed between its opening and its lock would guard nothing: the next process makes another one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def release(path: pathlib.Path, descriptor: int) -> None:
+    """Remove a file that was acquired, and unlock it; in that order, so that nobody else locks it in between."""
+    path.unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def ports() -> pathlib.Path:
+    """The folder of the locks of reserved ports."""
+    return paths.state() / "ports"
+
+
+def _scratch() -> pathlib.Path:
+    """The folder of the locks of temporary folders; each names its folder."""
+    return paths.state() / "scratch"
+
+
+@contextlib.contextmanager
+def scratch(what: str) -> Iterator[pathlib.Path]:
+    """A temporary folder, `conformance-WHAT-*`, that the next start removes where this process was killed."""
+    name = f"{_PREFIX}{what}-{uuid.uuid4().hex[:12]}"
+    folder = pathlib.Path(tempfile.gettempdir()) / name
+    lock = _scratch() / f"{name}.lock"
+    descriptor = None
+    with contextlib.suppress(OSError):  # a home that is read-only: the folder serves all the same
+        descriptor = acquire(lock)
+    try:
+        if descriptor is not None:
+            os.write(descriptor, os.fsencode(folder))
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if descriptor is not None:
+            release(lock, descriptor)
+
+
+def release_abandoned() -> list[str]:
+    """Remove the temporary folders and port locks of processes that have ended; a line for each folder."""
+    lines = []
+    for lock in sorted(_scratch().glob("*.lock")):
+        descriptor = acquire(lock)
+        if descriptor is None:
+            continue
+        folder = pathlib.Path(os.fsdecode(os.read(descriptor, 1 << 12)))
+        there = folder.name.startswith(_PREFIX) and folder.is_dir()
+        if there:
+            shutil.rmtree(folder, ignore_errors=True)
+        if there and folder.exists():  # another user's, or its JVM is still ending: a later start tries again
+            os.close(descriptor)
+            continue
+        release(lock, descriptor)
+        lines += [f"removed {folder}"] if there else []
+    for lock in ports().glob("*.lock"):
+        descriptor = acquire(lock)
+        if descriptor is not None:
+            release(lock, descriptor)
+    return lines

@@ -1,0 +1,121 @@
+"""What a killed process leaves outside itself, and what a living one keeps."""
+
+import fcntl
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conformance import locks
+from conformance.adapters.ports import Ports
+from conformance.ledger import identify, kill, release_leftovers
+
+OWNER = """
+import sys
+from conformance import locks
+from conformance.adapters.ports import Ports
+ports = Ports(["amqp", "http"])
+with locks.scratch("spark") as one, locks.scratch("warm") as two:
+    (one / "blockmgr").mkdir()
+    print(one, two, *ports.by_name.values(), flush=True)
+    sys.stdin.read()
+"""
+GATEWAY = """
+import sys
+from conformance.judge.gateway import Gateway
+gateway = Gateway()
+print(gateway.folder, gateway._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def started():
+    """Start an owner; returns its process and what it printed."""
+    made = []
+
+    def start(code):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        made.append(process)
+        return process, process.stdout.readline().split()
+
+    yield start
+    for process in made:
+        process.kill()
+        process.wait()
+
+
+def test_what_a_killed_process_left_is_released(started):
+    """While it lives nothing of it is touched; the next start after its death removes all of it."""
+    process, (*folders, amqp, http) = started(OWNER)
+    left = [*map(pathlib.Path, folders), *(locks.ports() / f"{port}.lock" for port in (amqp, http))]
+
+    assert [] == release_leftovers()
+    assert all(path.exists() for path in left)
+
+    process.kill()
+    process.wait()
+    assert {f"removed {folder}" for folder in folders} == set(release_leftovers())
+    assert not any(path.exists() for path in left)
+    assert [] == release_leftovers()
+
+
+@pytest.mark.spark
+def test_the_folder_of_a_killed_judge_is_released(started):
+    """Its JVM would end by itself, but not at once."""
+    process, (folder, jvm) = started(GATEWAY)
+    process.kill()
+    process.wait()
+    kill(identify(int(jvm)))
+
+    assert pathlib.Path(folder).is_dir()
+    release_leftovers()
+    assert not pathlib.Path(folder).exists()
+
+
+def test_nothing_is_left_by_who_ends_well(tmp_path):
+    """Neither a folder nor a lock."""
+    ports = Ports(["amqp"])
+    with locks.scratch("warm") as folder:
+        assert 2 == len(list(locks.paths.state().glob("*/*.lock")))
+    ports.close()
+
+    assert not folder.exists()
+    assert [] == list(locks.paths.state().glob("*/*.lock"))
+
+
+def test_a_lock_is_held_once(tmp_path):
+    """Also within one process."""
+    first = locks.acquire(tmp_path / "a.lock")
+
+    assert first is not None
+    assert locks.acquire(tmp_path / "a.lock") is None
+    locks.release(tmp_path / "a.lock", first)
+    assert locks.acquire(tmp_path / "a.lock") is not None
+
+
+def test_a_removed_lock_guards_nothing(tmp_path, monkeypatch):
+    """It was opened, and removed by who released it, before it was locked."""
+    path = tmp_path / "a.lock"
+    flock = fcntl.flock
+
+    def removed(descriptor, how):
+        path.unlink()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    assert locks.acquire(path) is None
+
+
+def test_a_lock_removes_only_our_own_folders(tmp_path):
+    """Whatever its words are."""
+    lock = locks.paths.state() / "scratch" / "x.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(str(tmp_path))
+
+    assert [] == release_leftovers()
+    assert tmp_path.is_dir()
+    assert not lock.exists()
