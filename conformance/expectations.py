@@ -127,7 +127,7 @@ def read_known(path: pathlib.Path, catalogue: Catalogue) -> tuple[Known, ...]:
     """
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:  # a TOML error and one of the encoding are both ValueErrors
+    except (OSError, ValueError, RecursionError) as error:  # a TOML error and one of the encoding are ValueErrors
         raise UsageError(f"--known-failures {path}: {_line(error)}") from error
     _known_words(f"{path}: table", data, ["known"])
     entries = data.get("known", [])
@@ -162,7 +162,7 @@ def read_baseline(path: pathlib.Path) -> Report:
     file = path / "report.json" if path.is_dir() else path
     try:
         return model.read_json(file)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(f"--baseline {path}: {_line(error)}") from error
 
 

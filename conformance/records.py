@@ -281,7 +281,7 @@ def read(path: pathlib.Path, kind: type[Record]) -> Record:
     """Read a record of that kind; raises `HistoryError` where it is missing or not one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:  # the last of brackets without end
         raise HistoryError(f"{path}: {error}") from error
 
 

@@ -80,13 +80,27 @@ class Secret(msgspec.Struct, frozen=True):
                 raise UsageError(f"password: {self} is not set; export it before the run")
             return found
         try:
-            found = pathlib.Path(self.file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+            found = _line_of(pathlib.Path(self.file)).removesuffix("\n").removesuffix("\r")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise UsageError(f"password: {self} cannot be read: {why}") from error
         if not found:
             raise UsageError(f"password: {self} is empty; its one line is the password")
         return found
+
+
+_LONGEST = 1 << 16
+
+
+def _line_of(path: pathlib.Path) -> str:
+    """The text of a small regular file: the record of a run may name a device that never ends, or a pipe."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"password: {path} is not a file")
+    with path.open("rb") as stream:
+        data = stream.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise UsageError(f"password: {path} has more than {_LONGEST} bytes; its one line is the password")
+    return data.decode("utf-8")
 
 
 _GIVEN: dict[str, str] = {}

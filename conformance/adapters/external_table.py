@@ -126,7 +126,7 @@ def load(path: pathlib.Path) -> External:
         return External.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from error
     except pydantic.ValidationError as error:
         raise UsageError(f"{path}: {problems(error, External)}") from error

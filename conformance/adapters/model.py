@@ -363,7 +363,7 @@ def load(file: pathlib.Path) -> BrokerFile:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file}: not TOML: {error}") from error
     try:
         read = read_table(data, file.parent)

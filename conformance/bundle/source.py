@@ -252,7 +252,7 @@ def _findings(
 def _reported(folder: pathlib.Path, run: RunRecord) -> tuple[VerdictRow, ...] | None:
     try:
         report = model.read_json(folder / "report.json")
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None
     return report.verdicts if report.run.run == run.run and report.run.seconds == run.seconds else None
 

@@ -9,7 +9,8 @@ import zipfile
 
 import pytest
 
-from conformance import adapters, bundle, campaign, claims, records, replay, scenario
+from conformance import adapters, bundle, campaign, claims, expectations, history, records, replay, scenario
+from conformance.adapters.access import Access, Secret, forms
 from conformance.bundle import archive, bug, script
 from conformance.cli import cli
 from conformance.errors import HistoryError, UsageError
@@ -266,3 +267,35 @@ def test_judging_reads_no_link(copy, secret):
 
     with pytest.raises(HistoryError, match="symbolic link"):
         campaign.judge_folder(copy)
+
+
+def test_brackets_without_end(tmp_path):
+    """Each file that may come from others is refused in one line."""
+    deep = tmp_path / "deep"
+    deep.write_text('{"x": ' + "[" * 100_000)
+    table = tmp_path / "deep.toml"
+    table.write_text("x = " + "[" * 20_000)
+
+    for error, read in (
+        (HistoryError, lambda: records.read(deep, records.RunRecord)),
+        (HistoryError, lambda: history.read(deep)),
+        (UsageError, lambda: expectations.read_baseline(deep)),
+        (UsageError, lambda: expectations.read_known(table, claims.load())),
+        (UsageError, lambda: adapters.find(str(table))),
+        (UsageError, lambda: adapters.find(f"reference:external={table}")),
+    ):
+        with pytest.raises(error, match="recursion") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_password_file_that_never_ends(tmp_path):
+    """A bundle looks for the password of a run in all that it writes; the run names the file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 100_000)
+
+    for path in ("/dev/zero", tmp_path / "pipe", tmp_path / "large"):
+        typed = Access(user="alice", password=Secret(file=str(path)))
+        with pytest.raises(UsageError, match=r"is not a file|more than 65536 bytes"):
+            typed.password.read()
+        assert set() == forms(typed)
