@@ -14,9 +14,9 @@ frame breaks the protocol. Brokers send frames of 64 to 128 KiB."""
 AMQP_FRAME_LEAST = 8
 """Bytes of the frame header (AMQP 1.0 section 2.3.1): a smaller size has no end, and a reader of it makes no step."""
 
-STOMP_HEAD = 1 << 16
-"""Bytes of the command and the headers of one STOMP frame. Ours have less than 1 KiB; brokers refuse more than 64 KiB.
-STOMP 1.2 lets a server limit them, so a client may do the same."""
+STOMP_HEAD = 1 << 18
+"""Bytes of the command and the headers of one STOMP frame. Ours have less than 1 KiB. The bundled broker takes as much,
+and STOMP 1.2 (Size Limits) lets a server limit them."""
 
 MESSAGE = 1 << 24
 """Bytes of one message. The largest body that a scenario sends has 64 KiB."""
@@ -46,6 +46,9 @@ HISTORY = 1 << 28
 
 HTTP_ANSWER = 1 << 24
 """Bytes of the answer to one HTTP request. The largest answer of a management interface that we know has 200 KB."""
+
+HANDSHAKE_S = 10.0
+"""Seconds of a TLS handshake with a broker that is asked whether it is ready. A slow machine takes 0.1 s."""
 
 CLIENT_S = 600.0
 """Seconds of one client process. The slowest waits for ten times the healthy maximum of a liveness claim."""

@@ -11,7 +11,9 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from conformance import limits
 from conformance.adapters.access import Tls
+from conformance.adapters.deadline import hung_up_after
 
 if TYPE_CHECKING:
     import ssl
@@ -117,7 +119,8 @@ def _dialled(host: str, port: int, timeout_s: float, tls: Tls | None) -> socket.
     if tls is None or context is None:
         return line
     try:
-        return context.wrap_socket(line, server_hostname=tls.server_name or host)
+        with hung_up_after(line, limits.HANDSHAKE_S):
+            return context.wrap_socket(line, server_hostname=tls.server_name or host)
     except OSError as error:
         line.close()
         raise _no_tls(f"{host}:{port}", error) from error

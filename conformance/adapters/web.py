@@ -9,7 +9,9 @@ import json
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
+from conformance import limits
 from conformance.adapters.access import Tls
+from conformance.adapters.deadline import hung_up_after
 from conformance.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def ask(
     """The status of the answer, and its body as text; `user:password@` in the address is its basic authentication.
 
     `tls` is for an address of `https`, whose certificate and name are always verified; None: the authorities of this
-    machine. Raises `OSError` where nobody answers in HTTP, `UsageError` for an address that is none.
+    machine. Raises `OSError` where nobody answers in HTTP, where the whole answer takes longer than
+    `timeout_s` or has more than `limits.HTTP_ANSWER` bytes; `UsageError` for an address that is none.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -49,15 +52,23 @@ def ask(
     if parts.scheme == "https":
         connection = _Secure(parts.hostname, port, tls or Tls(), timeout_s)
     try:
-        connection.request(verb, f"{target}?{parts.query}" if parts.query else target, body.encode() or None, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(errors="replace")
+        connection.connect()
+        with hung_up_after(connection.sock, timeout_s):
+            connection.request(
+                verb, f"{target}?{parts.query}" if parts.query else target, body.encode() or None, headers
+            )
+            answer = connection.getresponse()
+            said = answer.read(limits.HTTP_ANSWER + 1)
+        if len(said) > limits.HTTP_ANSWER:
+            raise OSError(limits.exceeded("an answer in HTTP", limits.HTTP_ANSWER))
+        return answer.status, said.decode(errors="replace")
     except ConnectionRefusedError as error:
         raise OSError("nobody listens there") from error
     except _TlsError:
         raise
     except (OSError, http.client.HTTPException) as error:  # reset, silent, or of another protocol
-        raise OSError(f"no answer in HTTP: {type(error).__name__} {error}".strip()) from error
+        why = limits.quoted(f"{type(error).__name__} {error}".strip())
+        raise OSError(f"no answer in HTTP: {why}") from error
     finally:
         connection.close()
 
@@ -70,7 +81,7 @@ class _Secure(http.client.HTTPSConnection):
     """A connection that verifies `tls.server_name`, where that is not the host."""
 
     def __init__(self, host: str, port: int, tls: Tls, timeout_s: float) -> None:
-        self._made, self._name = context(tls), tls.server_name or host
+        self._made, self._name, self._within_s = context(tls), tls.server_name or host, timeout_s
         super().__init__(host, port, timeout=timeout_s, context=self._made)
 
     def connect(self) -> None:
@@ -79,7 +90,8 @@ class _Secure(http.client.HTTPSConnection):
 
         http.client.HTTPConnection.connect(self)
         try:
-            self.sock = self._made.wrap_socket(self.sock, server_hostname=self._name)
+            with hung_up_after(self.sock, self._within_s):
+                self.sock = self._made.wrap_socket(self.sock, server_hostname=self._name)
         except ssl.SSLCertVerificationError as error:
             raise _TlsError(
                 f"TLS: {error.verify_message}: name its authority (--tls-ca, [access.tls] ca), or its own name "
@@ -125,7 +137,10 @@ def field_of(text: str, path: str) -> str:
 
     Raises `ValueError` where there is no such field, or no JSON.
     """
-    value: Any = json.loads(text)
+    try:
+        value: Any = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deep") from error
     for step in path.split("."):
         try:
             value = value[int(step)] if isinstance(value, list) else value[step]

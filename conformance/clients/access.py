@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance.adapters import web
 from conformance.adapters.access import SCRAM, Access, Tls
+from conformance.adapters.deadline import hung_up_after
 from conformance.adapters.greeting import TLS_RECORD, speaks_tls
 from conformance.errors import ClientError
 
@@ -56,7 +57,7 @@ def lacking(access: Access) -> str:
 def dial(host: str, port: int, access: Access, connect_s: float) -> Line:
     """A connected socket, with TLS where it is asked for; `ClientError` that names what failed and the next step.
 
-    `connect_s` is for the TCP connection, and again for each read of the TLS handshake.
+    `connect_s` is for the TCP connection, and again for the TLS handshake.
     """
     where = f"{host}:{port}"
     try:
@@ -65,17 +66,18 @@ def dial(host: str, port: int, access: Access, connect_s: float) -> Line:
         raise ClientError(f"no connection to {where}: {error}") from error
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return plain if access.tls is None else _secured(plain, host, where, access.tls)
+        return plain if access.tls is None else _secured(plain, host, where, access.tls, connect_s)
     except BaseException:
         plain.close()
         raise
 
 
-def _secured(plain: socket.socket, host: str, where: str, tls: Tls) -> TlsLine:
+def _secured(plain: socket.socket, host: str, where: str, tls: Tls, within_s: float) -> TlsLine:
     import ssl
 
     try:
-        return TlsLine.over(plain, context(tls), tls.server_name or host)
+        with hung_up_after(plain, within_s):
+            return TlsLine.over(plain, context(tls), tls.server_name or host)
     except ssl.SSLCertVerificationError as error:
         why = _VERIFIED.get(error.verify_code, _UNTRUSTED)
         raise ClientError(f"TLS: the certificate of {where} {why} ({error.verify_message.rstrip('.')})") from error

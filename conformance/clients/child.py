@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from conformance import limits
 from conformance.clients.job import Job, Result, Vendor
 from conformance.errors import ClientError
 from conformance.ledger import Ledger, inherited
@@ -57,7 +58,9 @@ class Child:
                 data += chunk
         except TimeoutError as error:
             self.end()
-            raise ClientError(f"{self.job.header.process} gave no result within {timeout_s:.0f} s") from error
+            process = self.job.header.process
+            why = f"a client has {limits.CLIENT_S:.0f} s, the clients of a trial {limits.TRIAL_S:.0f} s"
+            raise ClientError(f"{process} gave no result within {timeout_s:.0f} s: {why}") from error
         except ConnectionError:
             data = b""  # it was killed
         try:

@@ -65,7 +65,8 @@ def _over_http(probe: DepthProbe) -> int:
     except OSError as error:
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {error}") from error
     except ValueError as error:
-        raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {error}; status {status}") from error
+        why = f"{limits.quoted(error)}; status {status}"
+        raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
 
 
 class _Management:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from conformance import limits
 from conformance.faults import frames
 from conformance.faults.frames import Frame, Splitter, Unreadable
 from conformance.history import parse_message
@@ -37,8 +38,8 @@ _COMMAND = re.compile(rb"[A-Z]{1,32}")
 _ESCAPED = re.compile(r"\\([rnc\\])")
 _UNESCAPED = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
 _LF, _CR = 10, 13
-MAX_HEAD = 1 << 20
-MAX_UNDECLARED = 1 << 24
+MAX_HEAD = limits.STOMP_HEAD
+MAX_UNDECLARED = limits.MESSAGE
 """Bytes of a head, and of a body without content-length, that are kept back to be understood."""
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from conformance import limits
 from conformance.adapters import Broker
 from conformance.adapters.access import Access
 from conformance.clients import job as jobs
@@ -22,7 +24,6 @@ from conformance.history import Ended, Header, close_history
 from conformance.run.called import told
 from conformance.run.plan import Planned
 
-_PATIENCE_S = 600.0
 _PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
 
 
@@ -68,6 +69,7 @@ class Crew:
         self.waited_s = 0.0
         self.slowest_s = 0.0
         self.counts: dict[str, int] = {}
+        self._ends = time.monotonic() + limits.TRIAL_S
 
     def header(self, name: str) -> Header:
         """The header of the process of that name."""
@@ -170,7 +172,7 @@ class Crew:
     def _wait(self, child: Child) -> Result | None:
         self.abort.watch(child)
         try:
-            result = child.wait(_PATIENCE_S)
+            result = child.wait(min(limits.CLIENT_S, max(self._ends - time.monotonic(), 1.0)))
             self.abort.check()
         except (Interrupted, KeyboardInterrupt):
             child.end()
