@@ -24,7 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.campaign import Campaign, Watcher
-from conformance.report.words import MEANINGS, steps_in_words, visible
+from conformance.quoting import visible
+from conformance.report.words import MEANINGS, steps_in_words
 from conformance.run.plan import Planned
 from conformance.run.record import Progress
 

@@ -5,12 +5,16 @@ import os
 import shlex
 import subprocess
 import sys
+import types
 
 import pytest
 
-from conformance import adapters, claims, paths
+from conformance import adapters, bundle, claims, contract, paths
+from conformance.cli import adapters as cli_adapters
 from conformance.cli import cli, entry
+from conformance.errors import ClientError, LaunchError
 from conformance.judge.rows import Judgement, RunRecord
+from conformance.plugin.front import Front
 from conformance.report import model
 
 
@@ -213,3 +217,49 @@ def test_a_folder_that_takes_no_more_is_one_line(monkeypatch, capsys, number):
     assert (3, 1) == (ended.value.code, said.count("\n")), said
     assert f"conformance: out/run.json: {os.strerror(number)}: nothing more can be written" in said
     assert "name a folder on another disk by --out" in said
+
+
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202egood"
+
+
+@pytest.mark.parametrize(
+    "error", [LaunchError(ESCAPES, log_tail=[ESCAPES], log="b.log"), ClientError(ESCAPES), ValueError(ESCAPES)]
+)
+def test_what_a_broker_says_cannot_repaint_the_terminal(error, monkeypatch, capsys):
+    """Of an error, of the end of its log and of a traceback every control character is spelled out."""
+
+    def fails(**_):
+        raise error
+
+    monkeypatch.setattr(entry.cli, "main", fails)
+    with pytest.raises(SystemExit):
+        entry.main()
+    shown = capsys.readouterr().err
+
+    assert set() == {char for char in shown if not (char.isprintable() or char in "\n\t")}
+    assert r"\x1b[2J\x1b]0;owned\x07\u202egood" in shown or r"\\x1b[2J" in shown
+
+
+def test_what_a_command_says_cannot_repaint_the_terminal(monkeypatch, capsys):
+    """`adapters check`, `bundle` and `replay` tell of folders and brokers of others; all of them print by one function."""
+    step = contract.Step("start", 1.0, ESCAPES)
+    cli_adapters._tell(step)
+    monkeypatch.setattr(bundle, "make", lambda *_, **__: types.SimpleNamespace(lines=[ESCAPES], path=ESCAPES))
+    entry.cli.main(["bundle", "x#y"], standalone_mode=False)
+    shown = capsys.readouterr().out
+
+    assert 3 == shown.count(r"\x1b[2J\x1b]0;owned\x07\u202egood")
+    assert "\x1b" not in shown
+
+
+def test_a_verbose_session_of_pytest_cannot_repaint_the_terminal():
+    """Why a trial is void may quote the broker."""
+    lines = []
+    front = object.__new__(Front)
+    terminal = types.SimpleNamespace(write_line=lines.append)
+    plugins = types.SimpleNamespace(get_plugin=lambda _: terminal)
+    front.config = types.SimpleNamespace(pluginmanager=plugins, get_verbosity=lambda: 1)
+
+    front._watcher().note(ESCAPES)
+
+    assert [r"\x1b[2J\x1b]0;owned\x07\u202egood"] == lines

@@ -26,7 +26,7 @@ from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits paths claims history records mounts locks ledger script scenario adapters faults clients run judge report expectations campaign"
+    "errors limits quoting paths claims history records mounts locks ledger script scenario adapters faults clients run judge report expectations campaign"
     " contract upgrade replay bundle progress bench doctor cli plugin"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
@@ -215,6 +215,14 @@ def test_no_dead_module():
     ]
 
     assert dead == []
+
+
+def test_one_function_prints():
+    """What the command line prints goes through `say`, which makes the text of others safe; see `quoting`."""
+    sources = {path.name: path.read_text() for path in sorted((ROOT / "conformance" / "cli").glob("*.py"))}
+    found = [name for name, text in sources.items() for _ in re.findall(r"click\.s?echo\(|(?<!\.)\bprint\(", text)]
+
+    assert ["group.py"] == found
 
 
 def test_no_place_of_one_machine():

@@ -18,6 +18,7 @@ from conformance.adapters.found import find
 from conformance.adapters.images import Recipe, broker_image
 from conformance.errors import ConformanceError, UsageError
 from conformance.ledger import Ledger
+from conformance.quoting import visible
 
 
 def main(names: Sequence[str]) -> int:
@@ -35,9 +36,9 @@ def main(names: Sequence[str]) -> int:
                 image = broker_image(connect(), recipe, ledger)
                 print(f"{image.name}, upon {image.base}: {time.monotonic() - began:.0f} s", flush=True)
     except ConformanceError as error:
-        print(f"conformance: {error}", file=sys.stderr)
+        print(visible(f"conformance: {error}"), file=sys.stderr)
         for line in getattr(error, "log_tail", ()):
-            print(f"    {line}", file=sys.stderr)
+            print(visible(f"    {line}"), file=sys.stderr)
         return int(error.exit_code)
     return 0
 

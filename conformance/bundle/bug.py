@@ -11,7 +11,8 @@ from conformance.adapters.access import OPEN, Access
 from conformance.bundle.script import Reproduction, password_of, port_of
 from conformance.bundle.source import Finding, Source
 from conformance.claims import Claim
-from conformance.report.words import steps_in_words, visible
+from conformance.quoting import visible
+from conformance.report.words import steps_in_words
 from conformance.run import access as coming_in
 from conformance.upgrade import Pair
 

@@ -19,7 +19,7 @@ from conformance.adapters.access import PLAIN, SCHEMES, SCRAM, Access, mechanism
 from conformance.bundle import disk_faults, link_faults, process_faults
 from conformance.bundle.body import Body, CannotError, call
 from conformance.clients.modes import MODES
-from conformance.report.words import visible
+from conformance.quoting import visible
 from conformance.run import access as coming_in
 from conformance.scenario import Ask, Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
 from conformance.upgrade import Pair

@@ -11,7 +11,7 @@ import click
 
 from conformance.cli import listing
 from conformance.cli.access import coming_in
-from conformance.cli.group import cli, terminated
+from conformance.cli.group import cli, say, terminated
 
 if TYPE_CHECKING:
     from conformance.adapters.access import Access
@@ -33,7 +33,7 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
     The schema says what a broker.toml may say; an editor that knows TOML reads it by `#:schema PATH` in the first line.
     """
     if context.invoked_subcommand is None:
-        click.echo(listing.listing(**words), nl=False)
+        say(listing.listing(**words), nl=False)
     return 0
 
 
@@ -61,21 +61,21 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
     found = contract.applied(adapters.find(adapter), access)
     signal.signal(signal.SIGTERM, terminated)
     for line in release_leftovers():
-        click.echo(f"released what an earlier run left: {line}")
-    click.echo(f"{found.file.title} {found.version} ({found.launcher})")
+        say(f"released what an earlier run left: {line}")
+    say(f"{found.file.title} {found.version} ({found.launcher})")
     with contract.place(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
         contract.check(found, folder / "broker", ledger, _tell, offline=offline)
     if assumed := contract.assumptions(found):
-        click.echo("assumed to be promised, because the file does not describe these settings:")
+        say("assumed to be promised, because the file does not describe these settings:")
         for line in assumed:
-            click.echo(f"  {line}")
-        click.echo("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
+            say(f"  {line}")
+        say("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
     words = ["conformance", "run", "--adapter", adapter, *words_of(access)]
-    click.echo(f"{found.file.title} can be tried: {shlex.join(words)}")
+    say(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0
 
 
 def _tell(step: Step) -> None:
     word = "passed" if step.tried else "not tried"
     took = f"{step.seconds:6.2f} s" if step.tried else " " * 8
-    click.echo(f"  {word:9} {took}  {step.name}{f': {step.detail}' if step.detail else ''}")
+    say(f"  {word:9} {took}  {step.name}{f': {step.detail}' if step.detail else ''}")

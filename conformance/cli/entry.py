@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from conformance.cli.group import ClosedPipeError, cli
+from conformance.cli.group import ClosedPipeError, cli, say
 from conformance.errors import ConformanceError, ExitCode, Interrupted, LaunchError, UsageError
 
 _LOG_LINES = 40
@@ -21,11 +21,11 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def _fail(error: ConformanceError) -> int:
-    click.echo(f"conformance: {error}", err=True)
+    say(f"conformance: {error}", err=True)
     if isinstance(error, LaunchError) and error.log_tail:
-        click.echo(f"--- the last {len(error.log_tail)} lines of {error.log or 'its log'}", err=True)
+        say(f"--- the last {len(error.log_tail)} lines of {error.log or 'its log'}", err=True)
         for line in error.log_tail[-_LOG_LINES:]:
-            click.echo(f"    {line}", err=True)
+            say(f"    {line}", err=True)
     return int(error.exit_code)
 
 
@@ -92,9 +92,7 @@ def main() -> NoReturn:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             code = _fail(ConformanceError(_without_room(error)))
         else:
-            traceback.print_exc()
-            click.echo(
-                f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True
-            )
+            say(traceback.format_exc(), err=True, nl=False)
+            say(f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True)
             code = int(ExitCode.HARNESS)
     _leave(code)

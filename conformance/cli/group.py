@@ -11,8 +11,14 @@ from typing import Any, NoReturn
 import click
 
 import conformance
+from conformance.quoting import visible
 
 FILE = click.Path(path_type=pathlib.Path)
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print for a person; the only place of the command line that does. No text can make a terminal obey."""
+    click.echo(visible(str(text)), err=err, nl=nl)
 
 
 class ClosedPipeError(Exception):
@@ -84,7 +90,7 @@ def write_report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:
     if sys.stdout.isatty():
         Console().print(report.summary(judgement, catalogue, written, told))
     else:
-        click.echo(report.plain(judgement, catalogue, written, expected=told), nl=False)
+        say(report.plain(judgement, catalogue, written, expected=told), nl=False)
     return int(found.exit_code)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from conformance.cli.group import cli
+from conformance.cli.group import cli, say
 from conformance.errors import UsageError
 
 
@@ -28,7 +28,7 @@ def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
         found = adapters.find(adapter)
         made = adapters.fetch_to(adapter, folder, progress) if folder else [found.install(progress)]
     for path in made:
-        click.echo(path)
+        say(path)
     return 0
 
 
@@ -47,12 +47,12 @@ def claims_command(words: tuple[str, ...]) -> int:
     catalogue = claims.load()
     if words and words[0] == "show":
         for claim in claims.select(words[1:], catalogue):
-            click.echo(_claim_text(claim, catalogue))
+            say(_claim_text(claim, catalogue))
         return 0
     if words and words[0] != "list":
         raise UsageError.unknown("word", words[0], ["list", "show"])
     for claim in claims.select(words[1:] or ["*"], catalogue):
-        click.echo(f"{claim.id:16} {claim.kind:11} {claim.says}")
+        say(f"{claim.id:16} {claim.kind:11} {claim.says}")
     return 0
 
 
@@ -87,7 +87,7 @@ def doctor_command(as_json: bool) -> int:
     from conformance import doctor
 
     checks = doctor.examine()
-    click.echo(doctor.as_json(checks) if as_json else doctor.text(checks), nl=False)
+    say(doctor.as_json(checks) if as_json else doctor.text(checks), nl=False)
     return int(doctor.exit_code(checks))
 
 
@@ -101,7 +101,7 @@ def suites_command() -> int:
     """
     from conformance import paths
 
-    click.echo(paths.suites())
+    say(paths.suites())
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from conformance.cli.access import coming_in
-from conformance.cli.group import FILE, cli, expected_of, expecting, terminated, write_report
+from conformance.cli.group import FILE, cli, expected_of, expecting, say, terminated, write_report
 from conformance.errors import UsageError
 
 _ADAPTER = (
@@ -88,7 +88,6 @@ def run_command(
     from conformance.adapters import own_config
     from conformance.claims import words
     from conformance.progress import Show
-    from conformance.report.words import visible
 
     options = campaign.Options(claims=words([claims]), required=words(require), judge_as=words(judge_as), **asked)
     prepared = campaign.prepare(options)
@@ -96,7 +95,7 @@ def run_command(
     expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=prepared.selection.protocol)
     signal.signal(signal.SIGTERM, terminated)
     for line in () if quiet else own_config.told(prepared.adapter, prepared.selection.settings):
-        click.echo(visible(line))
+        say(line)
     with Show(prepared, quiet=quiet, verbose=verbose) as show:
         judgement = campaign.execute(prepared, show.watcher)
         show.verdicts([row.verdict for row in judgement.rows if row.trials])
@@ -146,12 +145,11 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     """
     from conformance import replay
     from conformance.progress import Show
-    from conformance.report.words import visible
 
     prepared = replay.prepare(replay.Wanted(folder=run, **words))
-    click.echo(prepared.title)
+    say(prepared.title)
     for note in prepared.notes:
-        click.echo(f"note: {note}")
+        say(f"note: {note}")
     expected = expected_of(None, None, ())
     signal.signal(signal.SIGTERM, terminated)
     with Show(prepared.campaign, quiet=quiet, verbose=False) as show:
@@ -161,7 +159,7 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     else:
         code = int(outcome.control_code)
     for line in outcome.lines:
-        click.echo(visible(line))
+        say(line)
     return code
 
 
@@ -184,8 +182,8 @@ def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
 
     made = bundle.make(trial, out, trust=trust)
     for line in made.lines:
-        click.echo(line)
-    click.echo(made.path)
+        say(line)
+    say(made.path)
     return 0
 
 
@@ -208,7 +206,7 @@ def bench_command(what: str) -> int:
     if what not in _MEASURED:
         raise UsageError.unknown("measurement", what, _MEASURED)
     for line in _liars() if what == "liars" else bench.run(what):
-        click.echo(line)
+        say(line)
     return 0
 
 

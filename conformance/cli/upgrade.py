@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from conformance.cli.access import coming_in
-from conformance.cli.group import FILE, cli, terminated, write_report
+from conformance.cli.group import FILE, cli, say, terminated, write_report
 
 if TYPE_CHECKING:
     from conformance.campaign import Campaign, Watcher
@@ -56,7 +56,7 @@ def upgrade_command(quiet: bool, verbose: bool, claims: str, scenarios: tuple[st
 
     prepared = upgrade.prepare(upgrade.Wanted(claims=patterns([claims]), scenarios=patterns(scenarios), **words))
     for note in prepared.notes:
-        click.echo(f"note: {note}")
+        say(f"note: {note}")
     signal.signal(signal.SIGTERM, terminated)
 
     @contextlib.contextmanager
@@ -69,7 +69,7 @@ def upgrade_command(quiet: bool, verbose: bool, claims: str, scenarios: tuple[st
     result = upgrade.execute(prepared, watching, _report_before)
     code = write_report(result.judgement, prepared.after.folder, result.expected)
     for line in result.lines:
-        click.echo(line)
+        say(line)
     return code
 
 

@@ -13,7 +13,7 @@ import pathlib
 import signal
 import sys
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.plugin import expect, parts, tell
 from conformance.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
 from conformance.plugin.expect import Answer
+from conformance.quoting import visible
 from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
@@ -49,7 +50,7 @@ class Front:
             self.campaign = campaign.prepare(self._options())
             self.expected = expect.read(config, self.campaign)
         except ConformanceError as error:
-            raise pytest.UsageError(str(error)) from error
+            raise pytest.UsageError(visible(str(error))) from error
         self.controller = not self.sent and bool(config.getoption("tx", None))
         if self.controller:
             _keep_scenarios_whole(config, chosen)
@@ -191,9 +192,12 @@ class Front:
         def progress(at: Progress) -> None:
             if at.record is not None:
                 outcome = f"VOID: {at.record.void}" if at.record.void else f"recorded in {at.record.seconds:.1f} s"
-                terminal.write_line(f"{at.done}/{at.total} {at.planned.id}: {outcome}")
+                note(f"{at.done}/{at.total} {at.planned.id}: {outcome}")
 
-        return Watcher(note=terminal.write_line, progress=progress)
+        def note(text: str) -> None:
+            terminal.write_line(visible(text))
+
+        return Watcher(note=note, progress=progress)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
@@ -262,17 +266,19 @@ class Front:
         if self.error is None and not self.written and not untried:
             return
         terminalreporter.section("conformance")
+        for line in [*self._ending(), *(self.outcome.lines if self.outcome else untried)]:
+            terminalreporter.write_line(visible(line))
+        for kind, path in self.written.items():
+            terminalreporter.write_line(visible(f"{kind}: {path}"))
+
+    def _ending(self) -> Iterator[str]:
         if self.error is not None:
             why = str(self.error) or "interrupted"
-            terminalreporter.write_line(f"no report: {why}; what was recorded is in {self.campaign.folder}")
+            yield f"no report: {why}; what was recorded is in {self.campaign.folder}"
         if self.judgement is not None and self.written:
             words = [row.verdict for row in (*self.judgement.rows, *self.judgement.self_checks)]
-            terminalreporter.write_line(headline(self.judgement, self.campaign.catalogue))
-            terminalreporter.write_line(", ".join(f"{words.count(word)} {word}" for word in MEANINGS if word in words))
-        for line in self.outcome.lines if self.outcome else untried:
-            terminalreporter.write_line(line)
-        for kind, path in self.written.items():
-            terminalreporter.write_line(f"{kind}: {path}")
+            yield headline(self.judgement, self.campaign.catalogue)
+            yield ", ".join(f"{words.count(word)} {word}" for word in MEANINGS if word in words)
 
     # xdist
 
@@ -290,7 +296,7 @@ class Front:
             try:
                 self.campaign.adapter.install(None, offline=self.campaign.options.offline)
             except ConformanceError as error:
-                raise pytest.UsageError(str(error)) from error
+                raise pytest.UsageError(visible(str(error))) from error
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:

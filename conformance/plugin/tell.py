@@ -15,10 +15,11 @@ from conformance.judge import again
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
 from conformance.plugin.expect import Answer
 from conformance.plugin.parts import PARTS
+from conformance.quoting import visible
 from conformance.records import RunRecord
 from conformance.report.html import timeline
 from conformance.report.model import is_undecided
-from conformance.report.words import control_words, exposure_words, steps_in_words, visible
+from conformance.report.words import control_words, exposure_words, steps_in_words
 from conformance.scenario import Scenario
 
 EVENTS = 40
@@ -40,7 +41,7 @@ def without_traceback(error: BaseException) -> Any:
 
     Of an expected failure it is what it would have said unexpected; `--xfail-tb` shows it.
     """
-    text = str(error.__cause__ if isinstance(error, pytest.xfail.Exception) else error)
+    text = visible(str(error.__cause__ if isinstance(error, pytest.xfail.Exception) else error))
     failed = pytest.fail.Exception(text, pytrace=False).with_traceback(error.__traceback__)
     shown = pytest.ExceptionInfo.from_exception(failed)
     made = shown.getrepr(style="value")

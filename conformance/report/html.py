@@ -18,6 +18,7 @@ from markupsafe import Markup
 from conformance import paths
 from conformance.claims import Catalogue, Claim
 from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
+from conformance.quoting import visible
 from conformance.report import model, words
 from conformance.report.expected import Expectations
 from conformance.scenario import Scenario
@@ -254,7 +255,7 @@ def _environment() -> jinja2.Environment:
 
 def _finalize(value: Any) -> Any:
     """Spell out characters that a browser would obey; jinja escapes the markup afterwards."""
-    return words.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _setting(value: bool | int | str) -> str:

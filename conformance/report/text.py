@@ -17,10 +17,11 @@ from conformance.claims import Catalogue
 from conformance.judge import again
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
+from conformance.quoting import visible
 from conformance.report import model
 from conformance.report.expected import Expectations
 from conformance.report.html import first_timeline, timeline
-from conformance.report.words import MEANINGS, exit_means, visible
+from conformance.report.words import MEANINGS, exit_means
 
 ROWS = 20
 EVENTS = 8

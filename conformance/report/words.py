@@ -107,17 +107,6 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def visible(text: str) -> str:
-    r"""Text of others, in which every character that a terminal or a browser would obey is spelled out.
-
-    Escape sequences could repaint a terminal, direction marks could turn a message id around.
-
-    >>> visible("a\x1b[2J" + chr(0x202e) + "b")
-    'a\\x1b[2J\\u202eb'
-    """
-    return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
 def exposure_words(exposure: Exposure | None) -> str:
     """What was at risk, in one phrase; the unit is the trial."""
     if exposure is None:

@@ -15,6 +15,7 @@ from conformance.adapters import engine
 from conformance.adapters.dockerd import DIES_WITH_US, running
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.ledger import Ledger, release_leftovers
+from conformance.quoting import visible
 
 
 def _answering() -> bool:
@@ -32,7 +33,7 @@ def main(words: Sequence[str]) -> int:
         if _answering():
             return subprocess.run(command, check=False).returncode
         for line in release_leftovers():
-            print(f"released what an earlier run left: {line}", file=sys.stderr)
+            print(visible(f"released what an earlier run left: {line}"), file=sys.stderr)
         data_root.mkdir(parents=True, exist_ok=True)
         with Ledger(data_root, f"dockerd-{uuid.uuid4().hex[:12]}") as ledger, running(data_root, ledger) as host:
             child = subprocess.Popen([*DIES_WITH_US, *command], env={**os.environ, "DOCKER_HOST": host})
@@ -40,9 +41,9 @@ def main(words: Sequence[str]) -> int:
                 signal.signal(number, lambda number, _: child.send_signal(number))
             return child.wait()
     except ConformanceError as error:
-        print(f"conformance: {error}", file=sys.stderr)
+        print(visible(f"conformance: {error}"), file=sys.stderr)
         for line in getattr(error, "log_tail", ()):
-            print(f"    {line}", file=sys.stderr)
+            print(visible(f"    {line}"), file=sys.stderr)
         return int(error.exit_code)
 
 

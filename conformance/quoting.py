@@ -1,0 +1,14 @@
+"""Text of others in our output: a broker, its log, its file or the folder of a run may hold anything."""
+
+from __future__ import annotations
+
+
+def visible(text: str) -> str:
+    r"""Spell out every character that a terminal or a browser would obey; line ends and tabs stay.
+
+    Escape sequences could repaint a terminal, direction marks could turn a message id around.
+
+    >>> visible("a\x1b[2J" + chr(0x202e) + "b")
+    'a\\x1b[2J\\u202eb'
+    """
+    return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)
