@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from conformance.cli.group import FILE, cli
+from conformance.cli.group import FILE, cli, say
 from conformance.errors import UsageError
 
 _NEEDED = {
@@ -71,10 +71,10 @@ def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error
-    click.echo(f"{out} is written. What it cannot know:")
+    say(f"{out} is written. What it cannot know:")
     for line in draft.unknown():
-        click.echo(f"  {line}")
-    click.echo(f"next: conformance adapters check {shlex.quote(str(out if out.is_absolute() else f'./{out}'))}")
+        say(f"  {line}")
+    say(f"next: conformance adapters check {shlex.quote(str(out if out.is_absolute() else f'./{out}'))}")
     return 0
 
 
