@@ -8,7 +8,8 @@
 | `/queues/NAME/messages?limit=N&offset=K` | messages, in order |
 
 A list has at most N entries after the first K; N is 1000 unless it is asked for less. One of messages ends early where
-they have more than 64 MiB, for all of it is hashed while nobody else is served.
+they have more than 8 MiB, for all of it is hashed while nobody else is served. Of requests that come together one is
+answered at a time, and the other ports are served in between.
 
 A name is one segment of the path, so that its own slashes, spaces and percent signs are percent-encoded as UTF-8. For a
 name with plain slashes the whole rest of the path is tried first: `/queues/a/messages` is the queue `a/messages` where
@@ -29,7 +30,8 @@ from conformance.reference.core.settlement import Event, State
 
 _LIMIT = 16 * 1024
 _MOST = 1000
-_MOST_HASHED = 64 * 1024 * 1024
+_MOST_HASHED = 8 * 1024 * 1024
+_END = b"\r\n\r\n"
 _MESSAGES = "/messages"
 
 _COUNTS: dict[str, tuple[Event, ...]] = {
@@ -49,23 +51,33 @@ class _BadQueryError(Exception):
 
 
 class Asked:
-    """One connection: `receive` gives the answers to all requests that are complete, in order."""
+    """One connection: `answer` gives the answer to the next request of those that have come, while one is `complete`.
+
+    `closed` says whether the socket is to be closed after what was answered.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._buffer = b""
         self.closed = False
 
-    def receive(self, data: bytes) -> bytes:
-        """Bytes from the peer; bytes for it. `closed` says whether the socket is to be closed after them."""
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer; a request that is too long closes the connection."""
         self._buffer += data
-        answers = b""
-        while not self.closed and b"\r\n\r\n" in self._buffer:
-            head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-            answers += self._answer(head.decode("latin-1"))
-        if len(self._buffer) > _LIMIT:
+        if not self.complete and len(self._buffer) > _LIMIT:
             self.closed = True
-        return answers
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a request to answer."""
+        return not self.closed and _END in self._buffer
+
+    def answer(self) -> bytes:
+        """The answer to the next request."""
+        head, _, self._buffer = self._buffer.partition(_END)
+        answer = self._answer(head.decode("latin-1"))
+        self.closed = self.closed or (_END not in self._buffer and len(self._buffer) > _LIMIT)
+        return answer
 
     def _answer(self, head: str) -> bytes:
         line, *headers = head.split("\r\n")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import gc
 import itertools
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from conformance.reference.sockets import REFUSED_AT_ONCE, AmqpProtocol, HttpPro
 from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Journal
-from conformance.reference.store.recovery import CorruptJournal, loading, recover
+from conformance.reference.store.recovery import CorruptJournal, Recovered, loading, recover
 from conformance.reference.tls import Tls, context
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ SPARE_FILES = 64
 
 BACKLOG = 1024
 """Connections that wait to be accepted, so that a storm of them leaves room for others."""
+
+HTTP_BACKLOG = 64
+"""Connections to the HTTP port that wait to be accepted: each takes a file before it can be dropped."""
+
+RESERVE = "reserve"
+"""The file that a used data directory has beside its journal: see `SegmentFiles`."""
 
 COLLECTED_AFTER = 50_000
 """New objects after which the collector looks for cycles: a message is in none, and has ten; a connection is in some.
@@ -73,7 +81,10 @@ async def serve(wanted: Wanted) -> None:
     files = SegmentFiles(wanted.data, wanted.behaviour)
     with loading():
         try:
-            recovered = recover(files.read())
+            segments = files.read()
+            recovered = recover(segments)
+            if notice := _notice(recovered, begun=bool(segments) or (wanted.data / RESERVE).exists()):
+                print(f"data directory {wanted.data}: {notice}", file=sys.stderr, flush=True)
             files.repair(recovered)
         except (CorruptJournal, OSError) as error:
             raise LaunchError(f"data directory {wanted.data}: {error}") from error
@@ -103,7 +114,10 @@ class Server:
         self.dirty: set[PeerProtocol] = set()
         self.receipts = itertools.count(1)
         self.guard = OPEN
-        self.max_connections = min(broker.settings.max_connections, _descriptors() - SPARE_FILES - REFUSED_AT_ONCE)
+        spare = SPARE_FILES + REFUSED_AT_ONCE + broker.settings.max_http_connections + HTTP_BACKLOG
+        self.max_connections = min(broker.settings.max_connections, _descriptors() - spare)
+        self.asking: set[HttpProtocol] = set()
+        self._questions: collections.deque[HttpProtocol] = collections.deque()
         self._disk = Disk(commit, files, buffer_seconds, self.schedule)
         self._scheduled = False
         self._expiry: asyncio.TimerHandle | None = None
@@ -121,11 +135,13 @@ class Server:
             "amqps": (lambda: AmqpProtocol(self), wanted.amqps_port, secure),
             "stomp": (lambda: StompProtocol(self), wanted.stomp_port, None),
             "stomps": (lambda: StompProtocol(self), wanted.stomps_port, secure),
-            "http": (lambda: HttpProtocol(self.broker), wanted.http_port, None),
+            "http": (lambda: HttpProtocol(self), wanted.http_port, None),
         }
         try:
             servers = {
-                name: await self.loop.create_server(make, wanted.listen, port, ssl=protected, backlog=BACKLOG)
+                name: await self.loop.create_server(
+                    make, wanted.listen, port, ssl=protected, backlog=HTTP_BACKLOG if name == "http" else BACKLOG
+                )
                 for name, (make, port, protected) in ports.items()
                 if port is not None
             }
@@ -144,6 +160,21 @@ class Server:
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._turn)
+
+    def question(self, asked: HttpProtocol) -> None:
+        """A connection has a request to be answered: one at a time, and between two of them all others have a turn."""
+        self._questions.append(asked)
+        if len(self._questions) == 1:
+            self.loop.call_soon(self._answer)
+
+    def _answer(self) -> None:
+        asked = self._questions[0]
+        try:
+            asked.answer()
+        finally:
+            self._questions.popleft()
+            if self._questions:
+                self.loop.call_soon(self._answer)
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -180,6 +211,13 @@ class Server:
             protocol.stop()
         await self._disk.settle()
         await self._disk.close()
+
+
+def _notice(recovered: Recovered, *, begun: bool) -> str:
+    """What is to be said of the journal that was found; nothing for a new directory, and after a clean stop."""
+    if not recovered.segment and not recovered.stale:
+        return "the directory was used before, and has no journal" if begun else ""
+    return recovered.notice()
 
 
 def _descriptors() -> int:

@@ -40,6 +40,11 @@ HELP = {
     "max_connections": "connections beyond which a new one is refused",
     "max_links": "links, or subscriptions, of one connection beyond which a new one is refused",
     "max_transactions": "open transactions of one connection beyond which a new one is refused",
+    "max_queues": "queues beyond which a new name is refused; each segment of the journal begins with all names, and "
+    "more than 10,000 long ones leave it little room",
+    "max_unfinished_bytes": "bytes of messages that have come in part, of all connections together, beyond which a "
+    "connection is refused the rest of its own",
+    "max_http_connections": "connections to the HTTP port beyond which a new one is dropped",
     "idle_timeout_ms": "milliseconds of silence after which a peer is taken for dead (AMQP); 0: none is asked of peers",
 }
 
@@ -71,6 +76,9 @@ class Settings(QueueOptions):
     max_connections: int = 1000
     max_links: int = 1000
     max_transactions: int = 1000
+    max_queues: int = 10_000
+    max_unfinished_bytes: int = 268_435_456
+    max_http_connections: int = 64
     idle_timeout_ms: int = 0
 
 

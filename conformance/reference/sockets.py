@@ -24,6 +24,10 @@ REFUSED_AT_ONCE = 100
 """Connections over the limit that are told so; more than these are dropped without a word, for each takes a file."""
 
 
+HTTP_IDLE_S = 30.0
+"""Seconds after its last answer in which a peer of the HTTP port asks again; it takes one of few places."""
+
+
 class Host(Protocol):
     """What a socket needs of the server; `dirty` are those with something to say at the next turn of the loop."""
 
@@ -31,12 +35,16 @@ class Host(Protocol):
     loop: asyncio.AbstractEventLoop
     connections: set[PeerProtocol]
     dirty: set[PeerProtocol]
+    asking: set[HttpProtocol]
     receipts: itertools.count[int]
     guard: Guard
     max_connections: int
 
     def schedule(self) -> None:
         """One turn soon, however often it is asked for."""
+
+    def question(self, asked: HttpProtocol) -> None:
+        """Its `answer` is called once, in a turn of its own."""
 
 
 class Speaker(Protocol):
@@ -214,18 +222,64 @@ class StompProtocol(PeerProtocol):
 
 
 class HttpProtocol(asyncio.Protocol):
-    """A socket that asks for depths."""
+    """A socket that asks for depths. It is read, and answered, one request at a time."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._asked = Asked(broker)
+    def __init__(self, server: Host) -> None:
+        self._server = server
+        self._asked = Asked(server.broker)
+        self._due = self._paused = self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: the peer has connected."""
+        """asyncio's: the peer has connected. One too many is dropped."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._idle = self._server.loop.call_later(HTTP_IDLE_S, transport.abort)
+        self._server.asking.add(self)
+        if len(self._server.asking) > self._server.broker.settings.max_http_connections:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """asyncio's: bytes have come."""
-        self._transport.write(self._asked.receive(data))
-        if self._asked.closed:
+        self._asked.receive(data)
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        """asyncio's: the peer asks for no more, and may wait for what it has asked for."""
+        self._over = True
+        return self._due
+
+    def pause_writing(self) -> None:
+        """asyncio's: the peer does not read."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """asyncio's: the peer reads again."""
+        self._paused = False
+        self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio's: the socket is gone, for whatever reason."""
+        self._server.asking.discard(self)
+        self._idle.cancel()
+        self._asked.closed = True
+
+    def answer(self) -> None:
+        """Answers one request."""
+        self._due = False
+        if not self._transport.is_closing():
+            self._transport.write(self._asked.answer())
+            self._idle.cancel()
+            self._idle = self._server.loop.call_later(HTTP_IDLE_S, self._transport.abort)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._due or self._paused:
+            return
+        self._due = self._asked.complete
+        if self._due:
+            self._transport.pause_reading()
+            self._server.question(self)
+        elif self._asked.closed or self._over:
             self._transport.close()
+        else:
+            self._transport.resume_reading()

@@ -201,6 +201,23 @@ def test_parts_on_many_links_are_bounded(start):
     raw.close()
 
 
+def test_parts_on_many_connections_are_bounded(start):
+    """Each connection stays below its own limit; all of them together do not."""
+    broker = start("--set=max_unfinished_bytes=1000000")
+    raws = [Raw(broker, opening() + beginning() + attaching(f"c{n}", 0)) for n in range(3)]
+    parts = b"".join(transfer(0, 0, b"x" * 100_000, more=True) for _ in range(4))
+    for raw in raws[:2]:
+        raw.until(FLOW)
+        raw.say(parts + attaching("another", 1))
+        raw.until(FLOW)
+    raws[2].until(FLOW)
+    raws[2].say(parts)
+
+    assert LIMIT in raws[2].until(DETACH)
+    for raw in raws:
+        raw.close()
+
+
 def test_a_client_that_stops_reading(start, peer):
     """Credit for a million, 100 MB stored, a peer that reads nothing: memory stays, others are served, and it goes on."""
     broker = start()

@@ -488,3 +488,13 @@ def test_a_range_of_outcomes(start, peer):
 
     bodies = peer(start()).receive(200).bodies
     assert bodies == [*range(1, 101), *range(401, 501)]
+
+
+def test_queues_beyond_the_limit_are_refused(start, peer):
+    """A new name is, and so is a temporary queue; those that are there go on."""
+    client = peer(start("--set=max_queues=2"))
+    client.publish(1, "b")
+    for address, dynamic in (("c", False), (None, True)):
+        with pytest.raises(LinkDetached, match="amqp:resource-limit-exceeded"):
+            client.connection.create_receiver(address, name=f"third {address}", dynamic=dynamic)
+    client.publish(1, "b")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
+import socket
+import time
 from urllib.parse import quote
 
 import pytest
+from proton import Message
 
 from conformance.reference.core.settlement import Event
 from conformance.reference.depth import Asked
@@ -17,7 +21,9 @@ from .queue_rig import START, Rig, identified
 
 def ask(rig, target):
     """The status, and what the JSON says."""
-    answer = Asked(rig.broker).receive(f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode("latin-1"))
+    asked = Asked(rig.broker)
+    asked.receive(f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode("latin-1"))
+    answer = asked.answer()
     head, _, body = answer.partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     return int(head.split()[1]), json.loads(body)
@@ -128,12 +134,12 @@ def test_an_answer_is_bounded(query, numbers):
 
 
 def test_large_messages_end_an_answer_early():
-    """What is hashed while nobody else is served is at most one message more than 64 MiB."""
+    """What is hashed while nobody else is served is at most one message more than 8 MiB."""
     rig = Rig("q:durable=false")
     for _ in range(6):
-        rig.send(bytes(20 * 1024 * 1024))
+        rig.send(bytes(5 * 1024 * 1024))
 
-    assert len(ask(rig, "/queues/q/messages")[1]["messages"]) == 4
+    assert len(ask(rig, "/queues/q/messages")[1]["messages"]) == 2
     assert len(ask(rig, "/queues/q/messages?offset=4")[1]["messages"]) == 2
 
 
@@ -213,3 +219,64 @@ def test_over_a_socket(start, peer):
     assert answers[1] == {"queues": ["q", "a/b"]}
     assert (answers[2]["depth"], answers[2]["durable"]) == (2, False)
     assert [message["number"] for message in answers[3]["messages"]] == [1]
+
+
+REQUEST = b"GET /queues/q/messages HTTP/1.1\r\n\r\n"
+
+
+def test_pipelined_requests_leave_others_their_turn(start, peer):
+    """Three thousand requests of 4 MiB to hash: another connection is answered in between, and not after all of them."""
+    broker = start("--set=persistence=false")
+    client = peer(broker)
+    link = client.sender("q")
+    sent = [link.send(Message(body=bytes(1024 * 1024))) for _ in range(4)]
+    client.wait(lambda: all(each.settled for each in sent))
+    host, port = broker.http.split(":")
+    began = time.monotonic()
+    with socket.create_connection((host, int(port)), timeout=20) as greedy:
+        greedy.sendall(REQUEST * 3000)
+        assert greedy.recv(1)
+        depth = broker.depth()
+        taken = time.monotonic() - began
+        rest = sum(len(greedy.recv(1 << 20)) for _ in range(3))
+
+    assert depth == 4
+    assert rest > 0
+    assert taken < 5
+
+
+def test_a_flood_of_http_connections_leaves_the_broker(start, peer):
+    """Those beyond the limit are dropped, whoever comes when one has left is served, and the broker still stores."""
+    broker = start("--set=max_http_connections=3")
+    host, port = broker.http.split(":")
+    held = [socket.create_connection((host, int(port)), timeout=20) for _ in range(3)]
+    for line in held:
+        line.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert line.recv(1)
+    beyond = [socket.create_connection((host, int(port)), timeout=20) for _ in range(200)]
+    assert {_said(line) for line in beyond} == {b""}
+    peer(broker).publish(1, "q")
+    for line in (*held, *beyond):
+        line.close()
+    deadline = time.monotonic() + 20
+    depth = None
+    while depth is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):  # until the broker has seen that they are gone
+            depth = broker.depth()
+
+    assert depth == 1
+
+
+def test_a_request_without_end_is_dropped(start):
+    """Its head has a limit."""
+    host, port = start().http.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.sendall(b"GET /" + b"x" * 20_000)
+        assert _said(line) == b""
+
+
+def _said(line):
+    try:
+        return line.recv(1)
+    except ConnectionResetError:
+        return b""

@@ -260,3 +260,33 @@ def test_an_end_that_is_no_time_is_refused(expires):
 
     assert error(client)[:2] == (f"expires {expires!r} is not a whole number of milliseconds since 1970", "r")
     assert rig.depth() == 0
+
+
+def test_queues_beyond_the_limit_are_refused():
+    """A new name is; those that are there go on."""
+    rig = Rig(max_queues=2)
+    rig.client().publish(1, "a")
+    rig.client().publish(1, "b")
+    client = rig.client()
+    client.say("SEND", {"destination": "c", "receipt": "r"}, b"x")
+
+    assert error(client) == ("the broker has 2 queues (max_queues)", "r", f"condition: {LIMIT}")
+    rig.client().publish(1, "a")
+    assert (["a", "b"], 2) == (list(rig.broker.names()), rig.depth("a"))
+
+
+def test_unfinished_bodies_are_bounded_in_all():
+    """Each of them is small enough; together they are not. What has ended gives its room back."""
+    rig = Rig(max_unfinished_bytes=1000)
+    part = encode("SEND", [("destination", "q"), ("content-length", "900")], b"")[:-1] + b"x" * 400
+    clients = [rig.client() for _ in range(3)]
+    for client in clients:
+        client.connection.receive(part)
+
+    message = "too many bytes of messages have come in part (max_unfinished_bytes)"
+    assert error(clients[2]) == (message, None, f"condition: {LIMIT}")
+    assert rig.broker.unfinished == 800
+    clients[0].connection.lost()
+    clients[1].connection.receive(b"x" * 500 + b"\0")
+    clients[1].heard()
+    assert (rig.broker.unfinished, rig.depth()) == (0, 1)

@@ -87,11 +87,15 @@ class Receiving(Link):
         self._parts.append(data)
         self._size += len(data)
         self._peer.partial += len(data)
+        self._broker.unfinished += len(data)
         if self._size > self.max_bytes:
             self._refuse_size(delivery)
         elif self._peer.partial > 2 * self._broker.settings.max_message_bytes:
             pn.pn_delivery_settle(delivery)
             self.refuse(Refusal(LIMIT, "too many bytes of messages have come in part on this connection"))
+        elif self._broker.unfinished > self._broker.settings.max_unfinished_bytes:
+            pn.pn_delivery_settle(delivery)
+            self.refuse(Refusal(LIMIT, "too many bytes of messages have come in part (max_unfinished_bytes)"))
         return self.open
 
     def _refuse_size(self, delivery: Any) -> None:
@@ -134,6 +138,7 @@ class Receiving(Link):
 
     def _forget_parts(self) -> None:
         self._peer.partial -= self._size
+        self._broker.unfinished -= self._size
         self._size = 0
         self._parts.clear()
 

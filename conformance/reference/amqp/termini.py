@@ -65,7 +65,7 @@ def queue(broker: Broker, wish: Asked, *, sending: bool) -> Queue | Refusal | No
     if wish.topic:
         return Refusal(NOT_IMPLEMENTED, "there are no topics")
     if wish.dynamic:
-        return broker.temporary()
+        return broker.refused("") or broker.temporary()
     if wish.address is None:
         return Refusal(NOT_FOUND, "the link names no queue") if sending else None
     return named(broker, wish.address)
@@ -77,7 +77,7 @@ def named(broker: Broker, name: str) -> Queue | Refusal:
         return Refusal(INVALID, f"the name of a queue has at most {MAX_NAME} bytes")
     if name.startswith(_TEMPORARY) and broker.known(name) is None:
         return Refusal(NOT_FOUND, "there is no such temporary queue any more")
-    return broker.queue(name)
+    return broker.refused(name) or broker.queue(name)
 
 
 def tell(engine: Any, wish: Asked, found: Queue | None, *, sending: bool) -> None:

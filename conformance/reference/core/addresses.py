@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from conformance.errors import UsageError
 from conformance.reference.core.duplicates import Identities
 from conformance.reference.core.queues import Queue
+from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import GroupCommit, nobody
 from conformance.reference.store.records import QueueDeclared, QueueDeleted
@@ -44,6 +45,12 @@ class Addresses:
             if durable:
                 self._commit.add(QueueDeclared(name, 1), nobody)
         return self._queues[name]
+
+    def refused(self, name: str) -> Refusal | None:
+        """Why no queue of this name can be declared; None where it can be, or is there."""
+        if name in self._queues or len(self._queues) < self._settings.max_queues:
+            return None
+        return Refusal(LIMIT, f"the broker has {len(self._queues):,} queues (max_queues)")
 
     def known(self, name: str) -> Queue | None:
         """The queue of this name, None if there is none."""

@@ -41,7 +41,8 @@ class Broker:
 
     `options` are the rules of the queues that have rules of their own, `clock` gives seconds since the epoch, `profile`
     is what peers may ask for beyond the standards; `surroundings` is set by who runs it, to the figures that only it
-    knows: they are shown beside the broker's own.
+    knows: they are shown beside the broker's own. `unfinished` are the bytes of messages that have come in part, of all
+    connections together.
     Raises `UsageError` where options contradict what was recovered.
     """
 
@@ -67,6 +68,7 @@ class Broker:
         self._expiries = Expiries()
         self._addresses = Addresses(settings, options, commit)
         self._effects = Effects(behaviour, self._addresses, self._expiries, self._undispatched, recovered.next_id)
+        self.unfinished = 0
         self._sends = 0
         self._transactions = 0
         for name, next_number in recovered.queues.items():
@@ -85,6 +87,10 @@ class Broker:
     def queue(self, name: str) -> Queue:
         """The queue of this name, declared now if it is unknown: durably, unless its options say else."""
         return self._addresses.queue(name)
+
+    def refused(self, name: str) -> Refusal | None:
+        """Why no queue of this name can be declared; None where it can be, or is there."""
+        return self._addresses.refused(name)
 
     def known(self, name: str) -> Queue | None:
         """The queue of this name, None if there is none."""

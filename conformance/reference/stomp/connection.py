@@ -26,7 +26,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from conformance.reference.core.broker import Broker
-from conformance.reference.core.refusal import Refusal
+from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.guard import OPEN, Guard
 from conformance.reference.stomp.beats import BEAT_MS, Beats
 from conformance.reference.stomp.frames import VERSIONS, Decoder, Frame, ProtocolError, encode, lines
@@ -78,6 +78,7 @@ class Connection:
         self._unsent = 0
         self._paused = False
         self._unfinished = 0
+        self._held = 0  # bytes of a frame that has not come whole
         self._farewell: Done | None = None
         self._ended = False
 
@@ -91,6 +92,7 @@ class Connection:
                 self._take(frame)
                 if self._ended or self._farewell is not None:
                     break
+            self._hold(self._decoder.unfinished)
         except ProtocolError as error:
             self._refuse(str(error), receipt=error.receipt, condition=error.condition)
         self._wake()
@@ -195,8 +197,19 @@ class Connection:
         for _ in range(copies):
             self.write(b"RECEIPT\n%b\n\0" % lines((("receipt-id", receipt),), self._version))
 
+    def _hold(self, size: int) -> None:
+        """Counts what is kept of a frame until it is whole; raises `ProtocolError` where the broker keeps too much."""
+        broker = self._broker
+        broker.unfinished += size - self._held
+        self._held = size
+        if size and broker.unfinished > broker.settings.max_unfinished_bytes:
+            reason = "too many bytes of messages have come in part (max_unfinished_bytes)"
+            raise ProtocolError(reason, None, LIMIT)
+
     def _end(self) -> None:
         self._ended = True
+        self._hold(0)
+        self._decoder = Decoder()
         if self._session is not None:
             self._session.end()
 

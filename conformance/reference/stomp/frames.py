@@ -129,6 +129,11 @@ class Decoder:
         self._at = 0
         return self._frames()
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a frame that has not come whole."""
+        return len(self._data) - self._at + len(self._body)
+
     def _start(self) -> None:
         self._command = ""
         self._headers: dict[str, str] = {}

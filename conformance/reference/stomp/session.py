@@ -96,6 +96,8 @@ class Session:
         other_kind = destination.startswith("/") and not destination.startswith(_QUEUE)
         if not name or other_kind or len(name.encode()) > MAX_NAME:
             raise ProtocolError(f"the destination {destination[:40]!r} is not a queue's name of 1 to {MAX_NAME} bytes")
+        if (refusal := self._broker.refused(name)) is not None:
+            raise ProtocolError(refusal.description, None, refusal.condition)
         return self._broker.queue(name)
 
     def _transaction(self, frame: Frame) -> _Open | None:

@@ -16,6 +16,7 @@ from conformance.reference.store.records import (
     MARK,
     SEGMENT_HEADER,
     Change,
+    Closed,
     Counted,
     Framed,
     Moved,
@@ -43,7 +44,8 @@ class Recovered:
     `messages` is in the order of their ids; `queues` has each queue's next number, `identities` the ids that were seen
     in it, oldest first. `segments` has the size of each, `index` what is live in them. `segment`, `end` and `sequence`
     say where writing goes on (segment 0: nowhere yet). `cut` has the place where a torn tail begins: segment and
-    offset. `stale` has later segments, which hold nothing that was ever confirmed.
+    offset. `stale` has later segments, which hold nothing that was ever confirmed. `closed` says that the last record
+    is that of a clean stop.
     """
 
     messages: dict[int, Stored] = field(default_factory=dict)
@@ -58,6 +60,20 @@ class Recovered:
     cut: tuple[int, int] | None = None
     stale: list[int] = field(default_factory=list)
     index: Index = field(default_factory=Index, compare=False)
+    closed: bool = field(default=False, compare=False)
+
+    def notice(self) -> str:
+        """What is to be said of the journal's end; nothing where the broker had been stopped cleanly."""
+        if self.closed and self.cut is None and not self.stale:
+            return ""
+        where = f"record {self.sequence} in {filename(self.segment)}, offset {self.end}" if self.segment else "nothing"
+        if self.cut is not None or self.stale:
+            later = f"; {len(self.stale)} later segments are deleted" if self.stale else ""
+            return f"the journal has a torn end: it is cut back behind {where}{later}"
+        return (
+            f"the journal does not end with a clean stop: the broker was killed, or the end of the journal is missing; "
+            f"it goes on behind {where}"
+        )
 
 
 @contextmanager
@@ -111,6 +127,7 @@ class _Reading:
     def read(self, segment: bytes, number: int) -> int:
         """Applies the intact records of a segment; where they end."""
         found, index, end, sequence = self.found, self.found.index, SEGMENT_HEADER, self.found.sequence
+        entry: Record | None = None
         for framed in scan(segment, end):
             # Only the very first record of the oldest segment may have any sequence: older segments were deleted.
             if sequence and framed.sequence != sequence + 1:
@@ -124,6 +141,7 @@ class _Reading:
                 self._take(entry)
                 index.note(entry, number, sequence)
         found.sequence = sequence
+        found.closed = isinstance(entry, Closed) or (entry is None and found.closed)
         return end
 
     def done(self) -> Recovered:

@@ -1,0 +1,85 @@
+"""What a start says of the journal's end, and what many queues cost it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.reference.settings import MAX_NAME, Settings
+from conformance.reference.store.journal import SEGMENT_BYTES, Journal
+from conformance.reference.store.records import QueueDeclared
+from conformance.reference.store.recovery import recover
+
+from .store_rig import stored
+
+
+@pytest.fixture
+def stopped(start, peer, tmp_path):
+    """A data directory of a broker that was stopped cleanly, or killed."""
+
+    def one(*, cleanly=True):
+        broker = start()
+        peer(broker).publish(3)
+        if cleanly:
+            assert broker.stop() == 0
+        else:
+            broker.kill()
+        return sorted((tmp_path / "data").glob("*.journal"))
+
+    return one
+
+
+def _said(broker):
+    """Its standard error, once it has ended."""
+    broker.kill()
+    return broker.process.stderr.read()
+
+
+def test_a_clean_stop_has_no_notice(start, stopped):
+    """Nothing is missing, and nothing is said; a new directory has nothing to say either."""
+    stopped()
+
+    assert "" == _said(start())
+    assert "" == _said(start(data="new"))
+
+
+@pytest.mark.parametrize("harm", ["zeroed", "cut", "garbled", "missing"])
+def test_a_tail_that_is_not_there_is_said(start, stopped, harm):
+    """Without the mark of the clean stop at least the user knows that something may be missing."""
+    (journal,) = stopped()
+    data = journal.read_bytes()
+    last = len(data.rstrip(b"\0"))
+    if harm == "missing":
+        journal.unlink()
+    elif harm == "cut":
+        journal.write_bytes(data[: last - 30])
+    else:
+        journal.write_bytes(data[: last - 30] + (bytes(30) if harm == "zeroed" else b"x" * 30) + data[last:])
+
+    said = _said(start())
+
+    assert 1 == said.count("\n")
+    assert ("has no journal" if harm == "missing" else "the journal") in said
+
+
+def test_a_kill_is_said(start, stopped):
+    """A killed broker leaves the same journal as one whose last records are gone."""
+    (journal,) = stopped(cleanly=False)
+    said = _said(start())
+
+    assert "the broker was killed, or the end of the journal is missing; it goes on behind record" in said
+    assert journal.name in said
+
+
+def test_the_most_queues_with_the_longest_names_leave_room_in_a_segment():
+    """Each segment begins with all names: with 17,500 of them each record became a segment of its own."""
+    journal = Journal(recover({}))
+    names = [f"{n:0{MAX_NAME}}" for n in range(Settings().max_queues)]
+    journal.writes([QueueDeclared(name, 1) for name in names])
+    journal.written()
+    begun = len(journal.segments)
+    for n in range(1, 1001):
+        journal.writes([stored(n, names[0], size=1024)])
+        journal.written()
+
+    assert len(journal.segments) - begun <= 2
+    assert max(journal.segments.values()) == SEGMENT_BYTES
