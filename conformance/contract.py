@@ -99,6 +99,8 @@ def assumptions(adapter: Adapter) -> list[str]:
         selection = Selection(adapter, protocol, settings, {}, [], frozenset(), seed=0)
         for claim in claims.load().claims.values():
             names = claims.assumed(claim.when, settings.values)
+            if claim.is_expectation:
+                continue  # no document promises it
             if names and selection.applies(claim) and not claims.unmet(claim.when, settings.values, settings.absent):
                 found.setdefault(names, []).append(claim.id)
     return [f"{', '.join(dict.fromkeys(ids))}: {', '.join(names)}" for names, ids in found.items()]

@@ -311,7 +311,8 @@ class ExternalBroker:
             self.depth_probe("any")
         except UsageError as error:
             raise UsageError(
-                f"depth: {error}. No drain is trusted without the broker's own word: add http://HOST:PORT, or https://, to external="
+                f"depth: {error}. No drain is trusted without the broker's own word: add http://HOST:PORT (or https) "
+                "to external="
             ) from error
 
     def _unanswered(self, *, final: bool = False) -> str:

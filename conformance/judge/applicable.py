@@ -81,9 +81,10 @@ def assumption(claim: Claim, run: RunRecord) -> str:
 def can_fail(claim: Claim) -> bool:
     """Whether a failed check speaks against a broker that does not promise the claim.
 
-    A permission or an observation cannot fail. A default is about a key that is absent, and here the key is set.
+    A permission or an observation cannot fail. A default is about a key that is absent, and here the key is set. What
+    this suite expects nobody has promised.
     """
-    return claim.judged and claim.kind is not Kind.DEFAULT
+    return claim.judged and claim.kind is not Kind.DEFAULT and not claim.is_expectation
 
 
 def _either(words: tuple[str, ...]) -> str:

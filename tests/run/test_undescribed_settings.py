@@ -89,6 +89,9 @@ def test_a_check_of_the_adapter_prints_what_is_assumed(tmp_path):
     silent = contract.assumptions(adapters.find(str(path)))
     (tmp_path / "other.toml").write_text(BROKER.replace("LIAR", "") + STORES_NOTHING)
 
-    assert ["SOLCD-ACK-01, AMQP-DUR-01: persistence, sync_non_transactional"] == silent
+    found = {settings: ids.split(", ") for ids, settings in (line.split(": ") for line in silent)}
+
+    assert {"SOLCD-ACK-01", "AMQP-DUR-01"} <= {*found["persistence, sync_non_transactional"]}
+    assert [] == [one for ids in found.values() for one in ids if one.startswith("EXPECT-")]
     assert [] == contract.assumptions(adapters.find(str(tmp_path / "other.toml")))
     assert [] == contract.assumptions(adapters.find("reference"))
