@@ -76,6 +76,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     number that the seed drew for the trigger. `void` says why nothing may be concluded from it: a fault that did not
     take effect, a process that died by itself, a broker that did not start. `floor_seconds` is what the restarts and
     waits of this trial took by themselves. `script` has the drawn steps, in words that a replay must find again.
+    `flush_ms` is how long the broker may keep what it has answered before it writes it; 0: its settings do not tell.
     """
 
     trial: str
@@ -88,6 +89,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     adapter: str
     settings: dict[str, bool | int | str]
     script: tuple[str, ...] = ()
+    flush_ms: int = 0
     void: str = ""
     void_log: tuple[str, ...] = ()
     floor_seconds: float = 0.0

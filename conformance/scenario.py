@@ -132,7 +132,9 @@ TRIALS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Weakened:
-    """A strong control: the same product with these settings, seen to fail in each of `trials`.
+    """A control that is the same product with these settings, seen to fail in each of `trials`.
+
+    It is strong, unless it stores nothing.
 
     `widened_by` names what the death of a process shows nothing without (`stand_ins`). `journal`: the fault waits for
     the journal to be read: a broker that stores nothing shows nothing either. `patient`: as with a `Liar`.
@@ -148,6 +150,11 @@ class Weakened:
     def label(self) -> str:
         """What the report calls it."""
         return ", ".join(f"{k}={str(v).lower()}" for k, v in self.settings)
+
+    @property
+    def stores_nothing(self) -> bool:
+        """Whether it loses everything: it then proves the check only, as a liar does."""
+        return ("persistence", False) in self.settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,9 +86,13 @@ Trigger = Nth | After | All
 
 @dataclasses.dataclass(frozen=True)
 class Kill:
-    """SIGKILL to every process of the broker, by the process that owns the event of the trigger."""
+    """SIGKILL to every process of the broker, by the process that owns the event of the trigger.
+
+    `delay_us`: so many microseconds after that event, in which the broker goes on and the client does nothing.
+    """
 
     at: Trigger | Recovery
+    delay_us: int | Between = 0
     name = "kill"
     failure_model = "process death"
 

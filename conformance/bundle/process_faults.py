@@ -30,6 +30,8 @@ def under_fault(function: str, words: Mapping[str, object], fault: object, body:
 
 def _done(fault: object, body: Body) -> str:
     match fault:
+        case Kill(delay_us=int(delay)) if delay:
+            return f"lambda: (time.sleep({delay / 1e6}), broker.signal(signal.SIGKILL))"
         case Kill():
             return "lambda: broker.signal(signal.SIGKILL)"
         case Stop():

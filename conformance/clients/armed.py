@@ -117,6 +117,7 @@ class Armed:
         if trigger is None or self.fired or not self.due:
             return
         self.fired = True
+        time.sleep(trigger.delay_us / 1e6)
         started = time.monotonic_ns()
         if trigger.fault == "consumer_crash":
             self._note(Phase.FIRED, self._took(started).rstrip(", "))
@@ -126,12 +127,11 @@ class Armed:
             if trigger.fault == "power_loss":
                 self._lose_power(trigger)
             send(self._pidfds, _SIGNALS[trigger.fault])
+            if trigger.fault != "power_loss":  # before others may take this core: exposure is counted back from here
+                took = (time.monotonic_ns() - started) // 1000
+                self._note(Phase.FIRED, f"{self._took(started)}{took} us for the signals")
         finally:
             _preempted(True)
-        if trigger.fault != "power_loss":
-            self._note(
-                Phase.FIRED, f"{self._took(started)}{(time.monotonic_ns() - started) // 1000} us for the signals"
-            )
         if trigger.fault == "pause":
             self._wait_stopped()
             took = (time.monotonic_ns() - started) // 1000

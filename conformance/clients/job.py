@@ -96,7 +96,8 @@ class Trigger(msgspec.Struct, frozen=True):
     `kill`, `stop`, `pause` and `power_loss` reach the broker by the descriptors that came with the job: a pidfd for
     each of its processes, and for a power loss first its disk. `consumer_crash` ends this very process. A pause lasts
     `hold_s` seconds; with `then_kill` it ends in a kill. `torn` is the seed of what a power loss leaves half written.
-    With `within_s` seconds the fault is a command that is to take effect in that time: see `commanded`.
+    With `within_s` seconds the fault is a command that is to take effect in that time: see `commanded`. A kill comes
+    `delay_us` microseconds after its event.
     """
 
     fault: str
@@ -105,6 +106,7 @@ class Trigger(msgspec.Struct, frozen=True):
     then_kill: bool = False
     torn: int | None = None
     within_s: float = 0.0
+    delay_us: int = 0
 
     @classmethod
     def nth(cls, event: str, k: int, fault: str, *, hold_s: float = 0.0) -> Trigger:

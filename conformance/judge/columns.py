@@ -52,6 +52,7 @@ EVENT: Mapping[str, str] = {
     "nacks": _on(Op.NACK, Phase.INVOKE),
     "commit_asked": f"{_on(Op.COMMIT, Phase.INVOKE)} AND {_HAS_ID}",
     "commits": f"{_on(Op.COMMIT, Phase.OK)} AND {_HAS_ID}",
+    "commit_fails": f"{_on(Op.COMMIT, Phase.FAIL)} AND {_HAS_ID}",
     "rollback_asked": f"{_on(Op.ROLLBACK, Phase.INVOKE)} AND {_HAS_ID}",
     "rolls_back": f"{_on(Op.ROLLBACK, Phase.OK)} AND {_HAS_ID}",
     "keeps_on": f"{_on(Op.ROLLBACK, Phase.FAIL)} AND {_HAS_ID}",
@@ -107,8 +108,8 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
     "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
     "last_answered_at": f"max(CASE WHEN ack_settled THEN at_ns END) {_PROCESS}",
-    # Of two faults the first is what a loss window ends at (what was halted and then killed did nothing in between),
-    # and after the last the queue is looked at.
+    # Of two faults the first is what exposure is counted back from: what was halted and then killed did nothing in
+    # between. After the last the queue is looked at.
     "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
@@ -191,6 +192,7 @@ MESSAGE: Mapping[str, str] = {
     "ack_txn": "max(txn) FILTER (WHERE acks)",
     "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",
     "committed_at": "min(at_ns) FILTER (WHERE commits)",
+    "commit_refused": "coalesce(bool_or(commit_fails), false)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
     "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
     "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",

@@ -25,12 +25,14 @@ from conformance.history import Ended, Event, History, Op, Phase, read
 from conformance.judge import framed
 from conformance.records import Checksum, TrialRecord
 
-FORMAT = "4"
+FORMAT = "5"
 """Of the Parquet files; one of another format is made again."""
 
 FILE = "events.parquet"
 SOURCES = "events.json"
 """Beside the Parquet file: which files it was made of."""
+FLUSH_MS = 100
+"""The flush interval of a broker whose settings do not tell it."""
 
 OP_CODE = {op: code for code, op in enumerate(Op)}
 PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
@@ -40,7 +42,7 @@ ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link", "aske
 FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trial", pa.string(), "string"),
     ("scenario", pa.string(), "string"),
-    ("strong", pa.bool_(), "boolean"),  # a control that is the same product, weakened: it can show a loss window
+    ("flush_ns", pa.int64(), "bigint"),  # what was answered so long before a fault may not be written yet
     ("process", pa.string(), "string"),
     ("role", pa.int8(), "tinyint"),
     ("number", pa.int16(), "smallint"),  # of the process within its role, from 1
@@ -219,7 +221,7 @@ def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
     rows = len(columns["at_ns"])
     columns["trial"] = pa.repeat(record.trial, rows)
     columns["scenario"] = pa.repeat(record.scenario, rows)
-    columns["strong"] = pa.repeat(record.arm == "control" and "liar " not in record.control, rows)
+    columns["flush_ns"] = pa.repeat(round((record.flush_ms or FLUSH_MS) * 1e6), rows)
     columns.update(_ids(pa.array(columns.pop("message"), pa.string())))
     try:
         return pa.table([_array(columns[name], kind) for name, kind, _ in FIELDS], schema=SCHEMA)

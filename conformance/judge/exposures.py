@@ -18,14 +18,13 @@ from conformance.judge.anomalies.windows import LESS_SENT, OFFERED, THIRD_SENT
 class Exposure:
     """What could have offended. `counts` is SQL over the same row.
 
-    `window` names the anomaly whose strong control shows how long before the fault things are at risk, and `since` is
-    the column of the instant at which they became so: only what lies within that time of the fault counts.
+    `since` is SQL for the instant of an answer. With it, only that counts which was in flight at the fault (answered
+    after it), or answered within the flush interval of the broker before it (`records.TrialRecord.flush_ms`).
     """
 
     name: str
     sentence: str
     counts: str
-    window: str = ""
     since: str = ""
 
 
@@ -34,16 +33,14 @@ EXPOSURES: Mapping[str, Exposure] = {
     for exposure in (
         Exposure(
             "confirmed_in_window",
-            "durable sends confirmed within the loss window before the fault, or read after it",
+            "durable sends confirmed within the flush interval before the fault, or after it",
             "confirmed AND durable",
-            window="lost",
             since="confirmed_at",
         ),
         Exposure(
             "acknowledged_in_window",
-            "acknowledgements confirmed within the loss window before the fault, or read after it",
+            "acknowledgements confirmed within the flush interval before the fault, or after it",
             "acked_at IS NOT NULL",
-            window="delivered_after_restart",
             since="acked_at",
         ),
         Exposure("sends", "durable sends that the connection outlived", "attempted AND durable AND NOT disconnected"),
@@ -81,10 +78,15 @@ EXPOSURES: Mapping[str, Exposure] = {
         ),
         Exposure(
             "committed_in_window",
-            "sends of transactions whose commit was answered within the loss window before the fault, or after it",
+            "sends of transactions whose commit was answered within the flush interval before the fault, or after it",
             "committed AND durable",
-            window="lost_committed",
             since="committed_at",
+        ),
+        Exposure(
+            "commits_at_risk",
+            "sends of transactions whose commit had no answer at the fault, or one within the flush interval before it",
+            "in_transaction AND commit_asked_at <= fired_at AND NOT (committed_at IS NULL AND commit_refused)",
+            since="coalesce(committed_at, fired_at)",
         ),
         Exposure("in_transactions", "sends in transactions", "in_transaction"),
         Exposure(
@@ -179,16 +181,14 @@ EXPOSURES: Mapping[str, Exposure] = {
         Exposure("asked_immediately", "sends with Ack Immediately", "immediate"),
         Exposure(
             "immediate_in_window",
-            "messages with Ack Immediately confirmed within the loss window before the fault, or read after it",
+            "messages with Ack Immediately confirmed within the flush interval before the fault, or after it",
             "immediate AND confirmed AND durable",
-            window="lost_immediate",
             since="confirmed_at",
         ),
         Exposure(
             "ranged_in_window",
-            "messages confirmed by a range within the loss window before the fault, or read after it",
+            "messages confirmed by a range within the flush interval before the fault, or after it",
             "ranged AND confirmed AND durable",
-            window="lost_in_range",
             since="confirmed_at",
         ),
         Exposure("window_waits", "publishes that had to wait for their window", "waited_with IS NOT NULL"),

@@ -10,7 +10,7 @@ from typing import Any
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.columns import FAULTS
 from conformance.judge.exposures import EXPOSURES
-from conformance.judge.relations import figure_column, unpacked, window_column
+from conformance.judge.relations import figure_column, unpacked
 
 WITNESSES = 8
 """Of one row at most."""
@@ -49,9 +49,8 @@ class TrialFacts:
         return int(self.counts[f"exposed_{exposure}"])
 
     def window_ns(self, exposure: str) -> int | None:
-        """The loss window of an exposure; None where it has none."""
-        entry = EXPOSURES[exposure]
-        return int(self.counts[window_column(entry)]) if entry.window else None
+        """The flush interval that an exposure counts back from the fault; None where it counts everything."""
+        return int(self.counts["trial_flush_ns"]) if EXPOSURES[exposure].since else None
 
     def missed(self, anomaly: str) -> int:
         """On how many of them what decides was not seen."""

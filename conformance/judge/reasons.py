@@ -8,7 +8,7 @@ from conformance.claims import Kind, Value
 from conformance.judge import confidence
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
-from conformance.scenario import Liar, Pause, Weakened, names_of
+from conformance.scenario import Pause, Weakened, names_of
 
 _FAULTS = {
     "kill": ("kill", "kills"),
@@ -87,15 +87,13 @@ def control(tally: Tally) -> str:
     result, chosen = tally.control_result, tally.check.control
     if result is None or chosen is None:
         return ""
-    if isinstance(chosen, Weakened):
+    if tally.strong:
         q = confidence.miss_probability(result.failed, result.trials, tally.trials)
         which = f"The opposite setting ({chosen.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
         return f"{which} {tally.anomaly.control} in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
-    kind = "liar" if isinstance(chosen, Liar) else "session liar"
-    return (
-        f"The check was seen to fail on the {kind} {chosen.name} ({result.failed} of {result.trials}), which proves "
-        "the check, not the exposure."
-    )
+    on = f"with {chosen.label}" if isinstance(chosen, Weakened) else f"on the {chosen.label}"
+    failed = f"{result.failed} of {result.trials}"
+    return f"The check was seen to fail {on} ({failed}), which proves the check, not the exposure."
 
 
 def failure_model(tally: Tally) -> str:

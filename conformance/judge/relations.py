@@ -31,13 +31,10 @@ events, two cores: 1.4 s instead of 2.1 s; one trial: nothing to win)."""
 CLASSES = 8
 """Hash classes of messages; the first offending message of each is a witness, which needs no sort."""
 
-NO_CONTROL_NS = 100_000_000
-"""The loss window where no control showed one (design, "Words": exposure)."""
-
 ALWAYS = ("phantom", "corrupt", "not_recovered")
 """Anomalies that are looked for in every trial, and that stand against every HOLDS."""
 
-_KEYS = ("scenario", "trial", "strong", "queue", "producer", "n")
+_KEYS = ("scenario", "trial", "flush_ns", "queue", "producer", "n")
 _WORD = re.compile(r"[a-z_]\w*")
 
 
@@ -46,7 +43,7 @@ EVERY: Sequence[Check] = (*((name, "sends") for name in ANOMALIES), *(("lost", n
 
 
 def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[Exposure, ...]]:
-    """The rows of both tables that these checks need, each once: their own, what must be seen beside, and windows."""
+    """The rows of both tables that these checks need, each once: their own, and what must be seen beside."""
     pairs = list(used)
     exposures = dict.fromkeys(exposure for _, exposure in pairs)
     anomalies = dict.fromkeys([*(anomaly for anomaly, _ in pairs), *ALWAYS])
@@ -54,39 +51,20 @@ def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[Exposure, 
     return tuple(ANOMALIES[name] for name in anomalies), tuple(EXPOSURES[name] for name in exposures)
 
 
-def window_column(exposure: Exposure) -> str:
-    """The name of the column that holds the loss window of an exposure, in nanoseconds."""
-    return f"window_{exposure.name}"
-
-
 def figure_column(anomaly: Anomaly, place: int) -> str:
     """The name of the column that holds a figure of an anomaly, by its place."""
     return f"figure_{anomaly.name}_{place}"
 
 
-def _windows(exposures: Sequence[Exposure]) -> dict[str, str]:
-    """How long before the fault the strong control of the same scenario shows things to be at risk."""
-    found = {}
-    for exposure in exposures:
-        if exposure.window:
-            shown = ANOMALIES[exposure.window]
-            at_risk = f"strong AND effective <> 0 AND is_message AND ({shown.applies}) AND ({shown.offends})"
-            longest = f"max(CASE WHEN {at_risk} THEN fired_at - {exposure.since} END) OVER (PARTITION BY scenario)"
-            found[window_column(exposure)] = f"greatest(0L, coalesce({longest}, {NO_CONTROL_NS}L))"
-    return found
-
-
 def _exposed(exposure: Exposure) -> str:
-    if not exposure.window:
-        return f"is_message AND ({exposure.counts})"
-    return f"is_message AND ({exposure.counts}) AND fired_at - {exposure.since} <= {window_column(exposure)}"
+    within = f" AND fired_at - {exposure.since} <= flush_ns" if exposure.since else ""
+    return f"is_message AND ({exposure.counts}){within}"
 
 
 def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> dict[str, str]:
     """What is counted once a trial, in the rows where `failing` is empty: every message has one of those."""
     found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
     found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in exposures}
-    found |= {window_column(e): f"max({window_column(e)})" for e in exposures if e.window}
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
     for anomaly in anomalies:
@@ -104,6 +82,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
         "all_set_aside": "count_if(is_message AND set_aside)",
         "all_foreign": "sum(foreign_ids)",
         "trial_started_at": "min(started_at)",
+        "trial_flush_ns": "max(flush_ns)",
         "faults_effective": "max(effective)",
         "drains": "max(last_drain)",
         "not_recovered": "max(unrecovered)",
@@ -158,7 +137,7 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
     anomalies, exposures = checks(used)
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies), **per_trial(anomalies, exposures)}
-    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED, _windows(exposures))
+    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
     event, event_windows, message, *rest = _pruned(stages, [*exploded.values(), *counted.values()])
     placed = _with(_with(events(spark, paths, trials), event), event_windows)
     messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))

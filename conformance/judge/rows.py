@@ -41,8 +41,8 @@ class Verdict(enum.StrEnum):
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """What was at risk: `total` operations over `trials` trials, and the least and the median of one trial.
 
-    `name` says of what (`confirmed_in_window`); `confirmed` counts confirmed sends in all, `window_ms` is the loss
-    window that the control showed (100 ms where it could not), 0.0 where the exposure has no window.
+    `name` says of what (`confirmed_in_window`); `confirmed` counts confirmed sends in all, `window_ms` is the
+    broker's flush interval before the fault (100 ms where its settings do not tell), 0.0 where everything counts.
     """
 
     name: str
@@ -55,7 +55,10 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the control was seen to fail. `strong`: the same product, weakened; else a check-only liar."""
+    """How often the control was seen to fail. `strong`: the same product, weakened; else check-only.
+
+    Check-only are a liar, and a broker that stores nothing: they say nothing about a missing sync of this broker.
+    """
 
     label: str
     strong: bool

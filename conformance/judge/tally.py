@@ -91,8 +91,8 @@ class Tally:
 
     @property
     def strong(self) -> bool:
-        """Whether the control is the same product."""
-        return isinstance(self.check.control, Weakened)
+        """Whether the control is the same product, and shows what a missing sync costs: only then there is a q."""
+        return isinstance(self.check.control, Weakened) and not self.check.control.stores_nothing
 
     @property
     def exposure(self) -> Exposure | None:

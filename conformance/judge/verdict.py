@@ -72,8 +72,7 @@ def judge(
 class Remembered:
     """The facts of scenarios that were judged before by this process, and the checksums of files.
 
-    Those of a trial rest on its own scenario only, whose controls show its loss window: a scenario is judged again when
-    a trial of it was added, and when another's was it is not.
+    A scenario is judged again when a trial of it was added, and when another's was it is not.
     """
 
     def __init__(self) -> None:

@@ -92,7 +92,7 @@ def fault_sentence(fault: Fault) -> str:
     """What is done, and when."""
     match fault:
         case Kill():
-            return f"SIGKILL to every process of the broker at {_trigger(fault.at)}."
+            return f"SIGKILL to every process of the broker at {_trigger(fault.at)}{_later(fault.delay_us)}."
         case Stop():
             return f"SIGTERM to the broker at {_trigger(fault.at)}."
         case Pause():
@@ -135,6 +135,12 @@ def _number(k: int | Between, what: str = "") -> str:
         between = f"{'' if what else 'one '}between the {ordinal(k.low)} and the {ordinal(k.high)}"
         return f"{article}{what} {between}, drawn from the trial's seed".lstrip()
     return f"the {ordinal(k)} {what}".rstrip()
+
+
+def _later(delay_us: int | Between) -> str:
+    if isinstance(delay_us, Between):
+        return f", {delay_us.low:,} to {delay_us.high:,} us after it, drawn from the trial's seed"
+    return f", {delay_us:,} us after it" if delay_us else ""
 
 
 def _milliseconds(k: int | Between) -> str:

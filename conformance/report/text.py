@@ -96,7 +96,7 @@ def _exposure(row: VerdictRow) -> str:
 def _control(row: VerdictRow) -> str:
     if row.control is None:
         return ""
-    return f"{row.control.failed}/{row.control.trials} {'strong' if row.control.strong else 'liar'}"
+    return f"{row.control.failed}/{row.control.trials} {'strong' if row.control.strong else 'check only'}"
 
 
 def _worth(row: VerdictRow, asked: str) -> str:

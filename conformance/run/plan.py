@@ -123,6 +123,15 @@ class Planned:
         return (self.adapter.spec, settings, self.liar, self.lane, self.own_disk)
 
     @property
+    def flush_ms(self) -> int:
+        """How long the broker may keep what it has answered, as its settings tell; 0 where they do not.
+
+        Those of an external broker are what its product documents, and not its own.
+        """
+        buffered = self.settings.values.get("journal_buffer_ms", 0)
+        return buffered if isinstance(buffered, int) and self.adapter.launcher != EXTERNAL else 0
+
+    @property
     def own_disk(self) -> bool:
         """Whether the broker must store on a disk that can be taken from it."""
         return any(isinstance(fault, PowerLoss) for fault in self.script.faults)

@@ -352,6 +352,7 @@ def describe(planned: Planned) -> TrialRecord:
         adapter=planned.adapter.name,
         settings=dict(planned.settings.values),
         script=script_words(planned.script),
+        flush_ms=planned.flush_ms,
     )
 
 
@@ -373,6 +374,7 @@ def trigger_of(fault: Kill | Stop | Pause | ConsumerCrash | PowerLoss, seed: int
         hold_s=fault.hold_s if isinstance(fault, Pause) else 0.0,
         then_kill=isinstance(fault, Pause) and fault.then_kill,
         torn=seed if isinstance(fault, PowerLoss) and fault.torn else None,
+        delay_us=fault.delay_us if isinstance(fault, Kill) and isinstance(fault.delay_us, int) else 0,
     )
 
 

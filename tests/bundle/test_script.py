@@ -7,6 +7,7 @@ import pytest
 
 from conformance import adapters, claims, scenario
 from conformance.bundle import script
+from conformance.run.trial import trigger_of
 from conformance.scenario import (
     Consume,
     ConsumerCrash,
@@ -64,6 +65,16 @@ def test_the_numbers_are_those_of_the_trial():
     k = item.drawn(5).steps[0].until.at.k
 
     assert f"fault = Fault(lambda: broker.signal(signal.SIGKILL), confirm={k})" in written(item).text
+
+
+def test_a_kill_comes_as_late_as_in_the_trial():
+    """Its delay is drawn from the seed as well, and is what the client process is told."""
+    item = SCENARIOS["broker-killed-during-commit"]
+    fault = item.drawn(5).steps[0].until
+    kill = f"lambda: (time.sleep({fault.delay_us / 1e6}), broker.signal(signal.SIGKILL)), commit_written={fault.at.k}"
+
+    assert 0 < fault.delay_us == trigger_of(fault, 5).delay_us <= 4_000
+    assert kill in written(item).text
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,18 @@ def test_an_answer_in_a_pause_voids_the_trial(armed):
     trial.check_answer(time.monotonic_ns())
 
 
+def test_a_kill_may_come_some_time_after_its_event(armed, victim, tmp_path):
+    """So that the broker has read what has just left, and is at work on it."""
+    trial, events = armed(Trigger("kill", (Part("commit_written", 1),), delay_us=20_000))
+    trial.count("commit_written")
+    trial.fire_if_due()
+    events()
+    fired = next(e for e in history.read(tmp_path / "h.jsonl").events if e.phase is Phase.FIRED)
+
+    assert -signal.SIGKILL == victim[0].wait()
+    assert int(fired.detail.partition(" us after its event")[0]) >= 20_000
+
+
 @pytest.mark.parametrize(("fault", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGTERM)])
 def test_the_signal_of_each_fault(armed, victim, fault, number):
     """Sent once, at the k-th event."""

@@ -17,6 +17,7 @@ from judge_histories import (
     kept,
     killed,
     no_answer,
+    pause,
     processed,
     put,
     refused,
@@ -54,6 +55,17 @@ EXPOSED = {
     "committed_in_window": (
         put("t1", 1) + committed("t1") + put("t2", 2) + committed("t2", Phase.INFO) + kept(3) + killed(),
         1,
+    ),
+    "commits_at_risk": (
+        put("t1", 1)
+        + committed("t1")
+        + pause(200)
+        + put("t2", 2, 3)
+        + committed("t2", None)
+        + put("t3", 4)
+        + killed()
+        + settled(1, 2, 3),
+        2,
     ),
     "in_transactions": (put("t1", 1, 2) + kept(3), 2),
     "commits_asked": (put("t1", 1) + committed("t1", Phase.INFO) + put("t2", 2) + rolled_back("t2") + put("t3", 3), 1),

@@ -7,6 +7,7 @@ from judge_cases import CASES, PARTS
 from judge_cases_exposures import EXPOSED
 from judge_frames import disposed, framed
 from judge_histories import (
+    answered,
     came,
     committed,
     confirmed,
@@ -15,6 +16,7 @@ from judge_histories import (
     kept,
     killed,
     of,
+    pause,
     put,
     record,
     refused,
@@ -129,15 +131,14 @@ def test_parts_of_a_loss(one):
     }
 
 
-def test_loss_window_comes_from_the_strong_control(one):
-    """The control lost what was confirmed 6 ms before the kill: what was confirmed since then is at risk."""
-    early, late = kept(1), kept(2, 3, 4)  # an event a millisecond: confirms at 1, and at 6 to 8; kill at 9
+def test_a_control_that_stores_nothing_puts_nothing_more_at_risk(one):
+    """The control lost all that it ever confirmed. At risk is what this broker may not have written at the kill."""
+    early, late = kept(1), kept(2, 3, 4)  # an event a millisecond: confirms at 2, and at 6 to 8; kill at 9
     found = one(
-        (record("subject"), early + late + killed() + settled(1, 2, 3, 4)),
-        (record("control", arm="control", control="sync=false"), kept(1, 2, 3) + sent(4) + killed() + settled(1)),
+        (record("subject", flush_ms=3), early + late + killed() + settled(1, 2, 3, 4)),
+        (record("control", arm="control", control="persistence=false"), kept(1) + pause(5_000) + killed() + settled()),
     )
 
-    # control: confirms at 4, 5, 6 ms, kill at 8 ms; lost 2 and 3, so the window is 3 ms
     assert found["subject"].window_ns("confirmed_in_window") == 3_000_000
     assert found["subject"].exposed("confirmed_in_window") == 3
     assert found["subject"].exposed("confirmed") == 4
@@ -151,41 +152,54 @@ def test_parts_of_a_loss_of_commits(one):
     assert {"prefix": "prefix", "tail": "tail"} == {name: facts.part("lost_committed") for name, facts in found.items()}
 
 
-def test_loss_window_of_commits(one):
-    """The control lost what was committed 3 ms before the kill: only what was committed since then is at risk."""
-    early, late = put("t1", 1) + committed("t1"), put("t2", 2) + committed("t2")  # answers at 6 and 12 ms; kill at 13
+def test_the_flush_interval_of_commits(one):
+    """Only what was committed within 3 ms before the kill is at risk."""
+    early, late = put("t1", 1) + committed("t1"), put("t2", 2) + committed("t2")  # answers at 5 and 10 ms; kill at 11
+    found = one((record("subject", flush_ms=3), early + late + killed() + settled(1, 2)))["subject"]
+
+    assert (3_000_000, 1) == (found.window_ns("committed_in_window"), found.exposed("committed_in_window"))
+
+
+def test_a_broker_that_does_not_tell_its_flush_interval(one):
+    """100 ms, whatever a control has lost."""
     found = one(
-        (record("subject"), early + late + killed() + settled(1, 2)),
-        (record("control", arm="control", control="sync=false"), late + sent(3, 4) + killed() + settled()),
-    )
-
-    assert (3_000_000, 1) == (
-        found["subject"].window_ns("committed_in_window"),
-        found["subject"].exposed("committed_in_window"),
-    )
-
-
-def test_a_liar_shows_no_window(one):
-    """The bundled broker's window says nothing about this one: 100 ms."""
-    found = one(
-        (record("subject"), kept(1) + killed() + settled(1)),
-        (record("control", arm="control", control="liar x"), kept(1) + killed() + settled()),
+        (record("subject"), kept(1) + pause(200) + kept(2) + killed() + settled(1, 2)),
+        (record("control", arm="control", control="sync=false"), kept(1) + pause(500) + killed() + settled()),
     )
 
     assert found["subject"].window_ns("confirmed_in_window") == 100_000_000
+    assert found["subject"].exposed("confirmed_in_window") == 1
 
 
-def test_confirms_read_after_the_kill_are_in_a_window_of_zero(one):
-    """A control that lost only what was confirmed after the kill shows a window of 0, not a negative one."""
+def test_what_is_confirmed_after_the_kill_was_in_flight(one):
+    """And is at risk, however short the flush interval is."""
+    found = one((record("t", flush_ms=1), kept(1) + pause(5) + sent(2, 3) + killed() + confirmed(2) + settled(1, 2)))
+
+    assert 1 == found["t"].exposed("confirmed_in_window")
+
+
+def test_commits_at_risk(one):
+    """ARTEMIS-TX-09 held with twenty at risk, although no commit was in flight at any kill: then nothing is at risk."""
+    old = put("t1", 1, 2) + committed("t1") + pause(50)
+    asked = put("t2", 3, 4, 5) + committed("t2", None)
     found = one(
-        (record("subject"), sent(1) + killed() + kept(2) + settled(2)),
-        (record("control", arm="control", control="sync=false"), sent(1) + killed() + kept(2) + settled()),
+        (record("long answered", flush_ms=3), old + put("t2", 3) + killed() + settled(1, 2)),
+        (record("refused", flush_ms=3), put("t1", 1, 2) + committed("t1", Phase.FAIL) + killed() + settled()),
+        (record("in flight", flush_ms=3), old + asked + killed() + settled(1, 2)),
+        (record("unknown", flush_ms=3), old + asked + killed() + answered(Op.COMMIT, "t2") + settled(1, 2, 3, 4, 5)),
+        (record("just answered", flush_ms=3), put("t1", 1, 2) + committed("t1") + killed() + settled(1, 2)),
+        (record("asked later", flush_ms=3), put("t1", 1, 2) + killed() + committed("t1", None) + settled()),
     )
 
-    assert (0, 1) == (
-        found["subject"].window_ns("confirmed_in_window"),
-        found["subject"].exposed("confirmed_in_window"),
-    )
+    assert {
+        "long answered": 0,
+        "refused": 0,
+        "in flight": 3,
+        "unknown": 3,
+        "just answered": 2,
+        "asked later": 0,
+    } == {name: facts.exposed("commits_at_risk") for name, facts in found.items()}
+    assert 2 == found["long answered"].applies("half_applied")
 
 
 @pytest.fixture(scope="module")
@@ -280,12 +294,11 @@ def test_what_the_tracer_could_not_see_is_told(one):
     assert {"all": "io_uring", "dumb": "", "one": None} == {name: facts.hidden for name, facts in found.items()}
 
 
-def test_two_faults_end_a_window_and_begin_a_silence(one):
+def test_of_two_faults_the_first_is_counted_back_from(one):
     """What is at risk lies before the first, as nothing is done between a halt and a kill; drains count after the last."""
     halted, dead = fired("pause", "publisher-1"), killed()  # confirms at 2 and 4 ms, the halt at 5, the kill at 7
     found = one(
-        (record("subject"), kept(1, 2) + halted + dead + settled(1, 2)),
-        (record("control", arm="control", control="sync=false"), kept(1, 2) + halted + dead + settled(1)),
+        (record("subject", flush_ms=1), kept(1, 2) + halted + dead + settled(1, 2)),
         (record("between"), kept(1) + halted + settled(1) + dead),
     )
 
@@ -294,17 +307,6 @@ def test_two_faults_end_a_window_and_begin_a_silence(one):
         found["subject"].exposed("confirmed_in_window"),
     )
     assert (True, False) == (found["subject"].settled, found["between"].settled)
-
-
-def test_nothing_before_the_last_writeback_was_at_risk(one):
-    """A control that lost everything since its start has a window as long as that: all of the subject is at risk."""
-    lost = kept(1, 2, 3) + fired("power_loss", "publisher-1")
-    found = one(
-        (record("subject"), lost + settled(1, 2, 3)),
-        (record("control", arm="control", control="sync=false"), lost + settled()),
-    )
-
-    assert 3 == found["subject"].exposed("confirmed_in_window")
 
 
 def test_foreign_ids_are_strange(one):

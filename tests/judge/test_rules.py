@@ -70,6 +70,17 @@ def test_what_a_check_applied_to_nothing_of_was_not_at_risk():
     assert 50 == rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN).exposure.minimum
 
 
+def test_a_control_that_stores_nothing_gives_no_q():
+    """It proves the check, like a liar: a broker that never syncs would pass, and so it must fail in every trial."""
+    name = "broker-stopped-while-publishing"
+    row = rule("SOLCD-ACK-01", name, CLEAN, BROKEN, label="persistence=false")
+    once = rule("SOLCD-ACK-01", name, CLEAN, [*BROKEN[:2], facts()], label="persistence=false")
+
+    assert (Verdict.HOLDS, None, False) == (row.verdict, row.q, row.control.strong)
+    assert "seen to fail with persistence=false (3 of 3), which proves the check, not the exposure." in row.reason
+    assert (Verdict.INCONCLUSIVE, True) == (once.verdict, "failed only in 2 of 3" in once.reason)
+
+
 def test_violated_in_every_trial():
     """One counterexample refutes, with or without a control."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN)

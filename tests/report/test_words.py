@@ -47,6 +47,15 @@ STEPS = [
         "the trial's seed, after the client began.",
     ),
     (
+        Publish(9, window=1, until=Kill(Nth("confirm", 3), delay_us=1_500)),
+        UP_TO + "SIGKILL to every process of the broker at the 3rd confirm, 1,500 us after it.",
+    ),
+    (
+        Publish(9, window=1, until=Kill(Nth("confirm", 3), delay_us=Between(0, 4_000))),
+        UP_TO
+        + "SIGKILL to every process of the broker at the 3rd confirm, 0 to 4,000 us after it, drawn from the trial's seed.",
+    ),
+    (
         Publish(9, window=1, until=PowerLoss(Nth("confirm", 3), torn=True)),
         UP_TO + "The disk of the broker goes at the 3rd confirm, after some of the pages that were not synced were "
         "written, and others not, and what was not synced with it.",
