@@ -3,11 +3,13 @@
 Read in this order, which is also the order in which a run goes; a stage imports only stages before it:
 
 `errors`        the life of a run, and the one error of each step
+`limits`        how much a broker may make the suite keep, read or wait for
 `paths`         where the files of this project are, in a checkout and in the wheel
 `claims`        what vendors and standards promise: one sentence a claim, with its source
 `history`       what happened: events, the files that hold them, what a complete one is
 `records`       what a run writes beside its histories: what was asked, and what each trial was
 `mounts`        what is mounted or attached on this machine, and how it is given back
+`locks`         locked files that say what a process has reserved, so that the next start can tell who is dead
 `ledger`        what a run has started, so that the next one can end what a killed run left
 `script`        the words of a script: steps, faults, triggers
 `scenario`      what is done to a broker, and which claims that decides
