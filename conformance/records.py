@@ -77,6 +77,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     take effect, a process that died by itself, a broker that did not start. `floor_seconds` is what the restarts and
     waits of this trial took by themselves. `script` has the drawn steps, in words that a replay must find again.
     `flush_ms` is how long the broker may keep what it has answered before it writes it; 0: its settings do not tell.
+    `void_after_fault` is set by the judge: the histories of a void trial say that a fault had taken effect.
     """
 
     trial: str
@@ -92,6 +93,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     flush_ms: int = 0
     void: str = ""
     void_log: tuple[str, ...] = ()
+    void_after_fault: bool = False
     floor_seconds: float = 0.0
     seconds: float = 0.0
 

@@ -31,7 +31,7 @@ from conformance.upgrade.planned import hands_over
 
 TODAY = datetime.date(2026, 11, 21)
 KILLED = Publish(9, window=1, until=Kill(Nth("confirm", 3)))
-WORDS = ("--claims", "ARTEMIS-TX-09", "--scenario", "broker-killed-after-commit", "--trials", "1", "--seed", "7")
+WORDS = ("--claims", "ARTEMIS-TX-09", "--scenario", "broker-killed-after-commit", "--trials", "3", "--seed", "7")
 
 
 @pytest.fixture
@@ -524,7 +524,7 @@ def test_a_new_version_that_does_not(regression, conformance):
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "ARTEMIS-TX-09  HOLDS" in done.stdout
-    assert "started in 1 trials" in done.stdout
+    assert "started in 3 trials" in done.stdout
 
 
 @pytest.mark.full
@@ -539,7 +539,7 @@ def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
     report = read_baseline(tmp_path / "o")
 
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "DID NOT START in 1 trials" in done.stdout
+    assert "DID NOT START in 3 trials" in done.stdout
     assert "    | unknown journal" in done.stdout
     assert list((tmp_path / "o" / "brokers").glob("*/old/instance/data/*.journal"))
     assert Standing.REGRESSION is report.expectations.items[0].standing

@@ -93,6 +93,9 @@ Discharged = dict[tuple[int, str], dict[str, tuple[str, ...]]]
 the process that named it."""
 
 
+_EFFECTIVE = f'"phase":"{Phase.EFFECTIVE}"'.encode()
+
+
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """`events.json`: the checksums of the Parquet file and of the files that it was made of, and their run.
 
@@ -151,7 +154,17 @@ def compact(
     if not void:
         return Compacted(record, target)
     target.unlink(missing_ok=True)
-    return Compacted(msgspec.structs.replace(record, void=void), None)
+    return Compacted(msgspec.structs.replace(record, void=void, void_after_fault=_took_effect(folder)), None)
+
+
+def _took_effect(folder: pathlib.Path) -> bool:
+    """Whether a history says that a fault took effect; line by line, because that of a void trial may be torn."""
+    for path in folder.glob("*.jsonl"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as lines:
+                if any(_EFFECTIVE in line for line in lines):
+                    return True
+    return False
 
 
 def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum]) -> str:

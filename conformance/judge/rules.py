@@ -21,6 +21,9 @@ from conformance.script import LONGEST_DELAY_MS
 REPEATS = 3
 """What never came, or came too late, must have done so in so many trials before it is a violation."""
 
+FEWEST_FAULTS = 3
+"""Effective faults without an offence before a claim about a fault can hold, be its control strong or a liar."""
+
 _REPEATED = (Kind.LIVENESS, Kind.TIMING)
 
 _EXTERNAL = "external"
@@ -246,9 +249,26 @@ def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
     bare = sum(not each.exposed(one.check.exposure) for each in facts)
     if bare:
         yield f"Nothing was at risk in {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
+    if one.fault != NONE:
+        yield from _doubts_of_faults(one)
     if short := short_of_disk(one):
         yield short
     yield from _doubts_of_control(one)
+
+
+def _doubts_of_faults(one: Tally) -> Iterator[str]:
+    """That a trial was void after its fault, or that too few faults took effect, whatever the control is.
+
+    A claim that is tried without a fault asks for neither: its unit is the trial, and its check shows itself in each.
+    """
+    if after := [why for record, why in one.subject.void if record.void_after_fault]:
+        were = "trial was void after its" if len(after) == 1 else "trials were void after their"
+        yield f"{len(after)} {were} fault took effect: {after[0].rstrip('.')}."
+    if missing := max(0, FEWEST_FAULTS - one.trials):
+        yield (
+            f"HOLDS needs {reasons.units(one, FEWEST_FAULTS)}, and {one.trials} took effect: {missing} more needed "
+            f"(--trials {one.subject.recorded + missing})."
+        )
 
 
 def short_of_disk(one: Tally) -> str:

@@ -29,14 +29,15 @@ def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
     return TrialFacts(found, failing)
 
 
-def evidence(name, subject, control=(), label=None, run=RUN, void=""):
+def evidence(name, subject, control=(), label=None, run=RUN, void="", void_after_fault=False):
     """Trials of one scenario: facts, or None for a void one."""
     trials, known = [], {}
     label = label or scenario.SYNC_OFF.label
     for arm, each in (("subject", subject), ("control", control)):
         for index, one in enumerate(each, 1):
             about = record(f"{arm}.{index}", name, arm, label if arm == "control" else "", index)
-            trials.append(about if one else msgspec.structs.replace(about, void=void or "the broker did not start"))
+            gone = {"void": void or "the broker did not start", "void_after_fault": void_after_fault}
+            trials.append(about if one else msgspec.structs.replace(about, **gone))
             if one:
                 known[about.trial] = one
     return tally.Evidence(run, trials, known)

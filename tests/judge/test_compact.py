@@ -293,6 +293,18 @@ def test_transactions_of_two_runs_of_the_broker_are_two(packed):
     assert [(Phase.INVOKE, None, 1), (Phase.INVOKE, 9, 1)] == found
 
 
+@pytest.mark.parametrize(("history", "after"), [(kept(1) + killed(), True), (kept(1), False)], ids=["effective", "not"])
+def test_a_void_trial_says_whether_its_fault_took_effect(packed, tmp_path, history, after):
+    """By its histories, though one of them is torn; of a whole one the field says nothing."""
+    assert not packed(history).record.void_after_fault
+    path = tmp_path / "publisher-1.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+
+    found = compact.compact(tmp_path, record()).record
+
+    assert (True, after) == (bool(found.void), found.void_after_fault)
+
+
 def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
     """Nobody can say whose commit was synced."""
     history = put("t1", 1) + acked_in("t1", 2) + committed("t1") + committed("t1", by="consumer-1")

@@ -31,7 +31,8 @@ def running(folder, monkeypatch, found):
         record=lambda trials: recorded.extend(trial.index for trial in trials), deviations={}, floor_seconds=0.0
     )
     whole = dataclasses.replace(prepared, folder=folder)
-    return campaign.Running(whole, RUN, recording, None, campaign.Watcher()), recorded
+    written = types.SimpleNamespace(run=RUN, plan=lambda _: None, close=lambda **_: RUN)
+    return campaign.Running(whole, written, recording, None, campaign.Watcher()), recorded
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,11 @@ KILL, ONE, AUTO = (
 
 LOST = {"lost": 3, "confirmed_missing": 3}
 CLEAN, BROKEN = [facts()] * 3, [facts(offends=LOST)] * 3
+NOT_BACK = "not recovered: it ended with status 3; a second broker, on a copy of the same data: it ended with status 3"
+DEAD = facts(offends={"not_recovered": 100}, was_settled=False, not_recovered=NOT_BACK)
+UNKNOWN = facts(was_settled=False, not_ready="not ready: it ended with status 3; no copy of its data could be tried")
+RECOVER, REFUSES = "EXPECT-RECOVER-01", "liar refuses-to-start-with-messages"
+REFUSED = [facts(offends={"not_recovered": 100}, not_recovered=NOT_BACK)]
 
 
 def test_holds():
@@ -49,7 +54,8 @@ def test_holds():
         ([facts(offends={"corrupt": 1})] * 3, BROKEN, "altered"),
         (CLEAN, [], "was not run"),
         (CLEAN, CLEAN, "was not seen to fail in 3 kills"),
-        (CLEAN[:2], BROKEN, "Too few trials for this control"),
+        (CLEAN[:2], BROKEN, "HOLDS needs 3 kills, and 2 took effect: 1 more needed (--trials 3)."),
+        (CLEAN[:1], BROKEN, "HOLDS needs 3 kills, and 1 took effect: 2 more needed (--trials 3)."),
         (CLEAN, BROKEN[:1], "Too few trials for this control"),
         (CLEAN, [facts(), *BROKEN[:2]], "Too few trials for this control, which failed in 2 of 3"),
     ],
@@ -152,13 +158,6 @@ def test_an_expectation_that_is_always_judged():
     assert row.reason.endswith("An expectation of this suite: no document says it.")
 
 
-NOT_BACK = "not recovered: it ended with status 3; a second broker, on a copy of the same data: it ended with status 3"
-DEAD = facts(offends={"not_recovered": 100}, was_settled=False, not_recovered=NOT_BACK)
-UNKNOWN = facts(was_settled=False, not_ready="not ready: it ended with status 3; no copy of its data could be tried")
-RECOVER, REFUSES = "EXPECT-RECOVER-01", "liar refuses-to-start-with-messages"
-REFUSED = [facts(offends={"not_recovered": 100}, not_recovered=NOT_BACK)]
-
-
 def test_a_broker_that_does_not_start_again():
     """It has violated the expectation, however often it did; and nothing else of those trials holds."""
     dead = rule(RECOVER, KILL, [DEAD] * 3)
@@ -221,6 +220,41 @@ def test_a_void_trial_beside_valid_ones():
     """The valid ones decide, as far as they are enough."""
     assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [None, *CLEAN], BROKEN).verdict
     assert Verdict.INCONCLUSIVE == rule("SOLCD-ACK-01", KILL, [None, *CLEAN[:2]], BROKEN).verdict
+
+
+@pytest.mark.parametrize(("claim", "label"), [("SOLCD-ACK-01", None), (RECOVER, REFUSES)], ids=["strong", "liar"])
+def test_a_trial_that_was_void_after_its_fault(claim, label):
+    """It may have shown what the claim denies, so nothing holds without it; a violation beside it stands."""
+    broken = [facts(offends={**LOST, "not_recovered": 1})] * 3
+    void = "drain-1.jsonl: the process died: out of memory"
+
+    row = rule(claim, KILL, [None, *CLEAN], broken, label, void=void, void_after_fault=True)
+    two = rule(claim, KILL, [None, None, *CLEAN], broken, label, void=void, void_after_fault=True)
+
+    assert Verdict.INCONCLUSIVE == row.verdict
+    assert row.reason.startswith(f"1 trial was void after its fault took effect: {void}.")
+    assert two.reason.startswith(f"2 trials were void after their fault took effect: {void}.")
+    assert Verdict.HOLDS == rule(claim, KILL, [None, *CLEAN], broken, label, void=void).verdict
+    assert Verdict.VIOLATED == rule(claim, KILL, [None, *broken], broken, label, void_after_fault=True).verdict
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3])
+def test_three_faults_beside_a_liar(trials):
+    """A liar proves the check with one trial; that one kill did no harm says little of the next."""
+    row = rule(RECOVER, KILL, CLEAN[:trials], REFUSED, REFUSES)
+
+    assert (Verdict.HOLDS if trials == 3 else Verdict.INCONCLUSIVE) == row.verdict
+    assert trials == 3 or f"and {trials} took effect: {3 - trials} more needed (--trials 3)." in row.reason
+
+
+def test_without_a_fault_one_trial_is_enough():
+    """What needs no fault is not counted in faults."""
+    tame = [facts(effective=())]
+    answers = rule(
+        "EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1})] * 3, "liar never-answers-one-send"
+    )
+
+    assert (Verdict.HOLDS, "none") == (answers.verdict, answers.fault), answers.reason
 
 
 def test_a_fault_that_did_not_bite_voids_only_what_is_about_it():
