@@ -83,7 +83,8 @@ def _compared(
             wrong.append(f"the trial {place.name} is not in the plan of run.json")
             continue
         found.add(place.name)
-        why = _differs(record, planned) or _changed(place, run.checksums.get(place.name), checksum)
+        known = run.checksums.get(place.name, {} if run.finished else None)
+        why = _differs(record, planned) or _changed(place, known, checksum)
         if why:
             wrong.append(f"the trial {place.name} was changed or exchanged: {why}")
         void = f"{place.name} was changed or exchanged: {why}"
@@ -108,7 +109,7 @@ def _differs(record: TrialRecord, planned: TrialRecord) -> str:
 def _changed(
     place: pathlib.Path, recorded: Mapping[str, Checksum] | None, checksum: Callable[[pathlib.Path], Checksum]
 ) -> str:
-    """The first file of a trial that is not the one that the run recorded; nothing of a trial without checksums."""
+    """The first file of a trial that is not the one that the run recorded; nothing where that is not known yet."""
     if recorded is None:
         return ""
     found = {path.name: path for path in records.evidence(place)}

@@ -110,6 +110,13 @@ def copy_sixteen(run):
         shutil.copytree(run / "trials" / "subject.1", run / "trials" / f"subject.{number}")
 
 
+def bring_later(run):
+    """The folder of a planned trial that was not there when the run was closed."""
+    whole = records.read(run / "run.json", RunFile)
+    known = {name: sums for name, sums in whole.checksums.items() if name != "subject.3"}
+    records.save(msgspec.structs.replace(whole, checksums=known), run / "run.json")
+
+
 def plant(run):
     """A trial that was not planned, whose record says so of itself."""
     about = record("subject.4", KILL, "subject", "", 4)
@@ -128,6 +135,7 @@ TAMPERED = [
     (delete_violating, "subject.2", "has no folder"),
     (delete_all, "control.1", "has no folder"),
     (copy_sixteen, "subject.10", "is not in the plan of run.json (and 15 more)"),
+    (bring_later, "subject.3", "drain-1.jsonl was added after the run"),
     (plant, "subject.4", "is not in the plan of run.json"),
 ]
 

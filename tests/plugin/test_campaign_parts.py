@@ -6,7 +6,9 @@ import pytest
 from conformance import campaign, records
 from conformance.errors import UsageError
 from conformance.plugin import parts
-from conformance.records import RunRecord
+from conformance.records import Checksum, RunFile, RunRecord
+from conformance.run.run_writer import RunWriter
+from conformance.run.trial import describe
 
 OPTIONS = campaign.Options(adapter="artemis", claims=("SOLCD-ACK-*",), judge_as=("ems", "solace"), seed=3)
 
@@ -75,6 +77,51 @@ def test_merged_with_a_part_that_died(tmp_path):
 
     assert "gw1" == (tmp_path / "trials" / "a" / "trial.json").read_text()
     assert not records.read(tmp_path / "run.json", RunRecord).finished
+
+
+def test_the_plans_are_merged(tmp_path):
+    """A trial that two parts planned is that of the part whose folder counts, with its checksums."""
+    first, second = (describe(trial) for trial in campaign.prepare(OPTIONS).trials[:2])
+    again = msgspec.structs.replace(first, seed=1)
+    part(tmp_path, "gw0", [first.trial], finished=False)
+    part(tmp_path, "gw1", [first.trial, second.trial])
+    for name, plan, size in (("gw0", (again,), 1), ("gw1", (first, second), 2)):
+        path = tmp_path / "workers" / name / "run.json"
+        sums = {trial.trial: {"trial.json": Checksum(size, name)} for trial in plan}
+        run = msgspec.structs.asdict(records.read(path, RunRecord))
+        records.save(RunFile(**run, plan=plan, checksums=sums), path)
+    parts.merge(tmp_path)
+    whole = records.read(tmp_path / "run.json", RunFile)
+
+    assert {first.trial: first, second.trial: second} == {trial.trial: trial for trial in whole.plan}
+    assert {"gw1"} == {sums["trial.json"].sha256 for sums in whole.checksums.values()}
+
+
+def test_the_plan_grows_with_what_is_recorded(tmp_path):
+    """A trial is planned before it is recorded; its checksums are those of the first time that the run is closed."""
+    part(tmp_path, "gw0", ["a"])
+    first, second = campaign.prepare(OPTIONS).trials[:2]
+    written = RunWriter(tmp_path, records.read(tmp_path / "workers" / "gw0" / "run.json", RunRecord))
+
+    def read():
+        whole = records.read(tmp_path / "run.json", RunFile)
+        return whole.finished, [trial.trial for trial in whole.plan], list(whole.checksums)
+
+    assert [] == read()[1]
+    written.plan([first])
+    assert (False, [first.id], []) == read()
+
+    place = tmp_path / "trials" / first.id
+    place.mkdir(parents=True)
+    (place / "drain-1.jsonl").write_text("as it was recorded")
+    written.close()
+    recorded = records.read(tmp_path / "run.json", RunFile).checksums[first.id]
+    (place / "drain-1.jsonl").write_text("as somebody changed it")
+    written.plan([second])
+    written.close(seconds=2.0)
+
+    assert (True, [first.id, second.id], [first.id]) == read()
+    assert recorded == records.read(tmp_path / "run.json", RunFile).checksums[first.id]
 
 
 def test_nothing_to_merge(tmp_path):
