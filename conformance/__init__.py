@@ -4,6 +4,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 
 `errors`        the life of a run, and the one error of each step
 `limits`        how much a broker may make the suite keep, read or wait for
+`quoting`       text of others, with every character spelled out that a terminal or a browser would obey
 `paths`         where the files of this project are, in a checkout and in the wheel
 `claims`        what vendors and standards promise: one sentence a claim, with its source
 `history`       what happened: events, the files that hold them, what a complete one is
