@@ -307,12 +307,18 @@ class ExternalBroker:
         return fill(text, self.plan.words, field)
 
     def _check_depth(self) -> None:
+        depth = self.plan.source.file.depth
+        if depth is not None and "{http_port}" in depth.url and "http" not in self.places:
+            name, addresses = self.plan.source.file.name, ",".join(self.rules.urls.values())
+            raise UsageError(
+                f"external=: the address of the management is missing: the suite asks {name} over HTTP how many "
+                f"messages a queue holds. Give it as well: --adapter {name}:external={addresses},http://HOST:PORT"
+            )
         try:
             self.depth_probe("any")
         except UsageError as error:
             raise UsageError(
-                f"depth: {error}. No drain is trusted without the broker's own word: add http://HOST:PORT (or https) "
-                "to external="
+                f"depth: {error}. The suite needs the depth of a queue to know that it is empty"
             ) from error
 
     def _unanswered(self, *, final: bool = False) -> str:

@@ -85,6 +85,14 @@ def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
     return found
 
 
+def with_management(urls: Mapping[str, str], port: int) -> dict[str, str]:
+    """The addresses, and that of the management at its usual port where none is given and there is such a port."""
+    if not port or HTTP in urls or not urls:
+        return dict(urls)
+    host = _place(next(iter(urls.values()))).host
+    return {**urls, HTTP: f"http://{f'[{host}]' if ':' in host else host}:{port}"}
+
+
 def numbers_of(found: Mapping[str, Place], file: BrokerFile) -> dict[str, int]:
     """The ports of the file by name, as far as there is an address for one."""
     numbers = {file.protocols[name].port: place.port for name, place in found.items() if name != HTTP}

@@ -48,10 +48,11 @@ class Command(Table):
 class External(Table):
     """A broker that runs already: where, with what settings, whose queues, and which faults its owner has commands for.
 
-    `urls` are addresses by protocol, and `http` of its management. `settings` is what it runs with, in the words of the
-    product's settings; what is not said here is taken to be as the product documents it. `kill` ends it at once,
-    `stop` in order; `start` starts it again, and without one it comes back by itself. `pause` halts every process of
-    it until `resume`. `wait_ready` ends when it is ready; a message in and out again proves it in any case.
+    `urls` are addresses by protocol, and `http` of its management. `management_port` is the usual port of that: it is
+    used at the host of the first address where no `http` address is given. `settings` is what it runs with, in the
+    words of the product's settings; what is not said here is taken to be as the product documents it. `kill` ends it at
+    once, `stop` in order; `start` starts it again, and without one it comes back by itself. `pause` halts every process
+    of it until `resume`. `wait_ready` ends when it is ready; a message in and out again proves it in any case.
 
     Queues: `declare` is how one is made and removed (default: `queues` of the file), `creates_queues` says that the
     broker makes what a client names. `queues` are existing ones for users who may make none: two or more, empty, and
@@ -60,6 +61,7 @@ class External(Table):
     """
 
     urls: Mapping[Word, str] = {}
+    management_port: int = pydantic.Field(default=0, ge=0, le=65535)
     settings: Mapping[str, pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr] = {}
     kill: Command | None = None
     start: Command | None = None

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator
 
 from conformance.adapters import external_table
-from conformance.adapters.external_places import places, words_of
+from conformance.adapters.external_places import places, with_management, words_of
 from conformance.adapters.external_table import External
 from conformance.adapters.model import BrokerFile
 from conformance.adapters.placeholders import placeholders
@@ -86,6 +86,7 @@ def _external(file: BrokerFile, at: str, path: pathlib.Path) -> Launcher:
         )
     try:
         places(rules.urls, file)
+        rules = rules.model_copy(update={"urls": with_management(rules.urls, rules.management_port)})
         if not (rules.declare or file.queues or rules.creates_queues or rules.queues):
             raise UsageError(
                 'nothing says how a queue comes to be: say declare = { command = [..., "{queue}"], remove = [...] }, '

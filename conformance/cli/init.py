@@ -88,3 +88,30 @@ def _completed(said: dict[str, Any]) -> dict[str, Any]:
     if isinstance(command, str) or len(command) == 1:
         said["command"] = tuple(shlex.split(command if isinstance(command, str) else command[0]))
     return said
+
+
+@init_group.command("external")
+@click.argument("name", metavar="NAME[@VERSION]")
+@click.argument("urls", metavar="URL[,URL]")
+@click.option("--out", type=FILE, default=pathlib.Path("external.toml"), show_default=True, metavar="FILE")
+def init_external(name: str, urls: str, out: pathlib.Path) -> int:
+    """Write the file of a broker that runs already: its addresses, its queues, and room for your commands.
+
+    \b
+    conformance init external artemis amqp://127.0.0.1:5672
+    conformance init external rabbitmq amqp://127.0.0.1:5672,http://127.0.0.1:15672
+    conformance adapters check artemis:external=external.toml
+    """
+    from conformance import adapters
+    from conformance.adapters import draft_external
+
+    if out.exists():
+        raise UsageError(f"--out {out}: it exists; name another file")
+    text = draft_external.text(adapters.find(name).file, urls)
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error
+    say(f"{out} is written: add your commands and settings")
+    say(f"next: conformance adapters check {shlex.quote(f'{name}:external={out}')}")
+    return 0

@@ -33,7 +33,7 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
     yield Queues, EXAMPLE["queues"], {"command", "remove"}
     yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
-    others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with"}
+    others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with", "also", "exists"}
     yield Setting, EXAMPLE["settings"]["sync"], others
     yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
     yield Depth, EXAMPLE["depth"], {"address", "properties"}

@@ -470,7 +470,6 @@ def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path:
         ("reference:external=http://h:1", "needs the address of a protocol"),
         ("reference:external=/nowhere/mine.toml", "cannot be read"),
         ("reference:outside=amqp://h:1", "unknown launcher"),
-        ("artemis:external=amqp://h:1", "nothing says how a queue comes to be"),
         ("artemis:native=/nowhere", "no such folder"),
     ],
 )
@@ -536,7 +535,8 @@ def test_who_does_not_answer_is_told_by_the_address(theirs: Theirs, tmp_path: pa
 def test_without_its_management_no_depth_is_asked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
     said = _started(f"reference:external={theirs.urls['amqp']}", tmp_path)
 
-    assert "add http://HOST:PORT" in str(said)
+    assert "the address of the management is missing" in str(said)
+    assert f"reference:external={theirs.urls['amqp']},http://HOST:PORT" in str(said)
 
 
 def test_a_file_of_ones_own_needs_no_start(tmp_path: pathlib.Path) -> None:
@@ -551,6 +551,17 @@ def test_a_file_of_ones_own_needs_no_start(tmp_path: pathlib.Path) -> None:
     assert "external" == adapters.find(str(file)).launcher
     with pytest.raises(UsageError, match=r"has no \[start\]"):
         adapters.find(f"{file}:native")
+
+
+def test_a_file_that_says_nothing_of_queues_is_refused(tmp_path: pathlib.Path) -> None:
+    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    kept = text.partition("[start]")[0].partition("[settings.profile]")[0].replace('"bundled"', '"1.0"')
+    depth = '[depth]\nmethod = "http"\nurl = "http://127.0.0.1:{http_port}/queues/{queue}"\nfield = "depth"\n'
+    file = tmp_path / "mine.toml"
+    file.write_text(f'{kept}[external]\nurls = {{ amqp = "amqp://h:1", http = "http://h:2" }}\n{depth}')
+
+    with pytest.raises(UsageError, match="nothing says how a queue comes to be"):
+        adapters.find(str(file))
 
 
 def test_a_local_folder_holds_the_distribution(tmp_path: pathlib.Path) -> None:
