@@ -168,7 +168,9 @@ def test_an_honest_folder_is_complete(run):
 @pytest.mark.spark
 @pytest.mark.parametrize("histories", [[LOSSY] * 3, [CLEAN, LOSSY, LOSSY]], ids=["each", "some"])
 @pytest.mark.parametrize(
-    "tamper", [nothing, copy_honest, copy_sixteen, delete_violating, delete_histories, edit_history, swap], ids=str
+    "tamper",
+    [nothing, copy_honest, copy_sixteen, delete_violating, delete_histories, edit_history, swap],
+    ids=lambda tamper: tamper.__name__,
 )
 def test_nothing_holds_in_a_changed_folder(session, tmp_path, tamper, histories):
     """It was judged before, so everything is packed; a counterexample in an unchanged trial still counts."""
