@@ -25,6 +25,8 @@ LINES = sorted(
 )
 """The words of every line of these texts that gives an address and nothing else."""
 
+LACKS = installed.missing(adapters.find("rabbitmq").file)
+
 
 def _messages(folder, op):
     found = [event for path in folder.glob("*.jsonl") for event in history.read(path).events]
@@ -97,7 +99,7 @@ def test_broker_j_is_asked_by_its_management(tried):
     tried("qpid", lambda broker: _at(broker, "qpid", "amqp"))
 
 
-@pytest.mark.skipif(bool(installed.missing(adapters.find("rabbitmq").file)), reason="there is no RabbitMQ here")
+@pytest.mark.skipif(bool(LACKS), reason=LACKS)
 def test_rabbitmq_is_asked_by_its_management(tried):
     tried("rabbitmq", lambda broker: _at(broker, "rabbitmq", "amqp"))
 
