@@ -16,6 +16,7 @@ import subprocess
 
 from conformance.errors import LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
+from conformance.ledger import inherited
 from conformance.run.stand import Stand
 
 LONGEST = 10
@@ -174,7 +175,8 @@ def _copied(data: pathlib.Path, to: pathlib.Path) -> str:
         if (free := shutil.disk_usage(to.parent).free) < 2 * size:
             return f"it has {size >> 20:,} MB, and {free >> 20:,} MB are free"
         # cp, because it takes sockets and pipes as they are, and leaves holes holes.
-        done = subprocess.run(["cp", "--archive", "--", data, to], capture_output=True, text=True, check=False)  # noqa: S607
+        command = ["cp", "--archive", "--", str(data), str(to)]
+        done = subprocess.run(command, env=inherited(), capture_output=True, text=True, check=False)
     except OSError as error:
         return f"{error.strerror}"
     return " ".join(done.stderr.split())[:200] if done.returncode else ""

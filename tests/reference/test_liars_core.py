@@ -163,6 +163,38 @@ def test_a_corrupt_body_has_its_length():
     assert Rig().broker.encoded(message).endswith(b"100")
 
 
+def test_a_message_is_delivered_under_a_name_that_was_never_sent():
+    """Over the wire only: what is stored is what was sent."""
+    rig = Rig(behaviour=behaviour("renames-a-message"))
+    for number in range(1, COUNT + 1):
+        rig.send(b"p1:%d" % number)
+    rig.disk()
+    message = next(m for m in rig.broker.browse(rig.queue) if m.number == 100)
+
+    assert message.bare == b"p1:100"
+    assert rig.broker.encoded(message).endswith(b"p9:100")
+
+
+@pytest.mark.parametrize(("name", "left"), [(None, 10), ("loses-half-a-prefetch", 5)])
+def test_a_consumer_that_is_gone_leaves_what_it_held(name, left):
+    """Ten were sent to it, and it acknowledged none."""
+    rig = Rig(behaviour=behaviour(name))
+    sent(rig, 10)
+    link, got = rig.link()
+    rig.broker.unsubscribe(link)
+    rig.disk()
+
+    assert (len(got), len(rig.bodies())) == (10, left)
+
+
+def test_a_start_with_messages_is_refused():
+    """An empty journal is taken over, as the honest broker takes over each."""
+    liar = behaviour("refuses-to-start-with-messages")
+
+    assert [liar.starts_with(count) for count in (0, 1, 1000)] == [True, False, False]
+    assert all(behaviour(None).starts_with(count) for count in (0, 1, 1000))
+
+
 def test_each_queue_loses_its_oldest():
     """What an earlier start left in the journal of one queue must not hide the loss of another, start after start."""
     rig = Rig("a", "b", behaviour=behaviour("loses-the-oldest"))

@@ -27,7 +27,7 @@ BESIDE_S = 20.0
 class FakeAdapter:
     """Its brokers start in a second, where they start at all; it remembers each."""
 
-    name, version, spec = "fake", "1", "fake@1"
+    name, version, spec, launcher = "fake", "1", "fake@1", "native"
 
     def __init__(self):
         self.made = []
