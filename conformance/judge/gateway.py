@@ -89,11 +89,13 @@ class Gateway:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
             )
+        self._in_use = False
         RUNNING.add(self)
 
     def session(self, master: str) -> SparkSession:
         """Wait for the JVM, and make a session in it."""
         port, secret = self._wait()
+        self._in_use = True
         quieten_py4j()
         with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
             from pyspark.sql import SparkSession
@@ -127,7 +129,8 @@ class Gateway:
             with contextlib.suppress(Exception):
                 spark.stop()
             self._learn()
-        _forget_gateway()
+        if self._in_use:  # another JVM of this process may be the one that PySpark uses
+            _forget_gateway()
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
