@@ -115,6 +115,8 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
     "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
     "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
+    "not_recovered": f"max(CASE WHEN fails_to_recover THEN detail END) {_TRIAL}",
+    "not_ready": f"max(CASE WHEN is_not_ready THEN detail END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
     # Of what this process received before, the message that was sent last; and the first process that received any.
     "received_before": f"max(CASE WHEN {_RECEIVED} THEN {_PACKED} END) {_BEFORE}",
@@ -253,8 +255,6 @@ MESSAGE: Mapping[str, str] = {
     "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
     "row_offers": "count_if(offers)",
-    "row_unrecovered": "max(detail) FILTER (WHERE fails_to_recover)",
-    "row_unready": "max(detail) FILTER (WHERE is_not_ready)",
     "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
     "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
     " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
@@ -284,8 +284,6 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_bites) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
-    "unrecovered": f"max(row_unrecovered) {_IN_TRIAL}",
-    "unready": f"max(row_unready) {_IN_TRIAL}",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",

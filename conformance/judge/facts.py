@@ -84,12 +84,12 @@ class TrialFacts:
     @property
     def unrecovered(self) -> str:
         """How the broker failed to start again after a fault, and a second one on a copy of its data; else empty."""
-        return self.counts["not_recovered"] or ""
+        return self.counts.get("not_recovered") or ""
 
     @property
     def unready(self) -> str:
         """Why the broker was not ready after a fault, whether it is to blame for that or not; empty where it was."""
-        return self.unrecovered or self.counts["not_ready"] or ""
+        return self.unrecovered or self.counts.get("not_ready") or ""
 
     @property
     def strange(self) -> int:

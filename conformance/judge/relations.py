@@ -34,7 +34,10 @@ CLASSES = 8
 ALWAYS = ("phantom", "corrupt", "not_recovered")
 """Anomalies that are looked for in every trial, and that stand against every HOLDS."""
 
-_KEYS = ("scenario", "trial", "flush_ns", "queue", "producer", "n")
+_TEXTS = ("not_recovered", "not_ready")
+"""Texts of a trial, as keys of the groups: each row of the trial has the same, and to aggregate a text costs a sort."""
+
+_KEYS = ("scenario", "trial", "flush_ns", *_TEXTS, "queue", "producer", "n")
 _WORD = re.compile(r"[a-z_]\w*")
 
 
@@ -85,8 +88,6 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> di
         "trial_flush_ns": "max(flush_ns)",
         "faults_effective": "max(effective)",
         "drains": "max(last_drain)",
-        "not_recovered": "max(unrecovered)",
-        "not_ready": "max(unready)",
         "was_settled": "max(settled)",
         "was_bringing": "max(still_brought)",
         "was_stuck": "max(stuck_at IS NOT NULL)",
@@ -138,10 +139,10 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies), **per_trial(anomalies, exposures)}
     stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
-    event, event_windows, message, *rest = _pruned(stages, [*exploded.values(), *counted.values()])
+    event, event_windows, message, *rest = _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()])
     placed = _with(_with(events(spark, paths, trials), event), event_windows)
     messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
-    return _grouped(_with(messages, exploded), ("trial", "queue", "failing", "class"), counted)
+    return _grouped(_with(messages, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), counted)
 
 
 def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:

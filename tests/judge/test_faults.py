@@ -361,7 +361,7 @@ def test_a_machine_that_could_when_it_was_recorded():
 )
 def test_the_fault_that_decided_is_named(of, claim, units, model):
     """By the claim's own words, not by the last fault of the script."""
-    counted = tally.count(evidence(of.id, CLEAN), CATALOGUE.claim(claim), of, of.decides[claim])
+    counted = tally.count(evidence(of.id, CLEAN), CATALOGUE.claim(claim), of, of.decides[claim], {of.id: of})
 
     assert (units, model) == (reasons.units(counted, 1), reasons.failure_model(counted))
 
@@ -375,8 +375,8 @@ def test_of_two_faults_the_one_that_the_claim_names():
         SOLCD_ACK_01=LOST,
     )
     claim = msgspec.structs.replace(CATALOGUE.claim("ARTEMIS-SEND-09"), faults=("held_sync",))
-    slow = tally.count(evidence(two.id, CLEAN), claim, two, LOST)
-    dead = tally.count(evidence(two.id, CLEAN), CATALOGUE.claim("SOLCD-ACK-01"), two, LOST)
+    slow = tally.count(evidence(two.id, CLEAN), claim, two, LOST, {two.id: two})
+    dead = tally.count(evidence(two.id, CLEAN), CATALOGUE.claim("SOLCD-ACK-01"), two, LOST, {two.id: two})
 
     assert ("slow disk", "process death") == (reasons.failure_model(slow), reasons.failure_model(dead))
 

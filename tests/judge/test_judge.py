@@ -48,11 +48,11 @@ def row(judgement, claim="SOLCD-ACK-01"):
 
 
 def test_holds(rows):
-    """Three clean kills; the control lost what was confirmed 2 ms before the kill, so one of three was at risk."""
+    """Three clean kills; all three messages were confirmed within the 100 ms before each of them."""
     found = rows([CLEAN] * 3, [LOSSY] * 3)
 
     assert "HOLDS" == row(found).verdict, row(found).reason
-    assert (0, 3, 1) == (row(found).offences, row(found).exposure.total, row(found).exposure.minimum)
+    assert (0, 9, 3) == (row(found).offences, row(found).exposure.total, row(found).exposure.minimum)
     assert [] == judge.needs_repeats(found)
     assert "EMS-AUTO-03" in {r.claim for r in found.self_checks}
     assert set(claims.load().claims) == {r.claim for r in found.rows + found.self_checks}
@@ -134,7 +134,7 @@ def test_judging_twice_gives_the_same(rows, again):
 
 
 def test_a_torn_history_voids_its_trial(rows):
-    """It is named in the trials, and the others decide."""
+    """It is named in the trials. Its fault had taken effect, so that the others do not make a pass."""
 
     def tear(trials):
         path = trials / "subject.1" / "drain-1.jsonl"
@@ -143,7 +143,8 @@ def test_a_torn_history_voids_its_trial(rows):
     found = rows([CLEAN] * 4, [LOSSY] * 3, prepare=tear)
     void = [trial.trial for trial in found.trials if trial.void]
 
-    assert (["subject.1"], "HOLDS", 3, 1) == (void, row(found).verdict, row(found).trials, row(found).void)
+    assert (["subject.1"], "INCONCLUSIVE", 3, 1) == (void, row(found).verdict, row(found).trials, row(found).void)
+    assert row(found).reason.startswith("1 trial was void after its fault took effect")
 
 
 def test_nothing_recorded(rows):
@@ -187,7 +188,7 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("used", "sorts"),
     [
-        (relations.EVERY, 6),
+        (relations.EVERY, 7),
         ([("lost", "confirmed_in_window")], 2),
         ([("confirmed_before_sync", "sync_held")], 3),
         ([("waited_for_timer", "third_sent"), ("answered_late", "less_sent")], 2),
@@ -199,7 +200,7 @@ def test_the_plan_is_linear(session, tmp_path, used, sorts):
     """One scan, no join, no union; a sort serves every window above it, and what nobody asks for is not in the plan.
 
     A text that is counted (what a tracer could not see) costs one more, where a check is about the disk. Only all
-    checks together also sort by what an answer covers, and by the order of deliveries.
+    checks together also sort by what an answer covers, by the order of deliveries, and by what a queue owes.
     """
     from conformance.judge.compact import compact
 

@@ -64,7 +64,7 @@ STRANGE = (
         "After a fault the broker did not start again, and neither did a second one on a copy of its data: whatever was"
         " sent is out of reach.",
         applies="attempted",
-        offends="unrecovered IS NOT NULL",
+        offends="not_recovered IS NOT NULL",
         of="messages that were sent",
         happened="out of reach of a broker that did not start again",
         happens="leaves a broker that does not start again",
