@@ -17,6 +17,7 @@ CRASH = (
 
 BROKER_XML = """<configuration xmlns="urn:activemq">
    <core xmlns="urn:activemq:core">
+      <journal-type>NIO</journal-type>
       <max-disk-usage>100</max-disk-usage>
       <acceptors>
          <acceptor name="all">tcp://127.0.0.1:61616?protocols=AMQP,STOMP</acceptor>
