@@ -21,7 +21,7 @@ test *ARGS:
 
 # Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
 full *ARGS:
-    python -m conformance.adapters.dockerd python tests/full.py {{ARGS}}
+    python -m tools.dockerd python tests/full.py {{ARGS}}
     python -m pytest -m "full or not full"
 
 # Style and types.
@@ -32,7 +32,7 @@ lint:
 
 # Ratios measured side by side: recorder, session, judge, link, disk, triggers.
 bench WHAT="all":
-    conformance bench {{WHAT}}
+    python -m benchmarks {{WHAT}}
 
 # The wheel, installed alone in an empty environment, runs in an empty folder without a system Java.
 package:

@@ -27,7 +27,6 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `replay`        one trial of a run, recorded and judged again
 `bundle`        one trial for the maintainer of a broker: a zip that stands by itself
 `progress`      what a terminal shows while it goes
-`bench`         what the suite itself costs
 `doctor`        what this machine can do, and what each missing part would enable
 `cli`           what people type
 `plugin`        the other front: pytest

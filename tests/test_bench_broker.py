@@ -10,10 +10,11 @@ import types
 
 import pytest
 
-from conformance import bench as benches
-from conformance.bench import broker as bench
-from conformance.bench import broker_proton, broker_sites, broker_wire
-from conformance.bench.broker import Figures, Sizes, broker
+import benchmarks
+from benchmarks import __main__ as command
+from benchmarks import broker as bench
+from benchmarks import broker_proton, broker_sites, broker_wire
+from benchmarks.broker import Figures, Sizes, broker
 from conformance.ledger import Ledger
 
 TINY = Sizes(rounds=1, blocking=20, pipelined=300, stored=500, passed=2_000, starts=2, others=False)
@@ -172,8 +173,10 @@ def test_artemis_keeps_the_journal_that_create_chose(tmp_path):
     assert (chosen[1] == "ASYNCIO") == (int(chosen[2]) > 1)
 
 
-def test_it_is_listed(monkeypatch):
-    """`conformance bench broker` is this."""
+def test_it_is_listed(monkeypatch, capsys):
+    """`just bench broker` is this; a name that is none is refused with the ones there are."""
     monkeypatch.setattr(bench, "broker", lambda: iter(["a line"]))
 
-    assert list(benches.run("broker")) == ["a line"]
+    assert list(benchmarks.run("broker")) == ["a line"]
+    assert 4 == command.main(["nope"])
+    assert "unknown benchmark 'nope': known: all, broker" in capsys.readouterr().err

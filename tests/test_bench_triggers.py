@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from conformance import bench as benches
-from conformance.bench import triggers
-from conformance.bench.triggers import AT_TRIGGER, QUARRIES, Bench, Hunt, hunt
+import benchmarks
+from benchmarks import triggers
+from benchmarks.triggers import AT_TRIGGER, QUARRIES, Bench, Hunt, hunt
 from conformance.errors import JudgeError
 from conformance.ledger import Ledger
 from conformance.reference.honest import LATE_S, Answered, Asked
@@ -96,10 +96,10 @@ def test_the_table_lines_up():
 
 
 def test_the_benchmark_is_one_of_the_list(monkeypatch):
-    """`conformance bench triggers`."""
+    """`just bench triggers`."""
     monkeypatch.setattr(triggers, "triggers", lambda: iter(["a line"]))
 
-    assert list(benches.run("triggers")) == ["a line"]
+    assert list(benchmarks.run("triggers")) == ["a line"]
 
 
 @pytest.fixture

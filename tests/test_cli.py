@@ -41,7 +41,6 @@ from conformance.report import model
         (["adapters", "chek"], "unknown command 'chek': did you mean 'check'? known: check\n"),
         (["run", "--adapter", "reference", "--claims", "AMPQ-*"], "unknown claims 'AMPQ-*': did you mean 'AMQP-*'?"),
         (["claims", "list", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
-        (["bench", "nope"], "unknown measurement 'nope': known: all, broker, "),
         (["claims", "shwo"], "did you mean 'show'?"),
         (["fetch", "reference", "--to", "x"], "nothing to fetch"),
         (["judge", "nowhere"], "no run.json"),

@@ -17,8 +17,8 @@ import tomllib
 import pytest
 from click.testing import CliRunner
 
-from conformance import adapters, claims, doctor, ledger, paths, scenario
-from conformance.adapters import dockerd, engine
+from conformance import adapters, claims, doctor, paths, scenario
+from conformance.adapters import engine
 from conformance.cli import cli
 from conformance.doctor import losses, machine, software
 from conformance.errors import ExitCode, LaunchError
@@ -100,17 +100,16 @@ def test_without_strace(no_path):
 
 
 def test_without_root(not_root):
-    """A loss of power is not tried, and no engine of our own can be started."""
+    """A loss of power is not tried."""
     gone = played_with(PowerLoss)
     told = f"power loss: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
-    lost, user, own = map(doctor.check, ("power loss, ext4", "root", "docker of its own"))
+    lost, user = map(doctor.check, ("power loss, ext4", "root"))
 
-    assert ["missing"] * 3 == [found.state for found in (lost, user, own)]
+    assert ["missing"] * 2 == [found.state for found in (lost, user)]
     assert (True, True) == ("CAP_SYS_ADMIN" in lost.says, "this is user 1000" == user.says)
-    assert (told, f"{told}; an engine of its own for containers") == (lost.enables, user.enables)
+    assert (told, told) == (lost.enables, user.enables)
     assert "apt-get install e2fsprogs" in lost.todo
     assert "apt-get install xfsprogs" in doctor.check("power loss, xfs").todo
-    assert "needs root" in own.says
 
 
 def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
@@ -138,12 +137,11 @@ def test_nothing_is_lost_without_a_fault():
 
 
 def test_tables_are_those_of_their_owners():
-    """The packages of the project, the faults that decide at the disk, the tools of the engine that we can start."""
+    """The packages of the project, and the faults that decide at the disk."""
     dependencies = tomllib.loads((paths.root() / "pyproject.toml").read_text())["project"]["dependencies"]
 
     assert sorted(re.split("[<>=]", one)[0] for one in dependencies) == sorted(software.PACKAGES.values())
     assert rules._AT_THE_DISK == losses.AT_THE_DISK
-    assert dockerd._PACKAGES == machine._ENGINE_TOOLS
 
 
 @pytest.mark.parametrize(
@@ -335,17 +333,6 @@ def test_an_engine_that_answers(answering, monkeypatch, lacks):
 def said(lacks):
     if lacks:
         raise LaunchError(lacks)
-
-
-@pytest.mark.parametrize(("apt", "state"), [("/usr/bin/apt-get", "note"), (None, "missing")])
-def test_an_engine_of_its_own_to_be_installed(monkeypatch, apt, state):
-    """By Debian's names, where there is a way to install them."""
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(ledger, "tool", lambda name: None)
-    monkeypatch.setattr(shutil, "which", lambda name: apt)
-    found = doctor.check("docker of its own")
-
-    assert (state, True) == (found.state, "docker.io iptables" in found.todo)
 
 
 MOUNTS = r"""22 1 8:1 / / rw - ext4 /dev/sda1 rw

@@ -11,12 +11,12 @@ import subprocess
 
 import pytest
 
+from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
 from conformance.adapters.launchers import LAUNCHERS
 from conformance.adapters.settings import weakened
 from conformance.adapters.stand_ins import against
-from conformance.bench import triggers
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies, exposures
 from conformance.reference.liars import registry as liars
@@ -28,11 +28,10 @@ from conformance.scenario import Liar, SessionLiar, Weakened
 ROOT = paths.root()
 STAGES = (
     "errors limits quoting paths claims history records mounts locks ledger script scenario adapters faults clients run judge report expectations campaign"
-    " contract upgrade replay bundle progress bench doctor cli plugin"
+    " contract upgrade replay bundle progress doctor cli plugin"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
 
-SKIPPED = {"bench": {"judge"}}
 MODULES = sorted([*(ROOT / "conformance").rglob("*.py"), *(ROOT / "suites").rglob("*.py")])
 OWN = [path for path in MODULES if path.name != "check_claims.py"]
 
@@ -60,7 +59,7 @@ def test_imports_point_left(path):
     if here == "__init__":
         assert imports(path) == set()
         return
-    allowed = {"errors", here} if here == "reference" else {*STAGES[: STAGES.index(here) + 1], *SKIPPED.get(here, ())}
+    allowed = {"errors", here} if here == "reference" else {*STAGES[: STAGES.index(here) + 1]}
     if here == "cli":
         allowed.add("reference")  # the one command that runs the bundled broker
 

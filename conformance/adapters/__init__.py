@@ -5,7 +5,7 @@ say), `settings` (what is in force), `fetch` and `download` (where the distribut
 `planned` (from data to a folder and a command), `native` (from these to a running broker), with `readiness`,
 `declaring`, `tree`, `ports` and `java` as its tools; `file_adapter` holds them together, `found` finds one. In a
 container: `engine`, `images` and `bundled` (what it is made from), `docker` (the same broker inside) with `docker_tree`
-as its tool, `docker_able`, `dockerd` and `build_images`. A broker that runs already: `external_table` (what its owner
+as its tool, and `docker_able`. A broker that runs already: `external_table` (what its owner
 says), `external_places`, `external_commands`, `external_queues` and `external_left`, `external`; `launchers` tells
 them all apart. `vendor_clients` are the clients of vendors, likewise data, and what a broker is through one of them.
 """

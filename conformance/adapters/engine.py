@@ -31,10 +31,7 @@ _TIMEOUT_S = 120
 _BUILD_S = 1800
 _TIMED_OUT = 124
 """The status of `timeout` where it ended its command, but by SIGKILL."""
-_NEXT_STEP = (
-    "start Docker, or name its socket in DOCKER_HOST; where none is installed, as root on Debian: "
-    "`python -m conformance.adapters.dockerd COMMAND...` runs a command beside an engine of its own"
-)
+_NEXT_STEP = "start Docker, or name its socket in DOCKER_HOST"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,6 @@
 The base is the vendor's own image where the engine has it or a registry gives it. A machine without a registry makes
 one of its own, once: a small Debian by debootstrap with what the broker needs. The distribution then comes from where
 the native launcher gets it, and is put into the context of the build. Which base it was is told in the report.
-`python -m conformance.adapters.build_images NAME...` builds them before a run asks for them.
 
 `{XDG_CACHE_HOME}/ack-conformance/images` keeps the tar of such a base, 490 MB; the engine keeps the images.
 """

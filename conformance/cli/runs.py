@@ -1,17 +1,15 @@
-"""Commands that record and judge: run, judge, replay, bundle, bench."""
+"""Commands that record and judge: run, judge, replay, bundle."""
 
 from __future__ import annotations
 
 import pathlib
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from conformance.cli.access import coming_in
 from conformance.cli.group import FILE, cli, expected_of, expecting, say, terminated, write_report
-from conformance.errors import UsageError
 
 _ADAPTER = (
     "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
@@ -185,33 +183,3 @@ def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
         say(line)
     say(made.path)
     return 0
-
-
-_MEASURED = ("recorder", "session", "judge", "link", "disk", "triggers", "broker", "liars", "all")
-
-
-@cli.command("bench")
-@click.argument("what", metavar=f"[{'|'.join(_MEASURED)}]", default="all")
-def bench_command(what: str) -> int:
-    """Measure the suite itself: ratios, side by side in one run.
-
-    \b
-    conformance bench recorder
-    conformance bench triggers     # kills at a named point beside kills at a random time
-    conformance bench broker       # the bundled broker beside Artemis and Qpid Broker-J
-    conformance bench liars        # every liar of the bundled broker on trial; a quarter of an hour, not part of all
-    """
-    from conformance import bench
-
-    if what not in _MEASURED:
-        raise UsageError.unknown("measurement", what, _MEASURED)
-    for line in _liars() if what == "liars" else bench.run(what):
-        say(line)
-    return 0
-
-
-def _liars() -> Iterator[str]:
-    from conformance.bench.liars import Label, liars
-    from conformance.reference.liars.registry import LIARS
-
-    return liars([Label(name, liar.breaks, liar.fault, liar.needs) for name, liar in LIARS.items()])

@@ -76,7 +76,7 @@ PROBES = (
     Probe("cache", machine.cache, _always("brokers that are fetched, and quick starts of Java")),
     Probe("strace", machine.strace, losses.tracer),
     Probe("ptrace scope", machine.ptrace, losses.tracer),
-    Probe("root", machine.root, losses.root),
+    Probe("root", machine.root, losses.power),
     Probe("loop devices", machine.loop_devices, losses.power),
     Probe("power loss, ext4", functools.partial(machine.power, "ext4"), losses.power),
     Probe(
@@ -85,7 +85,6 @@ PROBES = (
         _always("the same on xfs; every scenario takes ext4"),
     ),
     Probe("docker", machine.docker, losses.containers),
-    Probe("docker of its own", machine.own_engine, losses.containers),
     Probe("open files", machine.open_files, losses.every_run),
     Probe("cores", machine.cores, _always("claims about time, and quick runs")),
     Probe("memory", machine.memory, _always("Spark and a Java broker at the same time")),

@@ -80,11 +80,6 @@ def power() -> str:
     return _for_faults("power loss", powerloss.cannot)
 
 
-def root() -> str:
-    """A loss of power, and an engine of our own."""
-    return "; ".join([*filter(None, [power()]), "an engine of its own for containers"])
-
-
 def _for_faults(what: str, ask: Callable[[], str]) -> str:
     """Those that are refused for this very reason; nothing where none is refused."""
     why = ask()

@@ -26,7 +26,6 @@ _SIZED_S = 0.5
 _GIB = 1 << 30
 _LOOP = pathlib.Path("/dev/loop-control")
 _OPEN_FILES = 1024
-_ENGINE_TOOLS = {"dockerd": "docker.io", "iptables": "iptables"}
 
 
 def kernel() -> Seen:
@@ -202,23 +201,6 @@ def _asked(host: str) -> str:
     if not isinstance(answer, dict) or "Version" not in answer:
         raise ValueError("what answers there is no engine")
     return str(answer["Version"])
-
-
-def own_engine() -> Seen:
-    """What `python -m conformance.adapters.dockerd` needs."""
-    from conformance import ledger
-
-    absent = [package for tool, package in _ENGINE_TOOLS.items() if ledger.tool(tool) is None]
-    command = "python -m conformance.adapters.dockerd COMMAND..."
-    if os.geteuid() != 0:
-        return Seen("missing", f"`{command}` needs root", "sudo")
-    if absent and shutil.which("apt-get") is None:
-        return Seen("missing", f"not installed: {', '.join(absent)}, and no apt-get", f"install {' '.join(absent)}")
-    if absent:
-        return Seen(
-            "note", f"`{command}` would install {' '.join(absent)} first", f"apt-get install {' '.join(absent)}"
-        )
-    return Seen("ok", f"`{command}` has what it needs")
 
 
 def open_files() -> Seen:

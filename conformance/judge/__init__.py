@@ -10,7 +10,6 @@ message), `compact` (histories to Parquet), `relations` (the one plan), `facts` 
 """
 
 from conformance.judge.exits import REPEATS, exit_code, needs_repeats
-from conformance.judge.measure import bench
 from conformance.judge.session import Session, Starting, start_in_background, start_when_asked
 from conformance.judge.verdict import judge
 
@@ -18,7 +17,6 @@ __all__ = [
     "REPEATS",
     "Session",
     "Starting",
-    "bench",
     "exit_code",
     "judge",
     "needs_repeats",

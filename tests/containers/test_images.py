@@ -16,11 +16,11 @@ import pytest
 
 from conformance import adapters
 from conformance import ledger as ledger_of
-from conformance.adapters import build_images, bundled, dockerd, engine, images, model
+from conformance.adapters import bundled, engine, images, model
 from conformance.adapters.configure import Source
-from conformance.adapters.dockerd import __main__ as command
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
+from tools import build_images, dockerd
 
 VENDOR = "vendor/broker:1.0"
 IMAGES = (model.VendorImage(since="0", name="vendor/broker:{version}"),)
@@ -292,7 +292,7 @@ def test_there_is_one_engine_of_ours_at_a_time(tmp_path, ledger, monkeypatch):
 def test_an_engine_ends_with_who_started_it(tmp_path):
     """Even when that is killed: it hears of it from the kernel, and has time to unmount what it mounted."""
     script = (
-        "import pathlib, sys\nfrom conformance.adapters import dockerd\nfrom conformance.ledger import Ledger\n"
+        "import pathlib, sys\nfrom tools import dockerd\nfrom conformance.ledger import Ledger\n"
         "book = Ledger(pathlib.Path(sys.argv[1]), 'holder')\n"
         "root = pathlib.Path(sys.argv[1])\n"
         "print(dockerd._spawn(root, root, book)[0].pid, flush=True)\nsys.stdin.read()\n"
@@ -345,18 +345,18 @@ def test_a_plain_user_is_told_so(monkeypatch):
     ],
 )
 def test_the_words_of_the_command(words, expected):
-    assert expected == command._parse(words)[1]
+    assert expected == dockerd._parse(words)[1]
 
 
 @pytest.mark.parametrize("words", [[], ["--data-root"], ["--data-root", "/d"], ["--help"]])
 def test_words_that_are_no_command(words):
-    with pytest.raises(UsageError, match=r"usage: python -m conformance\.adapters\.dockerd"):
-        command._parse(words)
+    with pytest.raises(UsageError, match=r"usage: python -m tools\.dockerd"):
+        dockerd._parse(words)
 
 
 def test_the_exit_status_is_the_commands(nowhere, monkeypatch):
     """Beside an engine that answers nothing is started."""
-    monkeypatch.setattr(command, "_answering", lambda: True)
+    monkeypatch.setattr(dockerd, "_answering", lambda: True)
 
-    assert 7 == command.main(["sh", "-c", "exit 7"])
-    assert 4 == command.main([])
+    assert 7 == dockerd.main(["sh", "-c", "exit 7"])
+    assert 4 == dockerd.main([])

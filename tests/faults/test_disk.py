@@ -15,11 +15,11 @@ import time
 
 import pytest
 
+from benchmarks import disk as disk_bench
 from conformance import adapters, claims, history, scenario
 from conformance.adapters import fetch
 from conformance.adapters.settings import weakened
 from conformance.adapters.tree import wait_ended
-from conformance.bench import disk as disk_bench
 from conformance.errors import FaultError
 from conformance.faults import disk, pairing, trace
 from conformance.faults.trace import Call, Clock, Operation, Trace

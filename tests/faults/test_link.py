@@ -17,8 +17,8 @@ import time
 
 import pytest
 
+from benchmarks import link as link_bench
 from conformance import adapters, history
-from conformance.bench import link as link_bench
 from conformance.clients.connect import connect
 from conformance.clients.job import Job
 from conformance.clients.modes import Subscription

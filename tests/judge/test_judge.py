@@ -3,9 +3,10 @@
 import pytest
 from judge_histories import RUN, close, kept, killed, no_answer, record, sent, settled, silent, write
 
+from benchmarks import judging
 from conformance import claims, judge, scenario
 from conformance.errors import HistoryError
-from conformance.judge import measure, relations
+from conformance.judge import relations
 from conformance.judge.verdict import Remembered
 
 pytestmark = pytest.mark.spark
@@ -214,10 +215,10 @@ def test_the_plan_is_linear(session, tmp_path, used, sorts):
 
 
 def test_bench_measures(session, monkeypatch):
-    """Every figure that `conformance bench judge` prints, on a scale that a test can afford."""
-    monkeypatch.setattr(measure, "TRIALS", 2)
-    monkeypatch.setattr(measure, "WARM", 1)
-    found = judge.bench(measure.SCENARIO)
+    """Every figure that `just bench judge` prints, on a scale that a test can afford."""
+    monkeypatch.setattr(judging, "TRIALS", 2)
+    monkeypatch.setattr(judging, "WARM", 1)
+    found = judging.bench(judging.SCENARIO)
 
     assert 6 == len(found)
     assert all(seconds > 0 for seconds in found.values())

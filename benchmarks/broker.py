@@ -24,10 +24,10 @@ from typing import Any
 
 import httpx
 
-from conformance.bench import broker_proton
-from conformance.bench import broker_sites as sites
-from conformance.bench import broker_wire as wire
-from conformance.bench.broker_sites import QUEUE, Peer, Site
+from benchmarks import broker_proton
+from benchmarks import broker_sites as sites
+from benchmarks import broker_wire as wire
+from benchmarks.broker_sites import QUEUE, Peer, Site
 from conformance.clients.amqp import AmqpSession
 from conformance.clients.modes import Subscription
 from conformance.clients.wire import Wire

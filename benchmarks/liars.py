@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from conformance import campaign
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
+from conformance.reference.liars.liar import Liar
+from conformance.reference.liars.registry import LIARS
 from conformance.run.plan import Planned
 from conformance.run.spoken import PROTOCOLS
 
@@ -26,27 +28,17 @@ SCRIPTS = 1
 """Scenarios of one liar at most: each takes three trials."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Label:
-    """What a liar says of itself: the claims it breaks, the fault that shows it, the profile it needs."""
-
-    name: str
-    breaks: tuple[str, ...]
-    fault: str
-    profile: str
-
-
-def liars(labels: Sequence[Label]) -> Iterator[str]:
+def liars() -> Iterator[str]:
     """A line a liar: what was tried, and whether it was found."""
     found = 0
-    tried = [label for label in labels if label.breaks]
-    for label in tried:
+    tried = {name: liar for name, liar in LIARS.items() if liar.breaks}
+    for name, liar in tried.items():
         began = time.monotonic()
-        rows = _judged(label)
+        rows = _judged(name, liar)
         shown = [row for row in rows if row.verdict is Verdict.VIOLATED]
         found += bool(shown)
-        yield f"liars: {label.name} ({label.fault}): {_words(rows, shown)}; {time.monotonic() - began:.0f} s"
-    none = len(labels) - len(tried)
+        yield f"liars: {name} ({liar.fault}): {_words(rows, shown)}; {time.monotonic() - began:.0f} s"
+    none = len(LIARS) - len(tried)
     yield f"liars: {found} of {len(tried)} found by the claims they break; {none} more break none of the catalogue"
 
 
@@ -58,36 +50,36 @@ def _words(rows: Sequence[VerdictRow], shown: Sequence[VerdictRow]) -> str:
     return ", ".join(told)
 
 
-def _judged(label: Label) -> list[VerdictRow]:
+def _judged(name: str, liar: type[Liar]) -> list[VerdictRow]:
     """The rows of the liar's own claims, over the first protocol that can try them."""
     for protocol in PROTOCOLS:
         with tempfile.TemporaryDirectory(prefix="conformance-liars-") as folder:
-            made = _campaign(label, protocol, pathlib.Path(folder) / "run")
+            made = _campaign(name, liar, protocol, pathlib.Path(folder) / "run")
             if made.chosen:
                 judgement = campaign.execute(made, Watcher())
-                return [row for row in judgement.rows if row.claim in label.breaks and row.trials]
+                return [row for row in judgement.rows if row.claim in liar.breaks and row.trials]
     return []
 
 
-def _campaign(label: Label, protocol: str, folder: pathlib.Path) -> Campaign:
-    words = [f"liar={label.name}", *([f"profile={label.profile}"] if label.profile != "standard" else [])]
+def _campaign(name: str, liar: type[Liar], protocol: str, folder: pathlib.Path) -> Campaign:
+    words = [f"liar={name}", *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
     options = Options(
         adapter="reference",
         protocol=protocol,
         settings=words,
-        claims=label.breaks,
+        claims=liar.breaks,
         trials=TRIALS,
         seed=SEED,
         out=folder,
     )
     made = campaign.prepare(options)
-    return dataclasses.replace(made, chosen=tuple(_chosen(label, made.trials)))
+    return dataclasses.replace(made, chosen=tuple(_chosen(liar.fault, made.trials)))
 
 
-def _chosen(label: Label, planned: Sequence[Planned]) -> list[Planned]:
+def _chosen(fault: str, planned: Sequence[Planned]) -> list[Planned]:
     """The subject's trials of the first scenarios whose faults are the liar's; of any where none has its fault."""
     subject = [each for each in planned if each.arm == "subject"]
-    fitting = [each for each in subject if _shows(each, label.fault)] or subject
+    fitting = [each for each in subject if _shows(each, fault)] or subject
     scenarios = list(dict.fromkeys(each.script.id for each in fitting))[:SCRIPTS]
     return [each for each in fitting if each.script.id in scenarios and each.index <= TRIALS]
 

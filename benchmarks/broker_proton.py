@@ -8,7 +8,7 @@ from proton import Message, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, LinkOption
 
-from conformance.bench.broker_wire import PATIENCE_S, SIZE
+from benchmarks.broker_wire import PATIENCE_S, SIZE
 
 _HOST = "127.0.0.1"
 

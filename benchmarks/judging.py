@@ -1,4 +1,4 @@
-"""How fast the judge is: the figures of `conformance bench judge`."""
+"""Measure how fast the judge is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m conformance.adapters.build_images NAME...`: have the images of these brokers before a run asks for them.
+"""`python -m tools.build_images NAME...`: have the images of these brokers before a run asks for them.
 
 For a CI job that has time for it beside other work: a base of Debian takes a minute, where no registry gives one.
 """
@@ -25,7 +25,7 @@ def main(names: Sequence[str]) -> int:
     """One line for each image; the exit code of the first that cannot be had, with one line of why."""
     try:
         if not names or names[0].startswith("-"):
-            raise UsageError("usage: python -m conformance.adapters.build_images NAME...")
+            raise UsageError("usage: python -m tools.build_images NAME...")
         recipes = [_recipe(name) for name in names]
         with (
             tempfile.TemporaryDirectory(prefix="conformance-images-") as folder,
