@@ -12,8 +12,8 @@ import functools
 import operator
 import pathlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -22,6 +22,9 @@ from conformance import paths
 from conformance.errors import CatalogueError, UsageError
 
 Value = bool | int | str
+
+Evidence = Literal["absence", "return", "delay", "answer"]
+"""What a check can conclude from: no delivery, one more delivery, a late delivery, or a send without its answer."""
 
 
 class Kind(enum.StrEnum):
@@ -120,10 +123,16 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings by which a queue discards messages; `says` is what it then does."""
+    """Settings by which a queue is no plain queue; `says` is what it then does.
+
+    `excuses` are the kinds of evidence that then speak against no broker (`Anomaly.rests_on`). The claims that rest on
+    one are not promised; where `undecided`, they are judged, and a violation is INCONCLUSIVE.
+    """
 
     where: dict[str, Value]
     says: str
+    excuses: tuple[Evidence, ...] = ("absence",)
+    undecided: bool = False
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -272,16 +281,15 @@ DESTINATIONS = ("dead_letter_destination", "expiry_destination")
 """The settings that name a queue for messages which their own queue gives up."""
 
 
-def discards(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> str:
-    """How these effective settings discard messages, in words; empty where they do not.
+def in_force(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> Iterator[tuple[Exclusion, str]]:
+    """Each exclusion that these effective settings meet, in words that name the settings.
 
-    A policy that the broker's file does not describe discards nothing.
+    A policy that the broker's file does not describe is not in force.
     """
     for exclusion in exclusions:
         if not unmet(exclusion.where, values, ()):
             named = ", ".join(f"{name} is {_shown(values[name]) or 'empty'}" for name in exclusion.where)
-            return f"{named}: {exclusion.says}"
-    return ""
+            yield exclusion, f"{named}: {exclusion.says}"
 
 
 def set_aside(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> tuple[str, ...]:

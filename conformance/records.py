@@ -34,7 +34,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `configuration` is how what was run differs from the user's own configuration, a unified diff without secrets; empty
     for stock. With one, `changed` is what differs from that. `mute` is why nothing at all could be tried. `weakens` is
     which settings a control may change; None in the record of an earlier version, which could change each.
-    `incomplete` is what the judge found missing or wrong in the folder of the run; it is never recorded.
+    `policies_unread` is why the policies of an external broker's queues are not known; empty where they are, or where
+    its file does not say how to ask. `incomplete` is what the judge found missing or wrong in the folder of the run; it
+    is never recorded.
     """
 
     run: str
@@ -61,6 +63,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     unable: dict[str, str] = {}
     weakens: tuple[str, ...] | None = None
     mute: str = ""
+    policies_unread: str = ""
     vendor: str = ""
     finished: bool = False
     interrupted: bool = False

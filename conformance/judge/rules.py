@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance import claims
-from conformance.claims import DESTINATIONS, Catalogue, Claim, Kind, Subject, discards
+from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, in_force
 from conformance.judge import again, applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict, VerdictRow
@@ -140,7 +140,7 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
         return Ruling(Verdict.HARNESS_ERROR, f"Every trial was void: {one.subject.void[0][1]}", required)
     if claim.judged and not claim.gets_verdict(run.required):
         return Ruling(Verdict.OBSERVED, reasons.expected(one))
-    ruling = _judged(one, evidence) if claim.judged else _permission(one)
+    ruling = _excused(_judged(one, evidence), one, run) if claim.judged else _permission(one)
     if claim.is_expectation:
         return _expected(ruling, claim, run)
     if required:
@@ -150,14 +150,37 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     return ruling
 
 
-def _excluded(one: Tally, run: RunRecord) -> str:
-    """That messages of this configuration can vanish by a policy of their queue, and the check rests on an absence.
+def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
+    """The policies of the queues of this configuration that excuse what the check concludes from, in words.
 
     The dead-letter and expiry queues of an external broker are its owner's: the suite never drains them.
     """
     values = {**run.settings, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
-    why = discards(claims.load().exclusions, values) if one.anomaly.by_absence else ""
+    for exclusion, words in in_force(claims.load().exclusions, values):
+        if one.anomaly.rests_on(exclusion.excuses):
+            yield exclusion, words
+
+
+def _excluded(one: Tally, run: RunRecord) -> str:
+    """That the claim is not promised, for a policy takes the evidence of its check away."""
+    why = next((words for exclusion, words in _policies(one, run) if not exclusion.undecided), "")
     return f"{applicable.NOT_PROMISED}{why}." if why else ""
+
+
+def _excused(ruling: Ruling, one: Tally, run: RunRecord) -> Ruling:
+    """A violation that a policy may have caused is none, unless the user requires the claim."""
+    if ruling.verdict is not Verdict.VIOLATED:
+        return ruling
+    why = next((words for exclusion, words in _policies(one, run) if exclusion.undecided), "")
+    if why and one.claim.id in run.required:
+        return _required(ruling, f"{why}.")
+    if not why and run.policies_unread and one.anomaly.rests_on(("absence",)):
+        why = f"the policies of the queues could not be read ({run.policies_unread.rstrip('.')})"
+    if not why:
+        return ruling
+    return dataclasses.replace(
+        ruling, verdict=Verdict.INCONCLUSIVE, reason=f"{ruling.reason} A policy may explain it: {why}."
+    )
 
 
 def _mute(claim: Claim, run: RunRecord) -> Ruling:

@@ -13,10 +13,11 @@ from conformance.judge import applicable, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Judgement, Verdict
 
-KILL, ONE, AUTO = (
+KILL, ONE, AUTO, EVERY = (
     "broker-killed-while-publishing",
     "broker-killed-while-sending-one-by-one",
     "consumer-killed-under-auto",
+    "every-trial",
 )
 
 
@@ -685,6 +686,11 @@ def with_policy(**settings):
     return msgspec.structs.replace(RUN, settings={**RUN.settings, **settings})
 
 
+def required(run, *claims):
+    """The run with these claims required."""
+    return msgspec.structs.replace(run, required=claims)
+
+
 DISCARDS = with_policy(full_queue_policy="discard")
 
 
@@ -713,6 +719,44 @@ def test_a_policy_that_moves_messages_excuses_only_what_was_found():
     assert Verdict.NOT_APPLICABLE == rule("SOLCD-ACK-01", KILL, BROKEN, run=outside).verdict
     assert Verdict.INCONCLUSIVE == found.verdict
     assert "21 messages were found in the dead-letter or expiry queue." in found.reason
+
+
+def test_a_queue_whose_messages_stay_excuses_those_that_come_again():
+    """Non-destructive: nothing is concluded from a delivery after the acknowledgement, but from a missing answer."""
+    keeps = with_policy(non_destructive=True)
+    again = rule("AMQP-ACC-02", EVERY, [facts(offends={"delivered_twice": 1})] * 3, run=keeps)
+    silent = rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=keeps)
+
+    assert ANOMALIES["delivered_twice"].rests_on(("return",))
+    assert "non_destructive is true: a message stays in its queue" in again.reason
+    assert Verdict.VIOLATED == silent.verdict
+
+
+def test_a_send_that_waits_for_room_is_no_missing_answer():
+    """With BLOCK the producer of a full queue waits: that is undecided, and a loss is judged as ever."""
+    blocks = with_policy(full_queue_policy="block")
+    silent = [facts(offends={"unanswered_send": 1})] * 3
+    row = rule("EMS-STEP-02", AUTO, silent, run=blocks)
+    wanted = rule("EMS-STEP-02", AUTO, silent, run=required(blocks, "EMS-STEP-02"))
+
+    assert Verdict.INCONCLUSIVE == row.verdict
+    assert row.reason.endswith(
+        "A policy may explain it: full_queue_policy is block: a producer waits while its queue is full."
+    )
+    assert (Verdict.VIOLATED, True) == (wanted.verdict, wanted.required)
+    assert Verdict.VIOLATED == rule("SOLCD-ACK-01", KILL, BROKEN, run=blocks).verdict
+
+
+def test_policies_that_could_not_be_read_excuse_an_absence():
+    """An external broker that refuses to say what its queues do is not accused of a loss, and does not pass."""
+    unread = msgspec.structs.replace(RUN, launcher="external", policies_unread="GET /queues: status 401")
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=unread)
+
+    assert Verdict.INCONCLUSIVE == row.verdict
+    assert "the policies of the queues could not be read (GET /queues: status 401)." in row.reason
+    assert (
+        Verdict.VIOLATED == rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=unread).verdict
+    )
 
 
 def test_a_redelivery_delay_that_no_drain_waits_for_is_named():

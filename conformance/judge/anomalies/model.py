@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Mapping
+
+from conformance.claims import Evidence
+
+_COLUMNS: Mapping[Evidence, str] = {
+    "absence": "settled|accounted",
+    "return": "early_received_at|received_last_at|last_epoch|drained_in|carried_last_at|drained_early_at"
+    "|redelivered > 0|handed >= 2|overtaken|left_in_queue",
+    "delay": "stuck_at|starved_at|late_after_restart",
+    "answer": "overdue|answer_at|burst_answered_at|shut_with|resumed_at",
+}
+"""The columns that a check reads where it concludes from evidence of that kind."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +56,6 @@ class Anomaly:
     repeated: bool = False
     figures: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def by_absence(self) -> bool:
-        """Whether it can conclude something from a message that did not come: then it asks for a settled queue."""
-        return bool(re.search(r"\b(settled|accounted)\b", f"{self.applies} {self.offends}"))
+    def rests_on(self, kinds: Iterable[Evidence]) -> bool:
+        """Whether it can conclude something from evidence of one of these kinds."""
+        return any(re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds)
