@@ -17,6 +17,9 @@ from conformance import ledger, paths
 from conformance.errors import UsageError
 from conformance.ledger import Identity, Ledger, identify, mounted_at, release_leftovers
 
+RUN = f"ledger-{os.getpid()}"
+"""Of this test process alone: a release ends every process on this machine that carries the id of the run."""
+
 _HARNESS = """
 import pathlib, signal, sys
 from conformance.ledger import Ledger
@@ -44,9 +47,7 @@ def _own_state(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def _harness(
-    tmp_path: pathlib.Path, run_id: str = "run-1", program: str = _HARNESS
-) -> tuple[subprocess.Popen[str], int]:
+def _harness(tmp_path: pathlib.Path, run_id: str = RUN, program: str = _HARNESS) -> tuple[subprocess.Popen[str], int]:
     """A harness in a process of its own, and the pid of the child that it started."""
     package = str(pathlib.Path(ledger.__file__).parents[1])
     harness = subprocess.Popen(
@@ -73,7 +74,7 @@ def test_a_killed_harness_leaves_a_child_that_the_next_run_ends(tmp_path: pathli
 
     lines = release_leftovers()
 
-    assert lines == [f"run run-1: killed sleeper (pid {child})"]
+    assert lines == [f"run {RUN}: killed sleeper (pid {child})"]
     assert identify(child) is None
     assert not list((paths.state() / "live").glob("*.json"))
 
@@ -93,7 +94,7 @@ def test_a_zombie_harness_is_dead(tmp_path: pathlib.Path) -> None:
     harness.kill()
     os.waitid(os.P_PID, harness.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
 
-    assert release_leftovers() == [f"run run-1: killed sleeper (pid {child})"]
+    assert release_leftovers() == [f"run {RUN}: killed sleeper (pid {child})"]
     _end(harness)
 
 
@@ -103,7 +104,7 @@ def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
     bystander = subprocess.Popen(["sleep", "600"])
     now = identify(bystander.pid)
     assert now is not None
-    resources = tmp_path / "run-1" / "resources.jsonl"
+    resources = tmp_path / RUN / "resources.jsonl"
     records = [json.loads(line) for line in resources.read_text().splitlines()]
     records[1] |= {"pid": bystander.pid, "start": now.start - 1}
     resources.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -111,7 +112,7 @@ def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
     lines = release_leftovers()
 
     assert bystander.poll() is None
-    assert lines == [f"run run-1: killed an unrecorded child (pid {child})"]
+    assert lines == [f"run {RUN}: killed an unrecorded child (pid {child})"]
     bystander.kill()
     bystander.wait()
 
@@ -120,12 +121,12 @@ def test_a_child_spawned_between_intent_and_record_is_found_by_its_environment(t
     harness, child = _harness(tmp_path, program=_KILLED_IN_SPAWN)
     _end(harness)
 
-    assert release_leftovers() == [f"run run-1: killed an unrecorded child (pid {child})"]
+    assert release_leftovers() == [f"run {RUN}: killed an unrecorded child (pid {child})"]
     assert identify(child) is None
 
 
 def test_what_was_released_is_not_looked_for(tmp_path: pathlib.Path) -> None:
-    with Ledger(tmp_path / "run", "run-2") as book:
+    with Ledger(tmp_path / "run", RUN) as book:
         process, ticket = book.spawn("brief", ["true"])
         process.wait()
         book.released(ticket)
@@ -136,7 +137,7 @@ def test_what_was_released_is_not_looked_for(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_intent_is_on_file_before_the_process_is_made(tmp_path: pathlib.Path) -> None:
-    with Ledger(tmp_path / "run", "run-3") as book:
+    with Ledger(tmp_path / "run", RUN) as book:
         process, _ = book.spawn("reader", ["cat", str(book.path)], stdout=subprocess.PIPE)
         seen, _ = process.communicate()
 
@@ -144,7 +145,7 @@ def test_the_intent_is_on_file_before_the_process_is_made(tmp_path: pathlib.Path
 
 
 def test_a_command_that_does_not_exist_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
-    with Ledger(tmp_path / "run", "run-4") as book:
+    with Ledger(tmp_path / "run", RUN) as book:
         with pytest.raises(FileNotFoundError):
             book.spawn("nobody", ["/no/such/command"])
 
@@ -159,8 +160,8 @@ def test_a_torn_last_line_is_no_record(tmp_path: pathlib.Path) -> None:
 
 
 def test_closing_ends_the_index_entry_and_may_be_repeated(tmp_path: pathlib.Path) -> None:
-    book = Ledger(tmp_path / "run", "run-5")
-    entry = paths.state() / "live" / "run-5.json"
+    book = Ledger(tmp_path / "run", RUN)
+    entry = paths.state() / "live" / f"{RUN}.json"
     assert json.loads(entry.read_text())["pid"] == os.getpid()
 
     book.close()
@@ -170,13 +171,13 @@ def test_closing_ends_the_index_entry_and_may_be_repeated(tmp_path: pathlib.Path
 
 
 def test_an_entry_of_an_earlier_boot_is_dropped_and_kills_nobody(tmp_path: pathlib.Path) -> None:
-    book = Ledger(tmp_path / "run", "run-6")
+    book = Ledger(tmp_path / "run", RUN)
     bystander = subprocess.Popen(["sleep", "600"])
     start = identify(bystander.pid)
     assert start is not None
     ticket = book.intend("process", what="old")
     book.made(ticket, pid=None, start=start.start, boot="another boot", pid_=0)
-    entry = paths.state() / "live" / "run-6.json"
+    entry = paths.state() / "live" / f"{RUN}.json"
     entry.write_text(json.dumps({**json.loads(entry.read_text()), "boot": "another boot"}))
     resources = book.path.read_text().replace('"pid_":0', f'"pid":{bystander.pid}')
     book.path.write_text(resources)
@@ -198,7 +199,7 @@ def test_another_start_time_is_another_process() -> None:
 
 
 def test_a_session_of_its_own_keeps_the_interrupt_of_the_terminal_away(tmp_path: pathlib.Path) -> None:
-    with Ledger(tmp_path / "run", "run-7") as book:
+    with Ledger(tmp_path / "run", RUN) as book:
         process, _ = book.spawn("sleeper", ["sleep", "600"])
 
         assert os.getsid(process.pid) == process.pid != os.getsid(0)
@@ -217,12 +218,12 @@ def test_a_mount_that_was_left_is_unmounted(tmp_path: pathlib.Path) -> None:
     target.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "none", str(target)], capture_output=True, check=False).returncode:
         pytest.skip("this machine does not allow mounts")
-    book = Ledger(tmp_path / "run", "run-8")
+    book = Ledger(tmp_path / "run", RUN)
     book.made(book.intend("mount", target=str(target)))
-    entry = paths.state() / "live" / "run-8.json"
+    entry = paths.state() / "live" / f"{RUN}.json"
     entry.write_text(json.dumps({**json.loads(entry.read_text()), "start": 1}))  # the harness is another process now
 
-    assert release_leftovers() == [f"run run-8: unmounted {target}"]
+    assert release_leftovers() == [f"run {RUN}: unmounted {target}"]
     assert not target.is_mount()
 
 
@@ -268,12 +269,12 @@ def _dead(book: Ledger) -> None:
 def test_a_mount_is_found_whatever_its_path(tmp_path: pathlib.Path) -> None:
     """The kernel writes a space, a tab and a backslash in octal."""
     target = tmp_path / "a b\tc\\d"
-    book = Ledger(tmp_path / "run", "run-11")
+    book = Ledger(tmp_path / "run", RUN)
     with _mounted(target, "ours"):
         book.made(book.intend("mount", target=str(target), device="ours"))
         _dead(book)
 
-        assert release_leftovers() == [f"run run-11: unmounted {target}"]
+        assert release_leftovers() == [f"run {RUN}: unmounted {target}"]
         assert not target.is_mount()
 
 
@@ -281,14 +282,14 @@ def test_a_mount_is_found_whatever_its_path(tmp_path: pathlib.Path) -> None:
 def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Path) -> None:
     """Instead of ours, and on top of ours."""
     target = tmp_path / "mounted"
-    book = Ledger(tmp_path / "run", "run-12")
+    book = Ledger(tmp_path / "run", RUN)
     book.made(book.intend("mount", target=str(target), device="ours"))
     with _mounted(target, "another"):
         _dead(book)
         assert release_leftovers() == []
         assert mounted_at(str(target)) == ["another"]
 
-    book = Ledger(tmp_path / "run", "run-12")
+    book = Ledger(tmp_path / "run", RUN)
     with _mounted(target, "ours"), _mounted(target, "another"):
         _dead(book)
         assert release_leftovers() == []
@@ -299,12 +300,12 @@ def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Pa
 def test_a_mount_that_is_in_use_is_out_of_the_way(tmp_path: pathlib.Path) -> None:
     """Its user is nobody of ours, and keeps what it has open."""
     target = tmp_path / "mounted"
-    book = Ledger(tmp_path / "run", "run-13")
+    book = Ledger(tmp_path / "run", RUN)
     with _mounted(target, "ours"), (target / "file").open("w+") as held:
         book.made(book.intend("mount", target=str(target), device="ours"))
         _dead(book)
 
-        assert release_leftovers() == [f"run run-13: unmounted {target}"]
+        assert release_leftovers() == [f"run {RUN}: unmounted {target}"]
         assert mounted_at(str(target)) == []
         assert held.write("still here") == 10
 
@@ -315,7 +316,7 @@ def test_a_mount_that_is_in_use_is_out_of_the_way(tmp_path: pathlib.Path) -> Non
 def test_a_loop_device_is_found_by_its_file(tmp_path: pathlib.Path, *, recorded: bool, deleted: bool) -> None:
     """Also one that the harness never heard of, and one whose file is gone; that of another file stays."""
     device, other = _attached(tmp_path / "ours"), _attached(tmp_path / "ours-too")
-    book = Ledger(tmp_path / "run", "run-14")
+    book = Ledger(tmp_path / "run", RUN)
     ticket = book.intend("loop", backing=str(tmp_path / "ours"))
     if recorded:
         book.made(ticket, device=device)
@@ -324,7 +325,7 @@ def test_a_loop_device_is_found_by_its_file(tmp_path: pathlib.Path, *, recorded:
     _dead(book)
 
     try:
-        assert release_leftovers() == [f"run run-14: detached {device}"]
+        assert release_leftovers() == [f"run {RUN}: detached {device}"]
         assert not _is_attached(device, tmp_path / "ours")
         assert _is_attached(other, tmp_path / "ours-too")
     finally:
@@ -335,7 +336,7 @@ def test_a_loop_device_is_found_by_its_file(tmp_path: pathlib.Path, *, recorded:
 def test_a_loop_device_that_was_given_to_another_is_left_alone(tmp_path: pathlib.Path) -> None:
     """Its number is in our record, its file is not."""
     device = _attached(tmp_path / "theirs")
-    book = Ledger(tmp_path / "run", "run-15")
+    book = Ledger(tmp_path / "run", RUN)
     book.made(book.intend("loop", backing=str(tmp_path / "ours")), device=device)
     _dead(book)
 
@@ -354,12 +355,12 @@ def test_the_mount_goes_before_its_loop_device(tmp_path: pathlib.Path) -> None:
     target.mkdir()
     subprocess.run(["mkfs.ext4", "-q", device], check=True)
     subprocess.run(["mount", device, target], check=True)
-    book = Ledger(tmp_path / "run", "run-16")
+    book = Ledger(tmp_path / "run", RUN)
     book.made(book.intend("loop", backing=str(tmp_path / "image")), device=device)
     book.made(book.intend("mount", target=str(target), device=device))
     _dead(book)
 
-    assert release_leftovers() == [f"run run-16: unmounted {target}", f"run run-16: detached {device}"]
+    assert release_leftovers() == [f"run {RUN}: unmounted {target}", f"run {RUN}: detached {device}"]
     assert mounted_at(str(target)) == []
     assert not _is_attached(device, tmp_path / "image")
 
@@ -375,7 +376,7 @@ def test_an_interrupt_leaves_nothing(
         started.append(pid)
         raise KeyboardInterrupt
 
-    book = Ledger(tmp_path / "run", "run-9")
+    book = Ledger(tmp_path / "run", RUN)
     if not recorded:
         monkeypatch.setattr(book, "made", interrupted)
     with pytest.raises(KeyboardInterrupt), book:
@@ -388,7 +389,7 @@ def test_an_interrupt_leaves_nothing(
 
 def test_an_orderly_end_kills_nobody(tmp_path: pathlib.Path) -> None:
     """Who is left then has an owner that ends it."""
-    with Ledger(tmp_path / "run", "run-10") as book:
+    with Ledger(tmp_path / "run", RUN) as book:
         process, _ = book.spawn("sleeper", ["sleep", "600"])
 
     assert process.poll() is None

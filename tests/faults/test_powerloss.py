@@ -461,7 +461,7 @@ said = {}
 stopping(Ledger, "intend", "intend")
 stopping(Ledger, "made", "made")
 stopping(Disk, "_run", "ran")
-with Ledger(folder / "run", "run-1") as book:
+with Ledger(folder / "run", sys.argv[3]) as book:
     disk = Disk.make(book, folder / "disk.img", folder / "disk")
     held = (disk.mountpoint / "file").open("w")
     book.spawn("holder", ["sleep", "600"], stdout=held)
@@ -492,14 +492,16 @@ def test_the_next_run_releases_what_a_killed_harness_left(make, tmp_path, stage)
     folder = tmp_path / "a harness"  # the kernel writes the space in another way
     folder.mkdir()
     package = str(pathlib.Path(conformance.__file__).parents[1])
-    with process(sys.executable, "-c", _HARNESS, str(folder), stage, env={**os.environ, "PYTHONPATH": package}):
+    run = f"loss-{os.getpid()}"  # of this test process alone: a release ends all that carry it, on the whole machine
+    environment = {**os.environ, "PYTHONPATH": package}
+    with process(sys.executable, "-c", _HARNESS, str(folder), stage, run, env=environment):
         left = [name for name, path in outside()[1].items() if path == str(folder / "disk.img")]
         records = [json.loads(line) for line in (folder / "run" / "resources.jsonl").read_text().splitlines()]
         pid = next((record["pid"] for record in records if "pid" in record), None)
         assert release_leftovers() == []
     words = {"loop": left[0] if left else "", "disk": folder / "disk", "pid": pid}
 
-    assert release_leftovers() == [f"run run-1: {line}".format(**words) for line in _STAGES[stage]]
+    assert release_leftovers() == [f"run {run}: {line}".format(**words) for line in _STAGES[stage]]
     assert ours(folder) == ([], [])
     assert release_leftovers() == []
     assert ours(bystander.mountpoint)[0] == [str(bystander.mountpoint)]
