@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -45,6 +46,22 @@ def conformance(tmp_path):
             timeout=timeout,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capfd):
+    """Run a command in this process, where it starts nothing: its return code and what it printed, within 10 ms."""
+    from conformance.cli import entry
+
+    def run(*words):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["conformance", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            entry.main()
+        out, err = capfd.readouterr()
+        return types.SimpleNamespace(returncode=ended.value.code, stdout=out, stderr=err)
 
     return run
 

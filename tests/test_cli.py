@@ -54,34 +54,34 @@ from conformance.report import model
         (["run", "--adapter", "ems:docker"], "it is reached from outside only"),
     ],
 )
-def test_unknown_words(conformance, words, line):
+def test_unknown_words(typed, words, line):
     """One line on standard error that names the closest known word, and nothing started."""
-    done = conformance(*words)
+    done = typed(*words)
 
     assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), line in done.stderr), done.stderr
 
 
-def test_out_that_is_not_empty(conformance, tmp_path):
+def test_out_that_is_not_empty(typed, tmp_path):
     """A run never writes into what somebody else wrote."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("keep")
-    done = conformance("run", "--adapter", "reference", "--out", tmp_path / "out")
+    done = typed("run", "--adapter", "reference", "--out", tmp_path / "out")
 
     assert (4, True) == (done.returncode, "not an empty folder" in done.stderr)
 
 
-def test_a_file_of_known_failures_with_a_wrong_word(conformance, tmp_path):
+def test_a_file_of_known_failures_with_a_wrong_word(typed, tmp_path):
     """It is read before anything starts."""
     (tmp_path / "known.toml").write_text('[[known]]\nclaim = "AMQP-DUR-01"\nraeson = "flaky"\n')
-    done = conformance("run", "--adapter", "reference", "--known-failures", "known.toml")
+    done = typed("run", "--adapter", "reference", "--known-failures", "known.toml")
 
     expected = "conformance: known.toml: entry 1: unknown key 'raeson': did you mean 'reason'?"
     assert (4, expected) == (done.returncode, done.stderr.partition(" known: ")[0])
 
 
-def test_a_baseline_of_another_broker(conformance, make_report):
+def test_a_baseline_of_another_broker(typed, make_report):
     """Both are named, and nothing has been started."""
-    done = conformance("run", "--adapter", "reference", "--baseline", make_report)
+    done = typed("run", "--adapter", "reference", "--baseline", make_report)
 
     expected = "conformance: the baseline is about artemis over amqp, this run about reference over amqp\n"
     assert (4, expected) == (done.returncode, done.stderr)
@@ -125,17 +125,17 @@ def known(params):
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in cli.commands)])
-def test_help(conformance, command):
+def test_help(typed, command):
     """Every command has one, with examples."""
-    done = conformance(*command, "--help")
+    done = typed(*command, "--help")
 
     assert (0, True) == (done.returncode, "usage: " in done.stdout.lower()), done.stderr
     assert "conformance " in done.stdout
 
 
-def test_suites_are_a_folder_for_pytest(conformance):
+def test_suites_are_a_folder_for_pytest(typed):
     """`pytest $(conformance suites)`: the path alone."""
-    assert f"{paths.suites()}\n" == conformance("suites").stdout
+    assert f"{paths.suites()}\n" == typed("suites").stdout
 
 
 @pytest.mark.parametrize(("words", "code"), [(["claims"], 141), (["claims", "--help"], 141), (["nothing-like"], 4)])
@@ -165,22 +165,22 @@ def test_a_socket_of_ours_that_is_closed_is_no_violation(monkeypatch, capfd):
     assert (3, True) == (ended.value.code, "an error of the suite" in capfd.readouterr().err)
 
 
-def test_claims_are_listed_by_patterns(conformance):
+def test_claims_are_listed_by_patterns(typed):
     """Only those that match; the words after `list` were ignored."""
-    lines = conformance("claims", "list", "AMQP-DUR-*", "SOLCD-ACK-01").stdout.splitlines()
+    lines = typed("claims", "list", "AMQP-DUR-*", "SOLCD-ACK-01").stdout.splitlines()
 
     assert ["AMQP-DUR-01", "SOLCD-ACK-01"] == [line.split()[0] for line in lines]
 
 
-def test_claims_are_listed_and_shown(conformance):
+def test_claims_are_listed_and_shown(typed):
     """All of them a line each, one of them whole."""
-    assert 163 == conformance("claims").stdout.count("\n")
-    assert "falsified by" in conformance("claims", "show", "SOLCD-ACK-01").stdout
+    assert 163 == typed("claims").stdout.count("\n")
+    assert "falsified by" in typed("claims", "show", "SOLCD-ACK-01").stdout
 
 
-def test_adapters_are_listed(conformance):
+def test_adapters_are_listed(typed):
     """With versions and settings."""
-    text = conformance("adapters").stdout
+    text = typed("adapters").stdout
 
     assert ["2.56.0" in text, "sync_non_transactional" in text, "reference" in text] == [True] * 3
 
