@@ -197,8 +197,9 @@ def read(data, version="1.2"):
 
 @pytest.mark.parametrize(("section", "version", "data", "frame"), VECTORS, ids=IDS)
 def test_an_example_of_the_standard_is_read(section, version, data, frame):
-    """Alone, and between heart-beats."""
+    """Alone, and between heart-beats; with its last byte, and never before."""
     assert read(data, version) == ([frame], None)
+    assert read(data[:-1], version) == ([], None)
     assert read(b"\n\n" + data + b"\n" + data + b"\n", version) == ([frame, frame], None)
 
 
@@ -239,6 +240,16 @@ def test_the_examples_that_break_the_grammar_are_refused(section, data):
 
 RULES = [
     # section, bytes, then what each version makes of it: headers and body, or what is wrong
+    (
+        "1.2 Value Encoding: CONNECT has no escapes",
+        b"CONNECT\nhost:[::1]\npasscode:a\\b\n\n\0",
+        dict.fromkeys(VERSIONS, ({"host": "[::1]", "passcode": "a\\b"}, b"")),
+    ),
+    (
+        "1.2 STOMP Frames: EOL after a header",
+        b"SEND\na:b\r\n\nx\0",
+        {"1.2": ({"a": "b"}, b"x"), "1.1": ({"a": "b\r"}, b"x"), "1.0": ({"a": "b\r"}, b"x")},
+    ),
     (
         "1.2 STOMP Frames: EOL",
         b"SEND\r\na:b\r\n\r\nx\0",
@@ -339,8 +350,9 @@ def test_a_rule_that_an_example_does_not_show(section, data, told, version):
     ],
 )
 def test_what_must_be_escaped_is_written_as_the_version_has_it(version, data):
-    """1.1 has no escape for a carriage return; 1.0 has none at all, and the header is left out."""
+    """1.1 has no escape for a carriage return; 1.0 has none at all, and the header is left out. CONNECTED has none."""
     assert encode("MESSAGE", [("a:b", "c\nd\re\\")], version=version) == data
+    assert encode("CONNECTED", [("server", "a:b\\")], version=version) == b"CONNECTED\nserver:a:b\\\n\n\0"
 
 
 def test_a_header_that_has_no_bytes_is_left_out():
@@ -362,12 +374,14 @@ def test_a_header_that_has_no_bytes_is_left_out():
         (None, "1.0"),
     ],
 )
-def test_the_highest_version_in_common_is_spoken(offered, answer):
-    """And the bytes that follow are read by it."""
+@pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+def test_the_highest_version_in_common_is_spoken(command, offered, answer):
+    """And the bytes that follow are read by it; 1.0 has no heart-beats."""
     client = Client(Rig())
-    client.say("CONNECT", {"host": "stomp.github.org"} | ({"accept-version": offered} if offered else {}))
+    client.say(command, {"host": "stomp.github.org"} | ({"accept-version": offered} if offered else {}))
     (connected,) = client.heard()
     assert (connected.command, connected.headers["version"]) == ("CONNECTED", answer)
+    assert connected.headers.get("heart-beat") == (None if answer == "1.0" else "100,100")
 
     client.connection.receive(b"SEND\ndestination:q\na:\\r\n\nx\0")
     assert [f.command for f in client.heard()] == (["ERROR"] if answer == "1.1" else [])

@@ -31,7 +31,7 @@ MODES = [
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a transaction"])
 @pytest.mark.parametrize(("version", "mode"), MODES)
 def test_an_ack_covers_what_its_mode_says(version, mode, inside):
-    """Of its own subscription only; in a transaction at its commit. An abort brings all of it back to be acknowledged."""
+    """Of its own subscription only, answered when stored; in a transaction at its commit. An abort brings all of it back to be acknowledged."""
     rig = Rig()
     client = rig.client(version)
     client.publish(4)
@@ -48,7 +48,9 @@ def test_an_ack_covers_what_its_mode_says(version, mode, inside):
             assert client.asks(ending, transaction="t") is True
             assert rig.depth() == depth
     else:
-        assert client.asks("ACK", **name) is True
+        client.say("ACK", {**name, "receipt": "r"})
+        assert client.heard(stored=False) == []
+        assert [f.headers for f in client.heard()] == [{"receipt-id": "r"}]
     assert (rig.depth(), rig.depth("other")) == (left, 2)
     client.connection.lost()
 
@@ -82,6 +84,8 @@ def test_a_nack_gives_back_what_its_mode_says(version, mode, inside):
     client.say("NACK", named(client, again[0]))
     assert client.heard()[0].headers["delivery-count"] == "2"
     assert rig.depth() == 4
+    client.connection.lost()
+    assert bodies(rig.client().subscribe()) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +144,9 @@ def test_two_connections_may_use_one_name_for_their_transactions(version):
     assert refusal(one)[0] == "no transaction 't' is open"
 
 
+@pytest.mark.parametrize("end", ["disconnect", "lost", "error"])
 @pytest.mark.parametrize("version", ["1.2", "1.1", "1.0"])
-def test_disconnect_aborts_what_is_open(version):
+def test_the_end_of_a_connection_aborts_what_is_open(version, end):
     """STOMP 1.2, BEGIN: implicitly aborted. What was acknowledged in it is delivered again."""
     rig = Rig()
     client = rig.client(version)
@@ -150,9 +155,17 @@ def test_disconnect_aborts_what_is_open(version):
     client.say("BEGIN", {"transaction": "t"})
     client.say("SEND", {"destination": "new", "transaction": "t"})
     client.say("ACK", {**named(client, messages[1]), "transaction": "t"})
-    assert client.asks("DISCONNECT") is True
+    client.heard()
+    if end == "disconnect":
+        assert client.asks("DISCONNECT") is True
+    elif end == "lost":
+        client.connection.lost()
+    else:
+        client.say("COMMIT", {"transaction": "another"})
+        assert refusal(client) == ("no transaction 'another' is open", None)
+    rig.disk()
 
-    assert client.connection.closed
+    assert client.connection.closed or end == "lost"
     assert (rig.depth("new"), bodies(rig.client().subscribe())) == (0, [1, 2])
 
 
