@@ -34,7 +34,7 @@ from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import access as coming_in
-from conformance.run import kept, spoken
+from conformance.run import kept, policies, spoken
 from conformance.run.called import lacks, unseen
 from conformance.run.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
 from conformance.run.quick import quick
@@ -195,7 +195,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
         if planned and campaign.adapter.launcher == EXTERNAL:
-            _reach(campaign, ledger)
+            campaign = _reach(campaign, ledger, written, watcher)
+            planned = campaign.trials
         starting = _spark(campaign, planned)
         try:
             recording = Recording(
@@ -221,14 +222,19 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
             starting.stop()
 
 
-def _reach(campaign: Campaign, ledger: Ledger) -> None:
-    """Start the external broker, or see that it answers: one that is not there ends the run before its first trial.
+def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watcher) -> Campaign:
+    """Start the external broker, or see that it answers; return the run with the policies of that broker's queues.
 
     Raises `LaunchError`; without this look each trial would be void for the same reason.
     """
     folder = campaign.folder / "brokers" / "reached"
     with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger) as broker:
         broker.start()
+        settings, unread = policies.read(broker, campaign.selection.settings)
+    if unread:
+        watcher.note(f"the policies of the queues could not be read: {unread}")
+    written.save(settings=dict(settings.values), absent=tuple(sorted(settings.absent)), policies_unread=unread)
+    return dataclasses.replace(campaign, selection=dataclasses.replace(campaign.selection, settings=settings))
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.Starting:

@@ -8,6 +8,7 @@ queues that carry the run's id in their names, or those that the owner names; th
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import time
@@ -24,7 +25,7 @@ from conformance.adapters.external_table import External
 from conformance.adapters.external_witness import Witness
 from conformance.adapters.launchers import LEFT
 from conformance.adapters.placeholders import fill
-from conformance.adapters.planned import DepthProbe, Options, Plan, probe_of, words_of
+from conformance.adapters.planned import DepthProbe, Options, Plan, filled_probe, probe_of, words_of
 from conformance.adapters.settings import EffectiveSettings, show
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
@@ -144,6 +145,15 @@ class ExternalBroker:
         """How to ask for the depth of `queue`, by its name at the broker."""
         words = {**self.plan.words, "queue": queue}
         return probe_of(self.plan.source.file, words, lambda url: at_its_host(url, self.places))
+
+    def policy_probe(self, queue: str) -> DepthProbe | None:
+        """How to ask for the policies of `queue`, by its name at the broker; None where its file does not say."""
+        asked = self.plan.source.file.policies
+        words = {**self.plan.words, "queue": queue}
+        if asked is None:
+            return None
+        probe = filled_probe(asked, words, lambda url: at_its_host(url, self.places))
+        return dataclasses.replace(probe, body=fill(asked.body, words, "policies.body"))
 
     def queue_of(self, queue: str) -> str:
         """What a queue is called at the broker: it has the run's id in its name, or is an empty one of its owner's.

@@ -104,7 +104,8 @@ class Setting(Table):
     changed. `xml` is a path in the configuration (`core/journal-datasync`, `broker/@persistent`), `argument` a part of
     the command line (`{name}`, `{value}`), and `{setting.NAME}` is its value elsewhere; `key` is where a user's own
     configuration has it, if that is a file of keys (`[config]`). `scale` multiplies a number on its way there, and
-    `texts` are the product's own words for values: `{ false = "NEVER" }`. The values of a `word` are the keys of
+    `texts` are the product's own words for values: `{ false = "NEVER" }`. `reads` are patterns for words that are only
+    read, each with the value that it means: `{ '\\d+' = "true" }`. The values of a `word` are the keys of
     `choices`, or what the command `words` prints, one a line; those of the setting `profile` are its default and the
     names of the variants; a `text` has any value. In a user's own configuration the places of `also` are read as well,
     and the first value that differs from the default counts. A value that is read there becomes an empty one where
@@ -126,6 +127,7 @@ class Setting(Table):
     words: tuple[str, ...] = ()
     choices: Mapping[str, Choice] = {}
     texts: Mapping[str, str] = {}
+    reads: Mapping[Pattern, str] = {}
     scale: int = 1
     off_with: OffWith | None = None
 
@@ -178,6 +180,19 @@ class Depth(Table):
     field: str = ""
     address: str = ""
     properties: Mapping[str, str] = {}
+
+
+class Policies(Depth):
+    """How a broker that runs already is asked for the policies of a queue, as for its depth; `body` is for AMQP.
+
+    `fields` has, for each setting, its places in the JSON of the answer (`arguments.x-expires`). The first value that
+    differs from the setting's default counts; a place that is not there, or null, says nothing. `present` is a place
+    that a whole answer has: until then the broker is asked again.
+    """
+
+    body: str = ""
+    present: str
+    fields: Mapping[Word, tuple[str, ...]]
 
 
 class Folder(Table):
@@ -269,6 +284,7 @@ class BrokerFile(Table):
     start: Start
     queues: Queues | None = None
     depth: Depth | None = None
+    policies: Policies | None = None
     journal: JournalFolder
     data: Folder
     logs: Logs = Logs()
@@ -325,6 +341,8 @@ class BrokerFile(Table):
                     raise ValueError(f"off_with: there is no setting {name} that can be {value!r}")
         if self.depth is None and (not self.is_external or _SPOKEN & self.protocols.keys()):
             raise ValueError(f"[depth] is missing: {_NO_DEPTH}")
+        if self.policies and (missing := sorted(self.policies.fields.keys() - self.settings.keys())):
+            raise ValueError(f"policies.fields: no such setting: {', '.join(missing)}")
         if self.xml is None and any(setting.xml for setting in self.settings.values()):
             raise ValueError("a setting maps to xml, and there is no [xml]")
         if self.config is not None:

@@ -288,6 +288,7 @@ def value_of(setting: Setting, said: str, at: str, name: str) -> Value:
     such as 3333333 ns, and to refuse that would be to refuse nearly every file.
     """
     plain = next((ours for ours, theirs in setting.texts.items() if theirs == said), said)
+    plain = next((ours for theirs, ours in setting.reads.items() if re.fullmatch(theirs, said)), plain)
     if setting.type == "bool" and plain.lower() in _BOOLS:
         return _BOOLS[plain.lower()]
     if setting.type == "int" and re.fullmatch(r"[+-]?[0-9]{1,18}", plain):
@@ -334,11 +335,16 @@ def _harmless(rules: Config, text: Text) -> None:
                 raise UsageError(f"{refuse.at}: {refuse.why}; take it out of a copy of the file, and give that")
 
 
+def first_in_force(setting: Setting, read: Sequence[tuple[str, str]], name: str) -> tuple[str, str] | None:
+    """Of these places, each with its text, the first whose value differs from the default, else the first."""
+    other = [(at, said) for at, said in read if value_of(setting, said, at, name) != setting.default]
+    return next(iter([*other, *read]), None)
+
+
 def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, str | None]:
     """Of the places of a setting the first whose value differs from the default, else the first that is there."""
     read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
-    other = [(one, said) for one, said in read if value_of(setting, said, one, name) != setting.default]
-    return next(iter([*other, *read]), (at, None))
+    return first_in_force(setting, read, name) or (at, None)
 
 
 def _stock(

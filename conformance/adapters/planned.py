@@ -12,7 +12,7 @@ from conformance.adapters import ports
 from conformance.adapters.access import Tls
 from conformance.adapters.configure import Source
 from conformance.adapters.java import JavaFound
-from conformance.adapters.model import BrokerFile
+from conformance.adapters.model import BrokerFile, Depth
 from conformance.adapters.placeholders import fill, python_words
 from conformance.adapters.settings import EffectiveSettings, explicit
 from conformance.errors import UsageError
@@ -29,8 +29,8 @@ class DepthProbe:
     """How a client asks for the depth of one queue.
 
     `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
-    `properties` as application properties; the answer's body is a map with the depth as its `field`, or a JSON array
-    whose first item is the depth.
+    `properties` as application properties, and `body`; the answer's body is a map with the depth as its `field`, or a
+    JSON array whose first item is the depth.
     """
 
     method: Literal["http", "amqp-management"]
@@ -38,6 +38,7 @@ class DepthProbe:
     field: str = ""
     address: str = ""
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: str = ""
 
 
 def probe_of(file: BrokerFile, words: Mapping[str, str], moved: Callable[[str], str] = str) -> DepthProbe:
@@ -45,15 +46,19 @@ def probe_of(file: BrokerFile, words: Mapping[str, str], moved: Callable[[str], 
 
     Raises `UsageError` where the file has none.
     """
-    depth = file.depth
-    if depth is None:
+    if file.depth is None:
         raise UsageError(f"{file.name} has no [depth], the table that says how the depth of a queue is asked for")
+    return filled_probe(file.depth, words, moved)
+
+
+def filled_probe(table: Depth, words: Mapping[str, str], moved: Callable[[str], str] = str) -> DepthProbe:
+    """The question of such a table, filled with these words."""
     return DepthProbe(
-        depth.method,
-        moved(fill(depth.url, words)),
-        depth.field,
-        fill(depth.address, words),
-        {name: fill(text, words) for name, text in depth.properties.items()},
+        table.method,
+        moved(fill(table.url, words)),
+        table.field,
+        fill(table.address, words),
+        {name: fill(text, words) for name, text in table.properties.items()},
     )
 
 

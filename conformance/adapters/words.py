@@ -119,6 +119,9 @@ def _texts(file: BrokerFile) -> Iterator[tuple[str, Iterable[str], tuple[str, ..
         yield f"config.rewrite ({rewrite.at})", [rewrite.text or ""], ()
     if file.depth is not None:
         yield "depth", [file.depth.url, file.depth.address, *file.depth.properties.values()], _QUEUE
+    if file.policies is not None:
+        asked = file.policies
+        yield "policies", [asked.url, asked.address, asked.body, *asked.properties.values()], _QUEUE
     yield "data.path", [file.data.path], ()
     yield "journal.path", [file.journal.path], ()
     yield "logs.paths", file.logs.paths, ()

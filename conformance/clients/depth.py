@@ -51,6 +51,20 @@ class DepthGauge:
             self._management = _Management(probe, self._name)
         return self._management.ask()
 
+    def text(self) -> str:
+        """The whole answer, which is JSON. Raises `ClientError`, also for an answer in HTTP that is no success."""
+        probe = self._probe
+        assert probe is not None  # asked only where the file says how
+        if probe.method == "http":
+            status, said = _answered(probe)
+            if status >= 300:
+                raise ClientError(f"{web.shown(probe.url)} answered {status}")
+            return said
+        self._management = self._management or _Management(probe, self._name)
+        reply = self._management.reply()
+        first = json.loads(reply)[0] if isinstance(reply, str) and reply.startswith("[") else reply
+        return first if isinstance(first, str) else json.dumps(first)
+
     def close(self) -> None:
         """Close the connection, if there is one; a second call does nothing."""
         if self._management is not None:
@@ -58,12 +72,17 @@ class DepthGauge:
             self._management = None
 
 
-def _over_http(probe: DepthProbe) -> int:
+def _answered(probe: DepthProbe) -> tuple[int, str]:
     try:
-        status, text = web.ask("GET", probe.url, timeout_s=_ANSWER_S, tls=probe.access.tls)
-        return int(web.field_of(text, probe.field))
+        return web.ask("GET", probe.url, timeout_s=_ANSWER_S, tls=probe.access.tls)
     except OSError as error:
-        raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {error}") from error
+        raise ClientError(f"{web.shown(probe.url)} gives no answer: {error}") from error
+
+
+def _over_http(probe: DepthProbe) -> int:
+    status, text = _answered(probe)
+    try:
+        return int(web.field_of(text, probe.field))
     except ValueError as error:
         why = f"{limits.quoted(error)}; status {status}"
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
@@ -95,17 +114,22 @@ class _Management:
             self.close()
             raise
 
-    def ask(self) -> int:
-        """One request; the answer is a map that holds the depth, a JSON list whose first item it is, or the depth."""
+    def reply(self) -> Any:
+        """The body of the answer to one request."""
         self._requests += 1
         reply_to = self._receiver.remote_source.address
         self._sender.delivery(f"management-{self._requests}")
-        self._sender.stream(Message(reply_to=reply_to, properties=dict(self._probe.properties)).encode())
+        body = self._probe.body or None
+        self._sender.stream(Message(body=body, reply_to=reply_to, properties=dict(self._probe.properties)).encode())
         self._sender.advance()
         if not self._wire.pump_until(lambda: bool(self._replies), _ANSWER_S):
-            raise ClientError(f"the broker did not answer a management request for a depth ({self._probe.address})")
+            raise ClientError(f"the broker did not answer a management request ({self._probe.address})")
         self._receiver.flow(1)
-        reply = self._replies.popleft()
+        return self._replies.popleft()
+
+    def ask(self) -> int:
+        """One request; the answer is a map that holds the depth, a JSON list whose first item it is, or the depth."""
+        reply = self.reply()
         if isinstance(reply, dict):
             if self._probe.field not in reply:
                 names = limits.quoted(sorted(map(str, reply)))

@@ -31,6 +31,7 @@ class DepthProbe(msgspec.Struct, frozen=True):
     field: str = ""
     address: str = ""
     properties: dict[str, str] = {}
+    body: str = ""
     host: str = ""
     port: int = 0
     access: Access = OPEN

@@ -14,6 +14,7 @@ import msgspec
 from conformance import limits
 from conformance.adapters import Broker
 from conformance.adapters.access import Access
+from conformance.adapters.planned import DepthProbe
 from conformance.clients import job as jobs
 from conformance.clients.child import Child
 from conformance.clients.job import Job, Result
@@ -189,15 +190,17 @@ class Crew:
 
 def depth_probe(broker: Broker, queue: str) -> jobs.DepthProbe:
     """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
-    probe = broker.depth_probe(queue)
-    properties = dict(probe.properties)
+    return reachable(broker, broker.depth_probe(queue))
+
+
+def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthProbe:
+    """The question with where it is asked, and how a client comes in there."""
+    question = jobs.DepthProbe(**{**vars(probe), "properties": dict(probe.properties)})
     if probe.method != "amqp-management":
         tls = broker.access("http").tls if probe.url.startswith("https://") else None
-        return jobs.DepthProbe(probe.method, probe.url, probe.field, probe.address, properties, access=Access(tls=tls))
+        return msgspec.structs.replace(question, access=Access(tls=tls))
     host, port = broker.endpoint("amqp")
-    return jobs.DepthProbe(
-        probe.method, probe.url, probe.field, probe.address, properties, host, port, broker.access("amqp")
-    )
+    return msgspec.structs.replace(question, host=host, port=port, access=broker.access("amqp"))
 
 
 def _last_line(path: pathlib.Path) -> str:

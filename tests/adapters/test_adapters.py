@@ -163,6 +163,10 @@ def test_stock_artemis_has_some_keys_and_not_others() -> None:
         "message_ttl_ms",
         "ring_size",
         "purge_without_consumers",
+        "non_destructive",
+        "last_value",
+        "consumers_before_dispatch",
+        "dispatch_delay_ms",
     }
     assert settings.changed == {}
 

@@ -22,7 +22,7 @@ from conformance.adapters.words import MEANING
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
 ACCESS = tomllib.loads(PAGE.split("## TLS and a login")[1].split("```toml\n")[1].split("```")[0])["access"]
-OTHERS = {"fetch", "java", "xml", "container", "variants", "ack_modes", "external", "access", "config"}
+OTHERS = {"policies", "fetch", "java", "xml", "container", "variants", "ack_modes", "external", "access", "config"}
 """Tables of the brokers that come with the package."""
 
 
@@ -33,7 +33,7 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
     yield Queues, EXAMPLE["queues"], {"command", "remove"}
     yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
-    others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with", "also", "exists"}
+    others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with", "also", "exists", "reads"}
     yield Setting, EXAMPLE["settings"]["sync"], others
     yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
     yield Depth, EXAMPLE["depth"], {"address", "properties"}

@@ -1,0 +1,73 @@
+"""The policies of a queue at a broker that runs already, by the broker's own word."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from conformance.adapters import READY_QUEUE, Broker, EffectiveSettings
+from conformance.adapters.external import ExternalBroker
+from conformance.adapters.model import BrokerFile
+from conformance.adapters.own_config import first_in_force, value_of
+from conformance.adapters.web import field_of
+from conformance.claims import Value
+from conformance.clients.depth import DepthGauge
+from conformance.clients.session import Disconnected
+from conformance.errors import ClientError, UsageError
+from conformance.run.crew import reachable
+
+_WHOLE_S = 30.0
+_TICK_S = 0.1
+
+
+def read(broker: Broker, settings: EffectiveSettings) -> tuple[EffectiveSettings, str]:
+    """The settings with the policies of a queue of the run, as the broker has them; and why they are not known.
+
+    They are as they were where its file does not say how to ask, or where the answer cannot be read.
+    """
+    if not isinstance(broker, ExternalBroker):
+        return settings, ""
+    file = broker.plan.source.file
+    probe = broker.policy_probe(broker.queue_of(READY_QUEUE))
+    if file.policies is None or probe is None:
+        return settings, ""
+    asked = DepthGauge(reachable(broker, probe), "policies")
+    try:
+        found = _found(_whole(asked, file.policies.present), file)
+    except (ClientError, Disconnected, UsageError) as error:
+        return settings, str(error)
+    finally:
+        asked.close()
+    values = {**settings.values, **found}
+    return dataclasses.replace(settings, values=values, absent=settings.absent - found.keys()), ""
+
+
+def _whole(asked: DepthGauge, present: str) -> str:
+    """The answer, once it has what every whole answer has: RabbitMQ adds a queue's policy some seconds later."""
+    deadline = time.monotonic() + _WHOLE_S
+    while True:
+        text = asked.text()
+        if _at(text, present) is not None:
+            return text
+        if time.monotonic() > deadline:
+            raise ClientError(f"the answer has no {present} after {_WHOLE_S:g} s")
+        time.sleep(_TICK_S)
+
+
+def _found(text: str, file: BrokerFile) -> dict[str, Value]:
+    """What the answer says of each setting; `UsageError` for a value of another type."""
+    found: dict[str, Value] = {}
+    for name, places in file.policies.fields.items() if file.policies else ():
+        said = [(place, value) for place in places if (value := _at(text, place)) is not None and value != "null"]
+        chosen = first_in_force(file.settings[name], said, name)
+        if chosen is not None:
+            found[name] = value_of(file.settings[name], chosen[1], chosen[0], name)
+    return found
+
+
+def _at(text: str, place: str) -> str | None:
+    """What stands there; None where there is no such place."""
+    try:
+        return field_of(text, place)
+    except ValueError:
+        return None

@@ -1,0 +1,121 @@
+"""A broker that runs already is asked what its queues do with messages, before the first trial."""
+
+import contextlib
+import dataclasses
+
+import pytest
+
+from conformance import adapters
+from conformance.adapters import installed, own_config, web
+from conformance.ledger import Ledger
+from conformance.run import policies, proof
+
+LACKS = installed.missing(adapters.find("rabbitmq").file)
+BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+  <journal-type>NIO</journal-type>
+  <max-disk-usage>100</max-disk-usage>
+  <acceptors><acceptor name="all">tcp://127.0.0.1:61616?protocols=AMQP,STOMP</acceptor></acceptors>
+  <security-enabled>false</security-enabled>
+  <address-settings><address-setting match="#">
+    <max-delivery-attempts>2</max-delivery-attempts>
+    <address-full-policy>DROP</address-full-policy>
+    <expiry-delay>700</expiry-delay>
+    <default-non-destructive>true</default-non-destructive>
+  </address-setting></address-settings>
+</core></configuration>
+"""
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Start a broker, and ask for the policies of a queue as a run at its address does."""
+
+    @contextlib.contextmanager
+    def ask(adapter, *, settings=None, before=lambda broker: None, change=lambda file: file):
+        with (
+            Ledger(tmp_path / "theirs", "theirs") as ledger,
+            adapter.prepare(tmp_path / "broker", adapter.effective(settings), ["unused"], ledger) as theirs,
+            Ledger(tmp_path / "run", "run-1") as ours,
+        ):
+            theirs.start()
+            before(theirs)
+            http = f",http://127.0.0.1:{theirs.http_port}" if theirs.http_port else ""
+            found = adapters.find(f"{adapter.name}:external=amqp://127.0.0.1:{theirs.endpoint('amqp')[1]}{http}")
+            outside = dataclasses.replace(found, file=change(found.file))
+            with outside.prepare(tmp_path / "here", outside.effective(), [], ours) as broker:
+                broker.gauge = proof.gauge(broker)
+                broker.start()
+                known, unread = policies.read(broker, outside.effective())
+        yield outside.effective().values, known, unread
+
+    return ask
+
+
+@pytest.mark.artemis
+def test_artemis_says_its_address_settings(asked, tmp_path):
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML)
+    with asked(own_config.applied(adapters.find("artemis"), file)) as (before, known, unread):
+        changed = {
+            "max_delivery_attempts": 2,
+            "full_queue_policy": "discard",
+            "message_ttl_ms": 700,
+            "non_destructive": True,
+        }
+
+        assert ("", {**before, **changed}) == (unread, known.values)
+        assert known.absent.isdisjoint(changed)
+
+
+@pytest.mark.qpid
+def test_broker_j_says_the_attributes_of_a_queue(asked):
+    policy = {
+        "max_delivery_attempts": 3,
+        "full_queue_policy": "discard",
+        "message_ttl_ms": 700,
+        "non_destructive": True,
+    }
+    with asked(adapters.find("qpid"), settings=policy) as (before, known, unread):
+        assert ("", {**before, **policy}) == (unread, known.values)
+
+
+@pytest.mark.qpid
+def test_policies_that_are_refused_are_not_taken_to_be_stock(asked):
+    """A management that does not answer leaves them unknown, and says why."""
+
+    def elsewhere(file):
+        url = file.policies.url.replace("/api/", "/nothing/")
+        return file.model_copy(update={"policies": file.policies.model_copy(update={"url": url})})
+
+    with asked(adapters.find("qpid"), change=elsewhere) as (before, known, unread):
+        assert before == known.values
+        assert "/nothing/latest/queue/conformance/conformance/conformance-" in unread
+        assert "answered 404" in unread
+
+
+def _policy(definition):
+    """Put a policy on every queue of a RabbitMQ."""
+
+    def put(broker):
+        url = f"http://guest:guest@127.0.0.1:{broker.http_port}/api/policies/%2F/all"
+        status, said = web.ask("PUT", url, f'{{"pattern": ".*", "definition": {definition}, "apply-to": "queues"}}')
+        assert status in (201, 204), said
+
+    return put
+
+
+@pytest.mark.skipif(bool(LACKS), reason=LACKS)
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        ("", {}),
+        ('{"message-ttl": 700, "expires": 900000}', {"message_ttl_ms": 700, "purge_without_consumers": True}),
+        ('{"max-length": 10}', {"full_queue_policy": "discard"}),
+        ('{"max-length": 10, "overflow": "reject-publish"}', {"full_queue_policy": "refuse"}),
+        ('{"delivery-limit": 2}', {}),  # of quorum queues only: RabbitMQ leaves it out of a classic one's policy
+    ],
+)
+def test_rabbitmq_says_the_policy_of_a_queue(asked, definition, expected):
+    put = _policy(definition) if definition else lambda broker: None
+    with asked(adapters.find("rabbitmq"), before=put) as (before, known, unread):
+        assert ("", {**before, **expected}) == (unread, known.values)
