@@ -4,6 +4,7 @@ from conformance.scenario import SETTLE, Between, Check, Consume, ConsumerCrash,
 
 ALTERED = Check("corrupt", exposure="received", control=Liar("corrupts-a-body"))
 TWICE = Check("delivered_twice", exposure="received", control=Liar("stores-every-hundredth-twice"))
+REORDERED = Check("overtaken", exposure="received", control=Liar("swaps-two-of-a-hundred"))
 
 
 @scenario
@@ -25,9 +26,11 @@ class EveryTrial:
         "EMS-STEP-04": Check("lost", exposure="confirmed", control=Liar("loses-half-a-prefetch")),
         "AMQP-ACC-02": TWICE,
         "STOMP-ACK-05": TWICE,
+        "JMS-ACK-01": Check("drained_twice", exposure="received", control=Liar("stores-every-hundredth-twice")),
         "AMQP-BARE-01": ALTERED,
         "EXPECT-BODY-01": ALTERED,
         "EXPECT-TWICE-01": TWICE,
-        "EXPECT-ORDER-01": Check("overtaken", exposure="received", control=Liar("swaps-two-of-a-hundred")),
+        "JMS-ORDER-01": REORDERED,
+        "EXPECT-ORDER-01": REORDERED,
         "EXPECT-SENT-01": Check("phantom", exposure="received", control=Liar("renames-a-message")),
     }

@@ -85,6 +85,26 @@ STANDING = {
         0,
         0,
     ),
+    # drained_twice
+    "accepted by a drain, and got by a later one": (
+        "drained_twice",
+        kept(1, 2) + came(1) + came(2) + silent(1) + came(1, drain=2, epoch=3) + silent(2) + silent(3),
+        2,
+        1,
+    ),
+    "got twice by one drain": ("drained_twice", kept(1) + came(1) + came(1) + silent(1) + silent(2), 1, 1),
+    "its acknowledge() returned, and a drain gets it after a kill": (
+        "drained_twice",
+        kept(1, 2) + took(1) + took(2) + killed(C) + settled(1),
+        1,
+        0,
+    ),
+    "got by a drain that ended with a depth above zero, and by the next": (
+        "drained_twice",
+        kept(1) + came(1) + stuck(1) + came(1, drain=2, epoch=3) + silent(2) + silent(3),
+        1,
+        0,
+    ),
     # overtaken
     "a message after a later one of its producer": (
         "overtaken",

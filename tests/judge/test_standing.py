@@ -5,7 +5,7 @@ import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, everywhere, facts
 from judge_histories import RUN, record
 
-from conformance.judge import exits, rules, standing
+from conformance.judge import applicable, exits, rules, standing
 from conformance.judge.rows import Judgement, Verdict
 
 OWN = {"every_trial": [facts()] * 3}
@@ -55,7 +55,10 @@ def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
         ("AMQP-ACC-02", "power-lost-while-publishing", False),
         ("EXPECT-TWICE-01", "listener-killed-under-dups-ok", False),
         ("EXPECT-TWICE-01", "deliveries-refused", False),
+        ("EXPECT-TWICE-01", "broker-killed-after-acknowledgements", False),  # a document says so, where one can
         ("EXPECT-ORDER-01", "broker-killed-while-publishing", True),
+        ("JMS-ORDER-01", "broker-killed-while-publishing", True),
+        ("JMS-ACK-01", "broker-killed-while-publishing", True),
     ],
 )
 def test_which_trials_are_judged(claim, scenario, judged):
@@ -64,6 +67,51 @@ def test_which_trials_are_judged(claim, scenario, judged):
     about = record(f"{scenario}.1", scenario)
 
     assert judged == standing.judges(CATALOGUE.claims[claim], check.anomaly, SCENARIOS[scenario], about, RUN)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "judged"),
+    [
+        ("amqp", {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "AMQP-ACC-02"}),
+        ("stomp", {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "STOMP-ACK-05"}),
+        ("jms", {"JMS-ORDER-01", "JMS-ACK-01"}),
+        ("amqp091", {"JMS-ORDER-01", "JMS-ACK-01"}),
+    ],
+)
+def test_order_and_acknowledgement_bind_by_a_document_where_one_speaks(protocol, judged):
+    """JMS 2.0 promises both (6.2.9, 6.2.11): through a client of JMS they are claims, and no expectations."""
+    run = msgspec.structs.replace(RUN, protocol=protocol, adapter="artemis", profiles=("artemis",))
+    anomalies = ("overtaken", "delivered_twice", "drained_twice")
+    decides = SCENARIOS["every-trial"].decides
+    found = {claim for claim in decides if decides[claim].anomaly in anomalies}
+
+    assert judged == {claim for claim in found if not applicable.why_not(CATALOGUE.claims[claim], run)}
+
+
+@pytest.mark.parametrize(("waits", "judged"), [(True, True), (False, False), (None, False)])
+def test_a_client_that_does_not_wait_for_the_broker_is_not_accused_after_a_kill(waits, judged):
+    """Its acknowledge() returns before the broker has read it; a client without the setting never waits."""
+    settings = RUN.settings | ({} if waits is None else {"block_on_acknowledge": waits})
+    run = msgspec.structs.replace(RUN, protocol="jms", settings=settings)
+
+    assert judged == (not applicable.why_not(CATALOGUE.claims["JMS-ACK-02"], run))
+
+
+def test_an_order_that_is_violated_over_jms_is_a_violation():
+    """Not an observation, as over AMQP."""
+    run = msgspec.structs.replace(RUN, protocol="jms", client="Apache Qpid JMS")
+    bad = facts(offends={"overtaken": 1})
+
+    assert Verdict.VIOLATED == row_of("JMS-ORDER-01", run=run, every_trial=[facts(), facts(), bad]).verdict
+
+
+def test_what_was_not_selected_says_so():
+    """As every other claim: whatever its trials have shown."""
+    run = msgspec.structs.replace(RUN, selected=("STOMP-ACK-02",))
+    shown = {row.claim: row for row in rules.rows(CATALOGUE, SCENARIOS, everywhere(run, **OWN, **TWICE), {})}
+    found = {(shown[claim].verdict, shown[claim].reason) for claim in ("AMQP-ACC-02", "EXPECT-SENT-01", "EMS-STEP-02")}
+
+    assert {(Verdict.NOT_TRIED, "Left out by the selection.")} == found
 
 
 def test_settings_of_a_trial_that_give_the_claim_up_are_left_out():

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from conformance.judge.anomalies.model import Anomaly
 
+_DRAINED_AGAIN = (
+    "(bit_count(drained_in) > 1 AND (drained_in & -drained_in & silent_mask) <> 0)"
+    " OR redelivered > bit_count(drained_in)"
+)
+
 STRANGE = (
     Anomaly(
         "phantom",
@@ -37,11 +42,23 @@ STRANGE = (
         acknowledgement does not apply: it may come again.
         """,
         applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL AND NOT ack_failed",
-        offends="coalesce(received_last_at > acked_at, false)"
-        " OR (bit_count(drained_in) > 1 AND (drained_in & -drained_in & silent_mask) <> 0)"
-        " OR redelivered > bit_count(drained_in) OR handed > bit_count(handed_in)",
+        offends=f"coalesce(received_last_at > acked_at, false) OR {_DRAINED_AGAIN} OR handed > bit_count(handed_in)",
         of="received messages",
         happened="delivered again without a reason",
+        happens="delivers one again",
+        control="did so",
+    ),
+    Anomaly(
+        "drained_twice",
+        """A message that a drain acknowledged, and that this drain, or a later one, got again.
+
+        A later one counts where the broker said a depth of 0 in between. What a client says of its acknowledgements
+        does not matter: a call of JMS may return before the broker has read it.
+        """,
+        applies="redelivered > 0 AND refused_at IS NULL AND ack_txn IS NULL",
+        offends=_DRAINED_AGAIN,
+        of="drained messages",
+        happened="delivered again",
         happens="delivers one again",
         control="did so",
     ),

@@ -71,7 +71,7 @@ class _NeverRefillsPrefetch(Liar):
 class _StoresEveryHundredthTwice(Liar):
     """Every 100th message of a queue is stored twice, with one confirm."""
 
-    breaks = ("AMQP-ACC-02", "STOMP-ACK-05", "EXPECT-TWICE-01")
+    breaks = ("AMQP-ACC-02", "STOMP-ACK-05", "JMS-ACK-01", "EXPECT-TWICE-01")
 
     def copies(self, number: int) -> int:
         return 2 if number % PERIOD == 0 else 1
@@ -80,7 +80,7 @@ class _StoresEveryHundredthTwice(Liar):
 class _SwapsTwoOfAHundred(Liar):
     """Of each hundred messages of a queue the 50th and the 51st change places."""
 
-    breaks = ("EXPECT-ORDER-01",)
+    breaks = ("JMS-ORDER-01", "EXPECT-ORDER-01")
 
     def numbered(self, number: int) -> int:
         return {PERIOD // 2: number + 1, PERIOD // 2 + 1: number - 1}.get(number % PERIOD, number)

@@ -28,7 +28,7 @@ class _LosesOneInAThousand(Liar):
 class _BringsAcknowledgedBack(Liar):
     """The removal of every tenth message of a queue is answered, and never put in the journal."""
 
-    breaks = ("EMS-STEP-06",)
+    breaks = ("EMS-STEP-06", "AMQP-ACC-02", "STOMP-ACK-05")
     fault = "kill"
 
     def stores_removal(self, number: int) -> bool:

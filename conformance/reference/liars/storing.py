@@ -44,7 +44,7 @@ class _CommitsBeforeStoring(Liar):
 class _AcknowledgesBeforeStoring(Liar):
     """An acknowledgement is answered first; the removal goes to the journal 5 ms later."""
 
-    breaks = ("EMS-STEP-06",)
+    breaks = ("EMS-STEP-06", "AMQP-ACC-02", "STOMP-ACK-05")
     fault = "kill"
 
     def answered(self, asked: Asked, send: int) -> Answered:
