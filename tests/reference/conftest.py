@@ -67,6 +67,13 @@ class Running:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE)
 
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.kill()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
 
 class Inbox(MessagingHandler):
     """Keeps what comes, acknowledges nothing by itself; `link` gives credit by hand."""
@@ -256,11 +263,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
     yield one
     for running in started:
-        running.process.kill()
-        running.process.wait(PATIENCE)
-        for stream in (running.process.stdout, running.process.stderr):
-            assert stream is not None
-            stream.close()
+        running.close()
 
 
 @pytest.fixture
