@@ -15,11 +15,11 @@ BUNDLED = (
 )  # fmt: skip
 
 
-def test_the_bundled_broker_given_by_its_command_line(conformance, tmp_path):
+def test_the_bundled_broker_given_by_its_command_line(typed, tmp_path):
     """Over both protocols: messages that were confirmed before a kill are found after it."""
     options = ("--env", "PYTHONPATH={python_path}", "--each-queue", "--queue {queue}", "--name", "mine")
-    written = conformance("init", "broker", "--out", "mine.toml", *options, *DEPTH, "--", *BUNDLED)
-    checked = conformance("adapters", "check", "./mine.toml")
+    written = typed("init", "broker", "--out", "mine.toml", *options, *DEPTH, "--", *BUNDLED)
+    checked = typed("adapters", "check", "./mine.toml")
 
     assert (0, 0) == (written.returncode, checked.returncode), written.stderr + checked.stderr
     assert "settings: none. Promises about storage are assumed" in written.stdout
@@ -28,9 +28,9 @@ def test_the_bundled_broker_given_by_its_command_line(conformance, tmp_path):
     assert "because the file does not describe these settings:\n  SOLCD-ACK-01, " in checked.stdout
 
 
-def test_what_is_not_sure_is_a_comment(conformance, tmp_path):
+def test_what_is_not_sure_is_a_comment(typed, tmp_path):
     """The file promises what a kill can show, and names everything else with its meaning."""
-    conformance("init", "broker", *DEPTH, "--", "./mybroker {amqp_port} {http_port}")
+    typed("init", "broker", *DEPTH, "--", "./mybroker {amqp_port} {http_port}")
     text = (tmp_path / "broker.toml").read_text()
     read = tomllib.loads(text)
 
@@ -67,10 +67,10 @@ def test_a_terminal_is_asked_for_what_is_missing(tmp_path):
         (("--out", "there.toml", *DEPTH, "--", "./mybroker", "{amqp_port}"), "there.toml: it exists"),
     ],
 )
-def test_words_that_make_no_file(conformance, tmp_path, words, line):
+def test_words_that_make_no_file(typed, tmp_path, words, line):
     """One line, and nothing is written."""
     (tmp_path / "there.toml").write_text("mine")
-    done = conformance("init", "broker", *words)
+    done = typed("init", "broker", *words)
 
     assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), line in done.stderr), done.stderr
     assert ["mine"] == [path.read_text() for path in tmp_path.glob("*.toml")]

@@ -549,19 +549,19 @@ def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_baseline_of_another_version(regression, conformance):
+def test_a_baseline_of_another_version(regression, typed):
     """It says nothing of the old one."""
     _, out = regression
     words = ["--from", "artemis@2.44.0", "--to", "artemis", "--baseline", out / "before"]
-    done = conformance("upgrade", *words)
+    done = typed("upgrade", *words)
 
     assert (4, True) == (done.returncode, "the baseline is about reference over amqp" in done.stderr), done.stderr
 
 
-def test_a_new_version_that_starts_nowhere(conformance, tmp_path):
+def test_a_new_version_that_starts_nowhere(typed, tmp_path):
     """It is not said to refuse anybody's data; nothing was recorded."""
     file = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])
-    done = conformance("upgrade", "--from", "reference", "--to", file, *WORDS, "--out", "out")
+    done = typed("upgrade", "--from", "reference", "--to", file, *WORDS, "--out", "out")
 
     assert 3 == done.returncode, done.stdout + done.stderr
     assert "without any data of" in done.stderr

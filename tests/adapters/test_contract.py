@@ -137,12 +137,12 @@ def test_a_process_that_nobody_knows_to_be_its_own_is_found_out(tmp_path: pathli
 
 
 def test_the_command_prints_each_step_and_ends_with_its_code(
-    conformance: Callable[..., object], tmp_path: pathlib.Path
+    typed: Callable[..., object], tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "port.py").write_text("raise SystemExit('no such option')\n")
     (tmp_path / "port.toml").write_text(PORT_ONLY)
-    good = conformance("adapters", "check", "reference", "--keep", "kept")
-    bad = conformance("adapters", "check", "./port.toml")
+    good = typed("adapters", "check", "reference", "--keep", "kept")
+    bad = typed("adapters", "check", "./port.toml")
 
     assert (good.returncode, bad.returncode) == (0, 3)
     assert re.search(r"  passed +\d+\.\d\d s  stomp: found again\n", good.stdout)
@@ -157,13 +157,6 @@ def test_a_folder_that_holds_something_is_not_used(tmp_path: pathlib.Path) -> No
 
     with pytest.raises(UsageError, match="kept is not empty: name a new folder"), contract.place(tmp_path / "kept"):
         pass
-
-
-def test_the_list_is_still_there(conformance: Callable[..., object]) -> None:
-    listed = conformance("adapters")
-
-    assert listed.returncode == 0
-    assert "reference" in listed.stdout
 
 
 # adapters in Python

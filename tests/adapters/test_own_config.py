@@ -837,9 +837,9 @@ def test_a_report_shows_the_difference(recorded):
     assert "as it is delivered" not in page
 
 
-def test_the_command_shows_it_at_the_start_and_refuses_in_one_line(conformance, tmp_path):
+def test_the_command_shows_it_at_the_start_and_refuses_in_one_line(typed, tmp_path):
     (tmp_path / "broker.xml").write_text(core("<bridges><bridge name='b'/></bridges>"))
-    made = conformance("run", "--adapter", "artemis", "--config", "broker.xml", "--out", "run")
+    made = typed("run", "--adapter", "artemis", "--config", "broker.xml", "--out", "run")
 
     assert 4 == made.returncode
     assert "--config broker.xml: bridges: a copy would move messages to other brokers; take it out" in made.stderr

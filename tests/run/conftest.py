@@ -8,6 +8,7 @@ import pytest
 
 from conformance import adapters
 from conformance.history import bare_header
+from conformance.judge.session import Session
 from conformance.ledger import Ledger
 from conformance.run.plan import Planned
 from conformance.run.record import Recording
@@ -15,6 +16,13 @@ from conformance.scenario import Check, Scenario
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 ADAPTER = adapters.find("reference")
+
+
+@pytest.fixture(scope="module")
+def spark_for_all():
+    """The Spark of a file: what judges in this process takes a session of it, and starts no JVM of its own."""
+    with Session.start() as session:
+        yield session
 
 
 @pytest.fixture

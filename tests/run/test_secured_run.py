@@ -224,8 +224,8 @@ def test_a_broker_behind_tls_is_checked(folder, conformance, words):
     assert certificates.PASSWORD not in done.stdout + refused.stderr
 
 
-def test_what_is_typed_for_a_check_is_looked_at_first(conformance):
-    done = conformance("adapters", "check", "reference", "--user", "alice")
+def test_what_is_typed_for_a_check_is_looked_at_first(typed):
+    done = typed("adapters", "check", "reference", "--user", "alice")
 
     assert (4, "give --password-env or --password-file too" in done.stderr) == (done.returncode, True)
 

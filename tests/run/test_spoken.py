@@ -44,9 +44,9 @@ def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: path
     assert records.read(tmp_path / "run" / "run.json", RunRecord).mute == prepared.selection.mute
 
 
-def test_its_run_ends_with_the_code_for_nothing_tried(conformance: Run, tmp_path: pathlib.Path) -> None:
+def test_its_run_ends_with_the_code_for_nothing_tried(typed: Run, tmp_path: pathlib.Path) -> None:
     """And its report names that it is described only."""
-    done = conformance("run", "--adapter", "ems:external=tcp://127.0.0.1:1", "--quiet", "--out", "run")
+    done = typed("run", "--adapter", "ems:external=tcp://127.0.0.1:1", "--quiet", "--out", "run")
 
     assert done.returncode == ExitCode.NOTHING_RAN, done.stderr
     assert "Nothing was tried." in done.stdout

@@ -48,13 +48,13 @@ description = "it stores nothing."
 
 
 @pytest.fixture
-def run(conformance, tmp_path):
+def run(typed, spark_for_all, tmp_path):
     """Try SOLCD-ACK-01 on a broker of this file; returns what was printed, the exit code and the report."""
 
     def play(toml):
         (tmp_path / "broker.toml").write_text(toml)
         words = ("--claims", "SOLCD-ACK-01", "--quick", "--seed", "5", "--out", tmp_path / "out")
-        done = conformance("run", "--adapter", "./broker.toml", *words)
+        done = typed("run", "--adapter", "./broker.toml", *words)
         return done, model.read_json(tmp_path / "out" / "report.json")
 
     return play

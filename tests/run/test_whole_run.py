@@ -16,11 +16,11 @@ WEAK = (*UNSYNCED, "--set", "journal_buffer_ms=60000")
 
 
 @pytest.fixture
-def finished(conformance, tmp_path):
-    """Run to the end; returns the exit code, the report, and what was printed."""
+def finished(typed, spark_for_all, tmp_path):
+    """Run to the end, in this process; returns the exit code, the report, and what was printed."""
 
     def run(*words):
-        done = conformance("run", "--adapter", "reference", "--out", tmp_path / "out", "--seed", "7", *words)
+        done = typed("run", "--adapter", "reference", "--out", tmp_path / "out", "--seed", "7", *words)
         path = tmp_path / "out" / "report.json"
         return done, model.read_json(path) if path.is_file() else None
 
@@ -176,10 +176,10 @@ def broker_file(tmp_path, command):
         ("echo still thinking; exec sleep 60", "was not ready within"),
     ],
 )
-def test_broker_that_does_not_start(conformance, tmp_path, script, why):
+def test_broker_that_does_not_start(typed, spark_for_all, tmp_path, script, why):
     """A harness error with the end of its log, and no verdict against the broker."""
     file = broker_file(tmp_path, ["/bin/sh", "-c", script])
-    done = conformance("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
+    done = typed("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
 
     assert 3 == done.returncode, done.stdout + done.stderr
@@ -187,7 +187,7 @@ def test_broker_that_does_not_start(conformance, tmp_path, script, why):
     assert why in done.stdout + done.stderr
 
 
-def test_broker_that_dies_by_itself(conformance, tmp_path):
+def test_broker_that_dies_by_itself(typed, spark_for_all, tmp_path):
     """In the middle of publishing, without a fault of ours: void, never a loss."""
     python = sys.executable
     code = (
@@ -200,7 +200,7 @@ def test_broker_that_dies_by_itself(conformance, tmp_path):
     )
     words = ["--amqp-port", "{amqp_port}", "--http-port", "{http_port}", "--data", "{data_dir}"]
     file = broker_file(tmp_path, [python, "-c", code, *words])
-    done = conformance("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
+    done = typed("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
 
     assert 3 == done.returncode, done.stdout + done.stderr
