@@ -137,7 +137,7 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
             return Ruling(Verdict.INCONCLUSIVE, reasons.incomplete(run), required)
         return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
     if not one.trials:
-        return Ruling(Verdict.HARNESS_ERROR, f"Every trial was void: {one.subject.void[0][1]}", required)
+        return dataclasses.replace(_all_void(f"Every trial was void: {one.subject.void[0][1]}", run), required=required)
     if claim.judged and not claim.gets_verdict(run.required):
         return Ruling(Verdict.OBSERVED, reasons.expected(one))
     ruling = _excused(_judged(one, evidence), one, run) if claim.judged else _permission(one)
@@ -150,15 +150,29 @@ def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     return ruling
 
 
-def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    """The policies of the queues of this configuration that excuse what the check concludes from, in words.
+def _in_force(run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
+    """The policies of the queues of this configuration, in words.
 
     The dead-letter and expiry queues of an external broker are its owner's: the suite never drains them.
     """
     values = {**run.settings, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
-    for exclusion, words in in_force(claims.load().exclusions, values):
-        if one.anomaly.rests_on(exclusion.excuses):
-            yield exclusion, words
+    return in_force(claims.load().exclusions, values)
+
+
+def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
+    """Those of them that excuse what the check concludes from."""
+    return ((exclusion, words) for exclusion, words in _in_force(run) if one.anomaly.rests_on(exclusion.excuses))
+
+
+def _all_void(reason: str, run: RunRecord) -> Ruling:
+    """An error of the suite, unless a policy kept the clients from what the script asks of them.
+
+    Counter-example: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger.
+    """
+    why = next((words for _, words in _in_force(run)), "")
+    if not why:
+        return Ruling(Verdict.HARNESS_ERROR, reason)
+    return Ruling(Verdict.INCONCLUSIVE, f"{reason.rstrip('.')}. A policy may explain it: {why}.")
 
 
 def _excluded(one: Tally, run: RunRecord) -> str:
@@ -241,7 +255,7 @@ def _against_control(one: Tally, evidence: Evidence) -> Ruling:
     if one.offended:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} A violation needs {due} trials that show it.")
     if one.control.recorded and not one.control.valid:
-        return Ruling(Verdict.HARNESS_ERROR, f"Every trial of its control was void: {one.control.void[0][1]}")
+        return _all_void(f"Every trial of its control was void: {one.control.void[0][1]}", evidence.run)
     against = list(obstacles(one, evidence))
     if against:
         short = against == [short_of_disk(one)]

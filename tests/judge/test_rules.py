@@ -747,6 +747,17 @@ def test_a_send_that_waits_for_room_is_no_missing_answer():
     assert Verdict.VIOLATED == rule("SOLCD-ACK-01", KILL, BROKEN, run=blocks).verdict
 
 
+def test_a_policy_that_voids_every_trial_is_no_error_of_the_suite():
+    """Messages that expire at once never reach the consumer that was to be killed."""
+    why = "the client was not killed: stuck after 52"
+    expires = with_policy(message_ttl_ms=500, expiry_destination="")
+    row = rule("AMQP-ACC-02", EVERY, [None] * 3, void=why, run=expires)
+
+    assert (Verdict.INCONCLUSIVE, 3) == (row.verdict, row.void)
+    assert row.reason.startswith(f"Every trial was void: {why}. A policy may explain it: message_ttl_ms is 500, ")
+    assert Verdict.HARNESS_ERROR == rule("AMQP-ACC-02", EVERY, [None] * 3, void=why).verdict
+
+
 def test_policies_that_could_not_be_read_excuse_an_absence():
     """An external broker that refuses to say what its queues do is not accused of a loss, and does not pass."""
     unread = msgspec.structs.replace(RUN, launcher="external", policies_unread="GET /queues: status 401")
