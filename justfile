@@ -15,9 +15,9 @@ artemis *ARGS:
 suites *ARGS:
     python -m pytest suites {{ARGS}}
 
-# The project's own tests, without those that take long (-m full: only those).
+# The project's own tests, three files at a time (-n 0: one), without those that take long (-m full: only those).
 test *ARGS:
-    python -m pytest {{ARGS}}
+    python -m pytest -n 3 --dist loadfile --no-loadscope-reorder {{ARGS}}
 
 # Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
 full *ARGS:
