@@ -20,7 +20,7 @@ from conformance import adapters
 from conformance.adapters import native, web
 from conformance.adapters.planned import Options
 from conformance.adapters.tree import MARK, Tree, is_alive
-from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, identify
 
 LISTEN = """
@@ -596,7 +596,7 @@ def test_the_end_of_its_own_log_is_shown_where_it_prints_nothing(make: Make) -> 
     command = '["/bin/sh", "-c", "echo disk is full > {log_file}; exit 2"]'
     told = refused(make("", command=command))
 
-    assert told.log_tail == ("disk is full",)
+    assert (told.failure, told.log_tail) == (StartFailure.ENDED, ("disk is full",))
     assert str(told.log).endswith("broker.log")
 
 
