@@ -369,7 +369,7 @@ def _stock(
         if setting.exists and found[name] and not text.values(setting.exists.format(value=found[name])):
             notes.append(f"{at} is {said}, and the file has no such queue; conditions of claims see no {name}")
             found[name] = ""
-        if setting.type == "int" and int(said) % setting.scale:
+        if setting.scale > 1 and int(said) % setting.scale:
             exact = int(said) / setting.scale
             notes.append(f"{at} is {said}, which is {name}={exact:.2f}; conditions of claims see {found[name]}")
     return found, notes

@@ -150,6 +150,8 @@ class TrialPlayer:
         if delay <= LONGEST_DELAY_MS:
             delay_s = max(delay, 0) / 1000
             waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
+        if self._stays:
+            waits = {"delayed": True, "liveness_s": jobs.SILENCE_S}
         result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT, **waits))
         self._alive(result)
         self.seen_stuck = result.ended == "stuck"
@@ -161,6 +163,11 @@ class TrialPlayer:
             probe = depth_probe(self.broker, queue)
             self._alive(self.crew.play(msgspec.structs.replace(job, depth=probe)))
 
+    @property
+    def _stays(self) -> bool:
+        """Whether a message stays in its queue after its acknowledgement: then no drain empties it."""
+        return bool(self.planned.settings.values.get("non_destructive"))
+
     def _drain_to_the_end(self) -> None:
         """Where the script ends with two drains: restart and drain again until a drain brings nothing.
 
@@ -168,7 +175,7 @@ class TrialPlayer:
         others. A broker that cannot be restarted here is drained again without it.
         """
         steps = self.planned.script.steps
-        if self.drains < 2 or steps[-1] != Drain():
+        if self.drains < 2 or steps[-1] != Drain() or self._stays:
             return
         while self.brought and self.drains < MOST_DRAINS:
             self.abort.check()

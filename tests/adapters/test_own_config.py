@@ -149,6 +149,12 @@ DEAD = '<addresses><address name="DEAD"><anycast><queue name="DEAD"/></anycast><
         (policies("#", redelivery_delay=5000), {"redelivery_delay_ms": 5000}),
         (policies("#", default_ring_size=10), {"ring_size": 10}),
         (policies("#", default_purge_on_no_consumers="true"), {"purge_without_consumers": True}),
+        (policies("*", default_non_destructive="true"), {"non_destructive": True}),
+        (policies("#", last_value_queue="true"), {"last_value": True}),
+        (
+            policies("#", default_consumers_before_dispatch=2, default_delay_before_dispatch=90),
+            {"consumers_before_dispatch": 2, "dispatch_delay_ms": 90},
+        ),
     ],
 )
 def test_policies_of_queues_are_read(tmp_path, inside, expected):
@@ -886,7 +892,7 @@ def test_the_error_of_the_page_is_what_is_said(tmp_path, monkeypatch):
 def test_the_command_lines_of_the_page_are_known():
     lines = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("conformance run")]
 
-    assert 4 == len(lines)
+    assert 5 == len(lines)
     for words in lines:
         params = cli.commands["run"].make_context("run", words[2:]).params
         assert adapters.find(params["adapter"]).file.config is not None

@@ -4,7 +4,9 @@ import pytest
 
 from conformance import adapters, history
 from conformance.adapters import own_config
+from conformance.errors import ExitCode
 from conformance.history import Op, Phase
+from conformance.judge.rows import Verdict
 from conformance.report import model
 from conformance.scenario import SETTLE, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
 
@@ -91,6 +93,40 @@ def test_an_honest_broker_with_policies_is_not_accused(conformance, tmp_path, wo
         if len(words) == 2 and "ttl" in words[1]
         else {"INCONCLUSIVE"} >= {row.verdict for row in rows}
     )
+
+
+SMALL_AND_FULL = "<max-size-bytes>60000</max-size-bytes><address-full-policy>DROP</address-full-policy>"
+LOST, BACK = "AMQP-DUR-01", "AMQP-ACC-02"
+
+
+@pytest.mark.full
+@pytest.mark.artemis
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("policy", "named", "given_up"),
+    [
+        ("<max-delivery-attempts>1</max-delivery-attempts>", "", ()),
+        ("<redelivery-delay>1500</redelivery-delay>", "", ()),
+        ("<expiry-delay>500</expiry-delay>", "message_ttl_ms is 500, expiry_destination is empty", (LOST,)),
+        (SMALL_AND_FULL, "full_queue_policy is discard", (LOST,)),
+        ("<default-ring-size>10</default-ring-size>", "ring_size is 10", (LOST,)),
+        ("<default-non-destructive>true</default-non-destructive>", "non_destructive is true", (LOST, BACK)),
+    ],
+)
+def test_artemis_is_not_accused_of_what_its_owner_configured(conformance, tmp_path, policy, named, given_up):
+    """Claims about loss and redelivery: none is VIOLATED, and what a policy gives up is named by that policy."""
+    file = tmp_path / "broker.xml"
+    file.write_text(BROKER_XML.replace("POLICY", policy))
+    words = ["run", "--adapter", "artemis", "--config", file, "--claims", f"AMQP-SETTLE-02,{LOST},{BACK}", "--quick"]
+    done = conformance(*words, "--seed", "1", "--out", tmp_path / "out", timeout=1500)  # 12 to 78 s a trial
+    rows = [row for row in model.read_json(tmp_path / "out" / "report.json").verdicts if row.trials or row.void]
+
+    assert done.returncode in (ExitCode.CONFORMANT, ExitCode.INCONCLUSIVE, ExitCode.NOTHING_RAN), done.stdout
+    assert {LOST, BACK, "AMQP-SETTLE-02"} <= {row.claim for row in rows}
+    assert Verdict.VIOLATED not in {row.verdict for row in rows}
+    for row in rows:
+        if row.claim in given_up:
+            assert (Verdict.NOT_APPLICABLE, True) == (row.verdict, named in row.reason), row
 
 
 GIVEN_BACK = (
