@@ -59,9 +59,11 @@ from conformance.script import (
     Step,
     Stop,
     Throttle,
+    Together,
     Watched,
     drawn,
     needs_of_launcher,
+    singles,
     words,
 )
 
@@ -105,11 +107,13 @@ __all__ = [
     "Step",
     "Stop",
     "Throttle",
+    "Together",
     "Watched",
     "Weakened",
     "load",
     "scenario",
     "script_words",
+    "singles",
     "slug",
     "untried",
     "weakened",
@@ -254,7 +258,7 @@ class Scenario:
     @property
     def session(self) -> dict[str, Value]:
         """What its clients ask for themselves, in the words of the catalogue's settings."""
-        sends = [step for step in self.steps if isinstance(step, Publish) and not step.batch]
+        sends = [step for step in self._clients if isinstance(step, Publish) and not step.batch]
         modes = [step.ack_event_mode for step in sends if step.ack_event_mode]
         asked: dict[str, Value] = {**dict(self.settings), **({"ack_event_mode": modes[0]} if modes else {})}
         if sends:
@@ -267,7 +271,7 @@ class Scenario:
         """What there must be: an adapter's words for kinds of queues and settings of any name; frames on a link."""
         offers = any(isinstance(step, Offer) for step in self.steps)
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
-        modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self.steps)
+        modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
         more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies}
         queues, others = (f"a queue with {name}" for name, _ in self.queue), (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))
@@ -287,13 +291,13 @@ class Scenario:
 
     @property
     def _clients(self) -> list[Publish | Consume]:
-        return [step for step in self.steps if isinstance(step, Publish | Consume)]
+        return [step for step in singles(self.steps) if isinstance(step, Publish | Consume)]
 
     @property
     def faults(self) -> tuple[Fault | DiskFault, ...]:
         """The faults of the script, in the order of its steps."""
         found = []
-        for step in self.steps:
+        for step in singles(self.steps):
             under = step.under if isinstance(step, Restart) else None
             until = None if isinstance(step, Drain | Offer | Ask) else step.until
             found += [fault for fault in (under, until) if fault is not None]
@@ -390,9 +394,13 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
 
 
 def _validate(item: Scenario, catalogue: Catalogue) -> None:
-    sent = any(isinstance(step, Publish) and step.batch for step in item.steps)
-    if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in item.steps):
+    steps = list(singles(item.steps))
+    sent = any(isinstance(step, Publish) and step.batch for step in steps)
+    if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in steps):
         raise CatalogueError(f"scenario {item.id} has transactions of sends and of acknowledgements: use two scenarios")
+    for step in (one for several in item.steps if isinstance(several, Together) for one in several.steps):
+        if step.until is not None or step.linked:
+            raise CatalogueError(f"scenario {item.id}: a step of Together has neither a fault nor a link")
     for claim_id, check in item.decides.items():
         claim = catalogue.claims.get(claim_id)
         if claim is None:

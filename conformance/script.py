@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 Value = TypeVar("Value")
@@ -300,6 +300,17 @@ class Consume:
 
 
 @dataclasses.dataclass(frozen=True)
+class Together:
+    """Run these steps beside each other, each in a client process of its own; publishers begin last.
+
+    No publisher begins before every consumer is attached. The step ends when all of them have ended. None of them has a
+    fault, or goes over a link.
+    """
+
+    steps: tuple[Publish | Consume, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Restart:
     """Start the broker again on the same data; `clean` stops it in order before.
 
@@ -334,7 +345,8 @@ class Ask:
     question: str
 
 
-Step = Publish | Consume | Restart | Drain | Offer | Ask
+Step = Publish | Consume | Together | Restart | Drain | Offer | Ask
+Single = Publish | Consume | Restart | Drain | Offer | Ask
 SETTLE: tuple[Step, ...] = (Drain(), Restart(clean=True), Drain())
 """Before an absence is concluded: the queue is empty, and still is after one more restart.
 
@@ -348,6 +360,15 @@ MOST_DRAINS = 5
 
 LONGEST_DELAY_MS = 30_000
 """A redelivery delay beyond which no drain waits: the liveness bound is ten times the delay."""
+
+
+def singles(steps: Iterable[Step]) -> Iterator[Single]:
+    """Each step by itself: those that run together one after the other."""
+    for step in steps:
+        if isinstance(step, Together):
+            yield from step.steps
+        else:
+            yield step
 
 
 def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:

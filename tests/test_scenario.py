@@ -24,6 +24,7 @@ from conformance.scenario import (
     Scenario,
     SessionLiar,
     Stop,
+    Together,
 )
 
 CATALOGUE = claims.load()
@@ -60,6 +61,22 @@ def test_transactions_on_both_sides_are_refused():
     )
     for alone in (both[:1], (Publish(10, window=5), both[1])):
         scenario._validate(script((*alone, *SETTLE), **decides), CATALOGUE)
+
+
+@pytest.mark.parametrize("change", [{"until": ConsumerCrash(Nth("process", 3))}, {"linked": True}])
+def test_what_runs_together_has_no_fault_and_no_link(change):
+    """A fault belongs to a step of its own."""
+    step = dataclasses.replace(Consume("auto", stop=5), **change)
+    item = script((Together((Publish(10, window=5), step)), *SETTLE), **{"SOLCD-ACK-01": LOST})
+
+    assert "scenario odd: a step of Together has neither a fault nor a link" == refused(item)
+
+
+def test_what_runs_together_counts_as_the_script():
+    """Its window is what the session asks for, and its modes are what the client must have."""
+    item = script((Together((Publish(10, window=5), Consume("client", stop=5))), *SETTLE))
+
+    assert (5, ("mode client",)) == (item.session["publish_window"], item.of_client)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,20 @@ from conformance.bundle.body import Body, CannotError, call
 from conformance.clients.modes import MODES
 from conformance.quoting import visible
 from conformance.run import access as coming_in
-from conformance.scenario import Ask, Consume, ConsumerCrash, Cut, Drain, Offer, Publish, Restart, Scenario, Step
+from conformance.scenario import (
+    Ask,
+    Consume,
+    ConsumerCrash,
+    Cut,
+    Drain,
+    Offer,
+    Publish,
+    Restart,
+    Scenario,
+    Step,
+    Together,
+    singles,
+)
 from conformance.upgrade import Pair
 
 FOLDER = paths.fixtures() / "reproduce"
@@ -113,7 +126,7 @@ def write(
 ) -> Reproduction:
     """The script of one trial: its drawn steps, and the checks of these anomalies as far as it can decide them."""
     wanted = list(dict.fromkeys(anomalies))
-    sizes = [step.size for step in script.steps if isinstance(step, Publish)]
+    sizes = [step.size for step in singles(script.steps) if isinstance(step, Publish)]
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
     if coming_in.told(adapter, protocol).tls is not None:
         body.needs.add("tls")
@@ -165,6 +178,8 @@ def _step(step: Step, body: Body) -> None:
             body.lines.append("drain(words, notes)")
         case Offer():
             raise CannotError("a broker that is offered settings is not in it")
+        case Together():
+            raise CannotError("clients beside each other are not in it")
         case Ask():
             raise CannotError("questions to a vendor's client are not in it")
 

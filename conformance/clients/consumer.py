@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 
 from conformance.clients.armed import Armed
 from conformance.clients.job import NEVER, Job, Result
@@ -17,14 +18,20 @@ _SILENCES = 2
 """How many times the silence of a drain a consumer waits before it says that nothing more comes."""
 
 
-def consume(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Result:
-    """Receive, process and acknowledge until `stop` deliveries, silence, the fault, or the loss of the broker."""
+def consume(
+    job: Job, session: Session, recorder: Recorder, armed: Armed, attached: Callable[[], object] = bool
+) -> Result:
+    """Receive, process and acknowledge until `stop` deliveries, silence, the fault, or the loss of the broker.
+
+    `attached` is called once the consumer is attached.
+    """
     consumer = _Consumer(job, session, recorder, armed)
     subscription = consumer.mode.subscription
     if job.liar == "acknowledges-in-every-mode":
         subscription = Subscription.INDIVIDUAL
     recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=job.prefetch)
     session.attach_receiver(job.queue, job.prefetch, subscription)
+    attached()
     try:
         return consumer.run()
     except (Disconnected, Refused) as error:

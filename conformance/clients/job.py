@@ -149,7 +149,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     of a session liar; `broker_may_end` that it may end by itself, and `may_be_refused` that a refusal is an answer like
     any other, even one that costs the connection. `destination` makes the broker's address of a queue, over AMQP; over
     STOMP that is in `stomp`. `outcomes` are those that a sender says that it knows, over AMQP; without any it says
-    nothing. `answers_at_commit`: sends in a transaction get their answers with that of the commit, and never where it
+    nothing. `tells_attached`: a consumer writes a byte to the descriptor of its job when it is attached.
+    `answers_at_commit`: sends in a transaction get their answers with that of the commit, and never where it
     is rolled back. `access` is how it comes in, and holds no secret; `secrets` are the variables that it names, which
     no process inherits. `vendor` is the client through which everything is done, if that is none of the suite's own
     sessions. Times are in seconds.
@@ -192,6 +193,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     receives: bool = False
     on_session: bool = False
     asks: Asks = Asks()
+    tells_attached: bool = False
     trigger: Trigger | None = None
     broker_may_end: bool = False
     may_be_refused: bool = False

@@ -121,6 +121,7 @@ EVENT_WINDOWS: Mapping[str, str] = {
     # Of what this process received before, the message that was sent last; and the first process that received any.
     "received_before": f"max(CASE WHEN {_RECEIVED} THEN {_PACKED} END) {_BEFORE}",
     "process_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
+    "process_received_last_at": f"max(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
     "trial_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_TRIAL}",
     # A frame that concerns several messages stands in a row of each.
     "new_frame": f"coalesce(lag(sequence) {_IN_ORDER} <> sequence, true)",
@@ -162,6 +163,11 @@ MESSAGE: Mapping[str, str] = {
     # commit excuses nothing: its message was due in the first drain.
     # Likewise the consumers that were handed it; a publisher that looks at its own queue is one of its own number.
     "handed_in": "bit_or(CASE WHEN hands THEN shiftleft(1L, 16 * CAST(role AS INT) + CAST(number AS INT)) ELSE 0L END)",
+    # Its first consumer, and when that one received: what went to it alone shows that it was live.
+    "owner": "min_by(16 * CAST(role AS INT) + CAST(number AS INT), at_ns) FILTER (WHERE hands)",
+    "owner_began_at": "min_by(process_received_at, at_ns) FILTER (WHERE hands)",
+    "owner_ended_at": "min_by(process_received_last_at, at_ns) FILTER (WHERE hands)",
+    "handed_last_at": "max(at_ns) FILTER (WHERE hands)",
     "overtaken": f"coalesce(bool_or({_RECEIVED} AND process_received_at = trial_received_at"
     f" AND received_before > {_PACKED} AND received_before div {PACK}L = producer), false)",
     "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
@@ -304,6 +310,13 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
     "next_processed_at": "min(processed_at) OVER (PARTITION BY scenario, trial ORDER BY handed_at"
     " ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
+    # A broker that gives a consumer what was sent at this instant has not dropped that consumer before. Counter-example
+    # to its last event instead: its connection was cut, and it waits in vain and does not know.
+    "owner_live_at": "max(CASE WHEN bit_count(handed_in) = 1 THEN sent_at END)"
+    " OVER (PARTITION BY scenario, trial, owner)",
+    "owners_mask": f"bit_or(handed_in) {_IN_TRIAL}",
+    "shared_from": f"max(owner_began_at) {_IN_TRIAL}",
+    "shared_until": f"min(owner_ended_at) {_IN_TRIAL}",
     "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",
     "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
     "left_over": f"max(row_left) {_IN_TRIAL}",

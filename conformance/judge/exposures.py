@@ -116,6 +116,11 @@ EXPOSURES: Mapping[str, Exposure] = {
         Exposure("refused", "deliveries refused", "refused_at IS NOT NULL"),
         Exposure("delivered", "messages delivered", "handed > 0"),
         Exposure(
+            "delivered_beside_another",
+            "messages delivered while every consumer of the trial was receiving, and there were several",
+            "handed > 0 AND bit_count(owners_mask) > 1 AND handed_at BETWEEN shared_from AND shared_until",
+        ),
+        Exposure(
             "unprocessed",
             "confirmed messages that nobody processed before the fault",
             "confirmed AND processed_at IS NULL",

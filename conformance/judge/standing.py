@@ -11,16 +11,22 @@ from collections.abc import Callable, Mapping
 
 from conformance.claims import VENDOR_SURFACES, Claim, unmet
 from conformance.records import RunRecord, TrialRecord
-from conformance.scenario import Consume, Scenario, names_of
+from conformance.scenario import Consume, Scenario, Together, names_of, singles
 from conformance.script import LINK_FAULTS, Publish
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:
-    return any(isinstance(step, Consume) and step.mode in modes for step in item.steps)
+    return any(isinstance(step, Consume) and step.mode in modes for step in singles(item.steps))
 
 
 def _gives_back(item: Scenario) -> bool:
-    return any(isinstance(step, Consume) and (step.refuse or step.rollback_every) for step in item.steps)
+    return any(isinstance(step, Consume) and (step.refuse or step.rollback_every) for step in singles(item.steps))
+
+
+def _shares_a_queue(item: Scenario) -> bool:
+    """Whether two consumers are attached at once: what the first of them to end had prefetched goes to the other."""
+    together = [step.steps for step in item.steps if isinstance(step, Together)]
+    return any(sum(isinstance(step, Consume) for step in steps) > 1 for steps in together)
 
 
 def _may_lose(item: Scenario) -> bool:
@@ -34,7 +40,8 @@ def _may_repeat(item: Scenario) -> bool:
 
 def _may_reorder(item: Scenario) -> bool:
     """What is rolled back or given back comes again later; what is not persistent may overtake what is."""
-    return _gives_back(item) or any(isinstance(step, Publish) and not step.durable for step in item.steps)
+    unordered = any(isinstance(step, Publish) and not step.durable for step in singles(item.steps))
+    return unordered or _gives_back(item) or _shares_a_queue(item)
 
 
 _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {

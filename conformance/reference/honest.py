@@ -147,6 +147,10 @@ class Honest:
         """How many messages a send becomes that is the `number`-th message of its queue (from 1)."""
         return 1
 
+    def gives_twice(self, number: int) -> bool:
+        """Whether the queue's `number`-th message (from 1) is sent to a second consumer as well."""
+        return False
+
     def numbered(self, number: int) -> int:
         """The place in the queue of what would be its `number`-th message (from 1)."""
         return number

@@ -8,7 +8,7 @@ from conformance.errors import ExitCode
 from conformance.judge.exits import codes, exit_code
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.report.faults import fault_sentence, ordinal, restart_sentence
-from conformance.scenario import Ask, Consume, Drain, Offer, Publish, Restart, Scenario, Step
+from conformance.scenario import Ask, Consume, Drain, Offer, Publish, Restart, Scenario, Step, Together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +149,9 @@ def _sentence(step: Step) -> str:
             what = _publishing(step)
         case Consume():
             what = _consuming(step)
+        case Together():
+            parts = " ".join(map(_sentence, step.steps))
+            return f"{len(step.steps)} clients at once, the publishers when every consumer is attached: {parts}"
         case Restart():
             return restart_sentence(step)
         case Offer():

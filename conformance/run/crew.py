@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
+import select
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -54,7 +56,7 @@ class Abort:
 
 
 class Crew:
-    """Starts the clients of a trial one after another, and closes the history of each.
+    """Starts the clients of a trial, and closes the history of each.
 
     `queue` is what its queue is called at the broker. `waited_s` is what they spent waiting for silence, or for answers
     that never came. `slowest_s` is the longest that the broker took for an answer: a drain waits ten times as long
@@ -138,7 +140,47 @@ class Crew:
         Raises:
             ClientError: It could not do its part; `LaunchError` where that is because the broker died by itself.
         """
-        child, job = self._spawn(job, descriptors)
+        return self._finish(*self._spawn(job, descriptors))
+
+    def play_together(self, consumers: Iterable[Job], publishers: Iterable[Job]) -> list[Result]:
+        """Run these clients beside each other to their ends; publishers begin when every consumer is attached.
+
+        Raises what `play` raises; the clients that are left are ended then.
+        """
+        running: list[tuple[Child, Job]] = []
+        results: list[Result] = []
+        told: list[int] = []
+        try:
+            for job in consumers:
+                attached, tells = os.pipe2(os.O_CLOEXEC)
+                told.append(attached)
+                try:
+                    self._beside(running, msgspec.structs.replace(job, tells_attached=True), [tells])
+                finally:
+                    os.close(tells)
+            for attached in told:
+                select.select([attached], [], [], limits.CLIENT_S)  # it is attached, or has ended
+            for job in publishers:
+                self._beside(running, job)
+            while running:
+                results.append(self._finish(*running.pop(0)))
+        finally:
+            for attached in told:
+                os.close(attached)
+            for child, job in running:
+                child.end()
+                child.close()
+                self.abort.children.discard(child)
+                close_history(pathlib.Path(job.history), Ended.INTERRUPTED, "another client failed")
+        return results
+
+    def _beside(self, running: list[tuple[Child, Job]], job: Job, descriptors: Sequence[int] = ()) -> None:
+        """Start one more client; the user's stop ends it from now on."""
+        running.append(self._spawn(job, descriptors))
+        self.abort.watch(running[-1][0])
+
+    def _finish(self, child: Child, job: Job) -> Result:
+        """Wait for the end of a client, and close its history."""
         path = pathlib.Path(job.history)
         result = self._wait(child)
         if result is None or result.error:

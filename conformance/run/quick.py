@@ -25,6 +25,7 @@ from conformance.scenario import (
     Restart,
     Scenario,
     Weakened,
+    singles,
 )
 
 CLAIMS = 10
@@ -88,7 +89,7 @@ def _cost(item: Scenario, claims: Mapping[str, int], selection: Selection) -> fl
 def _trial(item: Scenario, start: float) -> float:
     """Seconds of one trial: starts of the broker, drains until silence, and the work of clients."""
     seconds = 0.0
-    for step in item.steps:
+    for step in singles(item.steps):
         match step:
             case Restart():
                 seconds += start

@@ -46,6 +46,7 @@ from conformance.scenario import (
     Restart,
     Step,
     Stop,
+    Together,
     script_words,
 )
 from conformance.script import CLEAN_RESTART, LINK_FAULTS, LONGEST_DELAY_MS, MOST_DRAINS, Fault, LinkFault
@@ -135,6 +136,8 @@ class TrialPlayer:
             self._alive(self.crew.play(self.crew.job("ask", question=step.question, liar=self.planned.session_liar)))
         elif isinstance(step, Drain):
             self._drain()
+        elif isinstance(step, Together):
+            self._together(step)
         else:
             self._drive(step)
 
@@ -185,12 +188,22 @@ class TrialPlayer:
                     return
             self._step(Drain())
 
-    def _drive(self, step: Publish | Consume) -> None:
+    def _together(self, step: Together) -> None:
+        consumers = (self._client(each) for each in step.steps if isinstance(each, Consume))
+        publishers = (self._client(each) for each in step.steps if isinstance(each, Publish))
+        for result in self.crew.play_together(consumers, publishers):
+            self._alive(result)
+
+    def _client(self, step: Publish | Consume) -> Job:
+        """What the client of this step is told."""
         fields = {name: value for name, value in vars(step).items() if name not in ("until", "linked", "honest")}
         role = "publish" if isinstance(step, Publish) else "consume"
         liar = "" if isinstance(step, Consume) and step.honest else self.planned.session_liar
         fields["broker_may_end"] = self.traced is not None and self.traced.may_end_broker
-        job = self.crew.job(role, liar=liar, trigger=self._trigger(step.until), **fields)
+        return self.crew.job(role, liar=liar, trigger=self._trigger(step.until), **fields)
+
+    def _drive(self, step: Publish | Consume) -> None:
+        job = self._client(step)
         if isinstance(step.until, LINK_FAULTS):
             self._over_link(job, step.until)
         elif step.linked:

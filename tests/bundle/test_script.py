@@ -23,6 +23,7 @@ from conformance.scenario import (
     Recovery,
     Restart,
     Scenario,
+    Together,
 )
 
 SCENARIOS = scenario.load(claims.load())
@@ -106,6 +107,7 @@ def test_what_it_cannot_do_is_not_written(name, why):
         Publish(9, window=5, until=HoldLink(Frame("send", 2))),
         Publish(9, window=5, size=5000, until=Cut(Frame("send", 2))),
         Restart(until=Kill(Nth("confirm", 2))),
+        Together((Consume("individual", stop=5), Publish(9, window=5))),
         (Restart(under=DiskFull(2)), Publish(9, window=5, batch=3)),
         (Restart(under=DiskFull(2)), Restart(under=DiskFull(2))),
         (Restart(under=DiskFull(2)), Restart(until=Kill(Recovery(2)))),

@@ -89,6 +89,7 @@ EXPOSED = {
     "undeliverable": (handed(1) + given_back(1, "undeliverable") + handed(2) + given_back(2), 1),
     "refused": (handed(1) + given_back(1, "rejected") + handed(2) + sent(3) + refused(3), 1),
     "delivered": (handed(1) + came(2), 1),
+    "delivered_beside_another": (handed(1) + handed(2, consumer=2) + handed(3) + handed(4, consumer=2), 2),
     "unprocessed": (kept(1, 2) + handed(1) + processed(1) + handed(2) + came("p2:1"), 1),
     "unasked": (unasked(1) + sent(2), 1),
     "non_persistent": (kept(1, durable=False) + kept(2) + sent(3, durable=False), 1),

@@ -8,6 +8,7 @@ from judge_histories import (
     came,
     committed,
     crashed,
+    fired,
     given_back,
     handed,
     kept,
@@ -15,6 +16,7 @@ from judge_histories import (
     rolled_back,
     settled,
     silent,
+    starved,
     stuck,
     took,
 )
@@ -83,6 +85,73 @@ STANDING = {
         "delivered_twice",
         kept(1) + handed(1) + ack_sent(1) + ack_refused(1) + handed(1) + settled(),
         0,
+        0,
+    ),
+    # two_owners
+    "given to a second consumer while the first is live": (
+        "two_owners",
+        kept(1) + handed(1) + handed(1, consumer=2) + kept(2) + handed(2) + settled(),
+        2,
+        1,
+    ),
+    "given to a second consumer after the first has acknowledged": (
+        "two_owners",
+        kept(1) + took(1) + handed(1, consumer=2) + kept(2) + handed(2) + settled(),
+        2,
+        1,
+    ),
+    "given to two consumers, one after the other": (
+        "two_owners",
+        kept(1, 2) + handed(1) + handed(2) + handed(1, consumer=2) + kept(3) + handed(3, consumer=2) + settled(),
+        3,
+        0,
+    ),
+    "released, and given to a second consumer": (
+        "two_owners",
+        kept(1) + handed(1) + given_back(1) + handed(1, consumer=2) + kept(2) + handed(2) + settled(),
+        1,
+        0,
+    ),
+    "rolled back, and given to a second consumer": (
+        "two_owners",
+        kept(1) + acked_in("t1", 1) + rolled_back("t1", by=C) + handed(1, consumer=2) + kept(2) + handed(2) + settled(),
+        1,
+        0,
+    ),
+    "given to a second consumer after the first was killed": (
+        "two_owners",
+        kept(1) + handed(1) + crashed() + handed(1, consumer=2) + kept(2) + handed(2, consumer=2) + settled(),
+        2,
+        0,
+    ),
+    "given to a second consumer after a restart": (
+        "two_owners",
+        kept(1)
+        + handed(1)
+        + killed(C)
+        + handed(1, consumer=2, epoch=2)
+        + kept(2)
+        + handed(2, consumer=2, epoch=2)
+        + settled(),
+        2,
+        0,
+    ),
+    "given to a second consumer after the connection of the first was cut, which waits in vain": (
+        "two_owners",
+        kept(1) + handed(1) + fired("cut") + handed(1, consumer=2) + kept(2) + handed(2, consumer=2) + starved(),
+        2,
+        0,
+    ),
+    "given to a second consumer while the first only takes what it had prefetched": (
+        "two_owners",
+        kept(1, 2) + handed(1) + handed(1, consumer=2) + handed(2) + settled(),
+        2,
+        0,
+    ),
+    "shared by two live consumers": (
+        "two_owners",
+        kept(1, 2) + handed(1) + handed(2, consumer=2) + kept(3) + handed(3) + acked(1, 3) + settled(),
+        3,
         0,
     ),
     # drained_twice

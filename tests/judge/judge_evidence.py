@@ -43,7 +43,7 @@ def evidence(name, subject, control=(), label=None, run=RUN, void="", void_after
     return tally.Evidence(run, trials, known)
 
 
-def everywhere(run=RUN, **arms):
+def everywhere(run=RUN, lies_in="every-trial", **arms):
     """Evidence of a run with trials of several scenarios: facts by scenario id, and those of liars by theirs."""
     trials, known = [], {}
     for name, each in arms.items():
@@ -51,7 +51,7 @@ def everywhere(run=RUN, **arms):
         arm = "control" if item.startswith("liar-") else "subject"
         for index, one in enumerate(each, 1):
             if arm == "control":
-                about = record(f"{item}.{index}", "every-trial", arm, f"liar {item.removeprefix('liar-')}", index)
+                about = record(f"{item}.{index}", lies_in, arm, f"liar {item.removeprefix('liar-')}", index)
             else:
                 about = record(f"{item}.{index}", item, arm, "", index)
             trials.append(about)

@@ -31,6 +31,17 @@ def test_one_row_over_all_scenarios():
     assert "Judged in the trials of 2 scenarios; 5 of these trials had a fault." in row.reason
 
 
+@pytest.mark.parametrize(("offends", "verdict"), [({}, Verdict.HOLDS), ({"two_owners": 2}, Verdict.VIOLATED)])
+def test_a_message_of_two_owners_is_looked_for_in_every_trial(offends, verdict):
+    """One of a scenario with one consumer at a time exposes nothing, and is left out."""
+    alone, lies = facts(exposed=0), {"liar_gives-a-message-to-two-consumers": [facts(offends={"two_owners": 20})]}
+    trials = {"two_consumers_of_one_queue": [facts(), facts(), facts(offends=offends)], "every_trial": [alone]}
+    found = rules.rows(CATALOGUE, SCENARIOS, everywhere(lies_in="two-consumers-of-one-queue", **trials, **lies), {})
+    (row,) = [row for row in found if row.claim == "AMQP-ACQ-01"]
+
+    assert (verdict, 3, 1) == (row.verdict, row.trials, row.control.failed), row.reason
+
+
 def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
     """Lost from the prefetch of a dead consumer, in the trial of another scenario."""
     bad = facts(offends={"lost": 2}, applies=4)
@@ -58,6 +69,8 @@ def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
         ("EXPECT-TWICE-01", "broker-killed-after-acknowledgements", False),  # a document says so, where one can
         ("EXPECT-ORDER-01", "broker-killed-while-publishing", True),
         ("JMS-ORDER-01", "broker-killed-while-publishing", True),
+        ("JMS-ORDER-01", "two-consumers-of-one-queue", False),  # what one of them had prefetched goes to the other
+        ("AMQP-ACC-02", "two-consumers-of-one-queue", True),
         ("JMS-ACK-01", "broker-killed-while-publishing", True),
     ],
 )

@@ -104,6 +104,15 @@ def rolled_back(rig):
     return rig.bodies()
 
 
+def given_to_two(rig):
+    """Which of thirty messages two consumers got at once."""
+    links = [rig.link()[1] for _ in range(2)]
+    sent(rig, 30)
+    rig.broker.dispatch()
+    first, second = ({body for body, _, _ in got.values()} for got in links)
+    return sorted(first & second)
+
+
 ALL = bodies(range(1, COUNT + 1))
 CASES = {
     "treats-persistent-as-non-persistent": (after_a_kill, ALL, []),
@@ -114,6 +123,7 @@ CASES = {
     "stuck-after-recovery": (delivered_after_a_kill, (10, 10), (10, 0)),
     "late-after-recovery": (after_two_restarts, ((10, 10), (10, 10)), ((0, 0), (10, 10))),
     "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
+    "gives-a-message-to-two-consumers": (given_to_two, [], [b"10", b"20", b"30"]),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "drops-failed": (failed, [b"1"], []),

@@ -32,6 +32,7 @@ from conformance.scenario import (
     Scenario,
     Stop,
     Throttle,
+    Together,
     Watched,
 )
 
@@ -211,6 +212,14 @@ STEPS = [
         (
             "Consume in NO_ACK mode with a prefetch of 100, acknowledging nothing. SIGKILL to every process of the broker "
             "at the 3rd confirmed acknowledgement."
+        ),
+    ),
+    (
+        Together((Consume("auto", stop=5), Publish(9, window=3))),
+        (
+            "2 clients at once, the publishers when every consumer is attached: Consume in AUTO mode with a prefetch of "
+            "100, acknowledging each message after its processing; stop after the 5th delivery. Publish 9 persistent "
+            "messages of 256 bytes, at most 3 unanswered."
         ),
     ),
     (Restart(), "Start the broker again on the same data."),

@@ -63,6 +63,22 @@ STRANGE = (
         control="did so",
     ),
     Anomaly(
+        "two_owners",
+        """A message that a consumer was handed while another live consumer had it.
+
+        The other was handed it before, gave nothing of it back, and was live: the broker gave it, on the same
+        connection, a message that was sent after the second of them had this one. So there was no end of its connection
+        in between, no crash, and no restart. What was given back, acknowledged in a transaction, or refused as an
+        acknowledgement does not apply.
+        """,
+        applies="handed > 0 AND refused_at IS NULL AND ack_txn IS NULL AND NOT ack_failed",
+        offends="bit_count(handed_in) > 1 AND coalesce(owner_live_at > handed_last_at, false)",
+        of="delivered messages",
+        happened="given to two live consumers",
+        happens="gives one to two consumers",
+        control="did so",
+    ),
+    Anomaly(
         "overtaken",
         """A message that the first consumer of its queue received after a later one of the same producer.
 

@@ -397,3 +397,6 @@ class Broker:
         message.advance(_SENT)
         message.queue.unacknowledged += 1
         subscription.held[tag] = message
+        if self.behaviour.gives_twice(message.number) and (other := message.queue.beside(subscription)):
+            other.sent += 1
+            other.deliver(other.sent, message)  # and does not hold it: its outcome is confirmed, and changes nothing

@@ -219,6 +219,11 @@ class Queue:
         """Nothing more is sent there."""
         self._subscriptions.remove(subscription)
 
+    def beside(self, subscription: Subscription) -> Subscription | None:
+        """Another subscription that has credit; None where there is none."""
+        others = (other for other in self._subscriptions if other is not subscription)
+        return next((other for other in others if other.credit() > 0), None)
+
     def dispatch(
         self,
         send: Callable[[Subscription, Message], None],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.reference.liars.liar import PERIOD, Liar
+from conformance.reference.liars.liar import PERIOD, TENTH, Liar
 
 
 class _SkipsEveryHundredthDelivery(Liar):
@@ -75,6 +75,15 @@ class _StoresEveryHundredthTwice(Liar):
 
     def copies(self, number: int) -> int:
         return 2 if number % PERIOD == 0 else 1
+
+
+class _GivesAMessageToTwoConsumers(Liar):
+    """Every tenth message of a queue is sent to a second consumer as well, where one has credit."""
+
+    breaks = ("AMQP-ACQ-01", "EXPECT-OWNER-01")
+
+    def gives_twice(self, number: int) -> bool:
+        return number % TENTH == 0
 
 
 class _SwapsTwoOfAHundred(Liar):
