@@ -39,7 +39,7 @@ def read(broker: Broker, settings: EffectiveSettings) -> tuple[EffectiveSettings
     finally:
         asked.close()
     values = {**settings.values, **found}
-    return dataclasses.replace(settings, values=values, absent=settings.absent - found.keys()), ""
+    return dataclasses.replace(settings, values=values, absent=settings.absent.difference(found)), ""
 
 
 def _whole(asked: DepthGauge, present: str) -> str:

@@ -46,6 +46,7 @@ def asked(tmp_path):
                 broker.gauge = proof.gauge(broker)
                 broker.start()
                 known, unread = policies.read(broker, outside.effective())
+                assert isinstance(hash(known), int)  # a run groups its trials by their settings
         yield outside.effective().values, known, unread
 
     return ask
