@@ -101,11 +101,19 @@ def test_order_and_acknowledgement_bind_by_a_document_where_one_speaks(protocol,
     assert judged == {claim for claim in found if not applicable.why_not(CATALOGUE.claims[claim], run)}
 
 
-@pytest.mark.parametrize(("waits", "judged"), [(True, True), (False, False), (None, False)])
-def test_a_client_that_does_not_wait_for_the_broker_is_not_accused_after_a_kill(waits, judged):
+@pytest.mark.parametrize(
+    ("able", "settings", "judged"),
+    [
+        (("core_client",), {"block_on_acknowledge": True}, True),
+        (("core_client",), {"block_on_acknowledge": False}, False),
+        ((), {}, False),
+    ],
+)
+def test_a_client_that_does_not_wait_for_the_broker_is_not_accused_after_a_kill(able, settings, judged):
     """Its acknowledge() returns before the broker has read it; a client without the setting never waits."""
-    settings = RUN.settings | ({} if waits is None else {"block_on_acknowledge": waits})
-    run = msgspec.structs.replace(RUN, protocol="jms", settings=settings)
+    run = msgspec.structs.replace(
+        RUN, protocol="jms", settings=RUN.settings | settings, capabilities=(*RUN.capabilities, *able)
+    )
 
     assert judged == (not applicable.why_not(CATALOGUE.claims["JMS-ACK-02"], run))
 
