@@ -21,7 +21,7 @@ from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.judge.rows import Judgement, Verdict
-from conformance.judge.seen import compared, offences
+from conformance.judge.seen import RECOVERY, compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import access as coming_in
 from conformance.run import kept
@@ -387,7 +387,10 @@ def execute(replay: Replay, watcher: Watcher) -> Outcome:
 
 
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
-    """By anomaly, the claims that this trial speaks about: those with an answer, or those whose control it is."""
+    """By anomaly, the claims that this trial speaks about: those with an answer, or those whose control it is.
+
+    Of every trial also the claim that the broker starts again: where it does not, nothing else can be seen.
+    """
     script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
     rows = (*judgement.rows, *judgement.self_checks)
     answered = {row.claim for row in rows if row.scenario == script.id and row.trials and row.verdict not in _SILENT}
@@ -401,4 +404,6 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
             found.setdefault(check.anomaly, []).append(claim)
+    always = [claim for claim, stated in replay.campaign.catalogue.claims.items() if stated.always_judged]
+    found.setdefault(RECOVERY, always)
     return found

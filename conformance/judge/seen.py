@@ -19,19 +19,28 @@ from conformance.scenario import Scenario
 SHOWN = 5
 """Messages that one line names."""
 
+RECOVERY = "not_recovered"
+"""The anomaly that is looked for in every trial, whatever its scenario decides: it hides all others."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """One anomaly in one trial: how often, out of how many it applied to, and some of the messages."""
+    """One anomaly in one trial: how often, out of how many it applied to, and some of the messages.
+
+    `words` say how a broker did not start again; empty for every other anomaly.
+    """
 
     anomaly: str
     count: int
     applies: int
     messages: tuple[str, ...]
+    words: str = ""
 
     @property
     def figures(self) -> str:
-        """`57 of 237 confirmed messages lost`."""
+        """`57 of 237 confirmed messages lost`, or the words."""
+        if self.words:
+            return self.words
         anomaly = ANOMALIES[self.anomaly]
         return f"{self.count:,} of {self.applies:,} {anomaly.of} {anomaly.happened}"
 
@@ -39,7 +48,7 @@ class Seen:
 def offences(
     folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: Session
 ) -> dict[str, dict[str, Seen]]:
-    """The anomalies of the scenario's checks, by trial and name; a void trial has none.
+    """The anomalies of the scenario's checks and `RECOVERY`, by trial and name; a void trial has none.
 
     Raises:
         HistoryError: The folder of the run cannot be written to: histories are compacted beside themselves.
@@ -51,7 +60,7 @@ def offences(
         compacted = compact_all([(place, record) for place, record in places if place.is_dir()])
     except OSError as error:
         raise HistoryError(f"{folder}: its trials cannot be compacted for the judge: {error}") from error
-    names = list(dict.fromkeys(anomaly for anomaly, _ in used))
+    names = list(dict.fromkeys([*(anomaly for anomaly, _ in used), RECOVERY]))
     found = collect_facts(session.spark, compacted, used)
     return {trial: {name: _seen(name, facts) for name in names} for trial, facts in found.items()}
 
@@ -59,7 +68,8 @@ def offences(
 def _seen(anomaly: str, facts: TrialFacts) -> Seen:
     failing = facts.failing.get(anomaly)
     messages = tuple(message_id(producer, n) for _, producer, n in failing.witnesses) if failing else ()
-    return Seen(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages)
+    words = facts.unrecovered if anomaly == RECOVERY else ""
+    return Seen(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, words)
 
 
 def compared(
@@ -87,5 +97,7 @@ def _again(before: Seen, each: Sequence[Seen], trials: int) -> str:
 
 
 def _messages(seen: Seen) -> str:
+    if seen.words:
+        return seen.words
     more = f" and {seen.count - SHOWN:,} more" if seen.count > SHOWN else ""
     return f"{', '.join(seen.messages[:SHOWN])}{more} ({seen.figures})"

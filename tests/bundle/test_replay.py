@@ -81,6 +81,24 @@ def test_not_seen_again(copy, spark, tmp_path, capsys, request):
     ), said
 
 
+def test_recovery_is_compared(copy, spark, tmp_path):
+    """The broker did not start again in the first recording, and does now: that is said, whatever was selected."""
+    honest(copy)
+    folder, words = trial_file(copy).parent, "not recovered: it ended with status 1"
+    for path in [*folder.glob("drain-*.jsonl"), *folder.glob("events.*")]:
+        path.unlink()
+    lines = (folder / "orchestrator.jsonl").read_text().splitlines()
+    last = next(number for number, line in enumerate(lines) if '"op":"broker"' in line and '"detail":"start"' in line)
+    lines[last + 1] = json.dumps({**json.loads(lines[last + 1]), "phase": "fail", "detail": words})
+    footer = json.dumps({**json.loads(lines[-1]), "events": last + 1})
+    (folder / "orchestrator.jsonl").write_text("\n".join([*lines[: last + 2], footer, ""]))
+
+    outcome = replay.execute(replay.prepare(wanted(copy, tmp_path)), Watcher())
+
+    assert (f"EXPECT-RECOVER-01: not seen again in 1; before: {words}",) == outcome.lines
+    assert not outcome.again
+
+
 def test_control(copy, spark, tmp_path):
     """A control is the same product, weakened as its label says; it is seen to fail again, and no row accuses it."""
     weak = records.read(trial_file(copy), TrialRecord).settings
@@ -209,6 +227,14 @@ def test_what_is_said_of_it(then, now, line, again):
     found = compared({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
 
     assert ([line], again) == found
+
+
+def test_a_broker_that_does_not_start_again_either():
+    """How, instead of messages."""
+    dead = {"not_recovered": Seen("not_recovered", 1, 1, (), "not recovered: it ended with status 1")}
+    line = "EXPECT-RECOVER-01: seen again in 1 of 1: not recovered: it ended with status 1"
+
+    assert ([line], True) == compared({"not_recovered": ["EXPECT-RECOVER-01"]}, dead, [dead])
 
 
 def test_settings_that_have_changed(copy):
