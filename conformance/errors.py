@@ -79,7 +79,7 @@ class NotFoundError(FetchError):
 
 
 class StartFailure(enum.Enum):
-    """How a start of a broker failed: its process ended, was ended by a signal, or the broker was not ready in time."""
+    """How a broker failed: its process ended by itself, was ended by a signal, or it was not ready in time."""
 
     ENDED = enum.auto()
     SIGNALLED = enum.auto()
@@ -89,8 +89,8 @@ class StartFailure(enum.Enum):
 class LaunchError(ConformanceError):
     """A broker did not start, did not become ready, or died by itself.
 
-    `log_tail` holds the last lines of its log, `log` the path of the whole. `failure` says how the start failed where
-    the broker was started and did not become ready; it is None for every other reason.
+    `log_tail` holds the last lines of its log, `log` the path of the whole. `failure` says how it failed where
+    the broker was started, and did not become ready or ended later; it is None for every other reason.
     """
 
     def __init__(

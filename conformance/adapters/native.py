@@ -246,7 +246,9 @@ class Broker(Here):
         if self._tree is None:
             raise LaunchError(f"{self._title} was not started")
         if not self._tree.serves() or self.gone():
-            raise self._left() or self._error(f"died by itself (status {self.exit_status})")
+            status = self.exit_status
+            failure = StartFailure.SIGNALLED if status is None or status < 0 else StartFailure.ENDED
+            raise self._left() or self._error(f"died by itself (status {status})", failure)
 
     def depth_probe(self, queue: str) -> DepthProbe:
         """How to ask this broker for the depth of `queue`."""

@@ -50,7 +50,7 @@ class Ports:
             lock = locks.acquire(path)
             if lock is None:
                 continue
-            if _free(port):
+            if free(port):
                 self._locks.append((path, lock))
                 return port
             locks.release(path, lock)
@@ -67,7 +67,8 @@ def _highest() -> int:
     return first if first > _LOWEST + 1000 else 65535
 
 
-def _free(port: int) -> bool:
+def free(port: int) -> bool:
+    """Whether nothing of this machine listens at that port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -38,11 +38,18 @@ class TrialFacts:
 
     def applies(self, anomaly: str) -> int:
         """How many messages the anomaly could have been seen on."""
-        return int(self.counts[f"applies_{anomaly}"])
+        return int(self.counts[f"applies_{anomaly}"]) or self._dead_at_the_start(anomaly)
 
     def offences(self, anomaly: str) -> int:
         """On how many it was."""
-        return self.failing[anomaly].offences if anomaly in self.failing else 0
+        return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
+
+    def _dead_at_the_start(self, anomaly: str) -> int:
+        """1 for `not_recovered` where the broker did not start again before a message was sent, else 0.
+
+        The trial before ended it. There is no message to count, and none to name.
+        """
+        return int(anomaly == "not_recovered" and bool(self.unrecovered))
 
     def exposed(self, exposure: str) -> int:
         """How many operations were at risk."""

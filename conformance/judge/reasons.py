@@ -106,14 +106,14 @@ def failure_model(tally: Tally) -> str:
 
 def violated(tally: Tally) -> str:
     """The figure, how often it was seen, which part of the sequence, and the first counterexample."""
-    first = tally.witnesses[0]
+    first = next(iter(tally.witnesses), None)
     return " ".join(
         part
         for part in (
-            f"{counted(tally)}: {seen(tally)}.",
+            f"{counted(tally)}: {seen(tally)}." if first else f"No message was sent before: {seen(tally)}.",
             _which(tally),
             _unrecovered(tally),
-            f"First: {first.message} in {first.trial}.",
+            f"First: {first.message} in {first.trial}." if first else "",
         )
         if part
     )

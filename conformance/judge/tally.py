@@ -197,13 +197,16 @@ def _arm(records: Sequence[TrialRecord], evidence: Evidence, fault: str, anomaly
     """A trial whose fault did not bite is void for the claims that are about the fault, and for no others.
 
     What was seen at the disk is true without it: a broker that confirms and never syncs has no sync that could be held.
+    So is a broker that does not start again: the trial before may have ended it.
     """
     valid, void = [], []
     for record in records:
         facts = evidence.facts.get(record.trial)
         if record.void or facts is None:
             void.append((record, record.void or "nothing was recorded"))
-        elif not (fault == NONE or facts.effective(fault) or (anomaly.at_disk and facts.offences(anomaly.name))):
+        elif not (
+            fault == NONE or facts.effective(fault) or (anomaly.true_without_fault and facts.offences(anomaly.name))
+        ):
             void.append((record, NOT_EFFECTIVE))
         else:
             valid.append((record, facts))

@@ -139,6 +139,10 @@ class Honest:
         """Whether a start succeeds on a journal that holds so many messages."""
         return True
 
+    def outlives_consumers(self, messages: int) -> bool:
+        """Whether a broker that took over so many messages goes on when a consumer subscribes."""
+        return True
+
     def takes_over(self, place: int, count: int) -> bool:
         """Whether a start takes over the `place`-th (from 0, by age) of the `count` stored messages of a queue."""
         return True

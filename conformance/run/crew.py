@@ -21,13 +21,14 @@ from conformance.clients import job as jobs
 from conformance.clients.child import Child
 from conformance.clients.job import Job, Result
 from conformance.clients.worker import Nursery
-from conformance.errors import ClientError, FaultError, Interrupted
+from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import Ended, Header, close_history
 from conformance.run.called import told
 from conformance.run.plan import Planned
 
 _PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
+_GOING_S = 5.0
 
 
 @dataclasses.dataclass
@@ -184,8 +185,13 @@ class Crew:
         path = pathlib.Path(job.history)
         result = self._wait(child)
         if result is None or result.error:
+            try:
+                check_alive(self.broker)
+            except LaunchError:
+                # The broker ended, and a client that reports this has written all that it saw.
+                close_history(path, Ended.FINISHED if result else Ended.DIED)
+                raise
             close_history(path, Ended.DIED, result.error if result else "died without a result")
-            self.broker.alive_check()
             raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
         close_history(path, Ended.FINISHED)
         self.waited_s += result.waited_s
@@ -250,3 +256,13 @@ def _last_line(path: pathlib.Path) -> str:
     with contextlib.suppress(OSError):
         lines = reversed(path.read_text(errors="replace").splitlines())
     return next(lines, "it left no word")
+
+
+def check_alive(broker: Broker) -> None:
+    """Raise `LaunchError` where a broker has ended by itself, or is about to.
+
+    It loses its connections before it ends: an interpreter or a JVM takes a moment for that.
+    """
+    if not broker.by_command:
+        broker.wait_gone(_GOING_S)
+    broker.alive_check()

@@ -13,15 +13,21 @@ import pathlib
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 
-from conformance.errors import LaunchError, StartFailure
+from conformance.adapters import Broker, ports
+from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import inherited
+from conformance.run.crew import check_alive
 from conformance.run.stand import Stand
 
 LONGEST = 10
 """A broker may take so many times its slowest start in health, and `AT_LEAST_S` in any case."""
 AT_LEAST_S = 60.0
+
+FULL = 1 << 20
+"""A disk with fewer free bytes is full: a log says it in words of its own, or not at all."""
 
 COPY_BYTES = 1 << 30
 """More data than this is not copied."""
@@ -37,6 +43,8 @@ MACHINE = {
 }
 """Reasons of this machine why a start fails, by the words that the log of the broker has for them."""
 
+_ERROR = re.compile(r"^(?!at ).*(\b(ERROR|FATAL|SEVERE)\b|Exception\b|Error\b)")
+
 
 @dataclasses.dataclass(frozen=True)
 class NotReady:
@@ -47,7 +55,7 @@ class NotReady:
 
 
 class Recovery:
-    """One start after a fault, with the copy of the data that was made before it."""
+    """One start after a fault, or one death after such a start, with a copy of the data as they were before it."""
 
     def __init__(self, stand: Stand) -> None:
         self._stand, self._broker = stand, stand.broker
@@ -56,45 +64,79 @@ class Recovery:
         if not self._no_copy:
             self._no_copy = _copied(stand.broker.data, self._copy)
 
-    def start(self) -> NotReady | None:
-        """Start the broker; returns None where it is ready.
+    def start(self, traced: Callable[[], None] | None = None) -> NotReady | None:
+        """Start the broker, by `traced` if a tracer is its parent; returns None where it is ready.
 
-        Raises `LaunchError` where the start failed for a reason of this machine, or for one that is not clear.
+        Raises `LaunchError` where the start failed for a reason of this machine, or for one that is not clear. A traced
+        start that fails is no fault of the broker either, unless the data fail without a tracer as well: the tracer
+        slows the broker down, or fails its syncs, and a broker whose sync fails should end.
         """
         broker = self._broker
         try:
             broker.patience_s = self._patience_s
-            broker.start()
+            (traced or broker.start)()
         except LaunchError as error:
             if not broker.start_seconds:
                 raise
-            found = self._second(_clear(error))
-            if found.phase is Phase.FAIL:
-                return found  # the copy is evidence
-            shutil.rmtree(self._copy, ignore_errors=True)
+            self._look_at_the_machine(error)
+            found = self._kept_if_fail(self._second(_clear(error)))
+            if traced and found.phase is not Phase.FAIL:
+                raise
             return found
         shutil.rmtree(self._copy, ignore_errors=True)
         return None
+
+    def died(self, error: LaunchError, queue: str) -> NotReady:
+        """Judge a broker that ended by itself after a start that followed a fault; `error` says how.
+
+        The second broker starts from the data as the death left them, and a client takes what its queue holds. If it
+        ends too, the broker has not recovered, unless the client also ends a broker without data. Raises `LaunchError`
+        like `start`.
+        """
+        self._look_at_the_machine(error)
+        return self._kept_if_fail(self._second(_clear(error), queue))
+
+    def _look_at_the_machine(self, error: LaunchError) -> None:
+        """Raise `LaunchError` where the disk of the data is full, or another process has a port of the broker.
+
+        Counter-example to the words of a log alone: Broker-J writes nothing about its port to standard output.
+        """
+        if self._no_copy:
+            return
+        if shutil.disk_usage(self._broker.data).free < FULL:
+            raise _ours(error, "a disk is full")
+        for protocol in self._stand.protocols:
+            port = self._broker.endpoint(protocol)[1]
+            if not ports.free(port):
+                raise _ours(error, f"port {port} is taken")
+
+    def _kept_if_fail(self, found: NotReady) -> NotReady:
+        """Remove the copy, unless it is evidence."""
+        if found.phase is not Phase.FAIL:
+            shutil.rmtree(self._copy, ignore_errors=True)
+        return found
 
     @property
     def _patience_s(self) -> float:
         return max(AT_LEAST_S, LONGEST * max(self._broker.start_seconds, default=0.0))
 
-    def _second(self, first: LaunchError) -> NotReady:
+    def _second(self, first: LaunchError, queue: str = "") -> NotReady:
+        """What a second broker does with a copy of the data; with a `queue`, a client uses that after the start."""
         if self._no_copy:
             return _unknown(first, f"no copy of its data could be tried: {self._no_copy}")
-        second = self._try(self._copy)
+        second = self._try(self._copy, queue)
         if second is None:
-            return _unknown(first, "a second broker started from a copy of the same data, on other ports")
+            served = ", and a client used its queue" if queue else ""
+            return _unknown(first, f"a second broker started from a copy of the same data, on other ports{served}")
         if second.failure is None:
             return _unknown(first, f"a second broker, on a copy of its data, failed in another way: {said(second)}")
         _clear(second)
-        if not self._shows_the_data(first, second):
+        if not self._shows_the_data(first, second, queue):
             return _unknown(first, "a copy of the data of a broker in health does not start on other ports either")
         more = f"{said(first)}; a second broker, on a copy of the same data and on other ports: {said(second)}"
         return NotReady(Phase.FAIL, f"{NOT_RECOVERED}: {more}")
 
-    def _shows_the_data(self, first: LaunchError, second: LaunchError) -> bool:
+    def _shows_the_data(self, first: LaunchError, second: LaunchError, queue: str) -> bool:
         """Whether both failed because of the data: a broker without any starts, and a copy of that one's starts too.
 
         A copy proves nothing where the data names ports or hosts. Two starts that ended with the same last words have
@@ -102,13 +144,17 @@ class Recovery:
         """
         with contextlib.closing(self._stand.another()) as fresh:
             fresh.start()
+            self._use(fresh, queue)
             if _last_words(first) and _last_words(first) == _last_words(second):
                 return True
             fresh.stop()
-            return self._try(fresh.data) is None
+            return self._try(fresh.data, queue) is None
 
-    def _try(self, data: pathlib.Path) -> LaunchError | None:
-        """Start another broker on a copy of this data; returns why it is not ready, and ends it in any case."""
+    def _try(self, data: pathlib.Path, queue: str = "") -> LaunchError | None:
+        """Start another broker on a copy of this data, use the `queue`, and end the broker.
+
+        Returns why it was not ready, or how it ended by itself; None where it did neither.
+        """
         with contextlib.closing(self._stand.another()) as other:
             shutil.rmtree(other.data, ignore_errors=True)
             if why := _copied(data, other.data):
@@ -116,16 +162,28 @@ class Recovery:
             other.patience_s = self._patience_s
             try:
                 other.start()
+                self._use(other, queue)
             except LaunchError as error:
                 return error
         return None
 
+    def _use(self, broker: Broker, queue: str) -> None:
+        """Send a message to the queue and receive until it comes; `LaunchError` where the broker ends meanwhile.
+
+        Whatever else goes wrong there shows nothing: the broker is up.
+        """
+        try:
+            if queue:
+                self._stand.exchange(broker, queue)
+        except ClientError:
+            check_alive(broker)
+
 
 def said(error: LaunchError) -> str:
-    """What happened, and the last line of the log; without the paths of this machine."""
+    """What happened, and the line of the log that tells most; without the paths of this machine."""
     what = str(error).partition("; its log ")[0]
-    last = next((line.strip() for line in reversed(error.log_tail) if line.strip()), "")
-    return f"{what} (its log ends with: {_plain(last)[:200]})" if last else what
+    last = _last_line(error)
+    return f"{what} (its log says: {_plain(last)[:200]})" if last else what
 
 
 def reason_of_machine(error: LaunchError) -> str:
@@ -145,10 +203,12 @@ def _clear(error: LaunchError) -> LaunchError:
     if error.failure is None or error.failure is StartFailure.SIGNALLED:
         raise error
     if why := reason_of_machine(error):
-        raise LaunchError(
-            f"{error}; {why}: that is this machine's, not the broker's", log_tail=error.log_tail
-        ) from error
+        raise _ours(error, why) from error
     return error
+
+
+def _ours(error: LaunchError, why: str) -> LaunchError:
+    return LaunchError(f"{error}; {why}: that is this machine's, not the broker's", log_tail=error.log_tail)
 
 
 def _unknown(first: LaunchError, why: str) -> NotReady:
@@ -156,9 +216,17 @@ def _unknown(first: LaunchError, why: str) -> NotReady:
 
 
 def _last_words(error: LaunchError) -> str:
-    """The last line of the log of a start that ended by itself, without what differs between two brokers."""
-    last = next((line for line in reversed(error.log_tail) if line.strip()), "")
-    return re.sub(r"\d+", "#", _plain(last)) if error.failure is StartFailure.ENDED else ""
+    """That line of the log of a broker that ended by itself, without what differs between two brokers."""
+    return re.sub(r"\d+", "#", _plain(_last_line(error))) if error.failure is StartFailure.ENDED else ""
+
+
+def _last_line(error: LaunchError) -> str:
+    """The last line of the log that names an error, or else the last one.
+
+    Artemis says farewell after its error, and a stack trace follows that of Broker-J.
+    """
+    lines = [line.strip() for line in error.log_tail if line.strip()]
+    return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
 
 
 def _plain(line: str) -> str:

@@ -14,7 +14,7 @@ from conformance.errors import FaultError, LaunchError
 from conformance.faults.powerloss import Disk
 from conformance.ledger import Ledger
 from conformance.run.plan import Planned
-from conformance.run.proof import drainer, gauge, prover
+from conformance.run.proof import drainer, exchange, gauge, prover
 
 KEPT = 3
 """Brokers that wait for a later part of the run; each Java broker has a heap."""
@@ -25,11 +25,15 @@ class Stand:
     """A broker with its disk; `disk` is None where it stores on this machine's own. `queues` are those that it has.
 
     `another` prepares one more broker like it, with a folder and ports of its own; it may raise `LaunchError`.
+    `protocols` are those that it speaks. `exchange` sends a message to a queue of such a broker and takes all that
+    comes until that one is back, or raises `ClientError`.
     """
 
     broker: Broker
     ledger: Ledger
     another: Callable[[], Broker]
+    exchange: Callable[[Broker, str], None]
+    protocols: Sequence[str] = ()
     queues: frozenset[str] = frozenset()
     disk: Disk | None = None
 
@@ -119,8 +123,11 @@ class Stands:
         def another() -> Broker:
             return self._prepare(first, queues, f"{name}-again-{next(numbers)}")
 
+        def uses(broker: Broker, queue: str) -> None:
+            exchange(first.adapter, broker, _wire(first), broker.queue_of(queue))
+
         broker = self._prepare(first, queues, name)
-        stand = Stand(broker, self._ledger, another, frozenset(queues))
+        stand = Stand(broker, self._ledger, another, uses, tuple(first.adapter.file.protocols), frozenset(queues))
         try:
             if first.own_disk:
                 image = broker.folder / "disk.img"
@@ -146,7 +153,12 @@ class Stands:
             offline=self._offline,
             options={queue: self._options[queue] for queue in queues},
         )
-        wire = "amqp" if first.client else first.protocol  # whether it is ready does not depend on who asks
+        wire = _wire(first)
         broker.prover, broker.gauge = prover(first.adapter, broker, wire), gauge(broker)
         broker.drainer = drainer(first.adapter, broker, wire)
         return broker
+
+
+def _wire(planned: Planned) -> str:
+    """The protocol of the suite's own clients: whether a broker is ready does not depend on who asks."""
+    return "amqp" if planned.client else planned.protocol

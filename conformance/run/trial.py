@@ -23,11 +23,11 @@ from conformance.faults import process
 from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
-from conformance.run.crew import Abort, Crew, depth_probe
+from conformance.run.crew import Abort, Crew, check_alive, depth_probe
 from conformance.run.evidence import Evidence
 from conformance.run.linked import over_link, watched
 from conformance.run.plan import Planned
-from conformance.run.restart import Recovery
+from conformance.run.restart import NotReady, Recovery
 from conformance.run.stand import Stand
 from conformance.run.traced import Traced
 from conformance.scenario import (
@@ -64,7 +64,8 @@ class TrialPlayer:
         self.broker = stand.broker
         self.crew = Crew(planned, stand.broker, nursery, folder, header, abort)
         self.floor_s = 0.0
-        self.seen_stuck = self.broker_is_lost = False
+        self.seen_stuck = self.broker_is_lost = self.recovered = False
+        self.current: Step | None = None
         self.drains = 0
         self.brought = 0
         self.traced: Traced | None = None
@@ -82,16 +83,7 @@ class TrialPlayer:
         log: tuple[str, ...] = ()
         self.evidence.begin()
         try:
-            self._wake()
-            for step in self.planned.script.steps:
-                self.abort.check()
-                self._step(step)
-                if self.broker_is_lost:
-                    break  # there is no broker to look at any more
-                if self.seen_stuck and self.planned.arm == "control":
-                    break  # seen to fail: only the subject's restart could still free what is stuck
-            else:
-                self._drain_to_the_end()
+            self._play_steps()
             self._untrace()
         except (Interrupted, KeyboardInterrupt):
             ended, void = Ended.INTERRUPTED, "the run was interrupted"
@@ -116,14 +108,52 @@ class TrialPlayer:
 
     # steps
 
+    def _play_steps(self) -> None:
+        """Every step, as long as there is a broker to look at."""
+        try:
+            self._wake()
+            for step in self.planned.script.steps:
+                if self.broker_is_lost:
+                    return
+                self.abort.check()
+                self.current = step
+                self._step(step)
+                if self.seen_stuck and self.planned.arm == "control":
+                    return  # seen to fail: only the subject's restart could still free what is stuck
+            if not self.broker_is_lost:
+                self._drain_to_the_end()
+        except LaunchError as error:
+            if not self._after_recovery(error):
+                raise
+            self._lose(Recovery(self.stand).died(error, self.planned.queue))
+
+    def _after_recovery(self, error: LaunchError) -> bool:
+        """Whether the broker ended by itself, after a start that followed a fault, with nothing to blame but its data.
+
+        Not where a fault is at work in the same step, nor under a tracer, whose fault may end a broker: then it is
+        unknown what ended it, and the trial is void. Nor in a later trial without a fault: it has a queue of its own,
+        and what that asks of the broker may be the reason.
+        """
+        fault = getattr(self.current, "until", None) or getattr(self.current, "under", None)
+        return self.recovered and error.failure is not None and not fault and not self.traced and self.broker.gone()
+
+    def _lose(self, found: NotReady) -> None:
+        """Note that the broker did not come back: the trial ends here."""
+        self.broker_is_lost = True
+        self._note(Op.BROKER, found.phase, detail=found.words)
+
     def _wake(self) -> None:
         """Start a broker that the trial before left ended, unless the first step does; and name the trial's queue.
 
-        In that order: whether an existing queue is empty can only be asked of a broker that is up.
+        In that order: whether an existing queue is empty can only be asked of a broker that is up. The trial before
+        ended it by a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
         """
         if self.broker.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
-            self.broker.start()
+            if failed := Recovery(self.stand).start():
+                self._note(Op.BROKER, Phase.INVOKE, detail="start")
+                self._lose(failed)
+                return
             self.floor_s += time.monotonic() - started
         self.crew.queue = self.broker.queue_of(self.planned.queue)
 
@@ -285,13 +315,12 @@ class TrialPlayer:
         if step.until is not None:
             self._kill_in_recovery(step.until)
             self.evidence.before_restart()
-        if step.under is not None:
-            self.traced = Traced(self.crew, step.under)
-            self.traced.start()
-        elif failed := Recovery(self.stand).start():
-            self.broker_is_lost = True
-            self._note(Op.BROKER, failed.phase, detail=failed.words)
+        self.traced = Traced(self.crew, step.under) if step.under is not None else None
+        if failed := Recovery(self.stand).start(self.traced.start if self.traced else None):
+            self.traced = None
+            self._lose(failed)
             return
+        self.recovered = self.recovered or not step.clean or step.until is not None
         self._note(Op.BROKER, Phase.OK, detail=detail)
         self.floor_s += time.monotonic() - started
 
@@ -339,7 +368,7 @@ class TrialPlayer:
 
     def _alive(self, result: Result) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
-            self.broker.alive_check()
+            check_alive(self.broker)
             raise ClientError("the broker closed the connection of a client although no fault was at work")
 
     def _trigger(self, fault: Fault | None) -> Trigger | None:

@@ -46,6 +46,8 @@ SENDS = {
         1,
         1,
     ),
+    "a broker that the trial before ended does not start for this one": ("not_recovered", not_back(), 1, 1),
+    "a broker that may or may not be to blame, before any message": ("not_recovered", unready(), 0, 0),
     # lost
     "what a broker that does not start holds is not called lost": ("lost", kept(1) + killed() + not_back(), 0, 0),
     "a confirmed message that never came is lost": ("lost", kept(1, 2) + killed() + settled(1), 2, 1),

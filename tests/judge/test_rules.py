@@ -173,6 +173,17 @@ def test_a_broker_that_does_not_start_again():
     assert kept.reason.startswith("The broker did not come back in 1 of 4 kills: not recovered: it ended")
 
 
+def test_a_broker_that_does_not_start_for_the_next_trial():
+    """No message was sent, and the fault of that trial never came; the trial before ended the broker."""
+    before = facts(applies=0, exposed=0, effective=(), not_recovered=NOT_BACK, was_settled=False)
+    row = rule(RECOVER, KILL, [*CLEAN, before], REFUSED, REFUSES)
+
+    assert (Verdict.VIOLATED, ()) == (row.verdict, row.witnesses)
+    assert row.reason.startswith(
+        "No message was sent before: seen once in 4 kills. Not recovered: it ended with status"
+    )
+
+
 def test_a_broker_that_starts_again_each_time():
     """With a control that was seen to stay away."""
     assert Verdict.HOLDS == rule(RECOVER, KILL, CLEAN, REFUSED, REFUSES).verdict

@@ -27,9 +27,12 @@ def spark_for_all():
 
 @pytest.fixture
 def play(tmp_path):
-    """Record one trial of these steps; returns its record and the folder of its histories."""
+    """Record one trial of these steps; returns its record and the folder of its histories.
 
-    def run(*steps, client="library", **changes):
+    With `before`, the steps of another trial are played first, on the same broker.
+    """
+
+    def run(*steps, client="library", before=(), **changes):
         script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client)
         planned = Planned(
             id="odd.subject.1",
@@ -42,10 +45,12 @@ def play(tmp_path):
             settings=ADAPTER.effective(),
             protocol="amqp",
         )
+        planned = dataclasses.replace(planned, **changes)
+        first = dataclasses.replace(planned, id="odd.first", script=dataclasses.replace(script, steps=before))
         with Ledger(tmp_path, "odd") as ledger:
             recording = Recording(tmp_path, bare_header(""), ledger)
             try:
-                (record,) = recording.record([dataclasses.replace(planned, **changes)])
+                *_, record = recording.record([first, planned] if before else [planned])
             finally:
                 recording.close()
         return record, tmp_path / "trials" / "odd.subject.1"

@@ -1,15 +1,20 @@
 """A broker that does not come back after a fault: when it is accused, when nobody is, and when we are."""
 
+import socket
 import types
 
 import pytest
 from trial_histories import events_of
 
-from conformance.errors import LaunchError, StartFailure
-from conformance.history import Op, Phase
+from conformance import history
+from conformance.errors import ClientError, LaunchError, StartFailure
+from conformance.faults import disk
+from conformance.history import Ended, Op, Phase
 from conformance.run import restart
 from conformance.run.restart import Recovery
-from conformance.scenario import SETTLE, Kill, Nth, Publish, Restart
+from conformance.scenario import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
+
+needs_tracer = pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
 
 
 def failed(words="record 7 is damaged", failure=StartFailure.ENDED):
@@ -26,6 +31,8 @@ class Broker:
 
     no_copy = ""
     patience_s = 0.0
+    by_command = False
+    dies = None
 
     def __init__(self, folder, ends):
         self.folder, self.data, self.ends = folder, folder / "data", ends
@@ -39,6 +46,13 @@ class Broker:
         if (end := self.ends.pop(0)) is not None:
             raise end
 
+    def wait_gone(self, timeout_s):
+        return self.dies is not None
+
+    def alive_check(self):
+        if self.dies is not None:
+            raise self.dies
+
     def stop(self):
         pass
 
@@ -50,7 +64,7 @@ class Broker:
 def recovery(tmp_path):
     """The start of a broker whose first end, and those of the others that are tried after it, are given."""
 
-    def make(first, *others, **changes):
+    def make(first, *others, protocols=(), **changes):
         broker = Broker(tmp_path / "broker", [first])
         (broker.data / "journal").write_text("as the fault left it")
         vars(broker).update(changes)
@@ -60,7 +74,16 @@ def recovery(tmp_path):
             made.append(Broker(tmp_path / f"another-{len(made)}", [ends.pop(0)]))
             return made[-1]
 
-        return Recovery(types.SimpleNamespace(broker=broker, another=another)), broker, made
+        def exchange(other, queue):
+            other.dies = ends.pop(0)
+            if other.dies is not None:
+                raise ClientError("its connection was lost")
+
+        return (
+            Recovery(types.SimpleNamespace(broker=broker, another=another, exchange=exchange, protocols=protocols)),
+            broker,
+            made,
+        )
 
     return make
 
@@ -108,6 +131,28 @@ def test_a_reason_of_this_machine_is_an_error_of_the_suite(recovery, ends):
 
     with pytest.raises(LaunchError):
         start.start()
+
+
+@pytest.mark.parametrize("what", ["a port", "the disk"])
+def test_a_machine_that_the_log_does_not_speak_of(recovery, monkeypatch, what):
+    """A port that another process has, and a full disk, are looked for."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        place = other.getsockname()
+        if what == "the disk":
+            monkeypatch.setattr(restart, "FULL", 1 << 60)
+        start, _, made = recovery(DEAD, protocols=["amqp"] * (what == "a port"), endpoint=lambda protocol: place)
+
+        with pytest.raises(LaunchError, match=f"(port {place[1]} is taken|a disk is full): that is this machine's"):
+            start.start()
+
+    assert [] == made
+
+
+def test_the_line_that_tells_most():
+    """Not the farewell of a broker that ends in good order, nor the stack of its error."""
+    tail = ["INFO starts", "ERROR AMQ224000: no journal", "at java.io.Exception", "INFO stopped"]
+
+    assert restart.said(LaunchError("x ended", log_tail=tail)) == "x ended (its log says: ERROR AMQ224000: no journal)"
 
 
 def test_a_broker_that_was_never_ready_is_not_accused(recovery):
@@ -165,6 +210,65 @@ def test_a_start_that_succeeds_leaves_no_copy(recovery, tmp_path):
     assert ["broker"] == [path.name for path in tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(
+    ("ends", "accused"),
+    [
+        ([DEAD, DEAD, None], True),
+        ([DEAD, None], False),
+        ([LATE, LATE, None, LATE], False),
+        ([failed("bind: Address already in use")], False),
+    ],
+    ids=["nor without a tracer", "the copy starts", "copies never start", "port"],
+)
+def test_a_traced_start_that_fails(recovery, ends, accused):
+    """The tracer explains it, or its fault does, unless the data fail without both."""
+    start, broker, _ = recovery(*ends)
+
+    if accused:
+        assert Phase.FAIL is start.start(broker.start).phase
+    else:
+        with pytest.raises(LaunchError, match="the broker failed"):
+            start.start(broker.start)
+
+
+# Of each other broker: how its start ends, and how the client's visit does.
+@pytest.mark.parametrize(
+    ("ends", "phase", "words"),
+    [
+        ([None, DEAD, None, None], Phase.FAIL, "on a copy of the same data and on other ports"),
+        ([DEAD, None, None], Phase.FAIL, "on a copy of the same data and on other ports"),
+        ([None, failed("page 3 is gone"), None, None, None, None], Phase.FAIL, "page 3 is gone"),
+        ([None, None], Phase.INFO, "and a client used its queue"),
+    ],
+    ids=["the same end", "it does not even start", "another end", "the copy lives"],
+)
+def test_a_broker_that_ends_after_it_was_ready_again(recovery, ends, phase, words):
+    """Its data are to blame where a second broker ends on them too, and one without data serves the same client."""
+    judge, _, _ = recovery(None, *ends)
+
+    found = judge.died(DEAD, "orders")
+
+    assert (phase, True) == (found.phase, words in found.words), found.words
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        (failed(failure=StartFailure.SIGNALLED),),
+        (failed("java.lang.OutOfMemoryError: Java heap space"),),
+        (DEAD, None, DEAD, None, DEAD),
+    ],
+    ids=["killed", "memory", "the client ends each broker"],
+)
+def test_an_end_that_is_not_the_data(recovery, ends):
+    """It voids the trial."""
+    first, *others = ends
+    judge, _, _ = recovery(None, *others)
+
+    with pytest.raises(LaunchError):
+        judge.died(first, "orders")
+
+
 def test_a_broker_that_refuses_to_start_after_a_kill(play):
     """The whole way, with real processes: no void trial, and an event that the judge can read."""
     kill = Kill(Nth("confirm", 20))
@@ -179,3 +283,38 @@ def test_a_broker_that_refuses_to_start_after_a_kill(play):
     assert events[-1].detail.startswith("not recovered: Reference broker")
     assert 2 == events[-1].detail.count("is not taken over")
     assert not list(folder.glob("drain-*"))
+
+
+def test_a_broker_that_ends_when_it_is_used_after_a_kill(play):
+    """The whole way: it starts again, its queue is drained, it ends; and so does a second one on a copy."""
+    steps = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart(), *SETTLE)
+    record, folder = play(*steps, liar="ends-at-the-first-consumer-after-recovery")
+    last = [event for event in events_of(folder, "orchestrator") if event.op is Op.BROKER][-1]
+
+    assert ("", Phase.FAIL) == (record.void, last.phase)
+    assert last.detail.startswith("not recovered: Reference broker")
+    assert "died by itself (status 1)" in last.detail
+    assert 2 == last.detail.count("no consumer is served")
+    assert Ended.FINISHED is history.read(folder / "drain-1.jsonl").footer.ended
+
+
+@pytest.mark.parametrize(
+    ("first", "liar", "phase"),
+    [
+        (Publish(1, window=1), "refuses-to-start-with-messages", Phase.FAIL),
+        (Publish(1, window=1), None, None),
+        pytest.param(
+            Restart(clean=True, under=Watched()), "refuses-to-start-with-messages", Phase.FAIL, marks=needs_tracer
+        ),
+    ],
+    ids=["plain", "honest", "traced"],
+)
+def test_a_broker_that_does_not_start_for_the_next_trial(play, first, liar, phase):
+    """The trial before left it killed: it has not recovered, and that is seen here."""
+    kill = Publish(5_000, window=10, until=Kill(Nth("confirm", 20)))
+    record, folder = play(first, Drain(), before=[kill], liar=liar)
+    ends = [event for event in events_of(folder, "orchestrator") if event.op is Op.BROKER]
+
+    assert "" == record.void
+    assert phase == (ends[-1].phase if ends else None)
+    assert (2 if liar else 0) == sum(event.detail.count("is not taken over") for event in ends)

@@ -56,6 +56,11 @@ class Anomaly:
     repeated: bool = False
     figures: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def true_without_fault(self) -> bool:
+        """Whether one that was seen is true in a trial whose fault did not take effect."""
+        return self.at_disk or self.name == "not_recovered"
+
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
         """Whether it can conclude something from evidence of one of these kinds."""
         return any(re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds)

@@ -73,6 +73,7 @@ class Broker:
         self._transactions = 0
         for name, next_number in recovered.queues.items():
             self._addresses.restore(name, next_number, recovered.identities.get(name, []))
+        self._taken_over = len(recovered.messages)
         counts = collections.Counter(stored.queue for stored in recovered.messages.values())
         places: collections.Counter[str] = collections.Counter()
         for stored in recovered.messages.values():
@@ -237,6 +238,8 @@ class Broker:
 
     def subscribe(self, subscription: Subscription) -> None:
         """The subscription is served from the next `dispatch` on."""
+        if not self.behaviour.outlives_consumers(self._taken_over):
+            raise SystemExit(f"no consumer is served: {self._taken_over:,} messages were taken over")
         subscription.queue.subscribe(subscription)
         self._undispatched[subscription.queue] = None
 

@@ -55,6 +55,16 @@ class _RefusesToStartWithMessages(Liar):
         return messages == 0
 
 
+class _EndsAtTheFirstConsumerAfterRecovery(Liar):
+    """A broker that took messages over from its journal starts, and ends with an error when a consumer subscribes."""
+
+    breaks = ("EXPECT-RECOVER-01",)
+    fault = "kill"
+
+    def outlives_consumers(self, messages: int) -> bool:
+        return messages == 0
+
+
 class _LosesTheLastBatch(Liar):
     """A start does not take over the newest ten messages of each queue."""
 
