@@ -205,6 +205,21 @@ def test_a_start_with_messages_is_refused():
     assert all(behaviour(None).starts_with(count) for count in (0, 1, 1000))
 
 
+@pytest.mark.parametrize(("name", "outlives"), [("ends-at-the-first-consumer-after-recovery", False), (None, True)])
+def test_a_consumer_after_a_recovery(name, outlives):
+    """It ends the liar that has taken messages over; one without any serves it."""
+    rig = Rig(behaviour=behaviour(name))
+    sent(rig, 10)
+    _, got = rig.link(credit=1)
+
+    assert 1 == len(got)
+    if outlives:
+        assert 10 == len(rig.again().link()[1])
+    else:
+        with pytest.raises(SystemExit, match="10 messages were taken over"):
+            rig.again().link()
+
+
 def test_each_queue_loses_its_oldest():
     """What an earlier start left in the journal of one queue must not hide the loss of another, start after start."""
     rig = Rig("a", "b", behaviour=behaviour("loses-the-oldest"))

@@ -1,0 +1,108 @@
+"""Real brokers that do not start again after a kill: because of their data, or because of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from conformance import adapters
+from conformance.adapters import native
+from conformance.adapters.planned import Plan
+from conformance.errors import LaunchError
+from conformance.history import NOT_RECOVERED, Phase
+from conformance.ledger import Ledger
+from conformance.run.plan import Planned
+from conformance.run.restart import Recovery
+from conformance.run.stand import Stands
+from conformance.scenario import Drain, Scenario
+
+SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})
+READY_S = 45.0
+"""Classic does not end where it cannot have its store: it waits."""
+
+Hook = Callable[[native.Broker, pytest.MonkeyPatch, contextlib.ExitStack], None]
+
+
+def unreadable(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+    """A file that the broker must read has other bytes, or a file stands where its store should be a folder."""
+    if broker.journal.name == "kahadb":  # it makes anew whatever else is missing or damaged
+        shutil.rmtree(broker.journal)
+        broker.journal.write_text("no folder")
+        return
+    files = [*broker.data.glob("journal/activemq-data-*.amq"), *broker.data.glob("config.json")]
+    assert files
+    for path in files:
+        with path.open("r+b") as stream:
+            stream.write(b"\xde\xad\xbe\xef" * 256)
+
+
+def port_taken(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+    """Another process listens where the broker must."""
+    undo.enter_context(socket.create_server(broker.endpoint("amqp")))
+
+
+def no_memory(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+    """The machine has less than the JVM is told to take."""
+    environment = {
+        name: text.replace("-Xms64M -Xmx512M", "-Xms7000G -Xmx7000G") for name, text in broker.plan.environment.items()
+    }
+    patch.setattr(Plan, "environment", environment)
+
+
+def disk_full(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+    """The data lie on a disk that has no byte left."""
+    if os.getuid() != 0:
+        pytest.skip("a disk of its own needs root")
+    kept = broker.folder / "kept"
+    shutil.copytree(broker.data, kept)
+    size = sum(path.stat().st_size for path in kept.rglob("*")) + (64 << 10)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(broker.data)], check=True)
+    undo.callback(subprocess.run, ["umount", "--lazy", str(broker.data)], check=True)
+    shutil.copytree(kept, broker.data, dirs_exist_ok=True)
+    with contextlib.suppress(OSError), (broker.data / "ballast").open("wb", buffering=0) as stream:
+        while stream.write(bytes(4096)):
+            pass
+
+
+PRODUCTS = {
+    "artemis": (unreadable, port_taken, no_memory),  # its files are preallocated: it starts on a full disk
+    "activemq": (unreadable, port_taken, no_memory, disk_full),
+    "qpid": (unreadable, port_taken, no_memory, disk_full),
+}
+
+
+@pytest.mark.parametrize(
+    ("product", "hook"),
+    [pytest.param(name, hook, marks=getattr(pytest.mark, name)) for name, hooks in PRODUCTS.items() for hook in hooks],
+)
+def test_who_is_to_blame(
+    tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, product: str, hook: Hook
+) -> None:
+    """The broker where its own data keep it from starting, and no other cause; each hook strikes after a kill."""
+    monkeypatch.setattr(native.Broker, "_ready_s", READY_S)
+    adapter = adapters.find(product)
+    planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
+    stand, _ = Stands(tmp_path / "brokers", ledger, [], offline=False).take([planned])
+    with contextlib.closing(stand), contextlib.ExitStack() as undo:
+        assert isinstance(stand.broker, native.Broker)
+        with stand.broker.pidfds() as descriptors:
+            for descriptor in descriptors:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        assert stand.broker.wait_gone(20)
+        hook(stand.broker, monkeypatch, undo)
+        if hook is unreadable:
+            found = Recovery(stand).start()
+            assert found is not None
+            assert found.phase is Phase.FAIL, found.words
+            assert found.words.startswith(f"{NOT_RECOVERED}: {adapter.file.title}")
+        else:
+            with pytest.raises(LaunchError, match="that is this machine's, not the broker's"):
+                Recovery(stand).start()
