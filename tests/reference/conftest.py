@@ -31,7 +31,9 @@ _NAMES = itertools.count()
 
 
 class Running:
-    """A broker that has said that it is ready."""
+    """A broker that has said that it is ready; `queue` is the one that a test works on."""
+
+    queue = "q"
 
     def __init__(self, data: Path, words: Iterable[str]) -> None:
         command = [sys.executable, "-m", "conformance.reference", "--amqp-port=0", "--http-port=0", f"--data={data}"]
@@ -53,9 +55,9 @@ class Running:
         with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
-    def depth(self, queue: str = "q") -> int:
+    def depth(self, queue: str | None = None) -> int:
         """The depth of a queue."""
-        return self.get(f"/queues/{queue}")["depth"]
+        return self.get(f"/queues/{queue or self.queue}")["depth"]
 
     def kill(self) -> None:
         """SIGKILL, and until it is gone."""
@@ -169,8 +171,8 @@ class Control:
 class Peer:
     """One client connection; everything waits for its event, and nothing for a time. `queue` is what it works on."""
 
-    def __init__(self, running: Running, queue: str = "q", **options: Any) -> None:
-        self.queue = queue
+    def __init__(self, running: Running, queue: str | None = None, **options: Any) -> None:
+        self.queue = queue or running.queue
         options = {"allowed_mechs": "ANONYMOUS", "timeout": PATIENCE, **options}
         self.connection = BlockingConnection(f"amqp://{running.amqp}", **options)
 
@@ -264,6 +266,21 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     yield one
     for running in started:
         running.close()
+
+
+@pytest.fixture(scope="module")
+def for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The broker of the tests of a file that need none of their own."""
+    running = Running(tmp_path_factory.mktemp("for-all") / "data", [])
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def broker(for_all: Running) -> Running:
+    """A broker with a queue that no other test has used; it is neither ended nor made another."""
+    for_all.queue = f"queue-{next(_NAMES)}"
+    return for_all
 
 
 @pytest.fixture

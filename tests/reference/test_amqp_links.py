@@ -54,9 +54,9 @@ def closed_with(client, link):
     return link.remote_condition.name
 
 
-def test_the_connection_offers_the_anonymous_relay(start, peer):
+def test_the_connection_offers_the_anonymous_relay(broker, peer):
     """JMS clients look for it before they use one link for all queues."""
-    assert list(peer(start()).connection.conn.remote_offered_capabilities) == [ANONYMOUS_RELAY]
+    assert list(peer(broker).connection.conn.remote_offered_capabilities) == [ANONYMOUS_RELAY]
 
 
 def test_an_anonymous_terminus_goes_by_to(start, peer):
@@ -71,18 +71,18 @@ def test_an_anonymous_terminus_goes_by_to(start, peer):
     assert (client.receive(1, "q").bodies, client.receive(1, "r").bodies) == ([1], [2])
 
 
-def test_a_settled_send_that_is_refused_ends_its_link(start, peer):
+def test_a_settled_send_that_is_refused_ends_its_link(broker, peer):
     """It has no answer that could carry the error, and is not dropped in silence."""
-    client = peer(start())
+    client = peer(broker)
     link = opened(client, None, name="anonymous")
     link.send(Message(address="temporary-1", body=1)).settle()
 
     assert closed_with(client, link) == "amqp:not-found"
 
 
-def test_a_message_that_is_none_is_rejected(start, peer):
+def test_a_message_that_is_none_is_rejected(broker, peer):
     """amqp:decode-error, and the link lives on."""
-    client = peer(start())
+    client = peer(broker)
     link = client.sender()
     delivery = link.delivery("1")
     link.stream(b"no section")
@@ -93,9 +93,8 @@ def test_a_message_that_is_none_is_rejected(start, peer):
     assert outcome(client, link, Message(body=1)) == (Delivery.ACCEPTED, None)
 
 
-def test_a_dynamic_source(start, peer):
+def test_a_dynamic_source(broker, peer):
     """A queue of its own, told by name, in memory, that goes with its link; whoever is attached there is told."""
-    broker = start()
     client, other = peer(broker), peer(broker)
     receiver = client.connection.create_receiver(None, dynamic=True, name="replies")
     address = receiver.link.remote_source.address
@@ -141,13 +140,12 @@ def test_a_dynamic_target(start, peer):
 def browser(client, name="browser"):
     """A link with distribution-mode copy, and what it has shown."""
     box = type(client.inbox(0, "other"))()
-    box.attach(client.connection.create_receiver("q", credit=0, handler=box, options=Copy(), name=name))
+    box.attach(client.connection.create_receiver(client.queue, credit=0, handler=box, options=Copy(), name=name))
     return box
 
 
-def test_a_browser_acquires_nothing(start, peer):
+def test_a_browser_acquires_nothing(broker, peer):
     """All is shown in order, those that others hold included; a drain ends it, and the consumers get all."""
-    broker = start()
     client = peer(broker)
     client.publish(10)
     held = client.receive(3)
@@ -156,7 +154,7 @@ def test_a_browser_acquires_nothing(start, peer):
     client.wait(lambda: box.link.credit == 0)
 
     assert box.bodies == list(range(1, 11))
-    assert broker.get("/queues/q")["depth"] == 10
+    assert broker.get(f"/queues/{broker.queue}")["depth"] == 10
     for _, delivery in box.got:
         delivery.update(Delivery.ACCEPTED)
         delivery.settle()
@@ -164,9 +162,9 @@ def test_a_browser_acquires_nothing(start, peer):
     assert [m.delivery_count for m, _ in client.receive(7).got] == [0] * 7
 
 
-def test_a_browser_has_credit_too(start, peer):
+def test_a_browser_has_credit_too(broker, peer):
     """As many as it gives credit for, the rest with the next; a second round shows only what is new."""
-    client = peer(start())
+    client = peer(broker)
     client.publish(5)
     box = browser(client)
     box.link.flow(2)
@@ -181,9 +179,9 @@ def test_a_browser_has_credit_too(start, peer):
     assert box.bodies == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_the_source_says_which_outcomes_there_are(start, peer):
+def test_the_source_says_which_outcomes_there_are(broker, peer):
     """Section 3.5.3, and that no filter is applied."""
-    link = peer(start()).inbox(0).link
+    link = peer(broker).inbox(0).link
 
     outcomes = link.remote_source.outcomes
     outcomes.next()
@@ -192,7 +190,7 @@ def test_the_source_says_which_outcomes_there_are(start, peer):
 
 
 @pytest.mark.parametrize("capability", ["topic", "temporary-topic"])
-def test_there_are_no_topics(start, peer, capability):
+def test_there_are_no_topics(broker, peer, capability):
     """Who asks for one is not given a queue."""
 
     class Topic(LinkOption):
@@ -200,12 +198,12 @@ def test_there_are_no_topics(start, peer, capability):
             link.source.capabilities.put_object(symbol(capability))
 
     with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-        peer(start()).connection.create_receiver("t", options=Topic())
+        peer(broker).connection.create_receiver("t", options=Topic())
 
 
-def test_a_name_that_is_too_long_is_refused(start, peer):
+def test_a_name_that_is_too_long_is_refused(broker, peer):
     """255 bytes are what the journal has for it; the broker lives on."""
-    client = peer(start())
+    client = peer(broker)
     with pytest.raises(LinkDetached, match="amqp:invalid-field"):
         client.connection.create_sender("é" * 128)
     client.publish(1, "n" * 255)
@@ -247,16 +245,16 @@ def test_a_consumer_in_mode_second_is_answered(start, peer):
     client = peer(broker)
     client.publish(2)
     box = type(client.inbox(0, "other"))()
-    box.attach(client.connection.create_receiver("q", credit=2, handler=box, options=Second(), name="second"))
+    box.attach(client.connection.create_receiver(client.queue, credit=2, handler=box, options=Second(), name="second"))
     client.wait(lambda: len(box.got) == 2)
     client.accept(delivery for _, delivery in box.got)
 
     assert broker.depth() == 0
 
 
-def test_mixed_settlement_on_one_link(start, peer):
+def test_mixed_settlement_on_one_link(broker, peer):
     """Transfer by transfer."""
-    client = peer(start())
+    client = peer(broker)
     link = client.sender()
     sent = []
     for n in range(10):
@@ -268,9 +266,9 @@ def test_mixed_settlement_on_one_link(start, peer):
     assert client.receive(10).bodies == list(range(10))
 
 
-def test_a_settlement_without_an_outcome_counts_as_failed(start, peer):
+def test_a_settlement_without_an_outcome_counts_as_failed(broker, peer):
     """The consumer may have acted on it: it is delivered again, one higher."""
-    client = peer(start())
+    client = peer(broker)
     client.publish(1)
     (_, delivery), *_ = client.receive(1).got
     delivery.settle()
@@ -290,9 +288,9 @@ def test_a_message_of_many_frames(start, peer):
     assert [bytes(b) for b in peer(start(), max_frame_size=512).receive(1).bodies] == [body]
 
 
-def test_two_large_messages_at_the_same_time(start, peer):
+def test_two_large_messages_at_the_same_time(broker, peer):
     """Parts of two links in turn do not mix."""
-    client = peer(start(), max_frame_size=4096)
+    client = peer(broker, max_frame_size=4096)
     links = [client.sender(), client.sender()]
     bodies = [bytes([n]) * 300_000 for n in (1, 2)]
     sent = [link.send(Message(body=body)) for link, body in zip(links, bodies, strict=True)]
@@ -301,9 +299,9 @@ def test_two_large_messages_at_the_same_time(start, peer):
     assert sorted(bytes(b) for b in client.receive(2).bodies) == bodies
 
 
-def test_an_aborted_delivery_is_forgotten(start, peer):
+def test_an_aborted_delivery_is_forgotten(broker, peer):
     """Half of it has come; neither it nor its bytes are seen again, and its credit comes back."""
-    client = peer(start())
+    client = peer(broker)
     link = client.sender()
     for n in range(1200):
         client.wait(lambda: link.credit > 0)
@@ -363,7 +361,7 @@ def test_a_message_too_large_for_its_consumer_stays(start, peer, settled):
         assert outcome(client, link, Message(body=body, durable=True)) == (Delivery.ACCEPTED, None)
     box = type(client.inbox(0, "other"))()
     options = Largest(1000, settled=settled)
-    box.attach(client.connection.create_receiver("q", credit=5, handler=box, options=options, name="small"))
+    box.attach(client.connection.create_receiver(client.queue, credit=5, handler=box, options=options, name="small"))
     assert closed_with(client, box.link) == "amqp:link:message-size-exceeded"
 
     assert [bytes(b) for b in box.bodies] == [b"small"]
@@ -411,9 +409,9 @@ def test_connections_beyond_the_limit_are_refused(start, peer):
     client.close()
 
 
-def test_the_peers_idle_time_out_is_kept(start, peer):
+def test_the_peers_idle_time_out_is_kept(broker, peer):
     """Empty frames come in time: the connection is open after several times of it."""
-    client = peer(start(), heartbeat=0.4)
+    client = peer(broker, heartbeat=0.4)
     client.connection.container.timeout = 0.2
     deadline = client.connection.container.now + 2
     while client.connection.container.now < deadline:

@@ -14,7 +14,7 @@ BUFFERED = "--set=journal_buffer_ms=60000"
 
 def held(broker):
     """What the queue has, and what of it is with consumers."""
-    shown = broker.get("/queues/q")
+    shown = broker.get(f"/queues/{broker.queue}")
     return {name: shown[name] for name in ("depth", "unacknowledged")}
 
 
@@ -149,9 +149,8 @@ def test_a_pre_settled_send_is_stored(start, peer):
     assert client.receive(3).bodies == [0, 1, 2]
 
 
-def test_a_settled_delivery_is_removed_when_it_is_sent(start, peer):
+def test_a_settled_delivery_is_removed_when_it_is_sent(broker, peer):
     """A receiver that asks for snd-settle-mode settled acknowledges nothing."""
-    broker = start()
     client = peer(broker)
     client.publish(3)
     box = client.inbox(3, settled=True)
@@ -161,9 +160,8 @@ def test_a_settled_delivery_is_removed_when_it_is_sent(start, peer):
     assert held(broker) == {"depth": 0, "unacknowledged": 0}
 
 
-def test_credit_is_a_limit(start, peer):
+def test_credit_is_a_limit(broker, peer):
     """Five credits, five messages; the drain flag gives unused credit back."""
-    broker = start()
     client = peer(broker)
     client.publish(20)
     box = client.receive(5)
@@ -174,9 +172,8 @@ def test_credit_is_a_limit(start, peer):
     assert client.drain().bodies == []
 
 
-def test_waiting_credit_is_served_when_a_message_comes(start, peer):
+def test_waiting_credit_is_served_when_a_message_comes(broker, peer):
     """Credit first, message afterwards."""
-    broker = start()
     client = peer(broker)
     box = client.inbox(2)
     client.publish(1)
@@ -185,9 +182,8 @@ def test_waiting_credit_is_served_when_a_message_comes(start, peer):
     assert box.bodies == [1]
 
 
-def test_consumers_share_a_queue(start, peer):
+def test_consumers_share_a_queue(broker, peer):
     """Every message goes to one of two, each gets its turn, each sees its own in order."""
-    broker = start()
     boxes = [(client := peer(broker), client.inbox(50)) for _ in range(2)]
     peer(broker).publish(100)
     for client, box in boxes:
@@ -197,9 +193,8 @@ def test_consumers_share_a_queue(start, peer):
     assert sorted(boxes[0][1].bodies + boxes[1][1].bodies) == list(range(1, 101))
 
 
-def test_a_lost_link_gives_back_at_the_original_place(start, peer):
+def test_a_lost_link_gives_back_at_the_original_place(broker, peer):
     """Unacknowledged deliveries come again, first in the queue, counted, and no longer first-acquirer."""
-    broker = start()
     client = peer(broker)
     client.publish(5)
     first = client.receive(3)
@@ -213,9 +208,8 @@ def test_a_lost_link_gives_back_at_the_original_place(start, peer):
     assert [m.first_acquirer for m, _ in seen] == [False, False, True, True]
 
 
-def test_a_detached_link_gives_back_too(start, peer):
+def test_a_detached_link_gives_back_too(broker, peer):
     """Only the link ends; the connection stays and may receive the same again."""
-    broker = start()
     client = peer(broker)
     client.publish(2)
     for expected in range(30):
@@ -241,9 +235,8 @@ def test_delivery_counts_survive_a_kill(start, peer):
     ("state", "failed", "count"),
     [(Delivery.RELEASED, False, 0), (Delivery.MODIFIED, False, 0), (Delivery.MODIFIED, True, 1)],
 )
-def test_a_returned_message_comes_again(start, peer, state, failed, count):
+def test_a_returned_message_comes_again(broker, peer, state, failed, count):
     """Released and modified requeue at the original place; only delivery-failed counts."""
-    broker = start()
     client = peer(broker)
     client.publish(3)
     box = client.receive(1)
@@ -254,9 +247,8 @@ def test_a_returned_message_comes_again(start, peer, state, failed, count):
     assert again[0][0].delivery_count == count
 
 
-def test_undeliverable_here_goes_elsewhere(start, peer):
+def test_undeliverable_here_goes_elsewhere(broker, peer):
     """Not to the link that refused it, but to another."""
-    broker = start()
     client = peer(broker)
     client.publish(2)
     box = client.inbox(1)
@@ -287,9 +279,8 @@ def test_a_rejected_message_is_dead_lettered_durably(start, peer):
     assert again.depth("DLQ") == 0
 
 
-def test_a_delivery_settled_without_outcome_comes_again(start, peer):
+def test_a_delivery_settled_without_outcome_comes_again(broker, peer):
     """Section 3.4: no outcome was reached; it counts as a delivery that may have failed."""
-    broker = start()
     client = peer(broker)
     client.publish(1)
     client.receive(1).got[0][1].settle()
@@ -324,9 +315,8 @@ def test_content_arrives_as_it_was_sent(start, peer):
     assert after.ttl < before.ttl  # a restart takes longer than a millisecond
 
 
-def test_bytes_that_are_no_message_are_rejected(start, peer):
+def test_bytes_that_are_no_message_are_rejected(broker, peer):
     """amqp:decode-error, and the link lives on."""
-    broker = start()
     client = peer(broker)
     link = client.sender()
     bad = link.delivery("bad")
@@ -349,25 +339,23 @@ def test_an_unknown_queue_is_made_and_kept(start, peer):
     assert start().get("/queues") == {"queues": ["q", "made"]}
 
 
-def test_a_client_without_a_security_layer_is_served(start, peer):
+def test_a_client_without_a_security_layer_is_served(broker, peer):
     """A client may begin with the AMQP header at once (section 5.3.2)."""
-    broker = start()
     peer(broker, sasl_enabled=False).publish(1)
 
     assert broker.depth() == 1
 
 
-def test_an_idle_peer_is_kept_alive(start, peer):
+def test_an_idle_peer_is_kept_alive(broker, peer):
     """With a time-out of 0.6 s the client hears often enough to stay for the whole of its patience."""
-    client = peer(start(), heartbeat=0.6)
+    client = peer(broker, heartbeat=0.6)
     with pytest.raises(Timeout):
         client.connection.wait(lambda: False, timeout=1.5)
     client.publish(1)
 
 
-def test_garbage_ends_only_its_own_connection(start, peer):
+def test_garbage_ends_only_its_own_connection(broker, peer):
     """A stranger's bytes are answered by closing the socket."""
-    broker = start()
     host, port = broker.amqp.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -376,9 +364,8 @@ def test_garbage_ends_only_its_own_connection(start, peer):
     peer(broker).publish(1)
 
 
-def test_many_connections_come_and_go(start, peer):
+def test_many_connections_come_and_go(broker, peer):
     """Engine memory is given back without harm, also with deliveries in flight."""
-    broker = start()
     peer(broker).publish(1)
     for _ in range(50):
         client = peer(broker)

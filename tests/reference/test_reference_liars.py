@@ -13,8 +13,6 @@ from proton import Delivery
 
 from conformance.reference.liars.registry import FAMILY, LIARS
 
-from .conftest import Running
-
 COUNT = 250
 AT_THE_DISK = [name for name, family in FAMILY.items() if family == "storing"]
 
@@ -223,21 +221,13 @@ def test_every_liar_has_a_case():
     assert {*CASES, *RECOVERED, *OVER_STOMP, *shown} == set(LIARS)
 
 
-@pytest.fixture(scope="module")
-def honest_broker(tmp_path_factory):
-    """One for all scripts: each has a queue of its own."""
-    running = Running(tmp_path_factory.mktemp("honest"), [])
-    yield running
-    running.close()
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_a_liar_is_seen_and_the_honest_broker_is_not(start, honest_broker, peer, name):
+def test_a_liar_is_seen_and_the_honest_broker_is_not(start, for_all, peer, name):
     """The same script tells the two apart."""
     script, honest, lies = CASES[name]
     liar = start(f"--liar={name}")
 
-    assert script(honest_broker, peer(honest_broker, name)) == honest
+    assert script(for_all, peer(for_all, name)) == honest
     assert script(liar, peer(liar)) == lies
 
 

@@ -14,7 +14,7 @@ OK = (Delivery.ACCEPTED, None)
 
 def held(broker):
     """What the queue has, and what of it is with consumers."""
-    shown = broker.get("/queues/q")
+    shown = broker.get(f"/queues/{broker.queue}")
     return {name: shown[name] for name in ("depth", "unacknowledged")}
 
 
@@ -24,9 +24,8 @@ def state(delivery):
     return delivery.remote_state, bytes(identity), outcome.descriptor
 
 
-def test_what_is_sent_is_there_after_the_commit_and_not_before(start, peer):
+def test_what_is_sent_is_there_after_the_commit_and_not_before(broker, peer):
     """Section 4.4.1: a provisional outcome at once, the messages after the discharge, in their order."""
-    broker = start()
     client = peer(broker)
     control = client.control()
     identity = control.begin()
@@ -41,9 +40,8 @@ def test_what_is_sent_is_there_after_the_commit_and_not_before(start, peer):
     assert waiting.bodies == [1, 2, 3, 4, 5]
 
 
-def test_a_rollback_leaves_nothing(start, peer):
+def test_a_rollback_leaves_nothing(broker, peer):
     """discharge with fail: nothing was sent, and later messages take the places."""
-    broker = start()
     client = peer(broker)
     control = client.control()
     identity = control.begin()
@@ -55,9 +53,8 @@ def test_a_rollback_leaves_nothing(start, peer):
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_outcomes_are_applied_by_the_commit(start, peer, settled):
+def test_outcomes_are_applied_by_the_commit(broker, peer, settled):
     """Section 4.4.2: live until the discharge, then gone, and settled by the broker if the peer has not."""
-    broker = start()
     client = peer(broker)
     client.publish(3)
     box = client.receive(3)
@@ -75,9 +72,8 @@ def test_outcomes_are_applied_by_the_commit(start, peer, settled):
         assert [d.remote_state for d in mine] == [Delivery.ACCEPTED] * 2
 
 
-def test_a_delivery_stays_acquired_after_a_rollback(start, peer):
+def test_a_delivery_stays_acquired_after_a_rollback(broker, peer):
     """Section 4.4.2: it is the link's until the link releases it, in no other way."""
-    broker = start()
     client = peer(broker)
     client.publish(1)
     delivery = client.receive(1).got[0][1]
@@ -92,9 +88,8 @@ def test_a_delivery_stays_acquired_after_a_rollback(start, peer):
     assert [(m.body, m.delivery_count) for m, _ in client.drain().got] == [(1, 0)]
 
 
-def test_a_delivery_can_be_acknowledged_in_the_next_transaction(start, peer):
+def test_a_delivery_can_be_acknowledged_in_the_next_transaction(broker, peer):
     """What was rolled back once is committed the second time."""
-    broker = start()
     client = peer(broker)
     client.publish(1)
     delivery = client.receive(1).got[0][1]
@@ -107,9 +102,9 @@ def test_a_delivery_can_be_acknowledged_in_the_next_transaction(start, peer):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_delivery_settled_in_a_transaction_that_rolls_back_comes_again(start, peer, when):
+def test_a_delivery_settled_in_a_transaction_that_rolls_back_comes_again(broker, peer, when):
     """Settled, so that nobody can say more of it: as if it had been settled without an outcome."""
-    client = peer(start())
+    client = peer(broker)
     client.publish(1)
     delivery = client.receive(1).got[0][1]
     control = client.control()
@@ -145,9 +140,9 @@ def test_every_outcome_can_be_transacted(start, peer, outcome, fields, count, le
     assert [m.delivery_count for m, _ in peer(again).drain().got] == ([] if count is None else [count])
 
 
-def test_undeliverable_here_can_be_transacted(start, peer):
+def test_undeliverable_here_can_be_transacted(broker, peer):
     """The second field of modified."""
-    client = peer(start())
+    client = peer(broker)
     client.publish(1)
     box = client.receive(1)
     control = client.control()
@@ -161,9 +156,9 @@ def test_undeliverable_here_can_be_transacted(start, peer):
     assert client.drain().bodies == [1]
 
 
-def test_several_transactions_are_open_at_once(start, peer):
+def test_several_transactions_are_open_at_once(broker, peer):
     """Each has its own messages; the order of the queue is the order of the commits."""
-    client = peer(start())
+    client = peer(broker)
     control, other = client.control(), client.control("second")
     first, second, third = control.begin(), control.begin(), other.begin()
     control.send(first, [1])
@@ -176,9 +171,8 @@ def test_several_transactions_are_open_at_once(start, peer):
     assert client.drain().bodies == [3, 1, 4]
 
 
-def test_an_unknown_transaction_is_refused_everywhere(start, peer):
+def test_an_unknown_transaction_is_refused_everywhere(broker, peer):
     """Discharge and transfer are rejected, an outcome ends its link; another connection's transaction is unknown."""
-    broker = start()
     stranger, client = peer(broker), peer(broker)
     foreign = stranger.control().begin()
     control = client.control()
@@ -197,9 +191,9 @@ def test_an_unknown_transaction_is_refused_everywhere(start, peer):
     assert (stranger.drain().bodies, broker.depth()) == ([1], 1)
 
 
-def test_a_discharged_transaction_is_unknown(start, peer):
+def test_a_discharged_transaction_is_unknown(broker, peer):
     """It cannot be discharged twice."""
-    control = peer(start()).control()
+    control = peer(broker).control()
     identity = control.begin()
 
     assert control.end(identity) == OK
@@ -215,18 +209,18 @@ def test_a_discharged_transaction_is_unknown(start, peer):
         (Described(ulong(0x32), []), "amqp:transaction:unknown-id"),
     ],
 )
-def test_a_coordinator_refuses_what_it_does_not_know(start, peer, body, condition):
+def test_a_coordinator_refuses_what_it_does_not_know(broker, peer, body, condition):
     """Rejected with a condition, and the link lives on."""
-    control = peer(start()).control()
+    control = peer(broker).control()
     answer = control.ask(body)
 
     assert (answer.remote_state, answer.remote.condition.name) == (Delivery.REJECTED, condition)
     assert control.end(control.begin()) == OK
 
 
-def test_the_coordinator_says_what_it_can(start, peer):
+def test_the_coordinator_says_what_it_can(broker, peer):
     """Capabilities of section 4.5.2 in the target."""
-    control = peer(start()).control()
+    control = peer(broker).control()
     target = control.link.remote_target
 
     assert target.type == target.COORDINATOR
@@ -234,9 +228,8 @@ def test_the_coordinator_says_what_it_can(start, peer):
 
 
 @pytest.mark.parametrize("end", ["link", "connection", "lost"])
-def test_a_transaction_ends_with_its_control_link(start, peer, end):
+def test_a_transaction_ends_with_its_control_link(broker, peer, end):
     """Section 4.1: rolled back; what was sent is gone, what was acknowledged comes again."""
-    broker = start()
     client, other = peer(broker), peer(broker)
     client.publish(2)
     box = client.receive(2)
@@ -259,9 +252,8 @@ def test_a_transaction_ends_with_its_control_link(start, peer, end):
     assert other.drain().bodies == []
 
 
-def test_a_link_that_ends_takes_its_outcomes_out_of_the_transaction(start, peer):
+def test_a_link_that_ends_takes_its_outcomes_out_of_the_transaction(broker, peer):
     """Its messages are somebody else's by now: the commit does not touch them."""
-    broker = start()
     client, other = peer(broker), peer(broker)
     client.publish(2)
     box = client.receive(2)
@@ -329,16 +321,16 @@ def test_a_confirmed_acknowledgement_of_a_weakened_commit_holds(start, peer):
     assert peer(start()).drain().bodies == [2]
 
 
-def test_a_transaction_that_holds_nothing_is_committed(start, peer):
+def test_a_transaction_that_holds_nothing_is_committed(broker, peer):
     """Declared and discharged, and again."""
-    control = peer(start()).control()
+    control = peer(broker).control()
     for fail in (False, True):
         assert control.end(control.begin(), fail=fail) == OK
 
 
-def test_a_settled_transfer_is_part_of_its_transaction(start, peer):
+def test_a_settled_transfer_is_part_of_its_transaction(broker, peer):
     """Nobody is answered, and the commit brings the message."""
-    client = peer(start())
+    client = peer(broker)
     control = client.control()
     identity = control.begin()
     link = client.sender()
