@@ -7,7 +7,9 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import installed, own_config, web
+from conformance.errors import ExitCode
 from conformance.ledger import Ledger
+from conformance.report import model
 from conformance.run import policies, proof
 
 LACKS = installed.missing(adapters.find("rabbitmq").file)
@@ -92,6 +94,26 @@ def test_policies_that_are_refused_are_not_taken_to_be_stock(asked):
         assert before == known.values
         assert "/nothing/latest/queue/conformance/conformance/conformance-" in unread
         assert "answered 404" in unread
+
+
+@pytest.mark.qpid
+@pytest.mark.spark
+def test_a_run_at_an_address_is_judged_by_what_the_broker_says(conformance, tmp_path):
+    """Its owner's time to live is nowhere in the command line, and the claim is not promised for its sake."""
+    qpid = adapters.find("qpid")
+    with (
+        Ledger(tmp_path / "theirs", "theirs") as ledger,
+        qpid.prepare(tmp_path / "broker", qpid.effective({"message_ttl_ms": 2500}), ["unused"], ledger) as theirs,
+    ):
+        theirs.start()
+        at = f"qpid:external=amqp://127.0.0.1:{theirs.endpoint('amqp')[1]},http://127.0.0.1:{theirs.http_port}"
+        words = ["run", "--adapter", at, "--claims", "AMQP-SETTLE-02", "--quick", "--seed", "1"]
+        done = conformance(*words, "--out", tmp_path / "out")
+    report = model.read_json(tmp_path / "out" / "report.json")
+    row = next(row for row in report.verdicts if row.claim == "AMQP-SETTLE-02" and row.trials)
+
+    assert ("NOT_APPLICABLE", ExitCode.NOTHING_RAN) == (row.verdict, done.returncode), done.stdout + done.stderr
+    assert "message_ttl_ms is 2500, expiry_destination is empty: an expired message is discarded" in row.reason
 
 
 def _policy(definition):
