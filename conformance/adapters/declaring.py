@@ -23,12 +23,13 @@ Raises `subprocess.TimeoutExpired`, `OSError`.
 """
 
 
-def declare(plan: Plan, run: Run) -> None:
+def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
     """Declare every queue of the plan, in order; nothing where the file has no `[queues]`.
 
     Args:
         plan: The broker, which is ready.
         run: How a command is run beside it.
+        moved: Turns an address of the file into the one that is asked.
 
     Raises:
         LaunchError: A queue could not be declared; it names the field, and what was answered.
@@ -38,7 +39,7 @@ def declare(plan: Plan, run: Run) -> None:
         return
     for queue in plan.queues:
         if rules.method == "http":
-            _by_http(plan, queue)
+            _by_http(plan, queue, moved)
         else:
             _by_command(plan, queue, run)
 
@@ -49,15 +50,15 @@ def lasting(plan: Plan) -> bool:
     return rules is None or fill(rules.lasting, plan.words, "queues.lasting") != "false"
 
 
-def _by_http(plan: Plan, queue: str) -> None:
+def _by_http(plan: Plan, queue: str, moved: Callable[[str], str]) -> None:
     rules = plan.source.file.queues
     assert rules is not None  # the caller has looked
-    url = fill(rules.url, {**plan.words, "queue": urllib.parse.quote(queue, safe="")}, "queues.url")
+    url = moved(fill(rules.url, {**plan.words, "queue": urllib.parse.quote(queue, safe="")}, "queues.url"))
     body = fill(rules.body, {**plan.words, "queue": queue, "options": _options(plan, queue)}, "queues.body")
     asked = f"queues.url: {rules.verb} {web.shown(url)}"
     try:
         status, said = web.ask(
-            rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds, tls=plan.tls
+            rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds, access=plan.http_access
         )
     except OSError as error:
         raise LaunchError(f"{asked}: {error}") from error

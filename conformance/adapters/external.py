@@ -25,7 +25,7 @@ from conformance.adapters.external_table import External
 from conformance.adapters.external_witness import Witness
 from conformance.adapters.launchers import LEFT
 from conformance.adapters.placeholders import fill
-from conformance.adapters.planned import DepthProbe, Options, Plan, filled_probe, probe_of, words_of
+from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options, Plan, filled_probe, probe_of, words_of
 from conformance.adapters.settings import EffectiveSettings, show
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
@@ -61,6 +61,9 @@ def prepare(
             raise UsageError(f"{queue}: queues of an external broker are declared without options")
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    if rules.depth is not None:
+        file = source.file.model_copy(update={"depth": rules.depth})
+        source = dataclasses.replace(source, file=file)
     found = places(rules.urls, source.file)
     words = words_of(source, folder, settings, numbers_of(found, source.file), None, "")
     words |= {"here": str(here), "listen": next(iter(found.values())).host}
@@ -110,7 +113,9 @@ class ExternalBroker:
         self.no_copy = "the data of an external broker is its owner's"
         self.patience_s = 0.0
         self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
-        self._queues = Queues(plan, rules, self.commands, ledger)
+        self._queues = Queues(
+            plan, rules, self.commands, ledger, drain=self._drain, place=self._amqp, moved=self._at_its_host
+        )
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._down = False
         self._halted = False
@@ -144,7 +149,7 @@ class ExternalBroker:
     def depth_probe(self, queue: str) -> DepthProbe:
         """How to ask for the depth of `queue`, by its name at the broker."""
         words = {**self.plan.words, "queue": queue}
-        return probe_of(self.plan.source.file, words, lambda url: at_its_host(url, self.places))
+        return probe_of(self.plan.source.file, words, self._at_its_host)
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
         """How to ask for the policies of `queue`, by its name at the broker; None where its file does not say."""
@@ -152,7 +157,7 @@ class ExternalBroker:
         words = {**self.plan.words, "queue": queue}
         if asked is None:
             return None
-        probe = filled_probe(asked, words, lambda url: at_its_host(url, self.places))
+        probe = filled_probe(asked, words, self._at_its_host)
         return dataclasses.replace(probe, body=fill(asked.body, words, "policies.body"))
 
     def queue_of(self, queue: str) -> str:
@@ -192,6 +197,8 @@ class ExternalBroker:
             for name, held in self._existing.passed_over.items():
                 self.deviations[f"queue {name}"] = f"passed over: it held {held} messages, which were left alone"
         self._prove(began, ready_s)
+        if self.epoch == 1:
+            self._check_gauge()
         self._down = False
         self.start_seconds.append(time.monotonic() - began)
 
@@ -273,14 +280,15 @@ class ExternalBroker:
             raise LaunchError(f"{self._title} does not answer, and no command of this run has ended it: {what}")
 
     def close(self) -> None:
-        """Leave it as it was found: running, let go on, without our queues. What cannot be is in `left.txt`."""
+        """Leave it as it was found: running, let go on, without our queues. Write what is left into `left.txt`."""
         left: list[str] = []
         for undo in (self._let_go_on, self._bring_back):
             try:
                 undo()
             except LaunchError as error:
                 left.append(f"{self._title}: {error}")
-        left += self._queues.remove()
+        summary, *names = self._queues.remove() or [""]
+        left += [f"{self._title}: {summary}", *names] if summary else []
         if left:
             (self.folder / LEFT).write_text("\n".join([*left, ""]))
 
@@ -308,6 +316,13 @@ class ExternalBroker:
         """That of its clients: the file, the address and who typed have a say."""
         source = self.plan.source
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
+
+    def _at_its_host(self, url: str) -> str:
+        user = self.access("http").user if self.rules.same_login else ""
+        return at_its_host(url, self.places, user)
+
+    def _amqp(self) -> tuple[str, int, Access] | None:
+        return (*self.endpoint("amqp"), self.access("amqp")) if "amqp" in self.places else None
 
     @property
     def _refusing(self) -> bool:
@@ -373,6 +388,16 @@ class ExternalBroker:
                 time.sleep(_TICK_S)
             else:
                 return
+
+    def _check_gauge(self) -> None:
+        """Ask for a depth once where the broker may lack what answers: each drain would ask in vain."""
+        depth = self.plan.source.file.depth
+        if depth is None or not depth.needs:
+            return
+        try:
+            self._depth_of(self.queue_of(READY_QUEUE))
+        except ClientError as error:
+            raise LaunchError(f"{self._title}: {error}") from error
 
     def _depth_of(self, queue: str) -> int:
         return self.gauge(queue) if self.gauge else 0

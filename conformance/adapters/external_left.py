@@ -10,13 +10,13 @@ import json
 import os
 import pathlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from conformance.adapters import web
-from conformance.adapters.access import Tls
+from conformance.adapters.access import OPEN, Access
 from conformance.adapters.tree import MARK
 from conformance.errors import UsageError
 from conformance.ledger import RUN_VARIABLE, StillThereError
@@ -25,21 +25,46 @@ KIND = "queue"
 PREFIX = "conformance"
 """Every queue that a run declares at somebody else's broker begins with it; no other is ever removed."""
 
-GONE = (200, 202, 204, 404)
-"""Answers to a DELETE after which the queue is not there."""
-
 _TRIES = 5
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """How one queue is removed: a DELETE to `url`, or a `command` run in `here`. With neither nobody knows how."""
+    """How one queue is removed: a request to `url` or `address`, or a `command` run in `here`; with none it stays.
+
+    The request is that of `starting.Remove`, filled; `host` and `port` are those of the broker's AMQP. `access` names
+    the login, and holds no secret.
+    """
 
     url: str = ""
-    tls: Tls | None = None
+    verb: str = "DELETE"
+    headers: dict[str, str] = {}
+    status: tuple[int, ...] = (200, 202, 204, 404)
+    address: str = ""
+    properties: dict[str, str] = {}
+    body: str = ""
+    field: str = ""
+    value: str = ""
+    absent: str = ""
+    host: str = ""
+    port: int = 0
+    access: Access = OPEN
     command: tuple[str, ...] = ()
     here: str = ""
     run: str = ""
     seconds: float = 30.0
+
+
+OverAmqp = Callable[[Removal], str]
+_OVER_AMQP: list[OverAmqp] = []
+
+
+def by_amqp(ask: OverAmqp) -> OverAmqp:
+    """Use this client for removals over AMQP: it returns why the queue is still there, empty where it is gone.
+
+    Clients import this package, so that it cannot import one.
+    """
+    _OVER_AMQP[:] = [ask]
+    return ask
 
 
 def write(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
@@ -67,9 +92,11 @@ def release(record: Mapping[str, Any]) -> str:
         how = msgspec.json.decode(path.read_bytes(), type=dict[str, Removal])[name]
     except (OSError, KeyError, msgspec.MsgspecError):
         return ""
-    if not how.url and not how.command:
+    if how.run and not name.startswith(f"{PREFIX}-{how.run.replace('.', '-')}-"):
+        return ""  # a name of another run, or of none
+    if not (how.url or how.address or how.command):
         return f"queue {name} is left: its owner's file does not say how one is removed"
-    why = _removed(how)
+    why = removed(how)
     if not why:
         return f"removed queue {name}"
     tries = _count(path.with_name(f"{name}.tries"))
@@ -78,12 +105,13 @@ def release(record: Mapping[str, Any]) -> str:
     raise StillThereError(f"queue {name} is left: {why}; the next run tries again")
 
 
-def _removed(how: Removal) -> str:
-    """Why not; empty where it is gone."""
+def removed(how: Removal) -> str:
+    """Remove one queue. Return why it is still there, empty where it is gone."""
     try:
         if how.url:
-            status, said = web.ask("DELETE", how.url, timeout_s=how.seconds, tls=how.tls)
-            return "" if status in GONE else f"DELETE {web.shown(how.url)} answered {status}: {said[:200]}"
+            return _asked(how)
+        if how.address:
+            return _OVER_AMQP[0](how) if _OVER_AMQP else f"{how.address}: no AMQP client is loaded to ask it"
         done = subprocess.run(
             how.command,
             cwd=how.here,
@@ -100,6 +128,21 @@ def _removed(how: Removal) -> str:
         return f"{web.shown(how.url) if how.url else how.command[0]}: {error}"
     tail = " ".join((done.stdout + done.stderr).decode(errors="replace").split())[-200:]
     return f"{how.command[0]} ended with {done.returncode}: {tail}" if done.returncode else ""
+
+
+def _asked(how: Removal) -> str:
+    asked = f"{how.verb} {web.shown(how.url)}"
+    status, said = web.ask(how.verb, how.url, how.body, timeout_s=how.seconds, access=how.access, headers=how.headers)
+    text = " ".join(said.split())[:200]
+    if how.absent and how.absent in said:
+        return ""
+    if status not in how.status:
+        return f"{asked} answered {status}: {text}"
+    try:
+        wrong = bool(how.field) and web.field_of(said, how.field) != how.value
+    except ValueError:
+        wrong = True
+    return f"{asked} answered without {how.field} {how.value}: {text}" if wrong else ""
 
 
 def _count(path: pathlib.Path) -> int:

@@ -99,14 +99,20 @@ def numbers_of(found: Mapping[str, Place], file: BrokerFile) -> dict[str, int]:
     return {**numbers, **({HTTP: found[HTTP].port} if HTTP in found else {})}
 
 
-def at_its_host(url: str, found: Mapping[str, Place]) -> str:
-    """An address of the file, which knows its broker at 127.0.0.1, at the host where this one is."""
+def at_its_host(url: str, found: Mapping[str, Place], user: str = "") -> str:
+    """Move an address of the file, which knows its broker at 127.0.0.1, to the host where this broker is.
+
+    With `user` its login becomes that user, without a password.
+    """
     parts = urllib.parse.urlsplit(url)
-    if parts.hostname != "127.0.0.1" or HTTP not in found:
+    place = found.get(HTTP)
+    if place is None or parts.hostname != "127.0.0.1":
         return url
     login, at, _ = parts.netloc.rpartition("@")
-    host = f"[{found[HTTP].host}]" if ":" in found[HTTP].host else found[HTTP].host
-    scheme = "https" if found[HTTP].access.tls is not None else parts.scheme
+    if user:
+        login, at = urllib.parse.quote(user, safe=""), "@"
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    scheme = "https" if place.access.tls is not None else parts.scheme
     return parts._replace(scheme=scheme, netloc=f"{login}{at}{host}:{parts.port or PORTS[parts.scheme]}").geturl()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from conformance.adapters.starting import Queues
+from conformance.adapters.starting import Depth, Queues, Remove
 from conformance.adapters.table import Seconds, Table, Word, problems
 from conformance.errors import UsageError
 
@@ -23,6 +23,11 @@ NEVER_HERE = "none: it is external"
 """The command of a file that says only how its broker is reached."""
 
 _QUEUES = frozenset({"declare", "creates_queues", "queues", "drain_queues"})
+"""Ways to a queue: a user who gives one of them replaces all of the product's."""
+
+_ASKED = ("queue", "http_port")
+"""Words of a request: a product whose own broker has no HTTP port may have one outside."""
+
 _OUTSIDE: Mapping[str, Mapping[str, Any]] = {
     "start": {"command": [NEVER_HERE]},
     "data": {"path": "{instance}/data"},
@@ -58,6 +63,9 @@ class External(Table):
     broker makes what a client names. `queues` are existing ones for users who may make none: two or more, empty, and
     nobody else's while the run lasts; the last is for the proof that the broker is ready. One that holds something is
     passed over; with `drain_queues` whatever is in one is consumed before it is used.
+
+    `remove` takes a queue of the run away again where `declare` has no `remove`. `depth` replaces the product's own
+    [depth]. `same_login`: the management takes the login of the clients instead of the one in the product's addresses.
     """
 
     urls: Mapping[Word, str] = {}
@@ -73,6 +81,9 @@ class External(Table):
     creates_queues: bool = False
     queues: tuple[str, ...] = ()
     drain_queues: bool = False
+    remove: Remove | None = None
+    depth: Depth | None = None
+    same_login: bool = False
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> External:
@@ -104,6 +115,11 @@ class External(Table):
                 yield f"external.{name}", found.command, ()
         if self.declare is not None:
             yield from queue_texts("external.declare", self.declare)
+        if (how := self.remove) is not None:
+            texts = (how.url, how.address, how.body, *how.headers.values(), *how.properties.values())
+            yield "external.remove", texts, _ASKED
+        if self.depth is not None:
+            yield "external.depth", self.depth.texts, _ASKED
 
 
 def queue_texts(field: str, queues: Queues) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:

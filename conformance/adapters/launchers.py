@@ -48,7 +48,7 @@ def left(folder: pathlib.Path) -> Iterator[str]:
     """What the brokers of the run in `folder` were left with, for its user: a line for each of them."""
     for path in sorted(folder.glob(f"brokers/*/{LEFT}")):
         first, *more = path.read_text().splitlines()
-        yield first + (f" (and {len(more)} more such lines in {path})" if more else "")
+        yield first + (f" (all lines are in {path})" if more else "")
 
 
 def read(file: BrokerFile, asked: str | None, path: pathlib.Path) -> Launcher:

@@ -19,7 +19,7 @@ from conformance.adapters.config_table import Config
 from conformance.adapters.distribution import Fetch, order
 from conformance.adapters.external_table import NEVER_HERE, External, outside
 from conformance.adapters.installed import Installed
-from conformance.adapters.starting import Queues, Start, Template, Xml
+from conformance.adapters.starting import Depth, Queues, Start, Template, Xml
 from conformance.adapters.table import Inside, Pattern, Table, Word, problems
 from conformance.errors import UsageError
 
@@ -167,21 +167,6 @@ class Java(Table):
     archive: bool = False
 
 
-class Depth(Table):
-    """How a queue's depth is asked for.
-
-    An HTTP address and the field of its JSON answer, or an AMQP management request to `address` with these
-    application properties; the `field` of its answer where that is a map. Everything may hold `{queue}`. Only a
-    broker that is external and speaks neither AMQP nor STOMP may be without: nothing asks it yet.
-    """
-
-    method: Literal["http", "amqp-management"]
-    url: str = ""
-    field: str = ""
-    address: str = ""
-    properties: Mapping[str, str] = {}
-
-
 class Policies(Depth):
     """How a broker that runs already is asked for the policies of a queue, as for its depth; `body` is for AMQP.
 
@@ -193,6 +178,11 @@ class Policies(Depth):
     body: str = ""
     present: str
     fields: Mapping[Word, tuple[str, ...]]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Each text that may hold words in braces."""
+        return (*super().texts, self.body)
 
 
 class Folder(Table):

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from conformance.adapters import ports
-from conformance.adapters.access import Tls
+from conformance.adapters.access import Access
 from conformance.adapters.configure import Source
 from conformance.adapters.java import JavaFound
-from conformance.adapters.model import BrokerFile, Depth
+from conformance.adapters.model import BrokerFile
 from conformance.adapters.placeholders import fill, python_words
 from conformance.adapters.settings import EffectiveSettings, explicit
+from conformance.adapters.starting import Depth
 from conformance.errors import UsageError
 
 Options = tuple[tuple[str, bool | int], ...]
@@ -39,6 +40,8 @@ class DepthProbe:
     address: str = ""
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: str = ""
+    needs: str = ""
+    relayed: bool = False
 
 
 def probe_of(file: BrokerFile, words: Mapping[str, str], moved: Callable[[str], str] = str) -> DepthProbe:
@@ -59,6 +62,8 @@ def filled_probe(table: Depth, words: Mapping[str, str], moved: Callable[[str], 
         table.field,
         fill(table.address, words),
         {name: fill(text, words) for name, text in table.properties.items()},
+        needs=table.needs,
+        relayed=table.relayed,
     )
 
 
@@ -82,9 +87,9 @@ class Plan:
     options: Mapping[str, Options] = dataclasses.field(default_factory=dict)
 
     @property
-    def tls(self) -> Tls | None:
-        """That of its own interface, for an address of https: the file and who typed have a say."""
-        return self.source.file.access.of("http", self.source.here).tls
+    def http_access(self) -> Access:
+        """How to reach its own HTTP interface: what the file and the command line say."""
+        return self.source.file.access.of("http", self.source.here)
 
     @property
     def own_words(self) -> dict[str, str]:

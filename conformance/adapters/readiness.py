@@ -126,7 +126,7 @@ class Readiness:
         url = fill(wanted.url, self._plan.words, "start.ready_http")
         asked = f"start.ready_http: GET {web.shown(url)}"
         try:
-            status, body = web.ask("GET", url, timeout_s=2.0, tls=self._plan.tls)
+            status, body = web.ask("GET", url, timeout_s=2.0, access=self._plan.http_access)
         except OSError as error:
             return f"{asked}: {error}"
         if status != wanted.status:

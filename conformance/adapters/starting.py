@@ -135,6 +135,36 @@ class Start(Table):
         return self.forks or bool(self.pid_file)
 
 
+class Remove(Table):
+    """A request that removes one queue, with all that is in it: over HTTP to `url`, or over AMQP to `address`.
+
+    HTTP: `verb` with `headers` and `body`, answered with one of `status`. AMQP: a message with `body` and `properties`
+    as its application properties, which a management address answers. Where `field` is given, the answer must have
+    `value` there: in the JSON of HTTP, or in the application properties of AMQP. An answer with the text `absent` says
+    that there is no such queue, which is as good.
+    """
+
+    url: str = ""
+    verb: Literal["DELETE", "GET", "POST", "PUT"] = "DELETE"
+    headers: Mapping[str, str] = {}
+    status: tuple[int, ...] = (200, 202, 204, 404)
+    address: str = ""
+    properties: Mapping[str, str] = {}
+    body: str = ""
+    field: str = ""
+    value: str = ""
+    absent: str = ""
+    seconds: Seconds = 30.0
+
+    @pydantic.model_validator(mode="after")
+    def _one_way(self) -> Remove:
+        if bool(self.url) == bool(self.address):
+            raise ValueError("one of url (HTTP) and address (AMQP) says where the request goes")
+        if bool(self.field) != bool(self.value):
+            raise ValueError("field and value belong together")
+        return self
+
+
 class Queues(Table):
     """How durable queues are declared at a broker that is ready, one after another, once: a restart keeps them.
 
@@ -176,3 +206,27 @@ class Queues(Table):
         if self.options and not any("{options}" in text for text in (self.body, *self.command)):
             raise ValueError("options are put where {options} stands, and neither body nor command has it")
         return self
+
+
+class Depth(Table):
+    """How a queue's depth is asked for.
+
+    An HTTP address and the field of its JSON answer, or an AMQP management request to `address` with these
+    application properties; the `field` of its answer where that is a map. Everything may hold `{queue}`. `needs` says
+    what the broker must have to answer, for the error if it does not. With `relayed` the request is sent without a link
+    to `address`, for a broker that would create a queue of that name. Only a broker that is external and speaks neither
+    AMQP nor STOMP may be without: nothing asks it yet.
+    """
+
+    method: Literal["http", "amqp-management"]
+    url: str = ""
+    field: str = ""
+    address: str = ""
+    properties: Mapping[str, str] = {}
+    needs: str = ""
+    relayed: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Each text that may hold words in braces."""
+        return (self.url, self.address, *self.properties.values())

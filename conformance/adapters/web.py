@@ -7,10 +7,11 @@ import functools
 import http.client
 import json
 import urllib.parse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance import limits
-from conformance.adapters.access import Tls
+from conformance.adapters.access import OPEN, Access, Tls
 from conformance.adapters.deadline import hung_up_after
 from conformance.errors import UsageError
 
@@ -28,13 +29,17 @@ def ask(
     *,
     content_type: str = "application/json",
     timeout_s: float = 5.0,
-    tls: Tls | None = None,
+    access: Access = OPEN,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """The status of the answer, and its body as text; `user:password@` in the address is its basic authentication.
+    """Send one request; return the status of the answer, and its body as text.
 
-    `tls` is for an address of `https`, whose certificate and name are always verified; None: the authorities of this
-    machine. Raises `OSError` where nobody answers in HTTP, where the whole answer takes longer than
-    `timeout_s` or has more than `limits.HTTP_ANSWER` bytes; `UsageError` for an address that is none.
+    `user:password@` in the address is its basic authentication. With `user@` alone the password is that of `access`.
+    The TLS of `access` is for an address of `https`, whose certificate and name are always verified; without one the
+    authorities of this machine are used. `headers` are sent as well.
+
+    Raises `OSError` where nobody answers in HTTP, where the whole answer takes longer than `timeout_s` or has more than
+    `limits.HTTP_ANSWER` bytes; `UsageError` for an address that is none, or a password that cannot be read.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -43,20 +48,20 @@ def ask(
         raise UsageError(f"{url.rpartition('@')[2]}: {_EXPECTED}: {error}") from error
     if parts.scheme not in PORTS or not parts.hostname:
         raise UsageError(f"{url.rpartition('@')[2]}: {_EXPECTED}")
-    headers = {"Content-Type": content_type} if body else {}
+    sent = {**(headers or {}), **({"Content-Type": content_type} if body else {})}
     if parts.username is not None:
-        secret = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
+        inherited = access.password.read() if parts.password is None and access.password else ""
+        password = inherited or urllib.parse.unquote(parts.password or "")
+        secret = f"{urllib.parse.unquote(parts.username)}:{password}"
+        sent["Authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
     target = parts.path or "/"
     connection = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_s)
     if parts.scheme == "https":
-        connection = _Secure(parts.hostname, port, tls or Tls(), timeout_s)
+        connection = _Secure(parts.hostname, port, access.tls or Tls(), timeout_s)
     try:
         connection.connect()
         with hung_up_after(connection.sock, timeout_s):
-            connection.request(
-                verb, f"{target}?{parts.query}" if parts.query else target, body.encode() or None, headers
-            )
+            connection.request(verb, f"{target}?{parts.query}" if parts.query else target, body.encode() or None, sent)
             answer = connection.getresponse()
             said = answer.read(limits.HTTP_ANSWER + 1)
         if len(said) > limits.HTTP_ANSWER:

@@ -118,10 +118,9 @@ def _texts(file: BrokerFile) -> Iterator[tuple[str, Iterable[str], tuple[str, ..
     for rewrite in file.config.rewrite if file.config else ():
         yield f"config.rewrite ({rewrite.at})", [rewrite.text or ""], ()
     if file.depth is not None:
-        yield "depth", [file.depth.url, file.depth.address, *file.depth.properties.values()], _QUEUE
+        yield "depth", file.depth.texts, _QUEUE
     if file.policies is not None:
-        asked = file.policies
-        yield "policies", [asked.url, asked.address, asked.body, *asked.properties.values()], _QUEUE
+        yield "policies", file.policies.texts, _QUEUE
     yield "data.path", [file.data.path], ()
     yield "journal.path", [file.journal.path], ()
     yield "logs.paths", file.logs.paths, ()

@@ -23,7 +23,8 @@ class DepthProbe(msgspec.Struct, frozen=True):
     For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's
     body is a map with the depth as its `field` (ActiveMQ Classic), or a JSON list whose first item is the depth
     (Artemis); `host` and `port` are those of its AMQP endpoint, whatever the client itself speaks, and `access` is how
-    one comes in there.
+    one comes in there. `needs` is what the broker must have to answer at all. With `relayed` no link is made to
+    `address` itself.
     """
 
     method: str
@@ -35,6 +36,8 @@ class DepthProbe(msgspec.Struct, frozen=True):
     host: str = ""
     port: int = 0
     access: Access = OPEN
+    needs: str = ""
+    relayed: bool = False
 
 
 class StompWords(msgspec.Struct, frozen=True):

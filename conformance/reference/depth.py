@@ -7,6 +7,9 @@
 | `/queues/NAME` | depth, what of it is unacknowledged, and what has happened since the start |
 | `/queues/NAME/messages?limit=N&offset=K` | messages, in order |
 
+DELETE `/queues/NAME` removes a queue with all that is in it, and is answered before that is on the disk (202). A broker
+that asks its clients for a login refuses it, because this port asks for none.
+
 A list has at most N entries after the first K; N is 1000 unless it is asked for less. One of messages ends early where
 they have more than 8 MiB, for all of it is hashed while nobody else is served. Of requests that come together one is
 answered at a time, and the other ports are served in between.
@@ -43,6 +46,7 @@ _COUNTS: dict[str, tuple[Event, ...]] = {
 }
 """What is shown of a queue's events: those that came into it by either way, and those that left it by each."""
 
+_NO_QUEUE = ("404 Not Found", {"error": "no such queue"})
 _HELD = frozenset({State.ACQUIRED, State.COMMITTING})
 
 
@@ -53,11 +57,11 @@ class _BadQueryError(Exception):
 class Asked:
     """One connection: `answer` gives the answer to the next request of those that have come, while one is `complete`.
 
-    `closed` says whether the socket is to be closed after what was answered.
+    `closed` says whether the socket is to be closed after what was answered. With `may_delete` queues can be removed.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, *, may_delete: bool = False) -> None:
+        self._broker, self._may_delete = broker, may_delete
         self._buffer = b""
         self.closed = False
 
@@ -84,12 +88,24 @@ class Asked:
         method, path, version = (*line.split(" "), "", "", "")[:3]
         fields = {name.strip().lower(): value.strip().lower() for name, _, value in (h.partition(":") for h in headers)}
         self.closed = fields.get("connection") == "close" or version != "HTTP/1.1" or "content-length" in fields
-        status, body = self._look(path) if method == "GET" else ("405 Method Not Allowed", {"error": "only GET"})
+        if method == "DELETE" and self._may_delete:
+            status, body = self._delete(path)
+        elif method == "GET":
+            status, body = self._look(path)
+        else:
+            status, body = "405 Method Not Allowed", {"error": "only GET"}
         text = json.dumps(body).encode()
         lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(text)}"]
         if self.closed:
             lines.append("Connection: close")
         return "\r\n".join([*lines, "", ""]).encode() + text
+
+    def _delete(self, path: str) -> tuple[str, object]:
+        queue = self._queue(path.removeprefix("/queues/")) if path.startswith("/queues/") else None
+        if queue is None:
+            return _NO_QUEUE
+        self._broker.delete(queue)
+        return "202 Accepted", {"deleted": queue.name}
 
     def _look(self, target: str) -> tuple[str, object]:
         path, _, query = target.partition("?")
@@ -101,7 +117,7 @@ class Asked:
             found = self._found(path, query)
         except _BadQueryError as error:
             return "400 Bad Request", {"error": str(error)}
-        return ("404 Not Found", {"error": "no such queue"}) if found is None else ("200 OK", found)
+        return _NO_QUEUE if found is None else ("200 OK", found)
 
     def _found(self, path: str, query: str) -> object | None:
         """What is shown of a queue, or of its messages; None for a path that leads nowhere."""

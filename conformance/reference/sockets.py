@@ -226,7 +226,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def __init__(self, server: Host) -> None:
         self._server = server
-        self._asked = Asked(server.broker)
+        self._asked = Asked(server.broker, may_delete=server.guard == OPEN)
         self._due = self._paused = self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -268,6 +268,7 @@ class HttpProtocol(asyncio.Protocol):
         self._due = False
         if not self._transport.is_closing():
             self._transport.write(self._asked.answer())
+            self._server.schedule()  # a queue that was removed is removed on the disk as well
             self._idle.cancel()
             self._idle = self._server.loop.call_later(HTTP_IDLE_S, self._transport.abort)
         self._go_on()

@@ -15,7 +15,6 @@ import msgspec
 
 from conformance import limits
 from conformance.adapters import Broker
-from conformance.adapters.access import Access
 from conformance.adapters.planned import DepthProbe
 from conformance.clients import job as jobs
 from conformance.clients.child import Child
@@ -245,8 +244,7 @@ def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthProbe:
     """The question with where it is asked, and how a client comes in there."""
     question = jobs.DepthProbe(**{**vars(probe), "properties": dict(probe.properties)})
     if probe.method != "amqp-management":
-        tls = broker.access("http").tls if probe.url.startswith("https://") else None
-        return msgspec.structs.replace(question, access=Access(tls=tls))
+        return msgspec.structs.replace(question, access=broker.access("http"))
     host, port = broker.endpoint("amqp")
     return msgspec.structs.replace(question, host=host, port=port, access=broker.access("amqp"))
 

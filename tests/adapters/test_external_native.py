@@ -5,15 +5,21 @@ import re
 import pytest
 
 from conformance import adapters, history, paths
-from conformance.adapters import installed, launchers
+from conformance.adapters import external_left, installed, launchers, web
 from conformance.cli import cli
+from conformance.clients.management import Management
 from conformance.errors import UsageError
 from conformance.history import Op, Phase, bare_header
 from conformance.ledger import Ledger
+from conformance.run import proof
 from conformance.run.plan import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Drain, Publish, Scenario
 
+OWNED = "orders"
+"""A queue of the broker's owner."""
+
+PREFIX = "conformance-run-1-"
 STEPS = (Publish(20, window=5), Drain(), Drain())
 TEXTS = ("README.md", "docs/external-brokers.md", "docker-compose.yml")
 LINES = sorted(
@@ -35,29 +41,56 @@ def _messages(folder, op):
 
 @pytest.fixture
 def tried(tmp_path):
-    """Start a broker natively, and play a trial at the addresses that the words then name."""
+    """Start a broker natively, and play a trial at the addresses that the words then name.
 
-    def run(name, spec, protocol="amqp"):
+    It returns what is left there. The queue of the owner, and the message in it, are untouched.
+    """
+
+    def run(name, spec, steps=STEPS, protocol="amqp"):
         adapter = adapters.find(name)
         with (
             Ledger(tmp_path / "theirs", "theirs") as ledger,
-            adapter.prepare(tmp_path / "broker", adapter.effective(), ["unused"], ledger) as broker,
+            adapter.prepare(tmp_path / "broker", adapter.effective(), [OWNED], ledger) as broker,
             Ledger(tmp_path / "run", "run-1") as ours,
         ):
             broker.start()
+            proof.send(adapter, broker, protocol, OWNED)
             outside = adapters.find(spec(broker))
-            script = Scenario("odd", "", "async_ack", STEPS, {"SOLCD-ACK-02": Check("lost", "confirmed")})
+            script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
             trial = Planned("odd.1", script, "subject", "", 1, 1, outside, outside.effective(), protocol)
             recording = Recording(tmp_path / "run", bare_header(""), ours)
             try:
                 (record,) = recording.record([trial])
             finally:
                 recording.close()
+            after = _names(name, broker)
+            assert 1 == proof.depth_of(broker, OWNED)
         folder = tmp_path / "run" / "trials" / "odd.1"
         assert "" == record.void
-        assert {f"p1:{n}" for n in range(1, 21)} == _messages(folder, Op.SEND) == _messages(folder, Op.DRAIN)
+        sent = {f"p1:{n}" for n in range(1, 21)}
+        assert sent == _messages(folder, Op.SEND)
+        assert (sent if Drain() in steps else set()) == _messages(folder, Op.DRAIN)
+        left = [*adapters.left(tmp_path / "run")]
+        assert (PREFIX in after) == (name != "activemq" and bool(left))
+        return left
 
     return run
+
+
+def _names(name, broker):
+    """The names of its queues, by its own word; Classic is asked by nothing that is here."""
+    if name == "artemis":
+        host, port = broker.endpoint("amqp")
+        asked = Management(host, port, "activemq.management", broker.access("amqp"), "names", relayed=False)
+        answer = asked.ask(
+            {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getQueueNames"}, "[]", within_s=30
+        ).body
+        asked.close()
+        return answer
+    paths_of = {"qpid": "api/latest/queue/default/default", "rabbitmq": "api/queues", "reference": "queues"}
+    login = "guest:guest@" if name == "rabbitmq" else ""
+    at = f"http://{login}127.0.0.1:{broker.http_port}"
+    return web.ask("GET", f"{at}/{paths_of[name]}", timeout_s=30)[1] if name in paths_of else ""
 
 
 def _at(broker, name, *protocols):
@@ -68,40 +101,73 @@ def _at(broker, name, *protocols):
 @pytest.mark.artemis
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("artemis")])
 def test_a_line_of_the_documentation_runs(tried, line):
-    """Its addresses are those of the broker of the test."""
+    """Its addresses are those of the broker of the test, which has no queue of the run afterwards."""
     name, _, urls = line.partition(":external=")
 
     def moved(broker):
         found = [url.partition("://")[0] for url in urls.split(",")]
         return _at(broker, name, *found)
 
-    tried(name, moved)
+    assert [] == tried(name, moved)
 
 
 def test_the_lines_are_those_that_are_run():
     """One that names another broker needs a case of its own; that of EMS needs a client that is not here."""
-    assert {line.partition(":")[0].partition("@")[0] for line in LINES} == {"artemis", "ems"}
-    assert len(LINES) >= 4
+    compose = {"activemq", "qpid", "rabbitmq"}
+    assert {line.partition(":")[0].partition("@")[0] for line in LINES} == {"artemis", "ems"} | compose
+    assert len(LINES) >= 7
 
 
 def test_the_bundled_broker_needs_its_management(tried):
     """Without it the next step is said."""
-    tried("reference", lambda broker: _at(broker, "reference", "amqp"))
+    assert [] == tried("reference", lambda broker: _at(broker, "reference", "amqp"))
+
+
+@pytest.mark.parametrize("name", ["reference", pytest.param("artemis", marks=pytest.mark.artemis)])
+def test_a_queue_that_still_holds_messages_is_removed_with_them(tried, name):
+    """A trial that was void has drained nothing."""
+    assert [] == tried(name, lambda broker: _at(broker, name, "amqp"), STEPS[:1])
+
+
+def test_a_queue_that_the_broker_does_not_remove_is_emptied_and_told(tried, monkeypatch):
+    """A broker whose answer is no: it is there afterwards."""
+    monkeypatch.setattr(external_left, "removed", lambda how: f"DELETE {how.url} answered 403")
+    (line,) = tried("reference", lambda broker: _at(broker, "reference", "amqp"), STEPS[:1])
+
+    assert "2 queues of this run are left, empty: DELETE http:" in line
 
 
 @pytest.mark.activemq
 def test_classic_needs_nothing_else(tried):
-    tried("activemq", lambda broker: _at(broker, "activemq", "amqp"))
+    """Over AMQP it removes no queue: what is left is empty, and one line says so."""
+    (line,) = tried("activemq", lambda broker: _at(broker, "activemq", "amqp"), STEPS[:1])
+
+    assert "2 queues of this run are left, empty: the address by which it is removed is missing: give http:" in line
+    assert f"Remove by hand what begins with {PREFIX}" in line
 
 
 @pytest.mark.qpid
 def test_broker_j_is_asked_by_its_management(tried):
-    tried("qpid", lambda broker: _at(broker, "qpid", "amqp"))
+    assert [] == tried("qpid", lambda broker: _at(broker, "qpid", "amqp"))
+
+
+@pytest.mark.qpid
+def test_a_virtual_host_of_another_name_needs_the_file_of_the_page(tried, tmp_path):
+    """The file of docs/external-brokers.md, with the names of the virtual host there."""
+
+    def spec(broker):
+        page = (paths.root() / "docs/external-brokers.md").read_text()
+        text = page.split("```toml")[1].split("```")[0].replace("NODE/HOST", "default/default")
+        text = text.replace("broker.example:5672", f"127.0.0.1:{broker.endpoint('amqp')[1]}")
+        (tmp_path / "mine.toml").write_text(text.replace("broker.example:8080", f"127.0.0.1:{broker.http_port}"))
+        return f"qpid:external={tmp_path}/mine.toml"
+
+    assert [] == tried("qpid", spec)
 
 
 @pytest.mark.skipif(bool(LACKS), reason=LACKS)
 def test_rabbitmq_is_asked_by_its_management(tried):
-    tried("rabbitmq", lambda broker: _at(broker, "rabbitmq", "amqp"))
+    assert [] == tried("rabbitmq", lambda broker: _at(broker, "rabbitmq", "amqp"))
 
 
 def test_a_management_stands_at_its_usual_port():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from conformance import adapters, history, paths
-from conformance.adapters import external_left
+from conformance.adapters import external_left, web
 from conformance.adapters.external_left import Removal
 from conformance.adapters.external_queues import Existing
 from conformance.adapters.external_table import External
@@ -310,13 +310,37 @@ def test_after_five_tries_it_is_left(spec: Spec, kill_one: Callable[[str], None]
     assert [] == told[5]
 
 
-def test_where_nobody_knows_how_it_is_told_once(spec: Spec, kill_one: Callable[[str], None]) -> None:
-    kill_one(spec())
+def test_without_a_way_a_queue_of_a_killed_run_is_listed_once(tmp_path: pathlib.Path) -> None:
+    _dead(tmp_path, "conformance-dead-q", {"conformance-dead-q": Removal(run="dead")})
 
-    assert {f"run killed: queue {n} is left: its owner's file does not say how one is removed" for n in OURS} == set(
+    assert ["run dead: queue conformance-dead-q is left: its owner's file does not say how one is removed"] == (
         release_leftovers()
     )
     assert [] == release_leftovers()
+
+
+def test_the_next_run_removes_queues_by_the_request_of_the_product(
+    theirs: adapters.Broker, spec: Spec, kill_one: Callable[[str], None]
+) -> None:
+    """The owner's file says nothing of it; his own queues stay."""
+    kill_one(spec())
+    lines = release_leftovers()
+    _, names = web.ask("GET", f"http://127.0.0.1:{theirs.http_port}/queues")
+
+    assert {f"run killed: removed queue {name}" for name in OURS} == set(lines)
+    assert {"queues": ["a", "b", "ready"]} == json.loads(names)
+
+
+@pytest.mark.parametrize("name", ["orders", "conformance-other-q"])
+def test_a_queue_of_another_owner_is_never_removed(
+    served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path, name: str
+) -> None:
+    """A file that was changed cannot make the suite remove a name without its own prefix and the run's id."""
+    url, asked, _ = served
+    _dead(tmp_path, name, {name: Removal(url=f"{url}/{name}", run="dead")})
+
+    assert [] == release_leftovers()
+    assert [] == asked
 
 
 def test_a_run_that_ends_itself_leaves_nothing_to_the_next(spec: Spec, play: Play, tmp_path: pathlib.Path) -> None:

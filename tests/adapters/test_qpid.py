@@ -208,7 +208,7 @@ def test_the_capabilities_of_the_file_are_those_of_the_broker(tmp_path: pathlib.
             assert receiver.fetcher is not None
             unsettled = len(receiver.fetcher.unsettled)
         empty = _depth(broker)
-        host = _get(f"http://127.0.0.1:{broker.http_port}/api/latest/virtualhost/conformance/conformance")
+        host = _get(f"http://127.0.0.1:{broker.http_port}/api/latest/virtualhost/default/default")
 
     capabilities = adapters.find("qpid").capabilities("amqp")
     assert (left, unsettled, empty) == (1, 0, 0)

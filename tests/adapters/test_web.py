@@ -65,7 +65,7 @@ def test_a_depth_over_https(secure):
     probe = DepthProbe("http", f"{url}/queues/q", "depth", access=Access(tls=tls))
 
     assert 3 == DepthGauge(probe, "test").ask("q")
-    assert (200, '{"depth": 3}') == web.ask("GET", url, tls=Tls(ca=tls.ca, server_name="broker.example"))
+    assert (200, '{"depth": 3}') == web.ask("GET", url, access=Access(tls=Tls(ca=tls.ca, server_name="broker.example")))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_certificate_that_cannot_be_trusted(secure, ca, name, says):
     tls = Tls(ca=str(folder / ca) if ca else "", server_name=name)
 
     with pytest.raises(OSError, match=says):
-        web.ask("GET", url, tls=tls)
+        web.ask("GET", url, access=Access(tls=tls))
     with pytest.raises(ClientError, match=says):
         DepthGauge(DepthProbe("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
 
@@ -110,6 +110,7 @@ def test_an_address_of_the_file_is_moved_to_where_the_broker_is():
 
     assert 443 == found["http"].port
     assert "https://guest:x@broker:15671/q" == at_its_host("http://guest:x@127.0.0.1:15671/q", found)
+    assert "https://a%40b@broker:15671/q" == at_its_host("http://guest:x@127.0.0.1:15671/q", found, "a@b")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:65536", "127.0.0.1:x", "[::1", ""])

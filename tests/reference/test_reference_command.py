@@ -79,6 +79,33 @@ def test_one_socket_may_ask_twice(start):
     connection.close()
 
 
+def test_a_queue_is_deleted_for_good(start):
+    """Also after a restart; a queue that is not there is 404."""
+    broker = start("--queue=gone")
+    connection = http.client.HTTPConnection(broker.http, timeout=10)
+    found = []
+    for _ in range(2):
+        connection.request("DELETE", "/queues/gone")
+        answer = connection.getresponse()
+        found.append((answer.status, json.load(answer)))
+    connection.close()
+    broker.process.terminate()
+    broker.process.wait(10)
+
+    assert [(202, {"deleted": "gone"}), (404, {"error": "no such queue"})] == found
+    assert {"queues": ["q"]} == start().get("/queues")
+
+
+def test_no_queue_is_deleted_where_clients_log_in(tmp_path, start):
+    """This port asks for no login."""
+    (tmp_path / "password").write_text("secret")
+    connection = http.client.HTTPConnection(start("--user=u", f"--password-file={tmp_path}/password").http, timeout=10)
+    connection.request("DELETE", "/queues/q")
+
+    assert 405 == connection.getresponse().status
+    connection.close()
+
+
 def test_depth_of_an_unknown_queue_is_404(start):
     """404 and JSON."""
     with pytest.raises(urllib.error.HTTPError) as refused:

@@ -92,7 +92,7 @@ def test_policies_that_are_refused_are_not_taken_to_be_stock(asked):
 
     with asked(adapters.find("qpid"), change=elsewhere) as (before, known, unread):
         assert before == known.values
-        assert "/nothing/latest/queue/conformance/conformance/conformance-" in unread
+        assert "/nothing/latest/queue/default/default/conformance-" in unread
         assert "answered 404" in unread
 
 
