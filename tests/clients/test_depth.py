@@ -70,7 +70,7 @@ def manager():
         threads[-1].start()
         assert made.ready.wait(10)
         probe = DepthProbe("amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1")
-        return made, DepthProbe(probe.method, "", "", probe.address, probe.properties, probe.host, port)
+        return made, msgspec.structs.replace(probe, port=port)
 
     yield start
     for thread in threads:
