@@ -191,6 +191,19 @@ def test_the_copy_is_what_the_fault_left(recovery):
     assert ["journal", "started"] == sorted(path.name for path in broker.data.iterdir())
 
 
+def test_the_copy_has_holes_for_zeros(recovery):
+    """Journals are preallocated; whoever writes to the copy changes nothing in the data."""
+    start, broker, _ = recovery(DEAD, DEAD, None)
+    kept = start._copy / "large"
+    (broker.data / "large").write_bytes(bytes(4 << 20) + b"record")
+    copied = Recovery(start._stand)
+
+    assert (broker.data / "large").read_bytes() == kept.read_bytes()
+    assert kept.stat().st_blocks * 512 < 1 << 20
+    assert kept.stat().st_ino != (broker.data / "large").stat().st_ino
+    assert copied.start().phase is Phase.FAIL
+
+
 def test_the_bound_is_ten_times_the_healthy_start(recovery):
     """And a minute at least."""
     start, broker, _ = recovery(None)

@@ -1,0 +1,34 @@
+"""A broker in a container that does not start again: a second container gets a copy of its data."""
+
+import contextlib
+import signal
+
+import pytest
+
+from conformance import adapters
+from conformance.history import Phase
+from conformance.run.plan import Planned
+from conformance.run.proof import send
+from conformance.run.restart import Recovery
+from conformance.run.stand import Stands
+from conformance.scenario import Drain, Scenario
+
+SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})
+
+
+@pytest.mark.parametrize(("liar", "phase"), [("refuses-to-start-with-messages", Phase.FAIL), (None, None)])
+def test_after_a_kill(real, ledger, tmp_path, liar, phase):
+    """The same rules as for a process of this machine; each container has ports of its own."""
+    adapter = adapters.find("reference:docker")
+    planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp", liar=liar)
+    stand, _ = Stands(tmp_path / "brokers", ledger, [], offline=True).take([planned])
+    with contextlib.closing(stand):
+        send(adapter, stand.broker, "amqp", planned.queue)
+        with stand.broker.pidfds() as descriptors:
+            for descriptor in descriptors:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        assert stand.broker.wait_gone(20)
+        found = Recovery(stand).start()
+
+    assert phase is (found and found.phase)
+    assert found is None or 2 == found.words.count("is not taken over"), found.words
