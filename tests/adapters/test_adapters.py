@@ -222,9 +222,12 @@ def test_equal_settings_group_together() -> None:
 def test_assignments_become_values_of_their_types() -> None:
     file = adapters.find("artemis").file
 
-    assert parse_assignments(["sync_transactional=FALSE", "journal_buffer_ms=500"], file) == {
+    assert parse_assignments(
+        ["sync_transactional=FALSE", "journal_buffer_ms=500", "dead_letter_destination=Any words"], file
+    ) == {
         "sync_transactional": False,
         "journal_buffer_ms": 500,
+        "dead_letter_destination": "Any words",
     }
 
 

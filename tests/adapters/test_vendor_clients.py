@@ -11,7 +11,7 @@ import pytest
 
 from conformance import adapters, claims, paths
 from conformance.adapters import VARIANT, parse_assignments
-from conformance.adapters.vendor_clients import chosen, find, names, of_broker, put_upon, said, speaking
+from conformance.adapters.vendor_clients import chosen, find, names, of_broker, put_upon, said
 from conformance.clients.modes import MODES
 from conformance.errors import UsageError
 from conformance.run.called import lacks
@@ -37,10 +37,6 @@ sha512 = "SUM"
 
 
 # the files
-
-
-def test_names_are_sorted() -> None:
-    assert names() == ["artemis-jms", "qpid-amqp091", "qpid-jms"]
 
 
 def test_an_unknown_name_is_told_the_closest() -> None:
@@ -126,22 +122,6 @@ def test_a_faulty_file_is_told_with_its_path(
 
 
 @pytest.mark.parametrize(
-    ("broker", "protocol", "expected"),
-    [
-        ("artemis", "jms", ["artemis-jms", "qpid-jms"]),
-        ("qpid", "jms", ["qpid-jms"]),
-        ("qpid", "amqp091", ["qpid-amqp091"]),
-        ("reference", "jms", ["qpid-jms"]),
-        ("reference", "amqp091", []),
-        ("reference", "amqp", []),
-        ("ems", "jms", []),
-    ],
-)
-def test_those_that_speak_with_a_broker(broker: str, protocol: str, expected: list[str]) -> None:
-    assert [client.name for client in speaking(protocol, adapters.find(broker).file)] == expected
-
-
-@pytest.mark.parametrize(
     ("asked", "protocol", "broker", "expected"),
     [
         ("", "jms", "artemis", "artemis-jms"),
@@ -150,15 +130,14 @@ def test_those_that_speak_with_a_broker(broker: str, protocol: str, expected: li
         ("qpid-jms", "jms", "artemis", "qpid-jms"),
         ("qpid-jms", "jms", "qpid", "qpid-jms"),
         ("qpid-jms", "jms", "reference", "qpid-jms"),
+        ("", "amqp", "artemis", ""),
+        ("", "stomp", "reference", ""),
+        ("", "jms", "ems", ""),
     ],
 )
 def test_the_one_that_was_asked_for_or_the_own(asked: str, protocol: str, broker: str, expected: str) -> None:
-    assert chosen(asked, protocol, adapters.find(broker)) is find(expected)
-
-
-@pytest.mark.parametrize(("protocol", "broker"), [("amqp", "artemis"), ("stomp", "reference"), ("jms", "ems")])
-def test_none_where_our_own_sessions_speak_or_nobody_can(protocol: str, broker: str) -> None:
-    assert chosen("", protocol, adapters.find(broker)) is None
+    """None where our own sessions speak, or no client can."""
+    assert chosen(asked, protocol, adapters.find(broker)) is (find(expected) if expected else None)
 
 
 @pytest.mark.parametrize(
