@@ -14,7 +14,6 @@ from conformance import bundle, campaign, claims, paths, replay, report, scenari
 from conformance.adapters import greeting, ports
 from conformance.adapters.access import Access, Secret, Tls
 from conformance.campaign import Options, Watcher
-from conformance.judge.session import Session
 from conformance.run.plan import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
@@ -60,7 +59,7 @@ def theirs(tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_violation_is_seen_again_at_its_place(theirs, tmp_path):
+def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path):
     """The loss of the first run is there in the replay, killed by the owner's command; nothing of it holds a secret."""
     tls = Tls(ca=str(theirs.parent / "ca.pem"))
     claim = ("SOLCD-ACK-01",)
@@ -74,8 +73,7 @@ def test_a_violation_is_seen_again_at_its_place(theirs, tmp_path):
     judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=chosen), Watcher())
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
-    with Session.start() as spark:
-        zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark, trust=True)
+    zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark_for_all, trust=True)
     wanted = replay.Wanted(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
     again = replay.prepare(wanted)
     outcome = replay.execute(again, Watcher())
