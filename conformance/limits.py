@@ -47,6 +47,9 @@ HISTORY = 1 << 28
 HTTP_ANSWER = 1 << 24
 """Bytes of the answer to one HTTP request. The largest answer of a management interface that we know has 200 KB."""
 
+LOG = 1 << 24
+"""Bytes of a broker's log that are searched for its ready line, from the end. A start of ours logs 100 KB at most."""
+
 HANDSHAKE_S = 10.0
 """Seconds of a TLS handshake with a broker that is asked whether it is ready. A slow machine takes 0.1 s."""
 

@@ -11,7 +11,9 @@ import fcntl
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -73,6 +75,25 @@ def scratch(what: str) -> Iterator[pathlib.Path]:
             release(lock, descriptor)
 
 
+_UNUSED_S = 7 * 86400.0
+"""After this time a folder without a lock is nobody's: a version of the suite that made no locks left it."""
+
+
+def _unlocked() -> Iterator[pathlib.Path]:
+    """Temporary folders of this user that have no lock and were not used for a week."""
+    for what in ("spark", "warm"):
+        for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}{what}-*"):
+            with contextlib.suppress(OSError):
+                seen = folder.lstat()
+                ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
+                if (
+                    ours
+                    and time.time() - seen.st_mtime > _UNUSED_S
+                    and not (_scratch() / f"{folder.name}.lock").exists()
+                ):
+                    yield folder
+
+
 def release_abandoned() -> list[str]:
     """Remove the temporary folders and port locks of processes that have ended; a line for each folder."""
     lines = []
@@ -89,6 +110,9 @@ def release_abandoned() -> list[str]:
             continue
         release(lock, descriptor)
         lines += [f"removed {folder}"] if there else []
+    for folder in _unlocked():
+        shutil.rmtree(folder, ignore_errors=True)
+        lines += [] if folder.exists() else [f"removed {folder}"]
     for lock in ports().glob("*.lock"):
         descriptor = acquire(lock)
         if descriptor is not None:

@@ -24,6 +24,7 @@ from conformance.report import model
         (["run", "--adapter", "artmis"], "unknown adapter 'artmis': did you mean 'artemis'?"),
         (["run", "--adapter", "reference", "--protocol", "amqq"], "unknown protocol 'amqq': did you mean 'amqp'?"),
         (["run", "--adapter", "reference", "--claims", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
+        (["run", "--adapter", "reference", "--claims", "SOLCD-AKC-01", "--claims", "AMQP-*"], "'SOLCD-ACK-01'?"),
         (["run", "--adapter", "reference", "--require", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
         (["run", "--adapter", "reference", "--judge-as", "emms"], "unknown vendor 'emms': did you mean 'ems'?"),
         (["run", "--adapter", "reference", "--require-tried", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),

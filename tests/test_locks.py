@@ -1,9 +1,11 @@
 """What a killed process leaves outside itself, and what a living one keeps."""
 
 import fcntl
+import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -119,3 +121,18 @@ def test_a_lock_removes_only_our_own_folders(tmp_path):
     assert [] == release_leftovers()
     assert tmp_path.is_dir()
     assert not lock.exists()
+
+
+def test_a_folder_without_a_lock_goes_after_a_week(tmp_path, monkeypatch):
+    """A version that made no locks left it. One that was used since, another name and a link stay."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, new, other, linked = (tmp_path / name for name in ("spark-old", "spark-new", "conformance-x", "spark-link"))
+    old, new, linked = (path.with_name(f"conformance-{path.name}") for path in (old, new, linked))
+    for folder in (old, new, other):
+        (folder / "blockmgr").mkdir(parents=True)
+    linked.symlink_to(other)
+    for folder in (old, other):
+        os.utime(folder, (0, 0))
+
+    assert [f"removed {old}"] == release_leftovers()
+    assert {new, other, linked} == {*tmp_path.iterdir()}

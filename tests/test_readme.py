@@ -46,7 +46,7 @@ def test_commands_parse(words):
         protocol = spoken.chosen(parsed["protocol"], adapter)
         adapter = vendor_clients.put_upon(adapter, vendor_clients.chosen(parsed["client"], protocol, adapter))
         adapters.parse_assignments(parsed["settings"], adapter.file)
-        for pattern in (parsed["claims"], *parsed["require"], *parsed["require_tried"]):
+        for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())
         assert set(parsed["judge_as"]) <= {vendor for claim in claims.load().claims.values() for vendor in claim.binds}
 

@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
 
+from conformance import limits
 from conformance.adapters import greeting, ports, web
 from conformance.adapters.placeholders import fill
 from conformance.adapters.planned import Plan
@@ -49,14 +50,10 @@ class Readiness:
         self._seen = self._own_log.stat().st_size if self._own_log.is_file() else 0
 
     def said(self, log: pathlib.Path) -> bytes:
-        """What this start has logged: its output in `log`, and its part of `{log_file}`."""
-        said = log.read_bytes() if log.is_file() else b""
-        if self._own_log.is_file():
-            with self._own_log.open("rb") as stream:
-                # A log that became shorter was begun anew: then all of it is of this start.
-                stream.seek(self._seen if self._own_log.stat().st_size >= self._seen else 0)
-                said += stream.read()
-        return said
+        """What this start has logged: its output in `log`, and its part of `{log_file}`; of each at most the end."""
+        size = self._own_log.stat().st_size if self._own_log.is_file() else 0
+        # A log that became shorter was begun anew: then all of it is of this start.
+        return _end_of(log, 0) + _end_of(self._own_log, self._seen if size >= self._seen else 0)
 
     def logged(self, log: pathlib.Path) -> bool:
         """Whether the pattern was logged; true where none is asked for."""
@@ -138,6 +135,15 @@ class Readiness:
         except ValueError as error:
             return f"{asked}: {error} in {body[:200]!r}"
         return "" if found == wanted.value else f"{asked}: {wanted.field} is {found!r}, not {wanted.value!r}"
+
+
+def _end_of(log: pathlib.Path, start: int) -> bytes:
+    """What a log has after `start`, and of that no more than the last `limits.LOG` bytes; nothing without a log."""
+    if not log.is_file():
+        return b""
+    with log.open("rb") as stream:
+        stream.seek(max(start, stream.seek(0, 2) - limits.LOG))
+        return stream.read(limits.LOG)
 
 
 def _takes(port: int) -> bool:

@@ -37,7 +37,9 @@ QUICK = (
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of broker or client; repeatable."
 )
 @click.option("--config", type=FILE, metavar="PATH", help="Your own configuration, or its folder: a copy is run.")
-@click.option("--claims", default="*", show_default=True, metavar="PATTERNS", help="Claims to try, such as 'AMQP-*'.")
+@click.option(
+    "--claims", multiple=True, metavar="PATTERNS", help="Claims to try, as 'AMQP-*'; repeatable.  [default: *]"
+)
 @click.option("--require", multiple=True, metavar="CLAIM", help="Judge it although this configuration gives it up.")
 @click.option("--judge-as", multiple=True, metavar="VENDOR", help="Judge by this vendor's sentences too; see above.")
 @expecting
@@ -50,7 +52,7 @@ QUICK = (
 @click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
 def run_command(
-    claims: str,
+    claims: tuple[str, ...],
     require: tuple[str, ...],
     judge_as: tuple[str, ...],
     quiet: bool,
@@ -87,7 +89,9 @@ def run_command(
     from conformance.claims import words
     from conformance.progress import Show
 
-    options = campaign.Options(claims=words([claims]), required=words(require), judge_as=words(judge_as), **asked)
+    options = campaign.Options(
+        claims=words(claims or ["*"]), required=words(require), judge_as=words(judge_as), **asked
+    )
     prepared = campaign.prepare(options)
     expected = expected_of(known_failures, baseline, require_tried)
     expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=prepared.selection.protocol)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak: amqp, stomp.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of both; repeatable.")
 @click.option("--to-set", "to_settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new one only.")
-@click.option("--claims", default="*", show_default=True, metavar="PATTERNS", help="Claims to try, such as 'AMQP-*'.")
+@click.option(
+    "--claims", multiple=True, metavar="PATTERNS", help="Claims to try, as 'AMQP-*'; repeatable.  [default: *]"
+)
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @click.option("--baseline", type=FILE, metavar="REPORT", help="A report about the old version, not played alone then.")
 @click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="The ten strongest claims.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
-def upgrade_command(quiet: bool, verbose: bool, claims: str, scenarios: tuple[str, ...], **words: Any) -> int:
+def upgrade_command(
+    quiet: bool, verbose: bool, claims: tuple[str, ...], scenarios: tuple[str, ...], **words: Any
+) -> int:
     """Try an upgrade: the old version is filled and killed, and the new one started on the same data.
 
     \b
@@ -54,7 +58,7 @@ def upgrade_command(quiet: bool, verbose: bool, claims: str, scenarios: tuple[st
     from conformance import upgrade
     from conformance.claims import words as patterns
 
-    prepared = upgrade.prepare(upgrade.Wanted(claims=patterns([claims]), scenarios=patterns(scenarios), **words))
+    prepared = upgrade.prepare(upgrade.Wanted(claims=patterns(claims or ["*"]), scenarios=patterns(scenarios), **words))
     for note in prepared.notes:
         say(f"note: {note}")
     signal.signal(signal.SIGTERM, terminated)

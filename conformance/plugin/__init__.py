@@ -23,7 +23,10 @@ OPTIONS: tuple[tuple[str, dict[str, object]], ...] = (
     ),
     ("--client", {"metavar": "NAME", "default": "", "help": "The vendor's client for jms or amqp091."}),
     ("--set", {"metavar": "NAME=VALUE", "action": "append", "default": [], "help": "A setting of the broker."}),
-    ("--claims", {"metavar": "PATTERNS", "default": "*", "help": "Claims to try, such as 'AMQP-*'."}),
+    (
+        "--claims",
+        {"metavar": "PATTERNS", "action": "append", "default": [], "help": "Claims to try, as 'AMQP-*'; repeatable."},
+    ),
     (
         "--require",
         {

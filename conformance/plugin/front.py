@@ -80,7 +80,7 @@ class Front:
             protocol=word("protocol"),
             client=word("client"),
             settings=tuple(word("set")),
-            claims=claims.words([word("claims")]),
+            claims=claims.words(word("claims") or ["*"]),
             required=claims.words(word("require")),
             judge_as=claims.words(word("judge_as")),
             quick=word("quick"),

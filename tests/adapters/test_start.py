@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from conformance import adapters
-from conformance.adapters import native, web
+from conformance import adapters, limits
+from conformance.adapters import native, readiness, web
 from conformance.adapters.planned import Options
 from conformance.adapters.tree import MARK, Tree, is_alive
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
@@ -707,3 +707,16 @@ def test_fields_of_json_are_found_by_their_path() -> None:
     for path in ("a.2.b", "a.b", "d", "c.d"):
         with pytest.raises(ValueError, match="no field"):
             web.field_of(text, path)
+
+
+def test_a_long_log_is_read_from_its_end(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that logs without end does not fill the memory; what is before this start stays out."""
+    monkeypatch.setattr(limits, "LOG", 10)
+    log = tmp_path / "broker.log"
+    log.write_text("0123456789ready")
+
+    assert (b"56789ready", b"ready", b"") == (
+        readiness._end_of(log, 0),
+        readiness._end_of(log, 10),
+        readiness._end_of(tmp_path / "none", 0),
+    )
