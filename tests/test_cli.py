@@ -121,7 +121,7 @@ def known(params):
     if params.get("adapter") and not params["adapter"].startswith("./"):
         adapters.parse_assignments(params.get("settings", ()), adapters.find(params["adapter"]).file)
     assert set(params.get("judge_as", ())) <= {vendor for c in claims.load().claims.values() for vendor in c.binds}
-    for pattern in (params.get("claims", "*"), *params.get("require", ()), *params.get("require_tried", ())):
+    for pattern in (*params.get("claims", ()), *params.get("require", ()), *params.get("require_tried", ())):
         claims.select(pattern.split(","), claims.load())
 
 

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from conformance import campaign
+from conformance import campaign, claims
 from conformance.adapters import ports
 from conformance.cli import cli
 from conformance.errors import LaunchError, UsageError
@@ -28,7 +28,7 @@ def test_command_repeats_the_run():
             adapter=typed["adapter"],
             protocol=typed["protocol"],
             settings=typed["settings"],
-            claims=typed["claims"].split(","),
+            claims=claims.words(typed["claims"]),
             required=typed["require"],
             trials=typed["trials"],
             seed=typed["seed"],
