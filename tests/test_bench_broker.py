@@ -92,7 +92,7 @@ def test_the_ratio_is_ours_by_theirs():
 @pytest.fixture
 def site(tmp_path):
     """The bundled broker, started."""
-    with Ledger(tmp_path, "r") as ledger, broker_sites.reference(tmp_path / "b", ledger) as started:
+    with Ledger(tmp_path, f"bench-{os.getpid()}") as ledger, broker_sites.reference(tmp_path / "b", ledger) as started:
         started.start()
         yield started
 
@@ -166,7 +166,7 @@ def test_no_rate_of_a_container_that_was_refused(peer, why, request, monkeypatch
 @pytest.mark.artemis
 def test_artemis_keeps_the_journal_that_create_chose(tmp_path):
     """The adapter says NIO, for its tracer; written over ASYNCIO, with the tuning of that, it is a broker that nobody has."""
-    with Ledger(tmp_path, "r") as ledger, broker_sites.artemis(tmp_path / "a", ledger) as site:
+    with Ledger(tmp_path, f"bench-{os.getpid()}") as ledger, broker_sites.artemis(tmp_path / "a", ledger) as site:
         chosen = re.search(r"journal-type (\w+), journal-buffer-timeout \d+, journal-max-io (\d+)", site.about)
 
     assert chosen

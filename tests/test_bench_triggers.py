@@ -1,6 +1,7 @@
 """The table of triggers: how a hunt ends, what it reads, and one real hunt."""
 
 import contextlib
+import os
 import re
 
 import pytest
@@ -105,7 +106,7 @@ def test_the_benchmark_is_one_of_the_list(monkeypatch):
 @pytest.fixture
 def bench(tmp_path):
     """A real one; the session of the judge is its own, or a guest of one that is there."""
-    with Ledger(tmp_path, "r") as ledger, contextlib.closing(Bench(tmp_path, ledger, 1)) as made:
+    with Ledger(tmp_path, f"bench-{os.getpid()}") as ledger, contextlib.closing(Bench(tmp_path, ledger, 1)) as made:
         yield made
 
 

@@ -126,7 +126,7 @@ def test_reproduced(tmp_path):
     adapter = adapters.find("artemis@2.56.0")
     seen = {}
     with (
-        Ledger(tmp_path, "findings") as ledger,
+        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
         adapter.prepare(tmp_path / "broker", adapter.effective(), list("abcd"), ledger) as broker,
     ):
         broker.start()
@@ -146,7 +146,7 @@ def test_reproduced_through_its_client(tmp_path, name):
     pytest.importorskip("jpype", reason="needs JPype1: pip install 'ack-conformance[jms]'")
     adapter = adapters.find("artemis@2.56.0")
     with (
-        Ledger(tmp_path, "findings") as ledger,
+        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
         adapter.prepare(tmp_path / "broker", adapter.effective(), ["a"], ledger) as broker,
     ):
         broker.start()
@@ -175,7 +175,7 @@ def test_reproduced_on_rabbitmq(tmp_path):
     """On the version that the README names."""
     seen = {}
     with (
-        Ledger(tmp_path, "findings") as ledger,
+        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
         RABBITMQ.prepare(tmp_path / "broker", RABBITMQ.effective(), list("abd"), ledger) as broker,
     ):
         broker.start()
@@ -196,7 +196,7 @@ def test_reproduced_on_qpid(tmp_path):
     adapter = adapters.find("qpid@10.1.0")
     seen = {}
     with (
-        Ledger(tmp_path, "findings") as ledger,
+        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
         adapter.prepare(tmp_path / "broker", adapter.effective(), list("ab"), ledger) as broker,
     ):
         broker.start()
@@ -217,7 +217,7 @@ def test_reproduced_on_a_full_disk(tmp_path, name):
     """On the version that the README names. What the script starts bears the mark of the ledger, should it hang."""
     adapter = adapters.find("artemis@2.56.0")
     with (
-        Ledger(tmp_path, "findings") as ledger,
+        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
         adapter.prepare(tmp_path / "broker", adapter.effective(), [], ledger) as broker,
     ):
         host, port = broker.endpoint("stomp")

@@ -77,7 +77,7 @@ path = "{instance}/data"
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with Ledger(tmp_path / "run", "test") as book:
+    with Ledger(tmp_path / "run", f"native-{os.getpid()}") as book:
         yield book
 
 

@@ -23,7 +23,7 @@ from conformance.run.crew import Abort
 
 @pytest.fixture
 def ledger(tmp_path):
-    with Ledger(tmp_path, "workers") as found:
+    with Ledger(tmp_path, f"workers-{os.getpid()}") as found:
         yield found
 
 

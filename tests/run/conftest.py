@@ -1,6 +1,7 @@
 """One trial on the bundled broker, for every module that plays some."""
 
 import dataclasses
+import os
 import pathlib
 import sys
 
@@ -47,7 +48,7 @@ def play(tmp_path):
         )
         planned = dataclasses.replace(planned, **changes)
         first = dataclasses.replace(planned, id="odd.first", script=dataclasses.replace(script, steps=before))
-        with Ledger(tmp_path, "odd") as ledger:
+        with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:
             recording = Recording(tmp_path, bare_header(""), ledger)
             try:
                 *_, record = recording.record([first, planned] if before else [planned])

@@ -1,5 +1,6 @@
 """A broker with fixed settings: every check has a liar as its control, and each liar fails in each scenario."""
 
+import os
 import pathlib
 
 import pytest
@@ -80,7 +81,7 @@ def test_each_fallback_control_fails(only, tmp_path):
         for trial in plan(selection(only - unable), SCENARIOS, CATALOGUE)
         if any(trial.control == check.control.label for check in FALLBACKS[trial.script.id].values())
     ]
-    with Ledger(tmp_path, "fallbacks") as ledger:
+    with Ledger(tmp_path, f"fallbacks-{os.getpid()}") as ledger:
         recording = Recording(tmp_path, bare_header(""), ledger)
         try:
             records = {record.trial: record for record in recording.record(played)}

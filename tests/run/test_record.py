@@ -1,6 +1,7 @@
 """The only loop: lanes beside each other, one broker after the other in each, and what a trial may cost the next."""
 
 import dataclasses
+import os
 import threading
 import time
 import types
@@ -28,6 +29,7 @@ class FakeAdapter:
     """Its brokers start in a second, where they start at all; it remembers each."""
 
     name, version, spec, launcher = "fake", "1", "fake@1", "native"
+    file = types.SimpleNamespace(protocols={"amqp": None})
 
     def __init__(self):
         self.made = []
@@ -98,7 +100,7 @@ def play(tmp_path, monkeypatch):
                 )
 
         monkeypatch.setattr(recording, "TrialPlayer", Player)
-        with Ledger(tmp_path, "r") as ledger:
+        with Ledger(tmp_path, f"record-{os.getpid()}") as ledger:
             made = Recording(tmp_path, bare_header(""), ledger, seen.append)
             run.made_abort = lambda: made._abort.requested
             found = [*made.record(trials), *(made.record(again) if again else ())]
@@ -252,7 +254,7 @@ def test_liars_beside_the_bundled_broker(tmp_path):
         protocol="amqp",
     )
     liar = dataclasses.replace(honest, id="tiny.liar.1", arm="control", liar="counts-from-one")
-    with Ledger(tmp_path, "r") as ledger:
+    with Ledger(tmp_path, f"record-{os.getpid()}") as ledger:
         made = Recording(tmp_path, bare_header(""), ledger)
         try:
             found = {each.trial: each for each in made.record([honest, liar])}

@@ -1,6 +1,7 @@
 """Which broker instances a run starts, keeps and ends."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -52,7 +53,7 @@ def stands(tmp_path, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
-    with Ledger(tmp_path, "odd") as ledger:
+    with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:
         yield lambda expected: (Stands(tmp_path, ledger, expected, offline=True), made)
 
 
