@@ -37,6 +37,10 @@ _REFUSALS = {
 _ANSWER_S = 30.0
 
 
+NO_ID = "(no id)"
+"""The id of a message that has none. No producer sends it, so the judge counts such a message as never sent."""
+
+
 class AmqpSession:
     """See `Session`; every method is called from one thread.
 
@@ -227,7 +231,7 @@ class AmqpSession:
         self._deliveries += 1
         self.incoming.append(
             Received(
-                message=limits.quoted(message.id),
+                message=NO_ID if message.id is None else limits.quoted(message.id),
                 body=bytes(body) if isinstance(body, bytes | memoryview) else str(body).encode(),
                 count=int(message.delivery_count),
                 first_acquirer=bool(message.first_acquirer),
@@ -300,7 +304,7 @@ def decoded(link: Any, delivery: Any) -> Message:
     """The message of a delivery that is whole; raises `ClientError` where it is none of AMQP 1.0 section 3.2."""
     message = Message()
     try:
-        message.decode(link.recv(delivery.pending))
+        message.decode(link.recv(delivery.pending) or b"")
     except (MessageException, ValueError) as error:
         raise ClientError(f"the broker broke the protocol: a message that cannot be decoded: {error}") from error
     link.advance()

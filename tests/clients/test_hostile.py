@@ -10,7 +10,7 @@ from stomp_peer import CONNECTED
 
 from conformance import history, limits
 from conformance.adapters.access import OPEN
-from conformance.clients.amqp import AmqpSession
+from conformance.clients.amqp import NO_ID, AmqpSession
 from conformance.clients.job import StompWords
 from conformance.clients.modes import Subscription
 from conformance.clients.stomp import StompSession
@@ -119,6 +119,19 @@ def test_a_flood_of_deliveries_ends_the_client(hostile, small, again, says):
     session.close()
 
     assert broker.sent < limits.BACKLOG + ROOM
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00\x53\x77\xa0\x01x", b"\x40"], ids=["empty", "a body alone", "null"])
+def test_a_message_without_an_id_is_one_that_was_never_sent(hostile, payload):
+    """It is taken as it is; its name is none of a producer, and so the judge calls it a phantom."""
+    session = amqp_session(hostile(*LET_IN, attached("c:q"), (CREDIT, transfer(payload))))
+    session.attach_receiver("q", 10, Subscription.INDIVIDUAL)
+    while not session.incoming:
+        session.pump(5.0)
+
+    assert [NO_ID] == [delivery.message for delivery in session.incoming]
+    assert history.parse_message(NO_ID) is None
+    session.close()
 
 
 def test_links_that_a_broker_opens_have_a_limit(hostile):
