@@ -592,7 +592,9 @@ EXAMPLES = [part.split("```")[0] for part in PAGE.split("```toml\n")[1:]]
 def test_each_example_of_the_page_is_such_a_file(tmp_path: pathlib.Path, example: str) -> None:
     (tmp_path / "mine.toml").write_text(example)
 
-    assert "external" == adapters.find(f"artemis:external={tmp_path / 'mine.toml'}").launcher
+    name = "qpid" if "NODE/HOST" in example else "artemis"  # the one example that is for a virtual host of Broker-J
+
+    assert "external" == adapters.find(f"{name}:external={tmp_path / 'mine.toml'}").launcher
 
 
 def test_every_key_is_on_the_page() -> None:

@@ -73,6 +73,8 @@ LOSES = {
 class Started:
     """A broker of its own start-up code that has said that it is ready, and where."""
 
+    queue = "q"
+
     def __init__(self, data, *words, before=""):
         ports = ["--amqp-port=0", "--stomp-port=0", "--http-port=0"]
         self.data = data
