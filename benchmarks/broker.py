@@ -28,9 +28,9 @@ from benchmarks import broker_proton
 from benchmarks import broker_sites as sites
 from benchmarks import broker_wire as wire
 from benchmarks.broker_sites import QUEUE, Peer, Site
-from conformance.clients.amqp import AmqpSession
-from conformance.clients.modes import Subscription
-from conformance.clients.wire import Wire
+from conformance.clients.amqp.connection import Wire
+from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.roles.modes import Subscription
 from conformance.ledger import Ledger
 
 _HOST = "127.0.0.1"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from conformance import adapters
 from conformance.adapters import Broker
-from conformance.faults import disk
+from conformance.faults.disk import injection
 from conformance.history import make_body, message_id
 from conformance.ledger import Ledger
-from conformance.script import DiskFault, HeldSync, Watched
+from conformance.scenario.script import DiskFault, HeldSync, Watched
 
 ROUNDS = 6
 MESSAGES = {1: 500, 100: 10_000}
@@ -58,7 +58,7 @@ def _running(folder: pathlib.Path, fault: DiskFault | None) -> Iterator[Broker]:
         Ledger(folder, f"bench-disk-{folder.name}") as ledger,
         reference.prepare(folder / "broker", reference.effective(), ["bench"], ledger) as broker,
     ):
-        tracer = fault and disk.Tracer(folder / "trace", broker.journal, fault, files=broker.journal_files)
+        tracer = fault and injection.Tracer(folder / "trace", broker.journal, fault, files=broker.journal_files)
         broker.start(wrap=tracer.wrap if tracer else ())
         yield broker
         broker.stop()

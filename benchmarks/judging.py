@@ -8,10 +8,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from conformance.judge import warm
-from conformance.judge.compact import Compacted, compact_all
-from conformance.judge.relations import EVERY, Check
-from conformance.judge.session import Session
+from conformance.judge.input.packing import Compacted, compact_all
+from conformance.judge.plan.relations import EVERY, Check
+from conformance.judge.spark import warm_up
+from conformance.judge.spark.session import Session
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
 
@@ -51,7 +51,7 @@ def bench(checks: Sequence[Check] = EVERY) -> dict[str, float]:
 
 def _written(folder: pathlib.Path, number: int) -> tuple[pathlib.Path, TrialRecord]:
     arm = "control" if number % 2 else "subject"
-    return folder, warm.write(folder, MESSAGES, trial=f"t{number}", scenario=f"s{number % 5}", arm=arm)
+    return folder, warm_up.write(folder, MESSAGES, trial=f"t{number}", scenario=f"s{number % 5}", arm=arm)
 
 
 def _median(session: Session, trials: Sequence[Compacted], used: Sequence[Check]) -> float:

@@ -17,8 +17,8 @@ from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.reference.liars.liar import Liar
 from conformance.reference.liars.registry import LIARS
-from conformance.run.plan import Planned
-from conformance.run.spoken import PROTOCOLS
+from conformance.run.planning.plan import Planned
+from conformance.run.planning.protocols import PROTOCOLS
 
 SEED = 20_240_229
 TRIALS = 3

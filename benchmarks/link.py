@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from conformance.faults.link import Link
+from conformance.faults.link.harness import Link
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 

@@ -22,11 +22,11 @@ from conformance import adapters, history
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, bare_header
 from conformance.judge import start_in_background
-from conformance.judge.compact import compact_all
+from conformance.judge.input.packing import compact_all
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
-from conformance.run.plan import Planned
+from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
 from conformance.scenario import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Scenario, Step
 

@@ -21,23 +21,26 @@ from importlib.metadata import version as version_of
 import msgspec
 
 from conformance import adapters, claims, judge, records, scenario
-from conformance.adapters import Adapter, own_config, vendor_clients
-from conformance.adapters.access import OPEN, Access
+from conformance.adapters import Adapter, vendor_clients
+from conformance.adapters.config import own_configuration
+from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.launchers import EXTERNAL
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
-from conformance.faults import able
+from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
-from conformance.judge.session import Session
+from conformance.judge.spark.session import Session
 from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
-from conformance.run import access as coming_in
-from conformance.run import kept, policies, spoken
-from conformance.run.called import lacks, unseen
-from conformance.run.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
-from conformance.run.quick import quick
+from conformance.run import artifacts as kept
+from conformance.run import policies
+from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import protocols
+from conformance.run.planning.client_settings import lacks, unseen
+from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
+from conformance.run.planning.quick import quick
 from conformance.run.record import Progress, Recording
 from conformance.run.run_writer import RunWriter
 from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
@@ -103,8 +106,8 @@ def prepare(options: Options) -> Campaign:
     """
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
-    adapter = own_config.applied(adapters.find(options.adapter), options.config)
-    protocol = spoken.chosen(options.protocol, adapter)
+    adapter = own_configuration.applied(adapters.find(options.adapter), options.config)
+    protocol = protocols.chosen(options.protocol, adapter)
     through = vendor_clients.chosen(options.client, protocol, adapter)
     overrides = adapters.parse_assignments(options.settings, vendor_clients.put_upon(adapter, through).file)
     adapter = vendor_clients.put_upon(adapter.chosen(overrides), through)
@@ -127,7 +130,7 @@ def prepare(options: Options) -> Campaign:
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
-        mute=spoken.mute(protocol, adapter),
+        mute=protocols.mute(protocol, adapter),
         client=through.name if through else "",
     )
     selection = _able(selection, scenarios)
@@ -159,7 +162,7 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     known = selection.adapter.file.protocols[selection.protocol].outcomes
     if MODIFIED in lacking and "modified" not in known:
         lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(known)} over {selection.protocol}"
-    found = able.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
+    found = possible.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     if hidden := adapters.untraced(selection.adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
     return {name: why for name, why in found.items() if why}
@@ -386,10 +389,10 @@ def command(campaign: Campaign) -> str:
 def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     now = datetime.datetime.now(datetime.UTC)
-    client, clients = spoken.client(selection.protocol, selection.vendor)
+    client, clients = protocols.client(selection.protocol, selection.vendor)
     kept.keep(campaign.folder, adapter)
     coming_in.keep(campaign.folder, campaign.options.access)
-    difference = own_config.kept_in(campaign.folder, adapter, selection.settings)
+    difference = own_configuration.kept_in(campaign.folder, adapter, selection.settings)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="seconds"),

@@ -39,7 +39,7 @@ def conformance(tmp_path):
 
     def run(*words, cwd=tmp_path, env=None, timeout=300):
         return subprocess.run(
-            [sys.executable, "-m", "conformance.cli", *map(str, words)],
+            [sys.executable, "-m", "conformance.frontend.cli", *map(str, words)],
             cwd=cwd,
             env={**os.environ, **(env or {})},
             capture_output=True,
@@ -54,7 +54,7 @@ def conformance(tmp_path):
 @pytest.fixture
 def typed(tmp_path, monkeypatch, capfd):
     """Run the command in this process, which spares the start of Python; returns what `conformance` returns."""
-    from conformance.cli import entry
+    from conformance.frontend.cli import entry
 
     before = signal.getsignal(signal.SIGTERM)
 

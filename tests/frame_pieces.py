@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from conformance.faults import frames
+from conformance.faults.frames import reader as frames
 
 DIRECTIONS = ("to_broker", "to_client")
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from conformance import adapters
 from conformance.adapters import vendor_clients
 from conformance.errors import ExitCode
-from conformance.run.spoken import PROTOCOLS
+from conformance.run.planning.protocols import PROTOCOLS
 
 _FAULTS = {ExitCode.HARNESS, ExitCode.USAGE, ExitCode.NOTHING_RAN}
 

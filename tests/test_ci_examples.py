@@ -9,9 +9,10 @@ import click
 import pytest
 import yaml
 
-from conformance import claims, expectations, paths
-from conformance.cli import cli
-from conformance.plugin import OPTIONS
+from conformance import claims, paths
+from conformance.frontend.cli import cli
+from conformance.frontend.plugin import OPTIONS
+from conformance.report import expectations
 
 FOLDER = paths.root() / "examples" / "ci"
 GITHUB = yaml.safe_load((FOLDER / "github-actions.yml").read_text())

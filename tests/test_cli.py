@@ -9,12 +9,13 @@ import types
 
 import pytest
 
-from conformance import adapters, bundle, claims, contract, paths
-from conformance.cli import adapters as cli_adapters
-from conformance.cli import cli, entry
+from conformance import adapters, claims, paths
 from conformance.errors import ClientError, LaunchError
+from conformance.followup import bundle, contract
+from conformance.frontend.cli import adapters as cli_adapters
+from conformance.frontend.cli import cli, entry
+from conformance.frontend.plugin.front import Front
 from conformance.judge.rows import Judgement, RunRecord
-from conformance.plugin.front import Front
 from conformance.report import model
 
 
@@ -144,7 +145,7 @@ def test_an_output_that_nobody_reads_is_no_violation(words, code):
     """`conformance claims | head -1` ended with 1, which says that a claim was violated; other errors stay."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "conformance.cli", *words]
+    command = [sys.executable, "-m", "conformance.frontend.cli", *words]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
 

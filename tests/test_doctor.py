@@ -17,12 +17,14 @@ import tomllib
 import pytest
 from click.testing import CliRunner
 
-from conformance import adapters, claims, doctor, paths, scenario
-from conformance.adapters import engine
-from conformance.cli import cli
-from conformance.doctor import losses, machine, software
+from conformance import adapters, claims, paths, scenario
+from conformance.adapters.container import engine
 from conformance.errors import ExitCode, LaunchError
-from conformance.faults import disk, powerloss
+from conformance.faults.disk import injection
+from conformance.faults.power import image
+from conformance.frontend import doctor
+from conformance.frontend.cli import cli
+from conformance.frontend.doctor import losses, machine, software
 from conformance.judge import rules
 from conformance.scenario import DiskFault, PowerLoss
 
@@ -33,7 +35,7 @@ SCENARIOS = scenario.load(CATALOGUE)
 @pytest.fixture
 def machine_of_its_own(tmp_path, monkeypatch):
     """What was tried once is tried again, and what this test finds out is forgotten after it."""
-    tried = (disk.cannot, powerloss.cannot, engine.connect)
+    tried = (injection.cannot, image.cannot, engine.connect)
     for asked in tried:
         asked.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -54,7 +56,7 @@ def no_path(tmp_path, monkeypatch, machine_of_its_own):
 def not_root(monkeypatch, machine_of_its_own):
     """A plain user: no bit of the capabilities that the kernel tells is the one to mount."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(powerloss, "_CAP_SYS_ADMIN", 63)
+    monkeypatch.setattr(image, "_CAP_SYS_ADMIN", 63)
 
 
 def decided_only(scenarios):
@@ -184,12 +186,12 @@ def test_spark_says_its_jvm_and_whether_classes_are_kept(machine_of_its_own):
     before = doctor.check("spark").says
     folder = paths.cache() / "archives"
     folder.mkdir(parents=True)
-    from conformance.adapters.java import find_java
-    from conformance.judge import classes, gateway  # noqa: F401 - the owner of the archive
+    from conformance.adapters.launch.java import find_java
+    from conformance.judge.spark import class_archive, gateway  # noqa: F401 - the owner of the archive
 
     java = find_java(17)
     home = pathlib.Path(re.search(r" in (\S+), on Java", before)[1])
-    classes.Classes(java, home)._archive.touch()
+    class_archive.Classes(java, home)._archive.touch()
 
     assert f"on Java {java.version} ({java.path})" in before
     assert ["are not kept yet" in before, "are kept" in doctor.check("spark").says] == [True, True]
@@ -477,7 +479,7 @@ def test_for_machines(no_path, not_root):
 def test_where_nothing_is_installed(tmp_path):
     """No package at all, no command, no Docker: it still says all it can, and what to do."""
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "conformance.doctor"],
+        [sys.executable, "-S", "-m", "conformance.frontend.doctor"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(pathlib.Path(doctor.__file__).parents[2]), "PATH": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from verdict_rows import RUN, row
 
-from conformance import claims, expectations
+from conformance import claims
 from conformance.errors import ExitCode, UsageError
-from conformance.expectations import Expect, Known, outcome, read_baseline, read_known
 from conformance.judge.rows import Judgement
-from conformance.report import model
+from conformance.report import expectations, model
+from conformance.report.expectations import Expect, Known, outcome, read_baseline, read_known
 
 TODAY = datetime.date(2026, 11, 21)
 KNOWN = Known(

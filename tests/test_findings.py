@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import installed, web
-from conformance.adapters.placeholders import fill
-from conformance.faults import disk
+from conformance.adapters import web
+from conformance.adapters.distribution import installed
+from conformance.adapters.file.placeholders import fill
+from conformance.faults.disk import injection
 from conformance.ledger import Ledger
 
 RABBITMQ = adapters.find("rabbitmq")
@@ -211,7 +212,7 @@ def test_reproduced_on_qpid(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.artemis
-@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot())
+@pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot())
 @pytest.mark.parametrize("name", ON_A_FULL_DISK)
 def test_reproduced_on_a_full_disk(tmp_path, name):
     """On the version that the README names. What the script starts bears the mark of the ledger, should it hang."""

@@ -43,7 +43,7 @@ def test_what_is_not_sure_is_a_comment(typed, tmp_path):
 def test_a_terminal_is_asked_for_what_is_missing(tmp_path):
     """In the order of the file; what was given is not asked for."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "conformance.cli", "init", "broker", "--depth-field", "depth"]
+    command = [sys.executable, "-m", "conformance.frontend.cli", "init", "broker", "--depth-field", "depth"]
     os.write(ours, b"./mybroker {amqp_port}\nhttp://127.0.0.1:{http_port}/{queue}\n")
     done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=tmp_path, check=False)
     os.close(theirs)

@@ -9,10 +9,12 @@ import tomllib
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import fetch, schema, vendor_clients
-from conformance.adapters.model import BrokerFile
-from conformance.cli import listing
-from conformance.run.spoken import WIRES
+from conformance.adapters import vendor_clients
+from conformance.adapters.distribution import fetch
+from conformance.adapters.file import schema
+from conformance.adapters.file.model import BrokerFile
+from conformance.frontend.cli import listing
+from conformance.run.planning.protocols import WIRES
 
 FILES = sorted((paths.fixtures() / "brokers").glob("*/broker.toml"))
 PUBLISHED = paths.root() / "docs" / "broker.schema.json"
@@ -171,7 +173,9 @@ def followed(name):
 
 def test_the_published_schema_is_that_of_the_model():
     """Whoever changes the model publishes it anew."""
-    stale = "docs/broker.schema.json is stale; run: python -m conformance.adapters.schema > docs/broker.schema.json"
+    stale = (
+        "docs/broker.schema.json is stale; run: python -m conformance.adapters.file.schema > docs/broker.schema.json"
+    )
 
     assert PUBLISHED.read_text() == schema.text(), stale
     assert listing.listing(schema=True) == schema.text()

@@ -10,13 +10,13 @@ import tempfile
 import pytest
 
 from conformance import locks
-from conformance.adapters.ports import Ports
+from conformance.adapters.launch.ports import Ports
 from conformance.ledger import identify, kill, release_leftovers
 
 OWNER = """
 import sys
 from conformance import locks
-from conformance.adapters.ports import Ports
+from conformance.adapters.launch.ports import Ports
 ports = Ports(["amqp", "http"])
 with locks.scratch("spark") as one, locks.scratch("warm") as two:
     (one / "blockmgr").mkdir()
@@ -25,7 +25,7 @@ with locks.scratch("spark") as one, locks.scratch("warm") as two:
 """
 GATEWAY = """
 import sys
-from conformance.judge.gateway import Gateway
+from conformance.judge.spark.gateway import Gateway
 gateway = Gateway()
 print(gateway.folder, gateway._process.pid, flush=True)
 sys.stdin.read()

@@ -10,8 +10,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from conformance import campaign, progress
-from conformance.progress import Course, Show
+from conformance import campaign
+from conformance.frontend import progress
+from conformance.frontend.progress import Course, Show
 from conformance.records import TrialRecord
 from conformance.run.record import Progress
 

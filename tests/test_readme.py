@@ -10,16 +10,17 @@ import sys
 import pytest
 
 import conformance
-from conformance import adapters, claims, expectations, paths, scenario
+from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
-from conformance.cli import cli
-from conformance.expectations import Expect
+from conformance.frontend.cli import cli
+from conformance.frontend.plugin import OPTIONS
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
-from conformance.plugin import OPTIONS
 from conformance.reference import command, profiles, settings
 from conformance.reference.liars.registry import LIARS
-from conformance.run import spoken
+from conformance.report import expectations
+from conformance.report.expectations import Expect
+from conformance.run.planning import protocols
 
 README = (paths.root() / "README.md").read_text()
 LINES = [
@@ -43,7 +44,7 @@ def test_commands_parse(words):
         assert typed.profile in profiles.PROFILES
     if name == "run":
         adapter = adapters.find(parsed["adapter"])
-        protocol = spoken.chosen(parsed["protocol"], adapter)
+        protocol = protocols.chosen(parsed["protocol"], adapter)
         adapter = vendor_clients.put_upon(adapter, vendor_clients.chosen(parsed["client"], protocol, adapter))
         adapters.parse_assignments(parsed["settings"], adapter.file)
         for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):

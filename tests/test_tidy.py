@@ -14,21 +14,22 @@ import pytest
 from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
+from conformance.adapters.controls import against
+from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import LAUNCHERS
-from conformance.adapters.settings import weakened
-from conformance.adapters.stand_ins import against
 from conformance.claims import Subject, unmet
-from conformance.judge import anomalies, exposures
+from conformance.judge import anomalies
+from conformance.judge.plan import exposures
 from conformance.reference.liars import registry as liars
-from conformance.run.called import lacks
-from conformance.run.plan import Selection
-from conformance.run.spoken import WIRES
+from conformance.run.planning.client_settings import lacks
+from conformance.run.planning.plan import Selection
+from conformance.run.planning.protocols import WIRES
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits quoting paths claims history records mounts locks ledger script scenario adapters faults clients run judge report expectations campaign"
-    " contract upgrade replay bundle progress doctor cli plugin"
+    "errors limits quoting paths claims history records mounts locks ledger scenario adapters faults clients run judge"
+    " report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
 
@@ -57,7 +58,7 @@ def allowed(here: str) -> set[str]:
     """What a stage may import; the reference broker only errors, the package itself nothing."""
     if here in ("__init__", "reference"):
         return {"errors", here} if here == "reference" else set()
-    runs_it = {"reference"} if here == "cli" else set()  # the one command that runs the bundled broker
+    runs_it = {"reference"} if here == "frontend" else set()  # the one command that runs the bundled broker
     return {*STAGES[: STAGES.index(here) + 1], *runs_it}
 
 
@@ -148,7 +149,7 @@ def every_adapter():
 
 def test_every_check_names_what_exists():
     """Anomalies and exposures are rows of the judge's tables, liars are liars of the bundled broker or our sessions."""
-    from conformance.clients.modes import SESSION_LIARS
+    from conformance.clients.roles.modes import SESSION_LIARS
 
     checks = [check for item in scenario.load(claims.load()).values() for check in item.decides.values()]
 
@@ -195,7 +196,7 @@ def test_every_liar_is_used():
 
 def test_no_dead_module():
     """Every module is imported by another, run as one, or a front."""
-    fronts = {"__init__", "__main__", "cli", "worker"}
+    fronts = {"__init__", "__main__", "warm_jvms"}
     imported = {path: set(re.findall(r"\w+", " ".join(IMPORTS.findall(path.read_text())))) for path in MODULES}
     run = (ROOT / ".ci" / "run").read_text()
     dead = [
@@ -212,7 +213,7 @@ def test_no_dead_module():
 
 def test_one_function_prints():
     """What the command line prints goes through `say`, which makes the text of others safe; see `quoting`."""
-    sources = {path.name: path.read_text() for path in sorted((ROOT / "conformance" / "cli").glob("*.py"))}
+    sources = {path.name: path.read_text() for path in sorted((ROOT / "conformance" / "frontend" / "cli").glob("*.py"))}
     found = [name for name, text in sources.items() for _ in re.findall(r"click\.s?echo\(|(?<!\.)\bprint\(", text)]
 
     assert ["group.py"] == found

@@ -18,16 +18,16 @@ from broker_ports import broker_port
 
 from conformance import adapters, campaign, claims, paths, scenario
 from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
-from conformance.expectations import read_baseline
+from conformance.followup.upgrade import Pair, Refusal, UpgradeExpected, Wanted, course, pair, planned
+from conformance.followup.upgrade.planned import hands_over
 from conformance.judge.rows import Judgement, TrialRecord
 from conformance.ledger import Ledger
 from conformance.report import model
+from conformance.report.expectations import read_baseline
 from conformance.report.expected import Standing
-from conformance.run import kept, proof
-from conformance.run.plan import instances
-from conformance.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
-from conformance.upgrade import Pair, Refusal, UpgradeExpected, Wanted, course, pair, planned
-from conformance.upgrade.planned import hands_over
+from conformance.run import artifacts, readiness_probe
+from conformance.run.planning.plan import instances
+from conformance.scenario.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
 
 TODAY = datetime.date(2026, 11, 21)
 KILLED = Publish(9, window=1, until=Kill(Nth("confirm", 3)))
@@ -211,14 +211,14 @@ def test_the_new_one_follows_a_kill_and_finds_the_data(tmp_path, ledger):
     with broker:
         broker.start()
         before = broker.endpoint("amqp")
-        message = proof.send(both, broker, "amqp", "q")
+        message = readiness_probe.send(both, broker, "amqp", "q")
         broker.stop()
         broker.start()
         stopped = broker.endpoint("amqp")
         killed(broker)
         broker.start()
         after = broker.endpoint("amqp")
-        proof.receive(both, broker, "amqp", "q", message)
+        readiness_probe.receive(both, broker, "amqp", "q", message)
         killed(broker)
         broker.start()
         last = broker.endpoint("amqp")
@@ -249,7 +249,7 @@ def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
     both, broker = prepared(tmp_path, ledger, new=toml(tmp_path, changes=[REFUSES]))
     with broker:
         broker.start()
-        proof.send(both, broker, "amqp", "q")
+        readiness_probe.send(both, broker, "amqp", "q")
         killed(broker)
         with pytest.raises(LaunchError, match="ended with status 7"):
             broker.start()
@@ -402,7 +402,7 @@ def regression(tmp_path_factory):
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("upgrade-state"))}
     words = ["--from", "reference", "--to", "reference", "--to-set", "liar=loses-the-oldest", *WORDS]
     done = subprocess.run(
-        [sys.executable, "-m", "conformance.cli", "upgrade", *words, "--out", str(folder / "out")],
+        [sys.executable, "-m", "conformance.frontend.cli", "upgrade", *words, "--out", str(folder / "out")],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -504,7 +504,7 @@ def test_two_files_of_a_user_are_found_again(tmp_path):
     run = campaign._run_record(ready.after)
 
     def find(part, version):
-        return adapters.find(kept.spec(part, run, version, []))
+        return adapters.find(artifacts.spec(part, run, version, []))
 
     again = course.found_again(tmp_path / "out", course.read(tmp_path / "out"), run.changed, find)
 

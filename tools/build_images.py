@@ -12,10 +12,10 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from conformance.adapters.engine import connect
+from conformance.adapters.container.engine import connect
+from conformance.adapters.container.images import Recipe, broker_image
 from conformance.adapters.file_adapter import FileAdapter
-from conformance.adapters.found import find
-from conformance.adapters.images import Recipe, broker_image
+from conformance.adapters.registry import find
 from conformance.errors import ConformanceError, UsageError
 from conformance.ledger import Ledger
 from conformance.quoting import visible

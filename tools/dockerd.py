@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 
 from conformance import ledger as ledger_of
 from conformance import paths
-from conformance.adapters import engine
-from conformance.adapters.tree import wait_ended_now
+from conformance.adapters.container import engine
+from conformance.adapters.launch.process_tree import wait_ended_now
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.ledger import Ledger, release_leftovers
 from conformance.quoting import visible

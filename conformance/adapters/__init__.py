@@ -12,15 +12,15 @@ them all apart. `vendor_clients` are the clients of vendors, likewise data, and 
 
 from __future__ import annotations
 
-from conformance.adapters import external_left
-from conformance.adapters.fetch import Progress
+from conformance.adapters.distribution.fetch import Progress
+from conformance.adapters.external import leftovers
+from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
+from conformance.adapters.file.settings import EffectiveSettings, parse_assignments, untraced
 from conformance.adapters.file_adapter import FileAdapter
-from conformance.adapters.found import GROUP, fetch_to, find, names, plugged
 from conformance.adapters.interface import Adapter, Broker
+from conformance.adapters.launch.prepared import READY_QUEUE, DepthProbe, Options
 from conformance.adapters.launchers import left
-from conformance.adapters.model import LIAR, VARIANT, BrokerFile
-from conformance.adapters.planned import READY_QUEUE, DepthProbe, Options
-from conformance.adapters.settings import EffectiveSettings, parse_assignments, untraced
+from conformance.adapters.registry import GROUP, fetch_to, find, names, plugged
 from conformance.ledger import releases
 
 __all__ = [
@@ -45,4 +45,4 @@ __all__ = [
     "untraced",
 ]
 
-releases(external_left.KIND, external_left.release)
+releases(leftovers.KIND, leftovers.release)

@@ -11,21 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from conformance import paths
-from conformance.adapters import archive, bundled, external_able, fetch, installed, launchers, native, settings
-from conformance.adapters.configure import Source
-from conformance.adapters.fetch import Artifact, Progress
-from conformance.adapters.images import HOME, Recipe
+from conformance.adapters import launchers
+from conformance.adapters.config.own_configuration import OwnConfig
+from conformance.adapters.container import bundled_image
+from conformance.adapters.container.images import HOME, Recipe
+from conformance.adapters.distribution import fetch, installed
+from conformance.adapters.distribution.fetch import Artifact, Progress
+from conformance.adapters.external import possible_faults
+from conformance.adapters.file import settings
+from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, read_table
+from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import Broker
+from conformance.adapters.launch import class_archive, native
+from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.prepared import Options
 from conformance.adapters.launchers import Launcher
-from conformance.adapters.model import LIAR, VARIANT, BrokerFile, read_table
-from conformance.adapters.own_config import OwnConfig
-from conformance.adapters.planned import Options
-from conformance.adapters.settings import EffectiveSettings
 from conformance.claims import Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import FRAMES, MODIFIED
-from conformance.script import LAUNCHER_NEEDS
+from conformance.scenario.script import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 BUNDLED = "bundled"
@@ -105,7 +110,7 @@ class FileAdapter:
     def lacks(self, need: str) -> str:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
         if self.place.rules is not None:
-            return external_able.why_not(self.place.rules, need)
+            return possible_faults.why_not(self.place.rules, need)
         if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the last two are a matter of the protocol
             return ""
         kind, _, option = need.rpartition(" with ")
@@ -149,17 +154,17 @@ class FileAdapter:
         """What its image is made from, where it runs in a container."""
         source = Source(self.file, self.path.parent, self.version, HOME, self.own)
         if self.file.default_version == BUNDLED:
-            return Recipe(source, bundled.distribution, offline, bundled.content())
+            return Recipe(source, bundled_image.distribution, offline, bundled_image.content())
         return Recipe(source, lambda: self.install(offline=offline), offline)
 
     @property
     def able(self) -> Callable[[str], str] | None:
         """Asked by the name of a fault, why its launcher cannot take it; None where it takes what this machine can."""
         if self.place.rules is not None:
-            return functools.partial(external_able.why_not, self.place.rules)
+            return functools.partial(possible_faults.why_not, self.place.rules)
         if self.launcher != "docker":
             return None
-        from conformance.adapters.docker_able import Able
+        from conformance.adapters.container.possible_faults import Able
 
         return Able(self.recipe())
 
@@ -180,20 +185,20 @@ class FileAdapter:
         cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
         if self.place.rules is not None:
-            from conformance.adapters import external
+            from conformance.adapters.external import broker as external
 
             rules, here = self.place.rules, self.place.here
             source = Source(self.file, self.path.parent, self.version, self.path.parent)
             return external.prepare(source, rules, here, folder, settings, queues, ledger, liar=liar, options=options)
         if self.launcher == "docker":
-            from conformance.adapters import docker
+            from conformance.adapters.container import docker
 
             recipe = self.recipe(offline=offline)
             return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options)
         source = Source(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
         stock = dataclasses.replace(self, file=self.own.base, own=None) if self.own else self
         learns = dataclasses.replace(source, file=stock.file, own=None)
-        option = archive.option(learns, stock.effective(), ledger)
+        option = class_archive.option(learns, stock.effective(), ledger)
         return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option, options=options)
 
 

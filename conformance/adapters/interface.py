@@ -13,11 +13,11 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
-from conformance.adapters.access import Access
-from conformance.adapters.fetch import Artifact, Progress
-from conformance.adapters.model import BrokerFile
-from conformance.adapters.planned import DepthProbe, Options
-from conformance.adapters.settings import EffectiveSettings
+from conformance.adapters.credentials import Access
+from conformance.adapters.distribution.fetch import Artifact, Progress
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.settings import EffectiveSettings
+from conformance.adapters.launch.prepared import DepthProbe, Options
 from conformance.claims import Value
 from conformance.ledger import Ledger
 

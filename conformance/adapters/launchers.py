@@ -6,12 +6,12 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-from conformance.adapters import external_table
-from conformance.adapters.external_places import places, with_management, words_of
-from conformance.adapters.external_table import External
-from conformance.adapters.model import BrokerFile
-from conformance.adapters.placeholders import placeholders
-from conformance.adapters.words import check_texts
+from conformance.adapters.external.addresses import places, with_management, words_of
+from conformance.adapters.file import external_table
+from conformance.adapters.file.external_table import External
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.placeholder_names import check_texts
+from conformance.adapters.file.placeholders import placeholders
 from conformance.errors import UsageError
 
 NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"

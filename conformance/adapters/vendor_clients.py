@@ -18,14 +18,14 @@ from typing import Literal
 import pydantic
 
 from conformance import paths
-from conformance.adapters import fetch
-from conformance.adapters.distribution import Jar
-from conformance.adapters.fetch import Progress
+from conformance.adapters.distribution import fetch
+from conformance.adapters.distribution.fetch import Progress
+from conformance.adapters.file.distribution_table import Jar
+from conformance.adapters.file.model import BrokerFile, Protocol, Setting
+from conformance.adapters.file.settings import EffectiveSettings, explicit
+from conformance.adapters.file.table import Table, Word, problems
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
-from conformance.adapters.model import BrokerFile, Protocol, Setting
-from conformance.adapters.settings import EffectiveSettings, explicit
-from conformance.adapters.table import Table, Word, problems
 from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
 

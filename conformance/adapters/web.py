@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance import limits
-from conformance.adapters.access import OPEN, Access, Tls
+from conformance.adapters.credentials import OPEN, Access, Tls
 from conformance.adapters.deadline import hung_up_after
 from conformance.errors import UsageError
 

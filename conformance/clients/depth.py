@@ -12,8 +12,8 @@ from typing import Any
 
 from conformance import limits
 from conformance.adapters import web
-from conformance.clients.job import DepthProbe
 from conformance.clients.management import Management
+from conformance.clients.workers.job import DepthProbe
 from conformance.errors import ClientError
 
 _ANSWER_S = 30.0

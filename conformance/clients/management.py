@@ -9,12 +9,12 @@ from typing import Any
 from proton import Delivery, Endpoint, Event, Message, symbol
 
 from conformance import limits
-from conformance.adapters import external_left
-from conformance.adapters.access import Access
-from conformance.adapters.external_left import Removal
-from conformance.clients.amqp import decoded
+from conformance.adapters.credentials import Access
+from conformance.adapters.external import leftovers
+from conformance.adapters.external.leftovers import Removal
+from conformance.clients.amqp.connection import Wire
+from conformance.clients.amqp.session import decoded
 from conformance.clients.session import Disconnected, Refused
-from conformance.clients.wire import Wire
 from conformance.errors import ClientError
 
 _ATTACH_S = 30.0
@@ -102,7 +102,7 @@ def _nothing() -> None:
     """No history records a management request."""
 
 
-@external_left.by_amqp
+@leftovers.by_amqp
 def remove(how: Removal) -> str:
     """Remove one queue. Return why it is still there, empty where it is gone."""
     try:

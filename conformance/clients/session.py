@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from conformance import limits
-from conformance.clients.modes import Subscription
+from conformance.clients.roles.modes import Subscription
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 

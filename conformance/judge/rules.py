@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance import claims
 from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, in_force
-from conformance.judge import again, applicable, confidence, reasons, tally
+from conformance.judge import applicable, confidence, reasons, replay_command, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.tally import NONE, Evidence, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Scenario, names_of
-from conformance.script import LONGEST_DELAY_MS
+from conformance.scenario.script import LONGEST_DELAY_MS
 
 REPEATS = 3
 """What never came, or came too late, must have done so in so many trials before it is a violation."""
@@ -386,7 +386,7 @@ def _row(claim: Claim, evidence: Evidence, ruling: Ruling, one: Tally | None) ->
         if tried and control and control.strong and not tried.offended
         else None,
         reason=ruling.reason,
-        replay=again.line(run, ruling.verdict, one),
+        replay=replay_command.line(run, ruling.verdict, one),
         required=ruling.required,
         offences=tried.offences if tried else 0,
         decided_by=ruling.decided_by,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from conformance.claims import VENDOR_SURFACES, Claim, unmet
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Consume, Scenario, Together, names_of, singles
-from conformance.script import LINK_FAULTS, Publish
+from conformance.scenario.script import LINK_FAULTS, Publish
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from conformance.adapters.stand_ins import against
+from conformance.adapters.controls import against
 from conformance.claims import Claim
 from conformance.history import message_id
 from conformance.judge import standing
 from conformance.judge.anomalies import ANOMALIES, Anomaly
-from conformance.judge.facts import TrialFacts, median
+from conformance.judge.plan.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Check, Scenario, Weakened

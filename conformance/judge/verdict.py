@@ -12,9 +12,11 @@ from conformance import records
 from conformance.claims import Catalogue
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
-from conformance.judge import exposures, facts, folder, relations, rules
-from conformance.judge.compact import Compacted, compact_all
-from conformance.judge.facts import TrialFacts
+from conformance.judge import rules
+from conformance.judge.input import folder
+from conformance.judge.input.packing import Compacted, compact_all
+from conformance.judge.plan import exposures, facts, relations
+from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
 from conformance.judge.tally import Evidence
 from conformance.records import Checksum
@@ -23,7 +25,7 @@ from conformance.scenario import Scenario
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from conformance.judge.session import Session, Starting
+    from conformance.judge.spark.session import Session, Starting
 
 TIMELINE = 200
 """Events of one timeline at most."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.script import (
+from conformance.scenario.script import (
     After,
     All,
     Between,

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.claims import Catalogue
-from conformance.judge import again
+from conformance.judge import replay_command
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
 from conformance.quoting import visible
@@ -118,8 +118,8 @@ def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] 
         parts += [_line(f"message {shown.message} in {shown.queue}, trial {shown.trial}:"), _events(shown)]
     if not row.replay:
         return parts
-    folder = next(iter(written.values())).parent if written else again.HERE
-    return [*parts, _whole(f"again: {again.seen_from_outside(row.replay, folder)}")]
+    folder = next(iter(written.values())).parent if written else replay_command.HERE
+    return [*parts, _whole(f"again: {replay_command.seen_from_outside(row.replay, folder)}")]
 
 
 def _events(witness: Witness) -> Table:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.adapters import vendor_clients
-from conformance.adapters.ports import HOST
-from conformance.clients.job import Job, Result
-from conformance.faults.link import Link, prove
+from conformance.adapters.launch.ports import HOST
+from conformance.clients.workers.job import Job, Result
+from conformance.faults.link.harness import Link, prove
 from conformance.ledger import Ledger
-from conformance.run.crew import Crew
-from conformance.script import LinkFault
+from conformance.run.clients import Crew
+from conformance.scenario.script import LinkFault
 
 
 def over_link(ledger: Ledger, crew: Crew, job: Job, fault: LinkFault) -> Result:

@@ -6,15 +6,15 @@ import dataclasses
 import time
 
 from conformance.adapters import READY_QUEUE, Broker, EffectiveSettings
-from conformance.adapters.external import ExternalBroker
-from conformance.adapters.model import BrokerFile
-from conformance.adapters.own_config import first_in_force, value_of
+from conformance.adapters.config.own_configuration import first_in_force, value_of
+from conformance.adapters.external.broker import ExternalBroker
+from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.web import field_of
 from conformance.claims import Value
 from conformance.clients.depth import DepthGauge
 from conformance.clients.session import Disconnected
 from conformance.errors import ClientError, UsageError
-from conformance.run.crew import reachable
+from conformance.run.clients import reachable
 
 _WHOLE_S = 30.0
 _TICK_S = 0.1

@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from conformance.clients.worker import Nursery
+from conformance.clients.workers.pool import Nursery
 from conformance.errors import Interrupted, LaunchError
 from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
-from conformance.run.crew import Abort
-from conformance.run.plan import Planned, instances
-from conformance.run.stand import Stand, Stands
+from conformance.run.broker_pool import Stand, Stands
+from conformance.run.clients import Abort
+from conformance.run.planning.plan import Planned, instances
 from conformance.run.trial import TrialPlayer, unstarted
 
 _LANES = 8

@@ -15,12 +15,13 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
-from conformance.adapters import Broker, ports
+from conformance.adapters import Broker
+from conformance.adapters.launch import ports
 from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import inherited
-from conformance.run.crew import check_alive
-from conformance.run.stand import Stand
+from conformance.run.broker_pool import Stand
+from conformance.run.clients import check_alive
 
 LONGEST = 10
 """A broker may take so many times its slowest start in health, and `AT_LEAST_S` in any case."""

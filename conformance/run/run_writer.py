@@ -10,7 +10,7 @@ import msgspec
 
 from conformance import records
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
-from conformance.run.plan import Planned
+from conformance.run.planning.plan import Planned
 from conformance.run.trial import describe
 
 

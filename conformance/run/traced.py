@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 from conformance import history
-from conformance.faults import disk
-from conformance.faults.trace import Operation
+from conformance.faults.disk import injection
+from conformance.faults.disk.trace import Operation
 from conformance.history import Op, Phase
-from conformance.run.crew import Crew
-from conformance.script import DiskFault, DiskFull, FailedSync
+from conformance.run.clients import Crew
+from conformance.scenario.script import DiskFault, DiskFull, FailedSync
 
 
 class Traced:
@@ -22,7 +22,7 @@ class Traced:
         self.name = f"disk-{number}"
         broker = crew.broker
         contained = broker.processes if broker.contained else None
-        self.tracer = disk.Tracer(
+        self.tracer = injection.Tracer(
             crew.folder / self.name, broker.journal, fault, files=broker.journal_files, contained=contained
         )
 
@@ -44,7 +44,7 @@ class Traced:
         """
         broker = self.crew.broker
         self.tracer.look()
-        disk.end(broker)
+        injection.end(broker)
         self.tracer.finish(
             self.crew.folder / f"{self.name}.jsonl", self.crew.header(self.name), broker.epoch, list(self._operations())
         )

@@ -11,24 +11,24 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance import claims, records, script
+from conformance import claims, records
 from conformance.adapters import Adapter
+from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launchers import EXTERNAL
-from conformance.adapters.placeholders import fill
-from conformance.clients import job as jobs
-from conformance.clients.job import Job, Part, Result, Trigger
-from conformance.clients.worker import Nursery
+from conformance.clients.workers import job as jobs
+from conformance.clients.workers.job import Job, Part, Result, Trigger
+from conformance.clients.workers.pool import Nursery
 from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
-from conformance.run.crew import Abort, Crew, check_alive, depth_probe
+from conformance.run.broker_pool import Stand
+from conformance.run.clients import Abort, Crew, check_alive, depth_probe
 from conformance.run.evidence import Evidence
 from conformance.run.linked import over_link, watched
-from conformance.run.plan import Planned
+from conformance.run.planning.plan import Planned
 from conformance.run.restart import NotReady, Recovery
-from conformance.run.stand import Stand
 from conformance.run.traced import Traced
 from conformance.scenario import (
     After,
@@ -47,9 +47,10 @@ from conformance.scenario import (
     Step,
     Stop,
     Together,
+    script,
     script_words,
 )
-from conformance.script import CLEAN_RESTART, LINK_FAULTS, LONGEST_DELAY_MS, MOST_DRAINS, Fault, LinkFault
+from conformance.scenario.script import CLEAN_RESTART, LINK_FAULTS, LONGEST_DELAY_MS, MOST_DRAINS, Fault, LinkFault
 
 _DRAIN_CREDIT = 1000
 

@@ -1,16 +1,6 @@
 """A vendor's client consumes and is closed in order, or killed: what its acknowledgements have covered."""
 
-from conformance.scenario import (
-    SETTLE,
-    Between,
-    Check,
-    Consume,
-    ConsumerCrash,
-    Nth,
-    Publish,
-    SessionLiar,
-    scenario,
-)
+from conformance.scenario import SETTLE, Between, Check, Consume, ConsumerCrash, Nth, Publish, SessionLiar, scenario
 
 FORGETS = SessionLiar("forgets-acknowledgements", trials=3)
 AGAIN = Check("acknowledged_again", exposure="acknowledged", control=FORGETS)

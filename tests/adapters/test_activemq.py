@@ -11,11 +11,11 @@ from stomp_line import Stomp
 
 from conformance import adapters
 from conformance.adapters import Broker
-from conformance.adapters.settings import weakened
+from conformance.adapters.file.settings import weakened
 from conformance.clients.depth import DepthGauge
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.run.crew import depth_probe
+from conformance.run.clients import depth_probe
 
 pytestmark = pytest.mark.activemq
 

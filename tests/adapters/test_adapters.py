@@ -8,12 +8,12 @@ import pathlib
 import pytest
 
 from conformance import adapters
-from conformance.adapters import java as java_module
 from conformance.adapters import parse_assignments
-from conformance.adapters.java import find_java
-from conformance.adapters.model import load
-from conformance.adapters.ports import Ports
-from conformance.adapters.settings import weakened
+from conformance.adapters.file.model import load
+from conformance.adapters.file.settings import weakened
+from conformance.adapters.launch import java as java_module
+from conformance.adapters.launch.java import find_java
+from conformance.adapters.launch.ports import Ports
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 
@@ -266,8 +266,8 @@ def test_what_a_protocol_can_do_adds_to_what_the_broker_can() -> None:
 
 def test_ports_are_reserved_below_the_ephemeral_range(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("conformance.adapters.ports._LOWEST", 20000)
-    monkeypatch.setattr("conformance.adapters.ports._highest", lambda: 20002)
+    monkeypatch.setattr("conformance.adapters.launch.ports._LOWEST", 20000)
+    monkeypatch.setattr("conformance.adapters.launch.ports._highest", lambda: 20002)
 
     first = Ports(["a", "b"])
     assert sorted(first.by_name.values()) == [20000, 20001]

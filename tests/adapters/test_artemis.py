@@ -9,9 +9,10 @@ import pytest
 from stomp_line import Stomp
 
 from conformance import adapters
-from conformance.adapters import Broker, fetch
+from conformance.adapters import Broker
+from conformance.adapters.distribution import fetch
+from conformance.followup.upgrade import Pair
 from conformance.ledger import Ledger
-from conformance.upgrade import Pair
 
 pytestmark = pytest.mark.artemis
 

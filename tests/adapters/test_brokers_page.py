@@ -11,13 +11,13 @@ import pydantic
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import schema
-from conformance.adapters.access import Tls, mechanism_of
-from conformance.adapters.access_table import AccessTable, ProtocolAccess, TlsTable, access_of
-from conformance.adapters.installed import Installed
-from conformance.adapters.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting, read_table
-from conformance.adapters.starting import Queues, ReadyHttp, Start, TemplateFile
-from conformance.adapters.words import MEANING
+from conformance.adapters.credentials import Tls, mechanism_of
+from conformance.adapters.distribution.installed import Installed
+from conformance.adapters.file import schema
+from conformance.adapters.file.credentials_table import AccessTable, ProtocolAccess, TlsTable, access_of
+from conformance.adapters.file.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting, read_table
+from conformance.adapters.file.placeholder_names import MEANING
+from conformance.adapters.file.start_table import Queues, ReadyHttp, Start, TemplateFile
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from conformance import adapters, contract, paths
+from conformance import adapters, paths
 from conformance.errors import ConformanceError, LaunchError, UsageError
+from conformance.followup import contract
 from conformance.ledger import Ledger
 
 REFERENCE = (paths.fixtures() / "brokers/reference/broker.toml").read_text().replace('"bundled"', '"1.0"')
@@ -86,7 +87,7 @@ def test_every_promise_is_tried_in_order_and_timed(tmp_path: pathlib.Path) -> No
 
 def test_a_broker_that_loses_its_messages_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As stock it stores nothing: confirmed, and gone after the kill."""
-    monkeypatch.setattr("conformance.run.proof.ANSWER_S", 1.0)
+    monkeypatch.setattr("conformance.run.readiness_probe.ANSWER_S", 1.0)
     old = '[settings.persistence]\ntype = "bool"\ndefault = true\n'
     assert old in REFERENCE
     error = failed(tmp_path, REFERENCE.replace(old, f"{old}stock = false\n"))
@@ -105,7 +106,7 @@ def test_a_depth_that_cannot_be_read_is_found_out(tmp_path: pathlib.Path) -> Non
 
 
 def test_a_depth_of_another_queue_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.run.proof.ANSWER_S", 0.5)
+    monkeypatch.setattr("conformance.run.readiness_probe.ANSWER_S", 0.5)
     error = failed(tmp_path, REFERENCE.replace("/queues/{queue}", "/queues/check-stomp"))
 
     assert "amqp: its depth is 1: [depth] says that check-amqp holds 0, and it should be 1" in str(error)

@@ -13,23 +13,24 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from conformance import adapters, claims, history, paths, scenario
-from conformance.adapters import ports, web
-from conformance.adapters.access import Access, Secret, Tls
-from conformance.adapters.access_table import given
-from conformance.adapters.external_commands import Commands
-from conformance.adapters.external_left import PREFIX
-from conformance.adapters.external_places import Place
-from conformance.adapters.external_table import External
-from conformance.adapters.stand_ins import against
-from conformance.adapters.tree import MARK, is_alive
+from conformance.adapters import web
+from conformance.adapters.controls import against
+from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.external.addresses import Place
+from conformance.adapters.external.commands import Commands
+from conformance.adapters.external.leftovers import PREFIX
+from conformance.adapters.file.credentials_table import given
+from conformance.adapters.file.external_table import External
+from conformance.adapters.launch import ports
+from conformance.adapters.launch.process_tree import MARK, is_alive
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
-from conformance.faults import able
+from conformance.faults import possible
 from conformance.history import Op, Phase, bare_header
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.records import TrialRecord
-from conformance.run import proof
-from conformance.run.plan import Planned, Selection, plan
+from conformance.run import readiness_probe
+from conformance.run.planning.plan import Planned, Selection, plan
 from conformance.run.record import Recording
 from conformance.scenario import (
     SETTLE,
@@ -99,7 +100,7 @@ class Theirs:
             Ledger(tmp_path / "depth", "depth") as ledger,
             _prepared(self.spec(), tmp_path / "asked", ledger) as broker,
         ):
-            return proof.depth_of(broker, queue)
+            return readiness_probe.depth_of(broker, queue)
 
 
 def _toml(value: object) -> str:
@@ -240,7 +241,7 @@ def test_an_existing_queue_that_holds_something_is_left_alone(
 ) -> None:
     """The error names it, and what it holds is still there."""
     with Ledger(tmp_path / "one", "one") as ledger, _prepared(theirs.spec(), tmp_path / "first", ledger) as broker:
-        proof.send(adapters.find("reference"), broker, "amqp", "theirs")
+        readiness_probe.send(adapters.find("reference"), broker, "amqp", "theirs")
     record, _ = play(theirs.spec(queues=["theirs", "ready"]), Publish(5, window=5), Drain())
 
     assert "external.queues: theirs holds 1 messages, and must be empty: they were left alone" in record.void
@@ -270,7 +271,7 @@ def test_declared_queues_are_removed_by_the_owners_command(theirs: Theirs, play:
 
 def test_the_contract_of_an_external_broker_is_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
     """What it has no command for is told; a kill by command keeps what was confirmed."""
-    from conformance import contract
+    from conformance.followup import contract
 
     steps: list[contract.Step] = []
     commands = {name: _ALL[name] for name in ("kill", "start")}
@@ -285,7 +286,7 @@ def test_the_contract_of_an_external_broker_is_checked(theirs: Theirs, tmp_path:
 
 def test_only_the_addresses_that_were_given_are_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
     """As a run needs one of them only; what was left out is told by its key."""
-    from conformance import contract
+    from conformance.followup import contract
 
     steps: list[contract.Step] = []
     spec = f"reference:external={theirs.urls['stomp']},{theirs.urls['http']}"
@@ -310,7 +311,7 @@ def _selection(spec: str) -> Selection:
     lacking = {need: why for item in played for need in item.needs if (why := adapter.lacks(need))}
     return Selection(
         adapter, "amqp", adapter.effective(), {}, list(catalogue.claims.values()), frozenset(), 1, 1,
-        unable=able.unable(words, adapter.able) | lacking,
+        unable=possible.unable(words, adapter.able) | lacking,
     )  # fmt: skip
 
 

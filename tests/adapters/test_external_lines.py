@@ -7,7 +7,8 @@ import compose_brokers
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import installed, web
+from conformance.adapters import web
+from conformance.adapters.distribution import installed
 from conformance.ledger import Ledger
 
 COMPOSE = (paths.root() / "docker-compose.yml").read_text()

@@ -5,14 +5,16 @@ import re
 import pytest
 
 from conformance import adapters, history, paths
-from conformance.adapters import external_left, installed, launchers, web
-from conformance.cli import cli
+from conformance.adapters import launchers, web
+from conformance.adapters.distribution import installed
+from conformance.adapters.external import leftovers
 from conformance.clients.management import Management
 from conformance.errors import UsageError
+from conformance.frontend.cli import cli
 from conformance.history import Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run import proof
-from conformance.run.plan import Planned
+from conformance.run import readiness_probe
+from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Drain, Publish, Scenario
 
@@ -54,7 +56,7 @@ def tried(tmp_path):
             Ledger(tmp_path / "run", "run-1") as ours,
         ):
             broker.start()
-            proof.send(adapter, broker, protocol, OWNED)
+            readiness_probe.send(adapter, broker, protocol, OWNED)
             outside = adapters.find(spec(broker))
             script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
             trial = Planned("odd.1", script, "subject", "", 1, 1, outside, outside.effective(), protocol)
@@ -64,7 +66,7 @@ def tried(tmp_path):
             finally:
                 recording.close()
             after = _names(name, broker)
-            assert 1 == proof.depth_of(broker, OWNED)
+            assert 1 == readiness_probe.depth_of(broker, OWNED)
         folder = tmp_path / "run" / "trials" / "odd.1"
         assert "" == record.void
         sent = {f"p1:{n}" for n in range(1, 21)}
@@ -131,7 +133,7 @@ def test_a_queue_that_still_holds_messages_is_removed_with_them(tried, name):
 
 def test_a_queue_that_the_broker_does_not_remove_is_emptied_and_told(tried, monkeypatch):
     """A broker whose answer is no: it is there afterwards."""
-    monkeypatch.setattr(external_left, "removed", lambda how: f"DELETE {how.url} answered 403")
+    monkeypatch.setattr(leftovers, "removed", lambda how: f"DELETE {how.url} answered 403")
     (line,) = tried("reference", lambda broker: _at(broker, "reference", "amqp"), STEPS[:1])
 
     assert "2 queues of this run are left, empty: DELETE http:" in line

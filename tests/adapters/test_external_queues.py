@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from conformance import adapters, history, paths
-from conformance.adapters import external_left, web
-from conformance.adapters.external_left import Removal
-from conformance.adapters.external_queues import Existing
-from conformance.adapters.external_table import External
+from conformance.adapters import web
+from conformance.adapters.external import leftovers
+from conformance.adapters.external.leftovers import Removal
+from conformance.adapters.external.queues import Existing
+from conformance.adapters.file.external_table import External
 from conformance.errors import LaunchError, UsageError
 from conformance.history import Op, bare_header
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import TrialRecord
-from conformance.run import proof
-from conformance.run.plan import Planned
+from conformance.run import readiness_probe
+from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Drain, Kill, Nth, Publish, Scenario, Step
 
@@ -42,7 +43,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[adapters.Broker
         Ledger(folder / "l", f"owner-{folder.name}") as ledger,
         REFERENCE.prepare(folder / "b", REFERENCE.effective(), ["a", "b", "ready"], ledger) as broker,
     ):
-        broker.gauge = proof.gauge(broker)
+        broker.gauge = readiness_probe.gauge(broker)
         broker.start()
         yield broker
 
@@ -63,7 +64,7 @@ def spec(theirs: adapters.Broker, tmp_path: pathlib.Path) -> Iterator[Spec]:
 
     yield words
     for queue in ("a", "b", "ready"):
-        proof.empty(REFERENCE, theirs, "amqp", queue)
+        readiness_probe.empty(REFERENCE, theirs, "amqp", queue)
 
 
 def _toml(value: object) -> str:
@@ -111,7 +112,7 @@ def test_what_a_void_trial_leaves_is_left_alone_and_the_next_gets_another_queue(
     (void, whole), folder = play(spec(queues=["a", "b", "ready"], kill=NO_KILL), VOID, WHOLE)
 
     assert ("the kill did not take effect" in void.void, "") == (True, whole.void)
-    assert proof.depth_of(theirs, "a") >= 20
+    assert readiness_probe.depth_of(theirs, "a") >= 20
     assert [history.message_id(1, n) for n in range(1, 6)] == _received(folder, "odd.2")
 
 
@@ -126,19 +127,19 @@ def test_where_the_owner_lets_it_each_is_emptied_before_it_is_used(
     theirs: adapters.Broker, spec: Spec, play: Play
 ) -> None:
     """The last too: what a killed run has left there would be no proof of this one."""
-    proof.send(REFERENCE, theirs, "amqp", "ready")
+    readiness_probe.send(REFERENCE, theirs, "amqp", "ready")
     (void, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL, drain_queues=True), VOID, WHOLE)
 
     assert ("the kill did not take effect" in void.void, "") == (True, whole.void)
     assert [history.message_id(1, n) for n in range(1, 6)] == _received(folder, "odd.2")
-    assert (0, 0) == (proof.depth_of(theirs, "a"), proof.depth_of(theirs, "ready"))
+    assert (0, 0) == (readiness_probe.depth_of(theirs, "a"), readiness_probe.depth_of(theirs, "ready"))
 
 
 def test_a_message_of_another_trial_is_none_of_this_one_whatever_the_depth_says(
     spec: Spec, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A depth that is told late: the queue looks empty, and p1:1 of the void trial comes beside that of the next."""
-    monkeypatch.setattr("conformance.run.stand.gauge", lambda broker: lambda queue: 0)
+    monkeypatch.setattr("conformance.run.broker_pool.gauge", lambda broker: lambda queue: 0)
     (_, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL), VOID, WHOLE)
     came = _received(folder, "odd.2")
     own = [name for name in came if history.parse_message(name)]
@@ -184,18 +185,18 @@ def test_nothing_is_taken_unless_its_owner_says_so() -> None:
 
 def test_what_is_passed_over_is_told(theirs: adapters.Broker, spec: Spec, tmp_path: pathlib.Path) -> None:
     """In the report too, where the broker's owner looks for it."""
-    proof.send(REFERENCE, theirs, "amqp", "a")
+    readiness_probe.send(REFERENCE, theirs, "amqp", "a")
     found = adapters.find(spec(queues=["a", "b", "ready"]))
     with (
         Ledger(tmp_path / "l", "l") as ledger,
         found.prepare(tmp_path / "x", found.effective(), ["q"], ledger) as broker,
     ):
-        broker.gauge = proof.gauge(broker)
+        broker.gauge = readiness_probe.gauge(broker)
         broker.start()
 
         assert "passed over: it held 1 messages, which were left alone" == broker.deviations["queue a"]
         assert "b" == broker.queue_of("q")
-    assert 1 == proof.depth_of(theirs, "a")
+    assert 1 == readiness_probe.depth_of(theirs, "a")
 
 
 def test_a_queue_stays_that_of_its_trial_while_it_fills() -> None:
@@ -381,8 +382,8 @@ def served() -> Iterator[tuple[str, list[str], list[int]]]:
 def _dead(folder: pathlib.Path, name: str, how: dict[str, Removal]) -> None:
     """What a run of a dead process has written down."""
     book = Ledger(folder, "dead")
-    external_left.write(folder / "how.json", how)
-    book.intend(external_left.KIND, name=name, how=str(folder / "how.json"))
+    leftovers.write(folder / "how.json", how)
+    book.intend(leftovers.KIND, name=name, how=str(folder / "how.json"))
     entry = json.loads(book._index.read_text())
     book._index.write_text(json.dumps({**entry, "start": entry["start"] - 1}))
 

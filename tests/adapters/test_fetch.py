@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import pytest
 
 from conformance import adapters
-from conformance.adapters import download, fetch
-from conformance.adapters.fetch import Artifact
+from conformance.adapters.distribution import download, fetch
+from conformance.adapters.distribution.fetch import Artifact
 from conformance.errors import FetchError, NotFoundError, UsageError
 
 _PATH = "org/example/broker/1.0/broker-1.0-bin.tar.gz"

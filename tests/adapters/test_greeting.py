@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import greeting
-from conformance.adapters.access import Access, Secret, Tls
-from conformance.adapters.access_table import given
-from conformance.adapters.external_places import Place
+from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.external.addresses import Place
+from conformance.adapters.file.credentials_table import given
+from conformance.adapters.launch import greeting
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import FileAdapter, download, fetch
+from conformance.adapters import FileAdapter
+from conformance.adapters.distribution import download, fetch
 from conformance.errors import FetchError, UsageError
 
 _JARS = {

@@ -10,17 +10,19 @@ import pytest
 
 from conformance import adapters, claims, history, scenario
 from conformance.adapters import parse_assignments
-from conformance.adapters.model import Setting
-from conformance.adapters.settings import unheeded
+from conformance.adapters.file.model import Setting
+from conformance.adapters.file.settings import unheeded
 from conformance.campaign import Options, prepare
 from conformance.errors import LaunchError, UsageError
-from conformance.faults import able, disk, power, powerloss
-from conformance.faults.powerloss import Disk
+from conformance.faults import possible
+from conformance.faults.disk import injection
+from conformance.faults.disk.trace import Operation
+from conformance.faults.power import image, loss
+from conformance.faults.power.image import Disk
 from conformance.faults.process import prove_gone, send
-from conformance.faults.trace import Operation
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.scenario import Weakened
-from conformance.script import HeldSync
+from conformance.scenario.script import HeldSync
 
 ARTEMIS = adapters.find("artemis")
 
@@ -102,7 +104,7 @@ def test_what_no_tracer_can_fail_is_not_tried(journal, hidden, monkeypatch):
 
     On a machine that can take every fault.
     """
-    monkeypatch.setattr(able, "unable", lambda names, of_launcher: {})
+    monkeypatch.setattr(possible, "unable", lambda names, of_launcher: {})
     options = Options("artemis", claims=("ARTEMIS-SEND-09",), settings=(f"journal_type={journal}",), seed=1)
     prepared = prepare(options)
     unable = {name: why for name, why in prepared.selection.unable.items() if "journal_type" in why}
@@ -178,7 +180,7 @@ def test_a_broker_that_fell_back_is_no_broker_of_that_journal(tmp_path, ledger, 
 
 
 @pytest.mark.artemis
-@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
+@pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
 @pytest.mark.parametrize(
     ("journal", "hidden"),
     [
@@ -189,13 +191,13 @@ def test_a_broker_that_fell_back_is_no_broker_of_that_journal(tmp_path, ledger, 
 def test_what_the_tracer_cannot_see_is_said_and_never_judged(tmp_path, ledger, journal, hidden):
     """Its history has the reason, and neither a sync that came in time nor one that is missing."""
     with prepared(tmp_path, ledger, journal_type=journal) as broker:
-        tracer = disk.Tracer(broker.folder / "trace", broker.journal, HeldSync(0.1), files=broker.journal_files)
+        tracer = injection.Tracer(broker.folder / "trace", broker.journal, HeldSync(0.1), files=broker.journal_files)
         broker.start(wrap=tracer.wrap)
         tracer.look()
         client = Stomp(broker)
         operations = [client.send(number) for number in range(2)]
         client.close()
-        disk.end(broker)
+        injection.end(broker)
         tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), broker.epoch, operations)
     told = [event for event in history.read(tmp_path / "disk.jsonl").events if event.op is Op.SYNC]
 
@@ -222,7 +224,7 @@ def test_every_control_of_a_power_loss_keeps_its_answers_in_the_buffer():
 
 @pytest.mark.artemis
 @libaio
-@pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
+@pytest.mark.skipif(bool(image.cannot()), reason=image.cannot() or "-")
 def test_a_power_loss_takes_what_libaio_had_not_been_given(tmp_path, ledger):
     """What it was given survives, synced or not: so the control of the scenario keeps it in the broker's own buffer."""
     settings = {"journal_type": "ASYNCIO", **dict(_controls()["ARTEMIS-SEND-10"].settings)}
@@ -235,7 +237,7 @@ def test_a_power_loss_takes_what_libaio_had_not_been_given(tmp_path, ledger):
         with lost.handle() as descriptor, broker.pidfds() as descriptors:
             # At once after the last answer: the broker gives away what it has each half second.
             sent = [client.send(number) for number in range(100)]
-            power.lose(descriptor)
+            loss.lose(descriptor)
             send(descriptors, signal.SIGKILL)
         client.close()
         prove_gone(broker, "power loss")

@@ -14,7 +14,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import Broker
-from conformance.adapters.tree import is_alive
+from conformance.adapters.launch.process_tree import is_alive
 from conformance.errors import LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 

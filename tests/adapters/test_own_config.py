@@ -10,26 +10,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance import adapters, campaign, claims, paths, records, replay, scenario
-from conformance.adapters import installed, own_config, ports, web
-from conformance.adapters.access import Access, Secret
-from conformance.adapters.config_table import Beside, Config, Listeners, Refuse, Rewrite
-from conformance.adapters.configure import Source, make_instance
-from conformance.adapters.java import find_java
-from conformance.adapters.model import Setting, read_table
-from conformance.adapters.own_config_diff import difference, redacted
-from conformance.adapters.own_config_keys import KeysText
-from conformance.adapters.own_config_xml import XmlText
-from conformance.bundle.configuration import configuration
+from conformance import adapters, campaign, claims, paths, records, scenario
+from conformance.adapters import web
+from conformance.adapters.config import own_configuration
+from conformance.adapters.config.diff import difference, redacted
+from conformance.adapters.config.properties_file import KeysText
+from conformance.adapters.config.xml_editor import XmlText
+from conformance.adapters.credentials import Access, Secret
+from conformance.adapters.distribution import installed
+from conformance.adapters.file.config_table import Beside, Config, Listeners, Refuse, Rewrite
+from conformance.adapters.file.model import Setting, read_table
+from conformance.adapters.launch import ports
+from conformance.adapters.launch.instance import Source, make_instance
+from conformance.adapters.launch.java import find_java
 from conformance.campaign import Options, prepare
 from conformance.claims import unmet
-from conformance.cli import cli
 from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.followup import replay
+from conformance.followup.bundle.configuration import configuration
+from conformance.followup.replay import Wanted
+from conformance.frontend.cli import cli
 from conformance.judge.rows import Judgement
-from conformance.replay import Wanted
 from conformance.report import html
-from conformance.run import access as coming_in
-from conformance.run import proof
+from conformance.run import readiness_probe
+from conformance.run.planning import credentials as coming_in
 from conformance.run.trial import describe
 
 NAME = "broker-killed-while-publishing"
@@ -54,7 +58,7 @@ def own_of(text: str, tmp_path: pathlib.Path, adapter=ARTEMIS):
     """The adapter with that configuration."""
     file = tmp_path / adapter.file.config.file
     file.write_text(text)
-    return own_config.applied(adapter, file)
+    return own_configuration.applied(adapter, file)
 
 
 def core(inside: str) -> str:
@@ -64,7 +68,7 @@ def core(inside: str) -> str:
 
 def added(adapter) -> list[str]:
     """The lines that a copy has and the user's file has not, and those that it lacks."""
-    lines = own_config.of(adapter).preview(adapter.file, adapter.effective()).splitlines()[2:]
+    lines = own_configuration.of(adapter).preview(adapter.file, adapter.effective()).splitlines()[2:]
     return [line[0] + line[1:].strip() for line in lines if line[0] in "+-"]
 
 
@@ -93,7 +97,7 @@ def test_a_number_is_scaled_back_and_what_is_lost_is_told(tmp_path):
     mine = own_of(core("<journal-buffer-timeout>3333333</journal-buffer-timeout>"), tmp_path)
 
     assert 3 == mine.effective().values["journal_buffer_ms"]
-    (note,) = own_config.of(mine).notes
+    (note,) = own_configuration.of(mine).notes
     assert "core/journal-buffer-timeout is 3333333, which is journal_buffer_ms=3.33" in note
     assert not [line for line in added(mine) if "buffer" in line]  # and what is run is what the file says
 
@@ -101,7 +105,7 @@ def test_a_number_is_scaled_back_and_what_is_lost_is_told(tmp_path):
 def test_a_scaled_number_that_fits_is_no_news(tmp_path):
     mine = own_of(core("<journal-buffer-timeout>500000000</journal-buffer-timeout>"), tmp_path)
 
-    assert (500, ()) == (mine.effective().values["journal_buffer_ms"], own_config.of(mine).notes)
+    assert (500, ()) == (mine.effective().values["journal_buffer_ms"], own_configuration.of(mine).notes)
 
 
 @pytest.mark.parametrize(
@@ -167,15 +171,15 @@ def test_policies_of_queues_are_read(tmp_path, inside, expected):
 def test_a_dead_letter_address_without_a_queue_is_told(tmp_path):
     mine = own_of(core(policies("#", dead_letter_address="DEAD")), tmp_path)
 
-    (note,) = own_config.of(mine).notes
+    (note,) = own_configuration.of(mine).notes
     assert "dead-letter-address is DEAD, and the file has no such queue" in note
 
 
 def test_a_words_own_text_is_read_back():
     setting = Setting(type="bool", default=True, description="x", texts={"false": "NEVER"})
 
-    assert False is own_config.value_of(setting, "NEVER", "a/b", "sync")
-    assert True is own_config.value_of(setting, "true", "a/b", "sync")
+    assert False is own_configuration.value_of(setting, "NEVER", "a/b", "sync")
+    assert True is own_configuration.value_of(setting, "true", "a/b", "sync")
 
 
 # What a copy changes.
@@ -193,7 +197,7 @@ def test_a_copy_changes_ports_paths_and_addresses_and_has_the_queues(tmp_path):
 
 def test_a_setting_on_top_is_in_the_difference_and_no_other_is(tmp_path):
     mine = own_of(SMALL, tmp_path)
-    own = own_config.of(mine)
+    own = own_configuration.of(mine)
     before, after = (own.preview(mine.file, mine.effective(one)) for one in ({}, {"sync_transactional": False}))
 
     new = set(after.splitlines()) - set(before.splitlines())
@@ -203,7 +207,7 @@ def test_a_setting_on_top_is_in_the_difference_and_no_other_is(tmp_path):
 
 def test_a_setting_whose_place_is_not_there_gets_one(tmp_path):
     mine = own_of(SMALL, tmp_path)
-    ran = own_config.of(mine).copy(
+    ran = own_configuration.of(mine).copy(
         mine.file, mine.effective({"max_delivery_attempts": 3}), [], {"listen": "h", "main_port": "1"}
     )
 
@@ -217,7 +221,7 @@ def test_deviations_of_ours_do_not_hold_but_the_ones_that_are_kept(tmp_path):
 
     assert () == mine.file.xml.edits
     assert {"JVM options"} == mine.file.deviations.keys()
-    assert {"journal-directory", "acceptor"} == own_config.of(mine).why.keys()
+    assert {"journal-directory", "acceptor"} == own_configuration.of(mine).why.keys()
     assert mine.file.title.endswith("(own configuration)")
 
 
@@ -231,7 +235,7 @@ def test_an_acceptor_for_each_protocol_has_a_port_of_its_own(tmp_path):
     )
     text = re.sub(r"<acceptor name=.*</acceptor>", acceptors, SMALL)
     mine = own_of(text, tmp_path)
-    ran = own_config.of(mine).copy(
+    ran = own_configuration.of(mine).copy(
         mine.file, mine.effective(), [], {"listen": "h", "main_port": "1", "stomp_port": "2"}
     )
 
@@ -244,7 +248,7 @@ def test_an_acceptor_for_each_protocol_has_a_port_of_its_own(tmp_path):
     assert ("main", "stomp") == mine.file.ports == mine.file.start.ready_ports
     with pytest.raises(UsageError, match="unknown protocol of artemis 'jms'"):
         mine.capabilities("jms")
-    assert "s3cret" not in own_config.of(mine).preview(mine.file, mine.effective())
+    assert "s3cret" not in own_configuration.of(mine).preview(mine.file, mine.effective())
 
 
 def test_a_broker_without_a_protocol_does_not_speak_it(tmp_path):
@@ -278,9 +282,9 @@ def test_an_acceptor_that_names_no_protocol_speaks_all(tmp_path):
 def test_every_other_byte_stays(tmp_path, text):
     data = text.encode("latin-1")
     (tmp_path / "broker.xml").write_bytes(data)
-    mine = own_config.applied(ARTEMIS, tmp_path / "broker.xml")
+    mine = own_configuration.applied(ARTEMIS, tmp_path / "broker.xml")
     words = {"listen": "0.0.0.0", "main_port": "61616"}  # those of the file: what is left is nothing of ours
-    ran = own_config.of(mine).copy(mine.file, mine.effective(), [], words)
+    ran = own_configuration.of(mine).copy(mine.file, mine.effective(), [], words)
 
     assert data.replace(b"/srv/prod/journal", b"data/journal") == ran
 
@@ -445,7 +449,9 @@ def test_a_copy_of_keys_listens_on_ports_of_its_own(tmp_path):
         tmp_path,
         RABBITMQ,
     )
-    ran = own_config.of(mine).copy(mine.file, mine.effective(), ["q"], own_config._Braces(listen="127.0.0.1"))
+    ran = own_configuration.of(mine).copy(
+        mine.file, mine.effective(), ["q"], own_configuration._Braces(listen="127.0.0.1")
+    )
 
     assert ran.decode().splitlines() == [
         "channel_max = 9",
@@ -466,7 +472,7 @@ def test_a_setting_of_a_key_is_read_and_written(tmp_path):
     }
     adapter = dataclasses.replace(RABBITMQ, file=RABBITMQ.file.model_copy(update={"settings": table}))
     mine = own_of("raft.sync = off\n", tmp_path, adapter)
-    own = own_config.of(mine)
+    own = own_configuration.of(mine)
 
     assert (False, frozenset()) == (mine.effective().values["sync_transactional"], mine.effective().absent)
     assert "raft.sync" not in own.preview(mine.file, mine.effective())
@@ -494,7 +500,7 @@ def test_a_folder_with_a_file_that_is_none_is_told(tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
 
     with pytest.raises(UsageError, match=words) as told:
-        own_config.applied(ARTEMIS, tmp_path)
+        own_configuration.applied(ARTEMIS, tmp_path)
     assert f"--config {tmp_path}: " in str(told.value)
 
 
@@ -513,9 +519,9 @@ def test_a_broker_that_cannot_says_so(tmp_path, spec, words, monkeypatch):
     (tmp_path / "broker.xml").write_text(SMALL)
 
     with pytest.raises(UsageError, match=words):
-        own_config.applied(adapters.find(spec), tmp_path / "broker.xml")
+        own_configuration.applied(adapters.find(spec), tmp_path / "broker.xml")
     with pytest.raises(UsageError, match="there is no such file or folder"):
-        own_config.applied(ARTEMIS, tmp_path / "nothing")
+        own_configuration.applied(ARTEMIS, tmp_path / "nothing")
 
 
 LOGIN_OF_A_USER = """activemq {
@@ -537,14 +543,14 @@ def test_only_named_files_are_taken_and_others_are_listed(tmp_path):
         "log4j2.properties": "x",
     }.items():
         (tmp_path / "etc" / name).write_text(text)
-    mine = own_config.applied(ARTEMIS, tmp_path)  # the folder of an instance will do
-    own = own_config.of(mine)
+    mine = own_configuration.applied(ARTEMIS, tmp_path)  # the folder of an instance will do
+    own = own_configuration.of(mine)
 
     assert {"etc/login.config", "etc/artemis-users.properties"} == own.beside.keys()
     assert ("log4j2.properties",) == own.not_taken
     assert "left where they are: log4j2.properties" in own.told(mine.file, mine.effective())
     assert "s3cret" not in "\n".join(own.told(mine.file, mine.effective()))
-    public = own_config.public(
+    public = own_configuration.public(
         mine.file, {**own.beside, "etc/broker.xml": b"<a><cluster-password>s3cret</cluster-password></a>"}
     )
     assert {"etc/broker.xml"} == public.keys()
@@ -566,7 +572,7 @@ def test_a_login_that_asks_another_server_is_refused(tmp_path, module):
     (tmp_path / "login.config").write_text(LOGIN.replace(*renamed(module)))
 
     with pytest.raises(UsageError, match=f"login.config: .*{module}: .+ take it out of a copy of the folder"):
-        own_config.applied(ARTEMIS, tmp_path)
+        own_configuration.applied(ARTEMIS, tmp_path)
 
 
 # RabbitMQ's advanced.config.
@@ -596,7 +602,7 @@ def with_advanced(text: str, tmp_path: pathlib.Path):
     """The adapter with such a folder."""
     (tmp_path / "rabbitmq.conf").write_text("channel_max = 9\n")
     (tmp_path / "advanced.config").write_text(text)
-    return own_config.applied(RABBITMQ, tmp_path)
+    return own_configuration.applied(RABBITMQ, tmp_path)
 
 
 @pytest.mark.parametrize("name", ADVANCED)
@@ -616,15 +622,15 @@ def test_terms_that_do_no_harm_are_carried_along_and_said(tmp_path):
     """Comments are not looked at; the file is run as it is, and the difference names it."""
     text = '[{rabbit, [ %% {tcp_listeners, [5672]}, "\n  {tcp_listen_options, [{backlog, 9}]},\n  {x, $"} %{port, 1}\n]}].\n'
     mine = with_advanced(text, tmp_path)
-    own = own_config.of(mine)
+    own = own_configuration.of(mine)
     shown = own.preview(mine.file, mine.effective())
 
     assert {"advanced.config": text.encode()} == own.beside
     assert "# advanced.config (yours): run as it is, as advanced.config" in shown
     assert shown.splitlines()[-1] in own.told(mine.file, mine.effective())
-    assert "advanced.config" not in own_config.of(own_config.applied(RABBITMQ, tmp_path / "rabbitmq.conf")).preview(
-        mine.file, mine.effective()
-    )
+    assert "advanced.config" not in own_configuration.of(
+        own_configuration.applied(RABBITMQ, tmp_path / "rabbitmq.conf")
+    ).preview(mine.file, mine.effective())
 
 
 # In a container.
@@ -632,12 +638,12 @@ def test_terms_that_do_no_harm_are_carried_along_and_said(tmp_path):
 
 def test_in_a_container_a_copy_listens_on_every_address_of_it(tmp_path):
     (tmp_path / "broker.xml").write_text(SMALL)
-    mine = own_config.applied(adapters.find("artemis:docker"), tmp_path / "broker.xml")
+    mine = own_configuration.applied(adapters.find("artemis:docker"), tmp_path / "broker.xml")
 
     assert [line for line in added(mine) if line.startswith("+<acceptor")] == [
         '+<acceptor name="all">tcp://0.0.0.0:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>'
     ]
-    assert mine.recipe().source.own is own_config.of(mine)
+    assert mine.recipe().source.own is own_configuration.of(mine)
     assert "127.0.0.1:{main_port}" in "".join(added(own_of(SMALL, tmp_path)))  # natively
 
 
@@ -651,8 +657,8 @@ def test_files_that_a_configuration_names_are_given_to_its_container(tmp_path):
         f"sslEnabled=true;keyStorePath={store};trustStorePath=/nowhere.ks;x=/usr/bin/env;y={store.parent};z=a{store}",
     )
 
-    assert [store] == own_config.of(own_of(text, tmp_path)).outside
-    assert [] == own_config.of(own_of(SMALL, tmp_path)).outside
+    assert [store] == own_configuration.of(own_of(text, tmp_path)).outside
+    assert [] == own_configuration.of(own_of(SMALL, tmp_path)).outside
 
 
 @pytest.mark.parametrize(
@@ -725,12 +731,12 @@ def test_a_copy_runs_beside_the_original_and_touches_nothing_of_its(tmp_path, le
     text = (etc / "broker.xml").read_text().replace(">data/", f">{production}/")
     (etc / "broker.xml").write_text(text)
     assert 4 <= text.count(str(production))
-    mine = own_config.applied(ARTEMIS, etc)
+    mine = own_configuration.applied(ARTEMIS, etc)
 
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
-        proof.exchange(mine, broker, "amqp", "orders")
-        proof.depth_reaches(broker, "orders", 0)
+        readiness_probe.exchange(mine, broker, "amqp", "orders")
+        readiness_probe.depth_reaches(broker, "orders", 0)
         assert (broker.journal / "activemq-data-1.amq").is_file()
     ran = (tmp_path / "broker/instance/etc/broker.xml").read_text()
     diff = (tmp_path / "broker/config.diff").read_text()
@@ -753,15 +759,15 @@ def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tm
     (etc / "artemis-users.properties").write_text("alice = wonderland\n")
     (etc / "artemis-roles.properties").write_text("amq = alice\n")
     monkeypatch.setenv("OF_ALICE", "wonderland")
-    mine = own_config.applied(ARTEMIS, etc)
+    mine = own_configuration.applied(ARTEMIS, etc)
     alice = coming_in.applied(mine, "amqp", Access(user="alice", password=Secret(env="OF_ALICE")))
 
     with alice.prepare(tmp_path / "broker", alice.effective(), ["orders"], ledger) as broker:
         broker.start()
-        proof.exchange(alice, broker, "amqp", "orders")
+        readiness_probe.exchange(alice, broker, "amqp", "orders")
         broker.plan = dataclasses.replace(broker.plan, source=dataclasses.replace(broker.plan.source, file=mine.file))
         with pytest.raises(ClientError, match=r"unauthorized-access.*; give a login .--user with --password-env"):
-            proof.exchange(mine, broker, "amqp", "orders")
+            readiness_probe.exchange(mine, broker, "amqp", "orders")
 
 
 @pytest.mark.artemis
@@ -802,7 +808,7 @@ def test_a_run_keeps_what_it_was_given_for_its_owner(recorded):
 
 def test_a_replay_finds_what_the_run_kept(recorded):
     prepared = replay.prepare(Wanted(recorded, NAME, "1", trust=True))
-    own = own_config.of(prepared.campaign.adapter)
+    own = own_configuration.of(prepared.campaign.adapter)
 
     assert (False, {}) == (prepared.campaign.selection.settings.values["sync_transactional"], {})
     assert ({"etc/login.config": LOGIN.encode()}, "broker.xml") == (own.beside, own.name)
@@ -865,7 +871,7 @@ def block(kind: str) -> str:
 def test_the_difference_of_the_page_is_what_is_printed(tmp_path):
     mine = own_of(block("xml"), tmp_path)
 
-    assert block("diff") == own_config.of(mine).preview(mine.file, mine.effective())
+    assert block("diff") == own_configuration.of(mine).preview(mine.file, mine.effective())
 
 
 def test_the_settings_of_the_page_are_those_that_are_read(tmp_path):
@@ -885,7 +891,7 @@ def test_the_error_of_the_page_is_what_is_said(tmp_path, monkeypatch):
     (tmp_path / "broker.xml").write_text(core(REFUSED["cluster-connections"]))
 
     with pytest.raises(UsageError) as told:
-        own_config.applied(ARTEMIS, pathlib.Path("broker.xml"))
+        own_configuration.applied(ARTEMIS, pathlib.Path("broker.xml"))
     assert f"conformance: {told.value}\n" in PAGE
 
 
@@ -927,7 +933,7 @@ def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
         for protocol in ("amqp", "stomp"):
-            proof.exchange(mine, broker, protocol, "orders")
+            readiness_probe.exchange(mine, broker, protocol, "orders")
         listening = {number for _, number in ports.listening(broker.processes())}
         _, said = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
     assert not log.exists()
@@ -945,9 +951,9 @@ def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
 
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
-        proof.exchange(mine, broker, "amqp", "orders")
+        readiness_probe.exchange(mine, broker, "amqp", "orders")
         _, said = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
-    alone = own_config.applied(RABBITMQ, tmp_path / "etc" / "rabbitmq.conf")
+    alone = own_configuration.applied(RABBITMQ, tmp_path / "etc" / "rabbitmq.conf")
     with alone.prepare(tmp_path / "alone", alone.effective(), ["orders"], ledger) as broker:
         broker.start()
         _, without = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)

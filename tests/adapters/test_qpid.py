@@ -18,11 +18,12 @@ from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection
 
 from conformance import adapters
-from conformance.adapters import Broker, settings
+from conformance.adapters import Broker
+from conformance.adapters.file import settings
 from conformance.claims import Value
-from conformance.clients.connect import connect
-from conformance.clients.job import Job
 from conformance.clients.session import Refused, pump_until
+from conformance.clients.session_factory import connect
+from conformance.clients.workers.job import Job
 from conformance.errors import UsageError
 from conformance.history import bare_header
 from conformance.ledger import Ledger

@@ -12,15 +12,16 @@ import proton
 import pytest
 
 from conformance import adapters
-from conformance.adapters import READY_QUEUE, Broker, installed, web
-from conformance.adapters.model import BrokerFile
-from conformance.adapters.settings import weakened
-from conformance.clients.amqp import AmqpSession
-from conformance.clients.job import Asks
-from conformance.clients.modes import Subscription
+from conformance.adapters import READY_QUEUE, Broker, web
+from conformance.adapters.distribution import installed
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.settings import weakened
+from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.roles.modes import Subscription
+from conformance.clients.workers.job import Asks
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
-from conformance.run import proof
+from conformance.run import readiness_probe
 
 RABBITMQ = adapters.find("rabbitmq")
 SYNC_OFF = {"sync_non_transactional": False, "sync_transactional": False, "journal_buffer_ms": 500}
@@ -154,13 +155,13 @@ def test_quorum_queues_keep_what_was_confirmed_over_a_kill(tmp_path: pathlib.Pat
     with RABBITMQ.prepare(tmp_path / "broker", settings, ["orders"], ledger) as broker:
         broker.start()
         queues = {str(one["name"]): (one["type"], one["durable"]) for one in asked(broker, "queues/%2F")}
-        first = proof.send(RABBITMQ, broker, "amqp", "orders")
-        proof.depth_reaches(broker, "orders", 1)
+        first = readiness_probe.send(RABBITMQ, broker, "amqp", "orders")
+        readiness_probe.depth_reaches(broker, "orders", 1)
         killed(broker)
         broker.start()
-        proof.receive(RABBITMQ, broker, "amqp", "orders", first)
-        proof.exchange(RABBITMQ, broker, "stomp", "orders")
-        proof.depth_reaches(broker, "orders", 0)
+        readiness_probe.receive(RABBITMQ, broker, "amqp", "orders", first)
+        readiness_probe.exchange(RABBITMQ, broker, "stomp", "orders")
+        readiness_probe.depth_reaches(broker, "orders", 0)
         names = {str(one["name"]) for one in asked(broker, "queues/%2F")}
 
     assert queues == {"orders": ("quorum", True), READY_QUEUE: ("quorum", True)}
@@ -173,12 +174,12 @@ def test_a_queue_that_is_not_durable_is_there_again_and_empty(tmp_path: pathlib.
     settings = RABBITMQ.effective({"persistence": False})
     with RABBITMQ.prepare(tmp_path / "broker", settings, ["orders"], ledger) as broker:
         broker.start()
-        proof.send(RABBITMQ, broker, "stomp", "orders")
-        proof.depth_reaches(broker, "orders", 1)
+        readiness_probe.send(RABBITMQ, broker, "stomp", "orders")
+        readiness_probe.depth_reaches(broker, "orders", 1)
         killed(broker)
         broker.start()
         queues = {str(one["name"]): (one["type"], one["durable"]) for one in asked(broker, "queues/%2F")}
-        proof.depth_reaches(broker, "orders", 0)
+        readiness_probe.depth_reaches(broker, "orders", 0)
 
     assert queues["orders"] == ("classic", False)
     assert broker.gone()

@@ -14,14 +14,14 @@ from collections.abc import Callable
 import pytest
 
 from conformance import adapters
-from conformance.adapters import native
-from conformance.adapters.planned import Plan
+from conformance.adapters.launch import native
+from conformance.adapters.launch.prepared import Plan
 from conformance.errors import LaunchError
 from conformance.history import NOT_RECOVERED, Phase
 from conformance.ledger import Ledger
-from conformance.run.plan import Planned
+from conformance.run.broker_pool import Stands
+from conformance.run.planning.plan import Planned
 from conformance.run.restart import Recovery
-from conformance.run.stand import Stands
 from conformance.scenario import Drain, Scenario
 
 SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from conformance import adapters, limits
-from conformance.adapters import native, readiness, web
-from conformance.adapters.planned import Options
-from conformance.adapters.tree import MARK, Tree, is_alive
+from conformance.adapters import web
+from conformance.adapters.launch import native, readiness
+from conformance.adapters.launch.prepared import Options
+from conformance.adapters.launch.process_tree import MARK, Tree, is_alive
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, identify
 

@@ -9,7 +9,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import parse_assignments
-from conformance.adapters.model import load
+from conformance.adapters.file.model import load
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.reference.liars import registry

@@ -12,9 +12,9 @@ import pytest
 from conformance import adapters, claims, paths
 from conformance.adapters import VARIANT, parse_assignments
 from conformance.adapters.vendor_clients import chosen, find, names, of_broker, put_upon, said
-from conformance.clients.modes import MODES
+from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
-from conformance.run.called import lacks
+from conformance.run.planning.client_settings import lacks
 from conformance.scenario import CALLS
 
 BROKERS = ["activemq", "artemis", "ems", "qpid", "rabbitmq", "reference", "solace"]

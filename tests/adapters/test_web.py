@@ -11,13 +11,13 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import web
-from conformance.adapters.access import Access, Tls
-from conformance.adapters.external_places import at_its_host, places
+from conformance.adapters.credentials import Access, Tls
+from conformance.adapters.external.addresses import at_its_host, places
 from conformance.clients.depth import DepthGauge
-from conformance.clients.job import DepthProbe
+from conformance.clients.workers.job import DepthProbe
 from conformance.errors import ClientError, UsageError
 from conformance.ledger import Ledger
-from conformance.run.crew import depth_probe
+from conformance.run.clients import depth_probe
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from conformance import limits
-from conformance.adapters import greeting, web
-from conformance.adapters.access import Access, Tls
-from conformance.clients.access import dial
+from conformance.adapters import web
+from conformance.adapters.credentials import Access, Tls
+from conformance.adapters.launch import greeting
+from conformance.clients.connecting import dial
 from conformance.clients.depth import DepthGauge
-from conformance.clients.job import DepthProbe
+from conformance.clients.workers.job import DepthProbe
 from conformance.errors import ClientError
 
 

@@ -15,7 +15,7 @@ from broker_ports import broker_port
 
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
-from conformance.judge.session import Session
+from conformance.judge.spark.session import Session
 
 NAME = "broker-killed-while-publishing"
 WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")

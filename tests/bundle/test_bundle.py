@@ -12,11 +12,12 @@ import zipfile
 import msgspec
 import pytest
 
-from conformance import bundle, paths, records
-from conformance.bundle import archive
-from conformance.bundle.source import gather
-from conformance.cli import cli
+from conformance import paths, records
 from conformance.errors import UsageError
+from conformance.followup import bundle
+from conformance.followup.bundle import archive
+from conformance.followup.bundle.source import gather
+from conformance.frontend.cli import cli
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.run.evidence import FILE
 from conformance.run.evidence import Kept as Record

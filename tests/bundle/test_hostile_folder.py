@@ -9,13 +9,15 @@ import zipfile
 
 import pytest
 
-from conformance import adapters, bundle, campaign, claims, expectations, history, records, replay, scenario
-from conformance.adapters.access import Access, Secret, forms
-from conformance.bundle import archive, bug, script
-from conformance.cli import cli
+from conformance import adapters, campaign, claims, history, records, scenario
+from conformance.adapters.credentials import Access, Secret, forms
 from conformance.errors import HistoryError, UsageError
-from conformance.replay import Wanted
-from conformance.run import kept
+from conformance.followup import bundle, replay
+from conformance.followup.bundle import archive, bug, script
+from conformance.followup.replay import Wanted
+from conformance.frontend.cli import cli
+from conformance.report import expectations
+from conformance.run import artifacts
 
 NAME = "broker-killed-while-publishing"
 FIRST = f"{NAME}.subject.1"
@@ -192,17 +194,17 @@ def test_a_login_and_a_configuration_are_trusted_too(copy, tmp_path, monkeypatch
     assert (
         replay.prepare(Wanted(copy, NAME, "1", trust=True, out=tmp_path / "o")).campaign.options.access.user == "alice"
     )
-    kept.check_trust(copy, replayed=False)
+    artifacts.check_trust(copy, replayed=False)
 
 
 def test_an_address_is_no_code(tmp_path):
     """A bundle never calls it; a replay would."""
-    kept.keep(tmp_path, adapters.find("reference:external=amqp://127.0.0.1:1,http://127.0.0.1:2"))
-    kept.check_trust(tmp_path, replayed=False)
+    artifacts.keep(tmp_path, adapters.find("reference:external=amqp://127.0.0.1:1,http://127.0.0.1:2"))
+    artifacts.check_trust(tmp_path, replayed=False)
 
     with pytest.raises(UsageError, match=r"broker\.json: these files"):
-        kept.check_trust(tmp_path, replayed=True)
-    kept.check_trust(tmp_path, replayed=True, named=True)
+        artifacts.check_trust(tmp_path, replayed=True)
+    artifacts.check_trust(tmp_path, replayed=True, named=True)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../x", "/x", "a//x", "a\\..\\x", "C:x", "a\nb", ""])

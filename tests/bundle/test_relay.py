@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from conformance import adapters
-from conformance.bundle import script
-from conformance.faults import frames
+from conformance.faults.frames import reader as frames
+from conformance.followup.bundle import script
 from conformance.scenario import Consume, Cut, Drain, Frame, Publish, Scenario
 
 PATIENCE = 20

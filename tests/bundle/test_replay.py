@@ -10,15 +10,16 @@ import signal
 import msgspec
 import pytest
 
-from conformance import campaign, claims, records, replay, scenario
+from conformance import campaign, claims, records, scenario
 from conformance.campaign import Watcher
-from conformance.cli import cli
 from conformance.errors import ExitCode, UsageError
+from conformance.followup import replay
+from conformance.followup.replay import Wanted
+from conformance.frontend.cli import cli
+from conformance.frontend.plugin import tell
 from conformance.judge.rows import Verdict
-from conformance.judge.seen import Seen, compared
-from conformance.plugin import tell
+from conformance.judge.trial_anomalies import Seen, compared
 from conformance.records import RunRecord, TrialRecord
-from conformance.replay import Wanted
 from conformance.report import model
 from conformance.scenario import SYNC_OFF, script_words
 
@@ -262,7 +263,7 @@ def test_a_broker_that_is_not_known(copy):
 
 def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
     """Its name and why."""
-    monkeypatch.setattr("conformance.faults.able.unable", lambda names, launcher: {"kill": "nobody may"})
+    monkeypatch.setattr("conformance.faults.possible.unable", lambda names, launcher: {"kill": "nobody may"})
     from conformance.errors import FaultError
 
     with pytest.raises(FaultError, match="cannot take kill: nobody may"):

@@ -8,12 +8,13 @@ import shlex
 
 import pytest
 
-from conformance import adapters, bundle, campaign, paths, records, replay
-from conformance.bundle import source
+from conformance import adapters, campaign, paths, records
 from conformance.errors import UsageError
+from conformance.followup import bundle, replay
+from conformance.followup.bundle import source
+from conformance.followup.replay import Wanted
 from conformance.judge.rows import Verdict
 from conformance.records import BrokerRecord, RunRecord
-from conformance.replay import Wanted
 from conformance.report import model
 
 NAME = "broker-killed-while-publishing"

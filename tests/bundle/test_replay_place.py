@@ -7,14 +7,15 @@ import pathlib
 import msgspec
 import pytest
 
-from conformance import adapters, campaign, records, replay, scenario
+from conformance import adapters, campaign, records, scenario
 from conformance.claims import load as claims
 from conformance.errors import FaultError, UsageError
+from conformance.followup import replay
+from conformance.followup.replay import Wanted
 from conformance.records import BrokerRecord, RunRecord
-from conformance.replay import Wanted
-from conformance.run import kept
-from conformance.run.plan import drawn_for
-from conformance.script import Restart
+from conformance.run import artifacts
+from conformance.run.planning.plan import drawn_for
+from conformance.scenario.script import Restart
 
 NAME = "broker-killed-while-publishing"
 WEAK = "{ sync_non_transactional = false, sync_transactional = false, journal_buffer_ms = 500 }"
@@ -33,7 +34,7 @@ def as_run(folder, spec):
     """As if the run in that folder had tried this broker."""
     run = records.read(folder / "run.json", RunRecord)
     adapter = adapters.find(spec)
-    kept.keep(folder, adapter)
+    artifacts.keep(folder, adapter)
     changed = msgspec.structs.replace(run, launcher=adapter.launcher, version=adapter.version)
     records.save(changed, folder / "run.json")
     return adapter
@@ -111,7 +112,7 @@ def test_without_a_stop_the_script_is_the_one_that_was_played():
 def test_an_address_with_a_user_in_it(tmp_path):
     """Its `@` is none of a version."""
     adapter = adapters.find("reference:external=amqp://alice@127.0.0.1:1,http://127.0.0.1:2")
-    kept.keep(tmp_path, adapter)
+    artifacts.keep(tmp_path, adapter)
     record, _ = records.kept_broker(tmp_path)
 
     assert "reference" == record.words
@@ -126,7 +127,7 @@ def test_a_folder_with_a_distribution(tmp_path, monkeypatch):
     run = as_of(adapters.find("artemis@9.9.9:native=mine"), tmp_path / "run")
     told = []
 
-    assert f"artemis@9.9.9:native={tmp_path}/mine" == kept.spec(tmp_path / "run", run, "9.9.9", told)
+    assert f"artemis@9.9.9:native={tmp_path}/mine" == artifacts.spec(tmp_path / "run", run, "9.9.9", told)
     assert [] == told
 
 
@@ -139,6 +140,6 @@ def as_of(adapter, folder):
 
 def test_a_broker_of_this_package_keeps_nothing(tmp_path):
     """Its name and version find it."""
-    kept.keep(tmp_path, adapters.find("reference"))
+    artifacts.keep(tmp_path, adapters.find("reference"))
 
     assert [] == list(pathlib.Path(tmp_path).iterdir())

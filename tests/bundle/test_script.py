@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.bundle import script
+from conformance.followup.bundle import script
 from conformance.run.trial import trigger_of
 from conformance.scenario import (
     Consume,

@@ -9,11 +9,11 @@ import pytest
 from broker_ports import broker_port
 
 from conformance import adapters, claims, scenario
-from conformance.adapters import installed
-from conformance.adapters.access import OPEN, Access, Secret, Tls
-from conformance.bundle import archive, script
+from conformance.adapters.credentials import OPEN, Access, Secret, Tls
+from conformance.adapters.distribution import installed
+from conformance.followup.bundle import archive, script
 from conformance.ledger import Ledger
-from conformance.run import access as coming_in
+from conformance.run.planning import credentials as coming_in
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.bundle import script
-from conformance.faults import disk
+from conformance.faults.disk import injection
+from conformance.followup.bundle import script
 from conformance.scenario import Cut, DiskFull, FailedSync, Frame, HeldSync, Publish, Restart, Scenario
 
 SCENARIOS = scenario.load(claims.load())
@@ -104,7 +104,7 @@ def tried(request, tries):
 @pytest.mark.parametrize("case", [pytest.param(case, marks=RACES if "recovery" in case else ()) for case in CASES])
 def test_it_sees_what_is_wrong_and_nothing_else(tried, case):
     """1 against a broker that is wrong in this way, 0 against the honest one, 2 where the fault met nothing."""
-    if (reason := disk.cannot()) and ("sync" in case or "disk" in case):
+    if (reason := injection.cannot()) and ("sync" in case or "disk" in case):
         pytest.skip(reason)
     _, says, _, why = CASES[case]
     lied, honest, *idle = [future.result() for future in tried[case]]
@@ -122,7 +122,7 @@ def test_the_disk_fails_as_in_the_trial(fault):
     """The same calls, the same numbers, in the words of strace; the files are those of the broker's journal."""
     steps = (Restart(clean=True, under=fault), Publish(4, window=1), Restart(clean=True), scenario.Drain())
     made = written(Scenario("s", "", "", steps, {}), anomalies=["lost"])
-    own = disk._injection(fault)[1].partition("=")[2].split(":")
+    own = injection._injection(fault)[1].partition("=")[2].split(":")
     told = re.search(r'"inject=(.*)"\]', made.text)[1].split(":")
 
     assert (set(own[0].split(",")), own[1:]) == (set(told[0].split(",")), told[1:])

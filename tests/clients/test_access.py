@@ -8,9 +8,19 @@ import msgspec
 import pytest
 
 from conformance import adapters
-from conformance.adapters.access import OPEN, REDACTED, Access, Secret, Tls, check, mechanism_of, parse_url, redacted
-from conformance.adapters.access_table import access_of, given
-from conformance.adapters.model import BrokerFile, read_table
+from conformance.adapters.credentials import (
+    OPEN,
+    REDACTED,
+    Access,
+    Secret,
+    Tls,
+    check,
+    mechanism_of,
+    parse_url,
+    redacted,
+)
+from conformance.adapters.file.credentials_table import access_of, given
+from conformance.adapters.file.model import BrokerFile, read_table
 from conformance.errors import UsageError
 
 HERE = pathlib.Path("/somewhere")

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from conformance import history
-from conformance.clients import armed as armed_of
-from conformance.clients.armed import Armed
-from conformance.clients.job import Part, Trigger
+from conformance.clients.workers import trigger as armed_of
+from conformance.clients.workers.job import Part, Trigger
+from conformance.clients.workers.trigger import Armed
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 

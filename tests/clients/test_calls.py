@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from conformance.clients.calls import Calls
+from conformance.clients.jms.calls import Calls
 from conformance.errors import ClientError
 
 PATIENCE = 10

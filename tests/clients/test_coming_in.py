@@ -16,15 +16,15 @@ import certificates
 import pytest
 from proton import SASL
 
-from conformance.adapters.access import OPEN, Access, Secret, Tls
-from conformance.clients import access as coming_in
-from conformance.clients.connect import connect
+from conformance.adapters.credentials import OPEN, Access, Secret, Tls
+from conformance.clients import connecting as coming_in
 from conformance.clients.depth import DepthGauge
-from conformance.clients.job import DepthProbe, Job
-from conformance.clients.modes import Subscription
+from conformance.clients.roles.modes import Subscription
 from conformance.clients.session import Disconnected, pump_until
-from conformance.clients.stomp_login import without_secret
-from conformance.clients.worker import run_job
+from conformance.clients.session_factory import connect
+from conformance.clients.stomp.login import without_secret
+from conformance.clients.workers.job import DepthProbe, Job
+from conformance.clients.workers.pool import run_job
 from conformance.errors import ClientError, UsageError
 from conformance.history import bare_header
 

@@ -12,8 +12,8 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance.clients.depth import DepthGauge
-from conformance.clients.job import DepthProbe
 from conformance.clients.session import Refused
+from conformance.clients.workers.job import DepthProbe
 from conformance.errors import ClientError
 
 

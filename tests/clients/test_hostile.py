@@ -9,13 +9,13 @@ from hostile_broker import CREDIT, LET_IN, ROOM, Hostile, attached, frame, text,
 from stomp_peer import CONNECTED
 
 from conformance import history, limits
-from conformance.adapters.access import OPEN
-from conformance.clients.amqp import NO_ID, AmqpSession
-from conformance.clients.job import StompWords
-from conformance.clients.modes import Subscription
-from conformance.clients.stomp import StompSession
-from conformance.clients.stomp_raw import RawStompSession
-from conformance.clients.wire import Wire
+from conformance.adapters.credentials import OPEN
+from conformance.clients.amqp.connection import Wire
+from conformance.clients.amqp.session import NO_ID, AmqpSession
+from conformance.clients.roles.modes import Subscription
+from conformance.clients.stomp.raw_session import RawStompSession
+from conformance.clients.stomp.session import StompSession
+from conformance.clients.workers.job import StompWords
 from conformance.errors import ClientError, HistoryError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 

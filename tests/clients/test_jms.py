@@ -19,16 +19,16 @@ import pytest
 
 from conformance import adapters, history
 from conformance.adapters import vendor_clients
-from conformance.clients import jvm
-from conformance.clients.child import Pool
-from conformance.clients.jms import JmsSession
-from conformance.clients.job import NEVER, DepthProbe, Job, Trigger, Vendor
-from conformance.clients.modes import Subscription
-from conformance.clients.questions import Application
+from conformance.clients.jms import jvm
+from conformance.clients.jms.questions import Application
+from conformance.clients.jms.session import JmsSession
+from conformance.clients.roles.modes import Subscription
+from conformance.clients.workers.child import Pool
+from conformance.clients.workers.job import NEVER, DepthProbe, Job, Trigger, Vendor
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run.called import told
+from conformance.run.planning.client_settings import told
 
 CLIENT = vendor_clients.find("qpid-jms")
 SEEN = vendor_clients.put_upon(adapters.find("reference"), CLIENT)

@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from conformance.clients.calls import Calls
-from conformance.clients.jms_receiving import Listening, Receiving
+from conformance.clients.jms.calls import Calls
+from conformance.clients.jms.receiving import Listening, Receiving
 from conformance.errors import ClientError
 
 PATIENCE = 10

@@ -7,10 +7,10 @@ import pytest
 from listed_session import Listed
 
 from conformance import history
-from conformance.clients import roles
-from conformance.clients.job import NEVER, DepthProbe, Job, Trigger
-from conformance.clients.modes import MODES, Subscription
+from conformance.clients.roles import play as roles
+from conformance.clients.roles.modes import MODES, Subscription
 from conformance.clients.session import Outcome
+from conformance.clients.workers.job import NEVER, DepthProbe, Job, Trigger
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 

@@ -9,11 +9,11 @@ import time
 import pytest
 from stomp_peer import Peer, message, receipt
 
-from conformance.clients.job import StompWords
-from conformance.clients.modes import Subscription
+from conformance.clients.roles.modes import Subscription
 from conformance.clients.session import Answer, Disconnected, Outcome, Refused
-from conformance.clients.stomp import StompSession
-from conformance.clients.stomp_raw import RawStompSession
+from conformance.clients.stomp.raw_session import RawStompSession
+from conformance.clients.stomp.session import StompSession
+from conformance.clients.workers.job import StompWords
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 

@@ -3,9 +3,9 @@
 import pytest
 from stomp_peer import Peer, receipt
 
-from conformance.clients.job import StompWords
-from conformance.clients.stomp_dialogue import Frame
-from conformance.clients.stomp_raw import Decoder, MalformedFrameError, RawStompSession, encode
+from conformance.clients.stomp.dialogue import Frame
+from conformance.clients.stomp.raw_session import Decoder, MalformedFrameError, RawStompSession, encode
+from conformance.clients.workers.job import StompWords
 from conformance.errors import ClientError
 
 

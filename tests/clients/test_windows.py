@@ -9,13 +9,13 @@ from proton import Connection, Delivery, Event, symbol
 from stomp_peer import Peer, receipt
 
 from conformance import history
-from conformance.clients import roles
-from conformance.clients.amqp import AmqpSession
-from conformance.clients.job import Asks, Job, StompWords, Trigger
-from conformance.clients.modes import Subscription
-from conformance.clients.receipts import Receipts
+from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.roles import play as roles
+from conformance.clients.roles.modes import Subscription
 from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, ranged
-from conformance.clients.stomp_raw import RawStompSession
+from conformance.clients.stomp.raw_session import RawStompSession
+from conformance.clients.stomp.receipts import Receipts
+from conformance.clients.workers.job import Asks, Job, StompWords, Trigger
 from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
 
 WINDOWED = Asks(window=9, event_mode="windowed")

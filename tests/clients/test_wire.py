@@ -9,7 +9,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance import limits
-from conformance.clients.wire import Wire
+from conformance.clients.amqp.connection import Wire
 
 _IDLE_S = 1.5
 

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from conformance import adapters, history
-from conformance.clients import worker
-from conformance.clients.child import Child
-from conformance.clients.job import DepthProbe, Job, Trigger
-from conformance.clients.worker import Nursery
+from conformance.clients.workers import pool
+from conformance.clients.workers.child import Child
+from conformance.clients.workers.job import DepthProbe, Job, Trigger
+from conformance.clients.workers.pool import Nursery
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run.crew import Abort
+from conformance.run.clients import Abort
 
 
 @pytest.fixture
@@ -185,17 +185,17 @@ def test_a_client_that_is_killed_has_no_result(tmp_path, written, unread):
 @pytest.fixture
 def interrupted(monkeypatch, client):
     """Start a client that would consume for ever, and be interrupted before its nursery has answered."""
-    send = worker.socket.send_fds
+    send = pool.socket.send_fds
 
     def sent(*words):
         send(*words)
         raise KeyboardInterrupt
 
     def start():
-        monkeypatch.setattr(worker.socket, "send_fds", sent)
+        monkeypatch.setattr(pool.socket, "send_fds", sent)
         with pytest.raises(KeyboardInterrupt) as caught:
             client("consume", "consumer-1", mode="auto", stop=1000)
-        monkeypatch.setattr(worker.socket, "send_fds", send)
+        monkeypatch.setattr(pool.socket, "send_fds", send)
         return caught  # as whoever reports it: its frames keep their sockets
 
     return start

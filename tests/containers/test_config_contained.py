@@ -7,13 +7,13 @@ import subprocess
 import pytest
 
 from conformance import adapters
-from conformance.adapters import own_config
-from conformance.adapters.access import Access, Tls
-from conformance.adapters.images import broker_image
-from conformance.adapters.java import find_java
+from conformance.adapters.config import own_configuration
+from conformance.adapters.container.images import broker_image
+from conformance.adapters.credentials import Access, Tls
+from conformance.adapters.launch.java import find_java
 from conformance.errors import LaunchError
-from conformance.run import access as coming_in
-from conformance.run import proof
+from conformance.run import readiness_probe
+from conformance.run.planning import credentials as coming_in
 
 pytestmark = pytest.mark.artemis
 ARTEMIS = adapters.find("artemis@2.56.0:docker")
@@ -49,7 +49,7 @@ def mine(folder, text=XML):
     """The adapter with that configuration."""
     folder.mkdir()
     (folder / "broker.xml").write_text(text)
-    return own_config.applied(ARTEMIS, folder / "broker.xml")
+    return own_configuration.applied(ARTEMIS, folder / "broker.xml")
 
 
 def test_a_copy_runs_in_a_container(image, ledger, tmp_path):
@@ -58,13 +58,13 @@ def test_a_copy_runs_in_a_container(image, ledger, tmp_path):
     with adapter.prepare(tmp_path / "run" / "b", adapter.effective(), ["orders"], ledger) as broker:
         broker.start()
         for protocol in ("amqp", "stomp"):
-            proof.exchange(adapter, broker, protocol, "orders")
-        proof.depth_reaches(broker, "orders", 0)
+            readiness_probe.exchange(adapter, broker, protocol, "orders")
+        readiness_probe.depth_reaches(broker, "orders", 0)
         ran = (broker.folder / "instance/etc/broker.xml").read_text()
         changed = broker.deviations
         broker.stop()
         broker.start()
-        proof.exchange(adapter, broker, "amqp", "orders")
+        readiness_probe.exchange(adapter, broker, "amqp", "orders")
 
     assert broker.contained
     assert re.search(r">tcp://0\.0\.0\.0:61616\?protocols=AMQP;amqpCredits=7<", ran)
@@ -92,8 +92,8 @@ def test_a_key_store_that_it_names_is_there_to_be_read(image, ledger, tmp_path):
     with adapter.prepare(tmp_path / "run" / "b", adapter.effective(), ["orders"], ledger) as broker:
         broker.start()
         for protocol in ("amqp", "stomp"):
-            proof.exchange(adapter, broker, protocol, "orders")
+            readiness_probe.exchange(adapter, broker, protocol, "orders")
         status, said = broker._beside(["touch", str(store)], 10)
 
-    assert [store] == own_config.of(adapter).outside
+    assert [store] == own_configuration.of(adapter).outside
     assert (True, True) == (bool(status), "ead-only" in said)

@@ -14,15 +14,17 @@ import time
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters import docker, docker_able, docker_tree, model
-from conformance.adapters.configure import Source
-from conformance.adapters.images import Recipe
-from conformance.adapters.planned import READY_QUEUE
-from conformance.adapters.starting import Queues, Template, TemplateFile
+from conformance.adapters.container import docker, host_processes, possible_faults
+from conformance.adapters.container.images import Recipe
+from conformance.adapters.file import model
+from conformance.adapters.file.start_table import Queues, Template, TemplateFile
+from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.prepared import READY_QUEUE
 from conformance.errors import ClientError, LaunchError, UsageError
-from conformance.faults import able, disk
+from conformance.faults import possible
+from conformance.faults.disk import injection
 from conformance.faults.recovery import kill_in_recovery
-from conformance.script import HeldSync
+from conformance.scenario.script import HeldSync
 
 REFERENCE = adapters.find("reference").file
 COMMAND = tuple(sys.executable if part == "{python}" else part for part in REFERENCE.start.command)
@@ -123,13 +125,13 @@ def test_a_container_is_in_the_ledger_before_it_is_made_and_until_it_is_removed(
     assert ([], ["intent"], ["intent", "released"]) == (before, between, states())
 
 
-@pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
+@pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
 def test_a_tracer_stands_before_the_command_of_its_start_only(broker, tmp_path):
     """Where a tracer's file has a blank in its name, too."""
     trace = tmp_path / "a trace"
     broker.start(wrap=["strace", "-f", "--seccomp-bpf", "-o", str(trace), "-e", "trace=fdatasync"])
     tree = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in broker.processes()]
-    disk.end(broker)
+    injection.end(broker)
     broker.start()
 
     assert "strace" == tree[0]
@@ -142,7 +144,7 @@ def test_the_command_waits_until_its_pid_is_known(broker, monkeypatch):
     """The gate: whoever wants to hurt a start has its pids before there is anything to hurt."""
     seen = []
 
-    class Watched(docker_tree.ContainerTree):
+    class Watched(host_processes.ContainerTree):
         def __init__(self, container, pid, **more):
             super().__init__(container, pid, **more)
             deadline = time.monotonic() + 10
@@ -203,7 +205,7 @@ class Word:
 
 @pytest.fixture
 def child(monkeypatch):
-    monkeypatch.setattr(docker_tree, "belongs", lambda pid, container: True)
+    monkeypatch.setattr(host_processes, "belongs", lambda pid, container: True)
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
@@ -215,7 +217,7 @@ def child(monkeypatch):
 )
 def test_how_the_first_process_ended(child, word, expected):
     """A container that was removed by force was killed."""
-    first = docker_tree.Init(word, child.pid)
+    first = host_processes.Init(word, child.pid)
     before = first.poll()
     child.kill()
 
@@ -224,21 +226,21 @@ def test_how_the_first_process_ended(child, word, expected):
 
 def test_a_container_that_ended_at_once(child):
     with pytest.raises(LaunchError, match="ended at once: sh: no such file"):
-        docker_tree.Init(Word(), 0)
+        host_processes.Init(Word(), 0)
 
 
 def test_processes_that_are_another_machines(child, monkeypatch):
     """A pid of that number may well live here: it is another process."""
-    monkeypatch.setattr(docker_tree, "belongs", lambda pid, container: False)
+    monkeypatch.setattr(host_processes, "belongs", lambda pid, container: False)
     with pytest.raises(LaunchError, match="cannot be seen from here"):
-        docker_tree.Init(Word(), child.pid)
+        host_processes.Init(Word(), child.pid)
 
 
 def test_a_process_belongs_to_the_container_in_the_name_of_its_control_group():
     group = pathlib.Path("/proc/self/cgroup").read_text().strip().splitlines()[-1]
 
-    assert docker_tree.belongs(os.getpid(), group)
-    assert not docker_tree.belongs(os.getpid(), "0123456789abcdef" * 4)
+    assert host_processes.belongs(os.getpid(), group)
+    assert not host_processes.belongs(os.getpid(), "0123456789abcdef" * 4)
 
 
 # the same rules as for every launcher: words, readiness, queues, proof
@@ -290,10 +292,10 @@ def test_what_listens_is_read_from_the_kernel():
             made[-1].bind((host, 0))
             made[-1].listen()
         names = [one.getsockname()[:2] for one in made]
-        found = docker_tree.listening(os.getpid())
+        found = host_processes.listening(os.getpid())
         with socket.create_connection(names[0]) as line:
             mine = line.getsockname()
-            also = docker_tree.listening(os.getpid())
+            also = host_processes.listening(os.getpid())
 
     assert {*names[:3], ("127.0.0.1", names[3][1])} <= found
     assert mine not in also
@@ -311,7 +313,7 @@ def test_a_pid_file_holds_a_number_of_the_inside(pretend, ledger, tmp_path):
 
     assert 2 == len(tree)
     assert (tree[1], True) == (main, made.gone())
-    assert os.getpid() == docker_tree.number_inside(os.getpid())
+    assert os.getpid() == host_processes.number_inside(os.getpid())
 
 
 def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
@@ -395,7 +397,7 @@ def test_files_and_words_are_those_of_the_inside(pretend, ledger, tmp_path):
     ],
 )
 def test_why_a_container_cannot_be_traced(status, said, reason):
-    assert reason == docker_able.reason_of(status, said, "i")
+    assert reason == possible_faults.reason_of(status, said, "i")
 
 
 def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypatch):
@@ -404,22 +406,24 @@ def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypa
     def no_tracer():
         return "no strace here"
 
-    monkeypatch.setitem(able._NEEDS, "power_loss", lambda: "no loop devices")
-    monkeypatch.setitem(able._NEEDS, "held_sync", no_tracer)
-    monkeypatch.setattr(disk, "cannot", no_tracer)
-    found = able.unable(
+    monkeypatch.setitem(possible._NEEDS, "power_loss", lambda: "no loop devices")
+    monkeypatch.setitem(possible._NEEDS, "held_sync", no_tracer)
+    monkeypatch.setattr(injection, "cannot", no_tracer)
+    found = possible.unable(
         ["kill", "held_sync", "power_loss", "cut"], lambda fault: "no signals" if fault == "kill" else ""
     )
 
     assert {"kill": "no signals", "power_loss": "no loop devices"} == found
-    assert {"held_sync": "no strace here", "power_loss": "no loop devices"} == able.unable(["held_sync", "power_loss"])
+    assert {"held_sync": "no strace here", "power_loss": "no loop devices"} == possible.unable(
+        ["held_sync", "power_loss"]
+    )
 
 
 def test_a_tracer_inside_is_looked_at_by_pids_from_outside(tmp_path, monkeypatch):
     """The names of its files are pids of the container, and here somebody else's; nor is a tracer needed here."""
-    monkeypatch.setattr(disk, "cannot", lambda: "no strace here")
+    monkeypatch.setattr(injection, "cannot", lambda: "no strace here")
     asked = []
-    tracer = disk.Tracer(
+    tracer = injection.Tracer(
         tmp_path / "t", tmp_path, HeldSync(0.1), files=("j",), contained=lambda: asked.append(1) or [os.getpid()]
     )
     (tmp_path / "t" / "trace.1").write_text("")

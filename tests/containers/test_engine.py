@@ -10,13 +10,14 @@ import sys
 import pytest
 
 from conformance import adapters, history
-from conformance.adapters.engine import LABEL, Bind, Spec
-from conformance.adapters.images import broker_image
+from conformance.adapters.container.engine import LABEL, Bind, Spec
+from conformance.adapters.container.images import broker_image
 from conformance.errors import LaunchError
-from conformance.faults import able, powerloss
+from conformance.faults import possible
+from conformance.faults.power import image as powerloss
 from conformance.history import Op, Phase, bare_header
 from conformance.ledger import Ledger, release_leftovers
-from conformance.run.plan import Planned
+from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
 from conformance.scenario import SETTLE, Check, HeldSync, Kill, Nth, PowerLoss, Publish, Recovery, Restart, Scenario
 
@@ -91,7 +92,7 @@ def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path, name):
 
 def test_a_held_sync(play):
     """Through strace inside: each confirm waits for the sync that covers its message."""
-    if reason := able.unable(["held_sync"], ADAPTER.able):
+    if reason := possible.unable(["held_sync"], ADAPTER.able):
         pytest.skip(reason["held_sync"])
     record, events = play(Restart(clean=True, under=HeldSync(0.15)), Publish(3, window=1), Restart())
     synced = {e.message: e.at_ns for e in events["disk-1"] if (e.op, e.phase) == (Op.SYNC, Phase.OK) and e.message}
@@ -120,7 +121,7 @@ def test_a_power_loss(play, tmp_path):
 HARNESS = """
 import pathlib, sys
 from conformance import adapters
-from conformance.faults.powerloss import Disk
+from conformance.faults.power.image import Disk
 from conformance.ledger import Ledger
 folder = pathlib.Path(sys.argv[1])
 book = Ledger(folder, "killed-" + sys.argv[2])

@@ -16,8 +16,9 @@ import pytest
 
 from conformance import adapters
 from conformance import ledger as ledger_of
-from conformance.adapters import bundled, engine, images, model
-from conformance.adapters.configure import Source
+from conformance.adapters.container import bundled_image, engine, images
+from conformance.adapters.file import model
+from conformance.adapters.launch.instance import Source
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
 from tools import build_images, dockerd
@@ -79,7 +80,7 @@ def test_a_vendors_image_without_the_broker_gets_it(pretend, recipe, ledger):
 
 def test_the_bundled_broker_is_the_code_that_runs_here(tmp_path):
     """Its folder alone is found by a Python that has the loader of cffi, and nothing else of this package is in it."""
-    lib = bundled.distribution() / "lib"
+    lib = bundled_image.distribution() / "lib"
     code = "import conformance, conformance.reference.command, cproton; print(conformance.__file__, cproton.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -92,21 +93,21 @@ def test_the_bundled_broker_is_the_code_that_runs_here(tmp_path):
 
     assert [str(lib / "conformance/__init__.py"), str(lib / "cproton.py")] == done.stdout.split()
     assert {"__init__.py", "errors.py", "reference"} == {path.name for path in (lib / "conformance").iterdir()}
-    assert bundled.distribution() == lib.parent
+    assert bundled_image.distribution() == lib.parent
 
 
 def test_an_edit_of_the_bundled_broker_makes_another_image(tmp_path, monkeypatch):
-    before = bundled.content()
+    before = bundled_image.content()
     copy = tmp_path / "conformance"
-    shutil.copytree(bundled._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_data"))
-    monkeypatch.setattr(bundled, "_PACKAGE", copy)
-    same = bundled.content()
+    shutil.copytree(bundled_image._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_data"))
+    monkeypatch.setattr(bundled_image, "_PACKAGE", copy)
+    same = bundled_image.content()
     with (copy / "reference" / "server.py").open("a") as stream:
         stream.write("# edited\n")
 
     assert before == same
-    assert before != bundled.content()
-    assert adapters.find("reference:docker").recipe().content == bundled.content()
+    assert before != bundled_image.content()
+    assert adapters.find("reference:docker").recipe().content == bundled_image.content()
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["artmis"], ["artemis@9:nowhere"]])

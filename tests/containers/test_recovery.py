@@ -7,10 +7,10 @@ import pytest
 
 from conformance import adapters
 from conformance.history import Phase
-from conformance.run.plan import Planned
-from conformance.run.proof import send
+from conformance.run.broker_pool import Stands
+from conformance.run.planning.plan import Planned
+from conformance.run.readiness_probe import send
 from conformance.run.restart import Recovery
-from conformance.run.stand import Stands
 from conformance.scenario import Drain, Scenario
 
 SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})

@@ -17,17 +17,17 @@ import pytest
 
 from benchmarks import disk as disk_bench
 from conformance import adapters, claims, history, scenario
-from conformance.adapters import fetch
-from conformance.adapters.settings import weakened
-from conformance.adapters.tree import wait_ended
+from conformance.adapters.distribution import fetch
+from conformance.adapters.file.settings import weakened
+from conformance.adapters.launch.process_tree import wait_ended
 from conformance.errors import FaultError
-from conformance.faults import disk, pairing, trace
-from conformance.faults.trace import Call, Clock, Operation, Trace
+from conformance.faults.disk import injection, pairing, trace
+from conformance.faults.disk.trace import Call, Clock, Operation, Trace
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.ledger import Ledger
-from conformance.script import Between, DiskFull, FailedSync, HeldSync, Watched
+from conformance.scenario.script import Between, DiskFull, FailedSync, HeldSync, Watched
 
-traced = pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot())
+traced = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot())
 
 CHILD = """
 import ctypes, mmap, os, pathlib, signal, sys, threading, time
@@ -51,7 +51,7 @@ def run(tmp_path):
     """Run a child to its end under a fault: returns what it printed, the trace and the tracer."""
 
     def start(fault, code, **how):
-        tracer = disk.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
+        tracer = injection.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
         command = [*tracer.wrap, sys.executable, "-c", CHILD + code, str(tmp_path)]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **how)
         return said.stdout.splitlines(), tracer.read(), tracer
@@ -62,7 +62,7 @@ def run(tmp_path):
 @contextlib.contextmanager
 def living(tmp_path, fault, code):
     """A child that says `ready` and waits for its end: the tracer and its process."""
-    tracer = disk.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
+    tracer = injection.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
     command = [*tracer.wrap, sys.executable, "-c", CHILD + code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout.readline() == "ready\n"
@@ -88,7 +88,7 @@ def test_the_syncs_of_the_journal_are_held_and_no_others(run):
 
     assert [second >= 0.3 for second in seconds] == [True, True, False, True]
     assert tampered(found) == [("fdatasync", "1.j"), ("fdatasync", "2.j"), ("fsync", "1.j")]
-    disk.prove(found, HeldSync(0.3))
+    injection.prove(found, HeldSync(0.3))
 
 
 @traced
@@ -161,7 +161,7 @@ print(t); print(time.monotonic_ns())
 def test_a_journal_whose_path_is_a_link_is_the_same(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    tracer = disk.Tracer(tmp_path / "trace", tmp_path / "link", DiskFull(1), files=["{n}.j"])
+    tracer = injection.Tracer(tmp_path / "trace", tmp_path / "link", DiskFull(1), files=["{n}.j"])
     code = CHILD + "tried(os.write, a, b'x')"
     said = subprocess.run(
         [*tracer.wrap, sys.executable, "-c", code, str(tmp_path / "link")], capture_output=True, check=True
@@ -211,7 +211,7 @@ except OSError as error:  # a print would be a write as well
 
     assert (ended, (tmp_path / "Function not implemented").is_dir()) == (True, True)
     with pytest.raises(FaultError, match=r"the tracer was lost before the broker ended: 1 of its 1 files have no end"):
-        disk.prove(tracer.read(), HeldSync(0.1))
+        injection.prove(tracer.read(), HeldSync(0.1))
 
 
 @traced
@@ -277,7 +277,7 @@ def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(t
         for thread in threads:
             thread.start()
         pids = [os.getpid(), *(thread.native_id for thread in threads), other.pid]
-        tracer = disk.Tracer(tmp_path / "trace", tmp_path, HeldSync(0.1), files=["{n}.j"], contained=lambda: pids)
+        tracer = injection.Tracer(tmp_path / "trace", tmp_path, HeldSync(0.1), files=["{n}.j"], contained=lambda: pids)
         monkeypatch.setattr(tracer, "_look_at_memory", looked.append)
         tracer.look()
         over.set()
@@ -296,7 +296,7 @@ def reasons(tracer):
 
 @traced
 def test_a_file_beyond_the_numbers_that_were_watched_is_told(tmp_path):
-    tracer = disk.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["{n:03d}.j", "index"])
+    tracer = injection.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["{n:03d}.j", "index"])
     for name in ("064.j", "065.j", "index", "x65.j"):
         (tmp_path / name).touch()
 
@@ -325,17 +325,17 @@ FAILED = Call(1, "fsync", "/j/1", 5, 6, -1, error="EIO", injected=True)
 )
 def test_a_fault_that_did_not_take_effect_voids_its_trial(found, fault, says):
     with pytest.raises(FaultError, match=says):
-        disk.prove(found, fault)
+        injection.prove(found, fault)
 
 
 def test_a_broker_that_never_syncs_leaves_nothing_to_hold():
     """That it wrote and asked for no sync is what the control shows; one that synced unheld voids the trial."""
     write = Call(7, "pwrite64", "/j/1", 1, 2, 10)
     unheld = Call(7, "fdatasync", "/j/1", 3, 4, 0)
-    disk.prove(Trace((write,), 1), HeldSync(0.3))
+    injection.prove(Trace((write,), 1), HeldSync(0.3))
 
     with pytest.raises(FaultError, match="the held_sync fault did not take effect: nothing was met by it"):
-        disk.prove(Trace((write, unheld), 1), HeldSync(0.3))
+        injection.prove(Trace((write, unheld), 1), HeldSync(0.3))
 
 
 def test_a_broker_that_maps_its_journal_leaves_nothing_to_hold_either():
@@ -343,25 +343,25 @@ def test_a_broker_that_maps_its_journal_leaves_nothing_to_hold_either():
     mapped = Call(7, "mmap", "/j/1", 1, 2, 0, flags=frozenset({"MAP_SHARED", "PROT_WRITE"}))
     read = dataclasses.replace(mapped, flags=frozenset({"MAP_SHARED", "PROT_READ"}))
     found = Trace((mapped,), 1)
-    disk.prove(found, HeldSync(0.3))
+    injection.prove(found, HeldSync(0.3))
 
     assert pairing.unseen(found, []) == ["1 is mapped: what is written through memory cannot be seen"]
     with pytest.raises(FaultError, match="the held_sync fault did not take effect: nothing was met by it"):
-        disk.prove(Trace((read,), 1), HeldSync(0.3))
+        injection.prove(Trace((read,), 1), HeldSync(0.3))
 
 
 def test_a_fault_that_took_effect_is_proved():
-    disk.prove(Trace((HELD,), 1), HeldSync(0.3))
-    disk.prove(Trace((HELD,), 1), HeldSync(0.32))  # a tracer that waits between its timer and its stamp
-    disk.prove(Trace((FAILED,), 1), FailedSync(1))
-    disk.prove(Trace((dataclasses.replace(FAILED, error="ENOSPC"),), 1), DiskFull(1))
-    disk.prove(Trace((dataclasses.replace(HELD, delayed=False),), 1), Watched())
+    injection.prove(Trace((HELD,), 1), HeldSync(0.3))
+    injection.prove(Trace((HELD,), 1), HeldSync(0.32))  # a tracer that waits between its timer and its stamp
+    injection.prove(Trace((FAILED,), 1), FailedSync(1))
+    injection.prove(Trace((dataclasses.replace(FAILED, error="ENOSPC"),), 1), DiskFull(1))
+    injection.prove(Trace((dataclasses.replace(HELD, delayed=False),), 1), Watched())
 
 
 @traced
 def test_a_number_that_was_not_drawn_is_refused(tmp_path):
     with pytest.raises(FaultError, match="a number that was not drawn"):
-        _ = disk.Tracer(tmp_path / "trace", tmp_path, FailedSync(Between(1, 2)), files=["1.j"]).wrap
+        _ = injection.Tracer(tmp_path / "trace", tmp_path, FailedSync(Between(1, 2)), files=["1.j"]).wrap
 
 
 @pytest.mark.parametrize(
@@ -382,14 +382,14 @@ def test_a_machine_that_cannot_trace_says_why(tmp_path, monkeypatch, strace, say
         (tmp_path / "strace").write_text(f"#!/bin/sh\n{strace}\n:\n" if says == "" else f"#!/bin/sh\n{strace}\n")
         (tmp_path / "strace").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    disk.cannot.cache_clear()
+    injection.cannot.cache_clear()
     try:
-        reason = disk.cannot()
+        reason = injection.cannot()
         if reason:
             with pytest.raises(FaultError, match=r"the disk of the broker cannot be hurt: .*strace"):
-                disk.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["1.j"])
+                injection.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["1.j"])
     finally:
-        disk.cannot.cache_clear()
+        injection.cannot.cache_clear()
 
     assert (says in reason, bool(reason)) == (True, bool(says))
 
@@ -411,7 +411,7 @@ def test_the_history_says_what_was_seen_in_the_order_of_time(tmp_path):
     ]
     path = tmp_path / "disk.jsonl"
     found = Trace((write, sync), 2)
-    disk.write_history(path, bare_header("disk"), 3, HeldSync(0.7), found, pairs, ["too long"], (5, 900_000_000))
+    injection.write_history(path, bare_header("disk"), 3, HeldSync(0.7), found, pairs, ["too long"], (5, 900_000_000))
     events = history.read(path).events
 
     assert [
@@ -480,7 +480,7 @@ def started(tmp_path, request):
             broker = stack.enter_context(prepared)
             broker.start()  # the journal is made whole
             broker.stop()
-            tracer = disk.Tracer(broker.folder / "trace", broker.journal, fault, files=broker.journal_files)
+            tracer = injection.Tracer(broker.folder / "trace", broker.journal, fault, files=broker.journal_files)
             broker.start(wrap=tracer.wrap)
             tracer.look()
             return broker, tracer
@@ -553,7 +553,7 @@ def test_a_killed_broker_leaves_a_whole_trace_and_no_process(started, marked, tm
         os.sched_yield()
     while not any("fdatasync" in path.read_text() for path in (broker.folder / "trace").iterdir()):
         os.sched_yield()
-    disk.end(broker)
+    injection.end(broker)
     waiting.close()
     found = tracer.read()
     pair = pairing.stored(found, [operation])[0]
@@ -604,7 +604,7 @@ def test_what_a_control_of_a_held_sync_has_answered_is_written_before_the_next(s
     for settings, seen in [(weakened(adapter.file, alone, {}, adapter.version), True), (alone, False)]:
         broker, tracer = started(HeldSync(0.1), "artemis@2.19.0", **settings)
         operations, answered = sent(broker, 3, "destination-type:ANYCAST\n")
-        disk.end(broker)
+        injection.end(broker)
         pairs, _ = finished(tracer, broker, operations)
 
         assert None not in answered

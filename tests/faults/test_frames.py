@@ -8,8 +8,9 @@ from frame_pieces import DIRECTIONS, assert_same_in_any_pieces, assert_side_by_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.faults import frames, frames_stomp
-from conformance.faults.frames import Frame
+from conformance.faults.frames import reader as frames
+from conformance.faults.frames import stomp as frames_stomp
+from conformance.faults.frames.reader import Frame
 
 # What passed between python-qpid-proton 0.40 and the bundled broker, and between stomp.py 9 and it: three sends, one
 # transaction committed and one rolled back, four deliveries, one confirmed acknowledgement, two others, one refusal.

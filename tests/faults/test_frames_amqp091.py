@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.faults import frames
+from conformance.faults.frames import reader as frames
 from conformance.history import make_body
 
 # Put together by hand from the specification, octet by octet. On channel 1: a persistent message is sent in a

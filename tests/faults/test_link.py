@@ -19,17 +19,17 @@ import pytest
 
 from benchmarks import link as link_bench
 from conformance import adapters, history
-from conformance.clients.connect import connect
-from conformance.clients.job import Job
-from conformance.clients.modes import Subscription
+from conformance.clients.roles.modes import Subscription
 from conformance.clients.session import Disconnected
+from conformance.clients.session_factory import connect
+from conformance.clients.workers.job import Job
 from conformance.errors import FaultError
-from conformance.faults.frames import TO_CLIENT
-from conformance.faults.link import Link, prove
-from conformance.faults.link_connection import Armed, Connection
+from conformance.faults.frames.reader import TO_CLIENT
+from conformance.faults.link.connection import Armed, Connection
+from conformance.faults.link.harness import Link, prove
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.script import Cut, Delay, Frame, HoldLink, Throttle
+from conformance.scenario.script import Cut, Delay, Frame, HoldLink, Throttle
 
 HOST = "127.0.0.1"
 PATIENCE = 20
@@ -759,7 +759,7 @@ def test_it_ends_with_its_harness(tmp_path, marked):
     """However that died."""
     harness = (
         "import pathlib, sys, time\n"
-        "from conformance.faults.link import Link\n"
+        "from conformance.faults.link.harness import Link\n"
         "from conformance.history import bare_header\n"
         "from conformance.ledger import Ledger\n"
         "folder = pathlib.Path(sys.argv[1])\n"

@@ -14,8 +14,8 @@ import pytest
 
 import conformance
 from conformance.errors import FaultError
-from conformance.faults import power
-from conformance.faults.powerloss import FILE_SYSTEMS, Disk, cannot
+from conformance.faults.power import loss
+from conformance.faults.power.image import FILE_SYSTEMS, Disk, cannot
 from conformance.ledger import Ledger
 
 PAGE = mmap.PAGESIZE
@@ -45,7 +45,7 @@ def lose(disk):
 
     def act(**words):
         with disk.handle() as descriptor:
-            lost = power.lose(descriptor, **words)
+            lost = loss.lose(descriptor, **words)
         disk.after_loss()
         return lost
 
@@ -134,7 +134,7 @@ def test_from_the_loss_on_every_write_fails(disk):
     """And every sync: nobody can confirm what he did not store."""
     file = segment(disk.mountpoint / "journal", 1)
     with disk.handle() as descriptor:
-        power.lose(descriptor)
+        loss.lose(descriptor)
     failures = []
     for act in (lambda: os.pwrite(file, b"x", 0), lambda: os.fdatasync(file)):
         with pytest.raises(OSError) as caught:
@@ -173,7 +173,7 @@ def test_the_disk_of_the_machine_is_refused(tmp_path, monkeypatch, where):
     monkeypatch.setattr(fcntl, "ioctl", lambda *words: calls.append(words))
     descriptor = os.open(tmp_path if where != "/" else where, os.O_RDONLY)
     with pytest.raises(FaultError, match="is no disk of ours"):
-        power.lose(descriptor, torn=1)
+        loss.lose(descriptor, torn=1)
     os.close(descriptor)
 
     assert calls == []
@@ -186,8 +186,8 @@ def test_the_command_is_the_shutdown_without_a_flush_of_the_log(tmp_path, monkey
     """
     calls = []
     monkeypatch.setattr(fcntl, "ioctl", lambda *words: calls.append(words))
-    monkeypatch.setattr(power, "_refuse_the_machines_own", lambda descriptor: None)
-    power.lose(17)
+    monkeypatch.setattr(loss, "_refuse_the_machines_own", lambda descriptor: None)
+    loss.lose(17)
 
     assert calls == [(17, 0x8004587D, (2).to_bytes(4, sys.byteorder))]
 
@@ -237,7 +237,7 @@ def test_a_seed_means_the_same_on_another_disk(disk, tmp_path):
                 path.parent.mkdir(exist_ok=True)
                 fill(path, 4)
             with each.handle() as descriptor:
-                power.lose(descriptor, torn=3)
+                loss.lose(descriptor, torn=3)
             each.after_loss()
             left.append([survived(path) for path in paths])
 
@@ -317,7 +317,7 @@ def test_a_folder_that_is_not_there_is_named(disk, lose):
 
 def test_a_kernel_that_cannot_say_what_is_dirty_tears_all_the_same(disk, lose, monkeypatch):
     """A number that no system call has: what cachestat is before Linux 6.5."""
-    monkeypatch.setattr(power, "_CACHESTAT", 100_000)
+    monkeypatch.setattr(loss, "_CACHESTAT", 100_000)
     fill(disk.mountpoint / "journal", 64)
     lost = lose(torn=1)
     left = survived(disk.mountpoint / "journal")

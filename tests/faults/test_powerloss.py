@@ -17,13 +17,13 @@ import pytest
 import conformance
 from conformance import adapters
 from conformance import ledger as ledger_of
-from conformance.clients.job import StompWords
-from conformance.clients.modes import Subscription
+from conformance.clients.roles.modes import Subscription
 from conformance.clients.session import Disconnected, Refused
-from conformance.clients.stomp_raw import RawStompSession
+from conformance.clients.stomp.raw_session import RawStompSession
+from conformance.clients.workers.job import StompWords
 from conformance.errors import FaultError, UsageError
-from conformance.faults import power, powerloss
-from conformance.faults.powerloss import FILE_SYSTEMS, Disk, cannot
+from conformance.faults.power import image, loss
+from conformance.faults.power.image import FILE_SYSTEMS, Disk, cannot
 from conformance.history import Phase, make_body, message_id
 from conformance.ledger import Ledger, release_leftovers
 
@@ -71,7 +71,7 @@ def make(tmp_path, ledger):
 
 def lose(disk):
     with disk.handle() as descriptor:
-        power.lose(descriptor)
+        loss.lose(descriptor)
 
 
 def stored(path, content=b"stored"):
@@ -190,7 +190,7 @@ def test_a_disk_that_is_full_is_no_lost_one(make):
 @pytest.mark.parametrize(("hold", "held"), [("exec 3<file", "descriptor 3"), (":", "cwd"), ("cd /", "a mapped file")])
 def test_a_busy_disk_names_who_holds_it(make, monkeypatch, filesystem, hold, held):
     """By pid, and what it holds; when it has let go, all is well. The program itself lies on the disk."""
-    monkeypatch.setattr(powerloss, "_BUSY_S", 0.2)
+    monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make(filesystem=filesystem)
     stored(disk.mountpoint / "file")
     shutil.copy("/bin/sh", disk.mountpoint / "shell")
@@ -206,10 +206,10 @@ def test_a_busy_disk_names_who_holds_it(make, monkeypatch, filesystem, hold, hel
 @needs_power
 def test_a_descriptor_of_our_own_is_named_as_well(make, monkeypatch):
     """The one mistake that is easily made."""
-    monkeypatch.setattr(powerloss, "_BUSY_S", 0.2)
+    monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make()
     with disk.handle() as descriptor:
-        power.lose(descriptor)
+        loss.lose(descriptor)
         with pytest.raises(FaultError, match=rf"pid {os.getpid()} \(this very process: descriptor {descriptor}\)$"):
             disk.after_loss()
     disk.after_loss()
@@ -228,8 +228,8 @@ def test_who_lets_go_in_time_is_waited_for(make):
         return found(*words)
 
     with process(sys.executable, "-c", program, str(disk.mountpoint)) as holder, pytest.MonkeyPatch.context() as patch:
-        found = powerloss.holders
-        patch.setattr(powerloss, "holders", counted)
+        found = image.holders
+        patch.setattr(image, "holders", counted)
         lose(disk)
         disk.after_loss()
 
@@ -240,7 +240,7 @@ def test_who_lets_go_in_time_is_waited_for(make):
 @EACH
 def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path, monkeypatch, filesystem):
     """What a container is given. The umount succeeds, and a new mount would only show the dead one again."""
-    monkeypatch.setattr(powerloss, "_BUSY_S", 0.2)
+    monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make(filesystem=filesystem)
     (tmp_path / "bound").mkdir()
     subprocess.run(["mount", "--bind", disk.mountpoint, tmp_path / "bound"], check=True)
@@ -265,7 +265,7 @@ def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path
 @pytest.mark.parametrize("propagation", ["slave", "private"])
 def test_a_container_sees_the_new_mount_by_propagation_only(make, tmp_path, monkeypatch, propagation):
     """A mount namespace of its own, as a container has. A private one holds the dead file system, and is named."""
-    monkeypatch.setattr(powerloss, "_BUSY_S", 0.2 if propagation == "private" else 5.0)
+    monkeypatch.setattr(image, "_BUSY_S", 0.2 if propagation == "private" else 5.0)
     subprocess.run(["mount", "--bind", tmp_path, tmp_path], check=True)
     try:
         subprocess.run(["mount", "--make-shared", tmp_path], check=True)
@@ -400,20 +400,20 @@ def test_a_missing_tool_is_named_with_its_package(asked, monkeypatch, tool):
 @needs_power
 def test_a_loss_that_loses_nothing_is_found_out(asked, monkeypatch):
     """It is tried, and not guessed."""
-    monkeypatch.setattr(power, "lose", lambda descriptor: None)
+    monkeypatch.setattr(loss, "lose", lambda descriptor: None)
     assert "the power loss did not take effect" in asked()
 
 
 @needs_power
 def test_a_kernel_that_keeps_everything_is_found_out(asked, monkeypatch):
     """A sync of everything before the shutdown."""
-    real = power.lose
+    real = loss.lose
 
     def synced(descriptor):
         os.sync()
         return real(descriptor)
 
-    monkeypatch.setattr(power, "lose", synced)
+    monkeypatch.setattr(loss, "lose", synced)
     assert asked().endswith("ext4 of this kernel keeps b'synced, and not' where only b'synced' was synced")
 
 
@@ -439,7 +439,7 @@ def test_without_the_capability_it_says_what_it_needs(tmp_path):
 _HARNESS = """
 import pathlib, signal, sys
 from conformance.faults import power
-from conformance.faults.powerloss import Disk
+from conformance.faults.power.image import Disk
 from conformance.ledger import Ledger
 
 folder, stage = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -575,7 +575,7 @@ def lost_at(name, tmp_path, ledger, confirms, *, torn=None, filesystem="ext4", s
         publisher = Publisher(connected(broker))
         publisher.until(confirms)
         with disk.handle() as descriptor, broker.pidfds() as processes:
-            power.lose(descriptor, torn=torn)
+            loss.lose(descriptor, torn=torn)
             for each in processes:
                 with contextlib.suppress(ProcessLookupError):  # it may have died of the disk
                     signal.pidfd_send_signal(each, signal.SIGKILL)

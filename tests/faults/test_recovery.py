@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conformance.adapters.tree import Tree
+from conformance.adapters.launch.process_tree import Tree
 from conformance.errors import FaultError
 from conformance.faults.recovery import kill_in_recovery
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from conformance.errors import FaultError
-from conformance.faults import pairing, trace
-from conformance.faults.trace import Clock, Operation
+from conformance.faults.disk import pairing, trace
+from conformance.faults.disk.trace import Clock, Operation
 
 FILES = {"/j/1", "/j/2"}
 ZERO = Clock(0)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conformance.judge.session import Session
+from conformance.judge.spark.session import Session
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 

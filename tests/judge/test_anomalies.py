@@ -34,8 +34,8 @@ from conformance import claims, scenario
 from conformance.errors import CatalogueError
 from conformance.history import Op, Phase
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.compact import compact
-from conformance.judge.exposures import EXPOSURES, check_names
+from conformance.judge.input.packing import compact
+from conformance.judge.plan.exposures import EXPOSURES, check_names
 from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark

@@ -30,9 +30,9 @@ from judge_histories import (
 
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Op, Phase, parse_message
-from conformance.judge import compact
-from conformance.judge.compact import FILE, OP_CODE, PHASE_CODE, SCHEMA
-from conformance.judge.framed import CARRIES
+from conformance.judge.input import packing
+from conformance.judge.input.link_frames import CARRIES
+from conformance.judge.input.packing import FILE, OP_CODE, PHASE_CODE, SCHEMA
 
 HISTORY = kept(1, 2) + took(1) + killed("consumer-1") + settled(2)
 
@@ -42,7 +42,7 @@ def packed(tmp_path):
     """Write a history and pack it; returns the compacted trial."""
 
     def of(history=HISTORY, about=None, ended=None):
-        return compact.compact(tmp_path, write(tmp_path, history, about, ended))
+        return packing.compact(tmp_path, write(tmp_path, history, about, ended))
 
     return of
 
@@ -60,7 +60,7 @@ def test_every_event_is_packed(packed):
 @pytest.mark.parametrize("text", ["p1:1", "p12:345", "p1:", "1:1", "p1:1x", " p1:1", "ID:foreign", "p1:1\n", None])
 def test_ids_are_parsed_as_the_history_does(text):
     """The vectorised parser agrees with `history.parse_message`, and what it cannot parse it keeps."""
-    found = compact._ids(compact.pa.array([text], compact.pa.string()))
+    found = packing._ids(packing.pa.array([text], packing.pa.string()))
     number = (found["producer"][0].as_py(), found["n"][0].as_py())
 
     assert (parse_message(text) or (None, None)) == number
@@ -91,7 +91,7 @@ def test_packed_once(packed, tmp_path):
     made = first.parquet.stat().st_mtime_ns
     os.utime(tmp_path / "drain-1.jsonl", ns=(made + 1, made + 1))
 
-    assert made == compact.compact(tmp_path, first.record).parquet.stat().st_mtime_ns
+    assert made == packing.compact(tmp_path, first.record).parquet.stat().st_mtime_ns
 
 
 def test_an_edited_history_is_packed_again(packed, tmp_path):
@@ -101,7 +101,7 @@ def test_an_edited_history_is_packed_again(packed, tmp_path):
     before = path.stat()
     path.write_bytes(path.read_bytes().replace(b'"p1:2"', b'"p1:1"'))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    rows = pq.read_table(compact.compact(tmp_path, first.record).parquet).to_pylist()
+    rows = pq.read_table(packing.compact(tmp_path, first.record).parquet).to_pylist()
 
     assert before.st_size == path.stat().st_size
     assert {1} == {row["n"] for row in rows if row["process"] == "drain-1" and row["n"]}
@@ -112,11 +112,11 @@ def test_a_history_that_is_gone_is_missed(packed, tmp_path):
     first = packed()
     (tmp_path / "consumer-1.jsonl").rename(tmp_path / "aside")
     for _ in range(2):
-        found = compact.compact(tmp_path, first.record)
+        found = packing.compact(tmp_path, first.record)
         assert (None, True) == (found.parquet, "consumer-1.jsonl is gone" in found.record.void)
 
     (tmp_path / "aside").rename(tmp_path / "consumer-1.jsonl")
-    assert len(HISTORY) == pq.read_table(compact.compact(tmp_path, first.record).parquet).num_rows
+    assert len(HISTORY) == pq.read_table(packing.compact(tmp_path, first.record).parquet).num_rows
 
 
 def test_a_corrupt_file_is_made_again(packed, tmp_path):
@@ -124,7 +124,7 @@ def test_a_corrupt_file_is_made_again(packed, tmp_path):
     first = packed()
     data = first.parquet.read_bytes()
     (tmp_path / FILE).write_bytes(data[:4] + bytes(200) + data[204:])
-    found = compact.compact(tmp_path, first.record)
+    found = packing.compact(tmp_path, first.record)
 
     assert data == found.parquet.read_bytes()
 
@@ -132,14 +132,14 @@ def test_a_corrupt_file_is_made_again(packed, tmp_path):
 def test_swapped_trials_are_void(tmp_path):
     """Each packed file moved along with its history says that it was made of it, and is not believed."""
     for name in ("a", "b"):
-        compact.compact(tmp_path / name, write(tmp_path / name, HISTORY, record(name)))
-    for path in [*(tmp_path / "a").glob("*.jsonl"), tmp_path / "a" / FILE, tmp_path / "a" / compact.SOURCES]:
+        packing.compact(tmp_path / name, write(tmp_path / name, HISTORY, record(name)))
+    for path in [*(tmp_path / "a").glob("*.jsonl"), tmp_path / "a" / FILE, tmp_path / "a" / packing.SOURCES]:
         (tmp_path / "b" / path.name).rename(tmp_path / "c")
         path.rename(tmp_path / "b" / path.name)
         (tmp_path / "c").rename(path)
 
     for name in ("a", "b"):
-        assert " of " in compact.compact(tmp_path / name, record(name)).record.void
+        assert " of " in packing.compact(tmp_path / name, record(name)).record.void
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -147,9 +147,9 @@ def test_histories_of_another_run_are_void(tmp_path, twice):
     """Also where they have been packed already, in their own run."""
     about = write(tmp_path, HISTORY)
     if twice:
-        assert compact.compact(tmp_path, about, runs={"r"}).parquet
+        assert packing.compact(tmp_path, about, runs={"r"}).parquet
 
-    assert "of another run, r" in compact.compact(tmp_path, about, runs={"mine"}).record.void
+    assert "of another run, r" in packing.compact(tmp_path, about, runs={"mine"}).record.void
 
 
 @pytest.mark.parametrize("field", ["scenario", "arm", "seed"])
@@ -158,7 +158,7 @@ def test_a_header_that_contradicts_its_record(tmp_path, field):
     other = {"scenario": "other", "arm": "control", "seed": 2}
     about = msgspec.structs.replace(write(tmp_path, HISTORY), **{field: other[field]})
 
-    assert f"its {field} is" in compact.compact(tmp_path, about).record.void
+    assert f"its {field} is" in packing.compact(tmp_path, about).record.void
 
 
 def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
@@ -170,7 +170,7 @@ def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
     path.write_text(path.read_text().replace(first, early))
 
     assert first != early
-    assert "publisher-1.jsonl: the clock runs backwards" in compact.compact(tmp_path, about).record.void
+    assert "publisher-1.jsonl: the clock runs backwards" in packing.compact(tmp_path, about).record.void
 
 
 def test_garbage_in_place_of_the_file_is_replaced(packed, tmp_path):
@@ -186,9 +186,9 @@ def test_a_file_of_the_format_before_is_made_anew(packed):
     first = packed(put("t1", 1) + committed("t1"))
     rows = pq.read_table(first.parquet)
     pq.write_table(rows.slice(0, 1).replace_schema_metadata({"conformance": "1"}), first.parquet)
-    again = compact.compact(first.parquet.parent, first.record)
+    again = packing.compact(first.parquet.parent, first.record)
 
-    assert {b"conformance": compact.FORMAT.encode()} == pq.read_schema(again.parquet).metadata
+    assert {b"conformance": packing.FORMAT.encode()} == pq.read_schema(again.parquet).metadata
     assert rows.num_rows == pq.read_table(again.parquet).num_rows
 
 
@@ -300,7 +300,7 @@ def test_a_void_trial_says_whether_its_fault_took_effect(packed, tmp_path, histo
     path = tmp_path / "publisher-1.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
 
-    found = compact.compact(tmp_path, record()).record
+    found = packing.compact(tmp_path, record()).record
 
     assert (True, after) == (bool(found.void), found.void_after_fault)
 
@@ -352,7 +352,7 @@ def test_a_link_of_no_protocol_voids_the_trial(packed, tmp_path):
     path = tmp_path / "link-1.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"protocol":"amqp"', b'"protocol":"mqtt"', 1))
 
-    assert "a link that carries 'mqtt'" in compact.compact(tmp_path, record()).record.void
+    assert "a link that carries 'mqtt'" in packing.compact(tmp_path, record()).record.void
 
 
 def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):
@@ -368,7 +368,7 @@ def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):
 def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
     """Its number is its column; what has none cannot be judged."""
     with pytest.raises(HistoryError, match="is not one of ours"):
-        compact._number(Event(0, 1, Op.COMMIT, Phase.OK, transaction=name))
+        packing._number(Event(0, 1, Op.COMMIT, Phase.OK, transaction=name))
 
     assert f"transaction {name!r} is not one of ours" == packed(sent(1, tx=name)).record.void
 
@@ -391,7 +391,7 @@ def test_a_missing_footer_voids_the_trial(packed, tmp_path):
     packed()
     path = tmp_path / "drain-2.jsonl"
     path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-1]) + b"\n")
-    found = compact.compact(tmp_path, record())
+    found = packing.compact(tmp_path, record())
 
     assert "no footer" in found.record.void
     assert not (tmp_path / FILE).exists()
@@ -407,9 +407,9 @@ def test_a_void_record_is_believed(packed):
 def test_a_history_of_another_trial_voids_this_one(packed, tmp_path):
     """A file that was copied into the wrong folder decides nothing."""
     packed()
-    found = compact.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
+    found = packing.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
     (tmp_path / FILE).unlink(missing_ok=True)
-    found = compact.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
+    found = packing.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
 
     assert "of t" in found.record.void
 
@@ -420,4 +420,4 @@ def test_without_the_orchestrator_nothing_is_believed(packed, tmp_path):
     (tmp_path / FILE).unlink()
     (tmp_path / "orchestrator.jsonl").unlink()
 
-    assert "orchestrator" in compact.compact(tmp_path, record()).record.void
+    assert "orchestrator" in packing.compact(tmp_path, record()).record.void

@@ -9,7 +9,7 @@ from judge_histories import RUN, close, kept, killed, no_answer, record, sent, s
 
 from conformance import claims, judge, records, scenario
 from conformance.errors import ExitCode
-from conformance.judge import folder
+from conformance.judge.input import folder
 from conformance.records import RunFile
 
 KILL = "broker-killed-while-publishing"

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.errors import HistoryError
 from conformance.history import Event, Op, Phase
-from conformance.judge.framed import CARRIES, tied
+from conformance.judge.input.link_frames import CARRIES, tied
 
 SIZE = 100
 

@@ -6,7 +6,7 @@ from judge_histories import RUN, close, kept, killed, no_answer, record, sent, s
 from benchmarks import judging
 from conformance import claims, judge, scenario
 from conformance.errors import HistoryError
-from conformance.judge import relations
+from conformance.judge.plan import relations
 from conformance.judge.verdict import Remembered
 
 pytestmark = pytest.mark.spark
@@ -168,7 +168,7 @@ def test_a_trial_without_record_is_refused(rows, again, tmp_path):
 
 def test_one_partition_or_many(session, tmp_path, monkeypatch):
     """However the events are placed, the counts are the same."""
-    from conformance.judge.compact import compact
+    from conformance.judge.input.packing import compact
     from conformance.judge.verdict import collect_facts
 
     histories = [CLEAN, LOSSY, kept(1) + killed() + silent(1)]
@@ -203,7 +203,7 @@ def test_the_plan_is_linear(session, tmp_path, used, sorts):
     A text that is counted (what a tracer could not see) costs one more, where a check is about the disk. Only all
     checks together also sort by what an answer covers, by the order of deliveries, and by what a queue owes.
     """
-    from conformance.judge.compact import compact
+    from conformance.judge.input.packing import compact
 
     packed = compact(tmp_path, write(tmp_path, CLEAN, record()))
     frame = relations.summary(session.spark, [str(packed.parquet)], 1, used)

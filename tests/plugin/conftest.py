@@ -121,7 +121,7 @@ def recording(request, run_python, run_pytest, suites, place):
     def record(name):
         if name == "two":
             started["one"].result()
-        run = functools.partial(run_python, "conformance.cli") if name == "command" else run_pytest
+        run = functools.partial(run_python, "conformance.frontend.cli") if name == "command" else run_pytest
         return run(*words[name], "--out", place / name, cwd=suites if name == "two" else place)
 
     asked = {name for item in request.session.items for name in item.fixturenames}

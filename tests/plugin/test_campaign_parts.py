@@ -5,7 +5,7 @@ import pytest
 
 from conformance import campaign, records
 from conformance.errors import UsageError
-from conformance.plugin import parts
+from conformance.frontend.plugin import parts
 from conformance.records import Checksum, RunFile, RunRecord
 from conformance.run.run_writer import RunWriter
 from conformance.run.trial import describe

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from conformance.claims import Kind
-from conformance.expectations import Expect, Expected, Known
+from conformance.frontend.plugin import tell
+from conformance.frontend.plugin.expect import Answer
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
-from conformance.plugin import tell
-from conformance.plugin.expect import Answer
 from conformance.report import model
+from conformance.report.expectations import Expect, Expected, Known
 
 TODAY = datetime.date(2026, 11, 21)
 RUN = RunRecord(

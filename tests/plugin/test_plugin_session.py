@@ -16,7 +16,7 @@ def test_entry_point():
     """It is loaded wherever the package is installed."""
     found = {entry.name: entry.value for entry in importlib.metadata.entry_points(group="pytest11")}
 
-    assert "conformance.plugin" == found["conformance"]
+    assert "conformance.frontend.plugin" == found["conformance"]
 
 
 def test_nothing_without_adapter(run_pytest, tmp_path):

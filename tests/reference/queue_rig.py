@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 
 from conformance.reference.core.broker import Broker
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import Event
 from conformance.reference.honest import Honest
+from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings, parse_queues
 from conformance.reference.store.commit import GroupCommit, nobody
 from conformance.reference.store.journal import Journal, recover

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.reference.amqp.handshake import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Handshake
-from conformance.reference.core import encoded
-from conformance.reference.core.encoded import Malformed
 from conformance.reference.guard import OPEN, Guard
+from conformance.reference.message import encoded
+from conformance.reference.message.encoded import Malformed
 
 LOCKED = Guard("alice", b"secret")
 OK, REFUSED = b"\x00\x53\x44\xc0\x03\x01\x50\x00", b"\x00\x53\x44\xc0\x03\x01\x50\x01"

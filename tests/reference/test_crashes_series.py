@@ -12,12 +12,12 @@ from blackbox.accounts import Accounts, Fact, Fault, What
 from blackbox.load import body
 from blackbox.series import CALM, Series
 
-from conformance.faults import powerloss
+from conformance.faults.power import image
 
 FULL = os.environ.get("CONFORMANCE_CRASHES") == "full"
 KILLS, POWERS = (200, 20) if FULL else (10, 3)
 SEED = 20_261_121
-needs_power = pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "it can")
+needs_power = pytest.mark.skipif(bool(image.cannot()), reason=image.cannot() or "it can")
 
 
 def facts(*lines):

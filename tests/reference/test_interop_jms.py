@@ -11,8 +11,8 @@ import subprocess
 import pytest
 from blackbox.server import PATIENCE, Server
 
-from conformance.adapters import fetch
-from conformance.adapters.java import find_java
+from conformance.adapters.distribution import fetch
+from conformance.adapters.launch.java import find_java
 from conformance.errors import FetchError, LaunchError
 
 JARS = {

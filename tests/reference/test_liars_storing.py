@@ -20,12 +20,12 @@ from proton import ConnectionException, Message
 
 import conformance.errors
 from conformance.reference.core.broker import Broker
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import Event
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
 from conformance.reference.liars.registry import FAMILY, behaviour
+from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings
 from conformance.reference.stomp.frames import SERVER, Decoder, encode
 from conformance.reference.store import files as files_module

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.reference.core.broker import Broker
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import Event
 from conformance.reference.liars.registry import Honest
+from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings
 from conformance.reference.store.commit import GroupCommit, nobody
 from conformance.reference.store.journal import Journal, recover

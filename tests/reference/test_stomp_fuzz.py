@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.clients import stomp_raw
+from conformance.clients.stomp import raw_session
 from conformance.reference.stomp import frames as stomp_frames
 from conformance.reference.stomp.frames import CLIENT, SERVER, VERSIONS, Decoder, Frame, ProtocolError, encode
 
@@ -74,7 +74,7 @@ def test_what_is_written_is_read_however_it_is_cut(sent, version, between, place
     assert read(cut(stream, places), version) == (sent, None)
     assert read(one_by_one(stream), version) == (sent, None)
     if version == "1.2":
-        assert [Frame(f.command, f.headers, f.body) for f in stomp_raw.Decoder().feed(stream)] == sent
+        assert [Frame(f.command, f.headers, f.body) for f in raw_session.Decoder().feed(stream)] == sent
 
 
 @BOUNDED

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from conformance.reference.store import compaction
 from conformance.reference.store.commit import FULL
-from conformance.reference.store.records import (
-    Committed,
-    Counted,
-    Identified,
-    Moved,
-    QueueDeleted,
-    Removed,
-)
+from conformance.reference.store.records import Committed, Counted, Identified, Moved, QueueDeleted, Removed
 from conformance.reference.store.recovery import recover
 
 from .store_rig import SMALL, Machine, content, declared, stored

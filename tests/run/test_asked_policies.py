@@ -6,11 +6,13 @@ import dataclasses
 import pytest
 
 from conformance import adapters
-from conformance.adapters import installed, own_config, web
+from conformance.adapters import web
+from conformance.adapters.config import own_configuration
+from conformance.adapters.distribution import installed
 from conformance.errors import ExitCode
 from conformance.ledger import Ledger
 from conformance.report import model
-from conformance.run import policies, proof
+from conformance.run import policies, readiness_probe
 
 LACKS = installed.missing(adapters.find("rabbitmq").file)
 BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
@@ -45,7 +47,7 @@ def asked(tmp_path):
             found = adapters.find(f"{adapter.name}:external=amqp://127.0.0.1:{theirs.endpoint('amqp')[1]}{http}")
             outside = dataclasses.replace(found, file=change(found.file))
             with outside.prepare(tmp_path / "here", outside.effective(), [], ours) as broker:
-                broker.gauge = proof.gauge(broker)
+                broker.gauge = readiness_probe.gauge(broker)
                 broker.start()
                 known, unread = policies.read(broker, outside.effective())
                 assert isinstance(hash(known), int)  # a run groups its trials by their settings
@@ -58,7 +60,7 @@ def asked(tmp_path):
 def test_artemis_says_its_address_settings(asked, tmp_path):
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML)
-    with asked(own_config.applied(adapters.find("artemis"), file)) as (before, known, unread):
+    with asked(own_configuration.applied(adapters.find("artemis"), file)) as (before, known, unread):
         changed = {
             "max_delivery_attempts": 2,
             "full_queue_policy": "discard",

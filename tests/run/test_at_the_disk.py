@@ -7,23 +7,15 @@ import pytest
 from trial_histories import drained, events_of, messages
 
 from conformance import adapters
-from conformance.faults import disk, powerloss
+from conformance.faults.disk import injection
+from conformance.faults.power import image
 from conformance.history import Op, Phase
-from conformance.scenario import (
-    SETTLE,
-    FailedSync,
-    HeldSync,
-    Kill,
-    Nth,
-    PowerLoss,
-    Publish,
-    Restart,
-)
+from conformance.scenario import SETTLE, FailedSync, HeldSync, Kill, Nth, PowerLoss, Publish, Restart
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 ADAPTER = adapters.find("reference")
-needs_tracer = pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
-needs_disk = pytest.mark.skipif(bool(powerloss.cannot()), reason=powerloss.cannot() or "-")
+needs_tracer = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
+needs_disk = pytest.mark.skipif(bool(image.cannot()), reason=image.cannot() or "-")
 
 
 def when(folder, process, op, phase, name="message"):

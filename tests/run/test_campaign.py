@@ -5,9 +5,9 @@ import shlex
 import pytest
 
 from conformance import campaign, claims
-from conformance.adapters import ports
-from conformance.cli import cli
+from conformance.adapters.launch import ports
 from conformance.errors import LaunchError, UsageError
+from conformance.frontend.cli import cli
 
 OPTIONS = campaign.Options(
     adapter="artemis",

@@ -8,10 +8,10 @@ import types
 import pytest
 
 from conformance import limits
-from conformance.clients.child import Child
+from conformance.clients.workers.child import Child
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.run.crew import Abort, Crew
+from conformance.run.clients import Abort, Crew
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pytest
 from trial_histories import drained, events_of
 
 from conformance.history import Op, Phase
-from conformance.run.crew import Crew
+from conformance.run.clients import Crew
 from conformance.run.trial import TrialPlayer
 from conformance.scenario import SETTLE, Kill, Nth, Publish, Restart
-from conformance.script import MOST_DRAINS, Drain
+from conformance.scenario.script import MOST_DRAINS, Drain
 
 KILLED = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart())
 

@@ -10,11 +10,12 @@ import zipfile
 
 import pytest
 
-from conformance import bundle, campaign, claims, paths, replay, report, scenario
-from conformance.adapters import greeting, ports
-from conformance.adapters.access import Access, Secret, Tls
+from conformance import campaign, claims, paths, report, scenario
+from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.launch import greeting, ports
 from conformance.campaign import Options, Watcher
-from conformance.run.plan import subject_trials
+from conformance.followup import bundle, replay
+from conformance.run.planning.plan import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates

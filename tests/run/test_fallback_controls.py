@@ -6,15 +6,15 @@ import pathlib
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.adapters.stand_ins import LIARS, against, changes_broker
+from conformance.adapters.controls import LIARS, against, changes_broker
 from conformance.claims import Kind
-from conformance.faults import able
+from conformance.faults import possible
 from conformance.history import bare_header
-from conformance.judge.compact import compact
-from conformance.judge.session import Session
+from conformance.judge.input.packing import compact
+from conformance.judge.spark.session import Session
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
-from conformance.run.plan import Selection, plan
+from conformance.run.planning.plan import Selection, plan
 from conformance.run.record import Recording
 from conformance.scenario import Liar, Weakened
 
@@ -75,7 +75,7 @@ def test_every_liar_of_the_table_is_needed():
 def test_each_fallback_control_fails(only, tmp_path):
     """They share brokers as in a whole run: what one trial left in the journal must not hide what the next one loses."""
     faults = {item: {fault.name for fault in SCENARIOS[item].faults} for item in only}
-    unable = {item for item in only if able.unable(faults[item])}
+    unable = {item for item in only if possible.unable(faults[item])}
     played = [
         trial
         for trial in plan(selection(only - unable), SCENARIOS, CATALOGUE)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from conformance import adapters, history
-from conformance.adapters import own_config
+from conformance.adapters.config import own_configuration
 from conformance.errors import UsageError
 from conformance.history import Op, Phase
 from conformance.scenario import Drain, Publish, Restart
@@ -53,7 +53,7 @@ def own_of(tmp_path, **parts):
         text = text.replace(name.upper(), parts.get(name, ""))
     file = tmp_path / "activemq.xml"
     file.write_text(text)
-    return own_config.applied(CLASSIC, file)
+    return own_configuration.applied(CLASSIC, file)
 
 
 def strategy(inside):

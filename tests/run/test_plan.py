@@ -6,8 +6,8 @@ import doctest
 import pytest
 
 from conformance import adapters, campaign, claims, scenario
-from conformance.run import plan as plans
-from conformance.run.plan import Selection, arm_label, instances, plan, wanted
+from conformance.run.planning import plan as plans
+from conformance.run.planning.plan import Selection, arm_label, instances, plan, wanted
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)

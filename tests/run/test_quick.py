@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.run import quick as quicks
-from conformance.run.plan import Selection, plan, wanted
-from conformance.run.quick import BUDGET_S, CLAIMS, quick
+from conformance.run.planning import quick as quicks
+from conformance.run.planning.plan import Selection, plan, wanted
+from conformance.run.planning.quick import BUDGET_S, CLAIMS, quick
 from conformance.scenario import SETTLE, Check, Drain, Kill, Liar, Nth, Publish, Scenario, Weakened
 
 CATALOGUE = claims.load()

@@ -8,13 +8,13 @@ from trial_histories import events_of
 
 from conformance import history
 from conformance.errors import ClientError, LaunchError, StartFailure
-from conformance.faults import disk
+from conformance.faults.disk import injection
 from conformance.history import Ended, Op, Phase
 from conformance.run import restart
 from conformance.run.restart import Recovery
 from conformance.scenario import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
 
-needs_tracer = pytest.mark.skipif(bool(disk.cannot()), reason=disk.cannot() or "-")
+needs_tracer = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
 
 
 def failed(words="record 7 is damaged", failure=StartFailure.ENDED):

@@ -13,19 +13,20 @@ import zipfile
 import pytest
 from click.testing import CliRunner
 
-from conformance import adapters, bundle, campaign, claims, paths, replay, report, scenario
-from conformance.adapters.access import Access, Secret, Tls
+from conformance import adapters, campaign, claims, paths, report, scenario
+from conformance.adapters.credentials import Access, Secret, Tls
 from conformance.campaign import Options, Watcher
-from conformance.cli import cli
 from conformance.errors import LaunchError, UsageError
-from conformance.judge.gateway import Gateway
+from conformance.followup import bundle, replay
+from conformance.frontend.cli import cli
 from conformance.judge.rows import Verdict
-from conformance.judge.session import Session
+from conformance.judge.spark.gateway import Gateway
+from conformance.judge.spark.session import Session
 from conformance.ledger import Ledger
 from conformance.report import model
-from conformance.run import access as coming_in
-from conformance.run.access_words import WORDS
-from conformance.run.plan import subject_trials
+from conformance.run.planning import credentials as coming_in
+from conformance.run.planning.credential_options import WORDS
+from conformance.run.planning.plan import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
@@ -137,7 +138,7 @@ def test_no_process_inherits_the_password(folder, tmp_path, monkeypatch, started
     gateway.stop()
 
     assert [""] == [trial.void for trial in judged.trials]
-    for word in ("conformance.reference", "conformance.clients.worker", "SparkSubmit"):
+    for word in ("conformance.reference", "conformance.clients.workers.pool", "SparkSubmit"):
         assert any(word in command for command, _ in started), word
     assert [] == [command for command, environment in started if certificates.PASSWORD in environment.values()]
     assert {"kept"} == {environment.get("ANOTHER") for _, environment in started}

@@ -9,17 +9,18 @@ from collections.abc import Callable
 
 import pytest
 
-from conformance import adapters, campaign, claims, contract, records
+from conformance import adapters, campaign, claims, records
 from conformance.adapters import vendor_clients
-from conformance.adapters.access import Access, Secret
-from conformance.adapters.access_table import access_of
-from conformance.adapters.model import read_table
-from conformance.cli.listing import listing
+from conformance.adapters.credentials import Access, Secret
+from conformance.adapters.file.credentials_table import access_of
+from conformance.adapters.file.model import read_table
 from conformance.errors import ExitCode, UsageError
+from conformance.followup import contract
+from conformance.frontend.cli.listing import listing
 from conformance.judge.rows import Verdict
 from conformance.ledger import Ledger
 from conformance.records import RunRecord
-from conformance.run import spoken
+from conformance.run.planning import protocols
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 EMS = {claim.id for claim in claims.load().claims.values() if not claim.binds or "ems" in claim.binds}
@@ -64,21 +65,21 @@ def test_a_broker_that_is_spoken_to_is_tried() -> None:
 @pytest.mark.parametrize(("name", "word"), [("artemis", "core"), ("reference", "mqtt"), ("qpid", "http")])
 def test_a_word_that_only_the_broker_speaks_is_refused_where_it_speaks_one_of_ours(name: str, word: str) -> None:
     with pytest.raises(UsageError, match=rf"unknown protocol '{word}'.* known: amqp, amqp091, jms, stomp"):
-        spoken.chosen(word, adapters.find(name))
+        protocols.chosen(word, adapters.find(name))
 
 
 def test_a_protocol_of_vendors_clients_is_spoken_where_one_of_them_can() -> None:
     artemis, reference = adapters.find("artemis"), adapters.find("reference")
     amqp091 = "no client that this suite knows speaks with Apache ActiveMQ Artemis so"
 
-    assert ("jms", "") == (spoken.chosen("jms", artemis), spoken.mute("jms", artemis))
-    assert "jms" == spoken.chosen("jms", reference)
+    assert ("jms", "") == (protocols.chosen("jms", artemis), protocols.mute("jms", artemis))
+    assert "jms" == protocols.chosen("jms", reference)
     with pytest.raises(UsageError, match=amqp091):
-        spoken.chosen("amqp091", artemis)
+        protocols.chosen("amqp091", artemis)
 
 
 def test_the_client_of_a_run_is_named_with_its_version() -> None:
-    words, table = spoken.client("jms", vendor_clients.find("qpid-jms"))
+    words, table = protocols.client("jms", vendor_clients.find("qpid-jms"))
 
     assert "Apache Qpid JMS 2.10.0" == words
     assert {"qpid-jms", "JPype1"} == table.keys()
@@ -92,7 +93,7 @@ def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:
         "s", "1", "native", artemis.file.model_copy(update={"protocols": stomp}), artemis.path
     )  # fmt: skip
 
-    assert ("amqp", "stomp") == (spoken.chosen("", artemis), spoken.chosen("", only))
+    assert ("amqp", "stomp") == (protocols.chosen("", artemis), protocols.chosen("", only))
 
 
 def test_its_listing_says_that_nobody_speaks_to_it() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from conformance import adapters
 from conformance.ledger import Ledger
-from conformance.run import stand as stand_of
-from conformance.run.plan import Planned
-from conformance.run.stand import Stands
+from conformance.run import broker_pool as stand_of
+from conformance.run.broker_pool import Stands
+from conformance.run.planning.plan import Planned
 from conformance.scenario import Drain, Nth, PowerLoss, Publish, Scenario
 
 ADAPTER = adapters.find("reference")

@@ -4,8 +4,8 @@ import pytest
 from trial_histories import drained, events_of, messages, phases
 
 from conformance import adapters, history, records
-from conformance.adapters import native
-from conformance.clients.job import SILENCE_S
+from conformance.adapters.launch import native
+from conformance.clients.workers.job import SILENCE_S
 from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
 from conformance.scenario import (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from conformance import adapters, contract
+from conformance import adapters
+from conformance.followup import contract
 from conformance.report import model
 
 BROKER = """

@@ -94,7 +94,17 @@ def test_weakened_broker_violates_what_the_user_requires(finished):
 def start(tmp_path, *words):
     """A run in the background, in a session of its own as a terminal would give it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "conformance.cli", "run", "--adapter", "reference", "--out", tmp_path / "out", *words],
+        [
+            sys.executable,
+            "-m",
+            "conformance.frontend.cli",
+            "run",
+            "--adapter",
+            "reference",
+            "--out",
+            tmp_path / "out",
+            *words,
+        ],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,12 +6,12 @@ import pytest
 from trial_histories import events_of
 
 from conformance import adapters
-from conformance.adapters import native
+from conformance.adapters.launch import native
 from conformance.errors import LaunchError
 from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
-from conformance.run.plan import Planned
-from conformance.run.stand import Stands
+from conformance.run.broker_pool import Stands
+from conformance.run.planning.plan import Planned
 from conformance.scenario import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Scenario
 
 ADAPTER = adapters.find("reference")

@@ -7,7 +7,7 @@ to calls that were made before.
 
 from __future__ import annotations
 
-from conformance.clients.job import LIVENESS_S
+from conformance.clients.workers.job import LIVENESS_S
 from conformance.judge.anomalies.model import Anomaly
 
 _BOUND_NS = int(LIVENESS_S * 1e9)

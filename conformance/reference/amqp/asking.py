@@ -6,8 +6,8 @@ from typing import Any
 
 import cproton as pn
 
-from conformance.reference.core import encoded
 from conformance.reference.core.refusal import Refusal
+from conformance.reference.message import encoded
 from conformance.reference.profiles import Consuming, Profile, Publishing, Unknown
 
 URGENT = b"x-opt-ack-immediately"

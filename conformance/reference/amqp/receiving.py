@@ -8,11 +8,11 @@ import cproton as pn
 
 from conformance.reference.amqp import states, termini
 from conformance.reference.amqp.links import OVERHEAD, Link, Peer
-from conformance.reference.core import encoded
-from conformance.reference.core.message import DecodeError, Parsed, parse
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import LIMIT, SIZE, Refusal
 from conformance.reference.core.transactions import Transaction
+from conformance.reference.message import encoded
+from conformance.reference.message.header import DecodeError, Parsed, parse
 
 CREDIT = 1000
 RETRACTION_DELAY = 0.02

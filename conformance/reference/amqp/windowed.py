@@ -9,9 +9,9 @@ from conformance.reference.amqp.asking import is_urgent
 from conformance.reference.amqp.links import Peer
 from conformance.reference.amqp.receiving import Incoming
 from conformance.reference.core.confirms import Confirms
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import Refusal
+from conformance.reference.message.header import Parsed
 from conformance.reference.profiles import Publishing
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from conformance.reference.core.duplicates import PROPERTY, identity
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import DELETED, LIMIT, SIZE, Refusal, Refused
 from conformance.reference.core.transactions import Send
 from conformance.reference.honest import Honest
+from conformance.reference.message.duplicates import PROPERTY, identity
+from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings
 from conformance.reference.store.commit import Done, GroupCommit
 

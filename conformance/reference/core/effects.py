@@ -6,11 +6,11 @@ from functools import partial
 from typing import NamedTuple
 
 from conformance.reference.core.addresses import Addresses
-from conformance.reference.core.expiry import Expiries
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Message, Queue
 from conformance.reference.core.settlement import COUNTED, Event, State
 from conformance.reference.honest import Honest
+from conformance.reference.message.expiry import Expiries
+from conformance.reference.message.header import Parsed
 from conformance.reference.store.commit import Done, nobody
 from conformance.reference.store.records import Change, Counted, Identified, Moved, Removed, Stored
 

@@ -6,8 +6,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from conformance.reference.core.duplicates import Identities
 from conformance.reference.core.settlement import COUNTED, Event, State, step
+from conformance.reference.message.duplicates import Identities
 from conformance.reference.settings import QueueOptions
 
 _SLACK = 64

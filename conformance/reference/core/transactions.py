@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Queue, Subscription
 from conformance.reference.core.settlement import Event
+from conformance.reference.message.header import Parsed
 
 
 class Send(NamedTuple):

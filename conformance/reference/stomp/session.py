@@ -8,11 +8,11 @@ from functools import partial
 from typing import Protocol
 
 from conformance.reference.core.broker import Broker
-from conformance.reference.core.message import Parsed
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.core.settlement import Event
 from conformance.reference.core.transactions import Transaction
+from conformance.reference.message.header import Parsed
 from conformance.reference.settings import MAX_NAME
 from conformance.reference.stomp.consumer import AUTO, CLIENT, INDIVIDUAL, Consumer, Register
 from conformance.reference.stomp.frames import Frame, ProtocolError

@@ -12,16 +12,7 @@ from typing import NamedTuple
 from conformance.reference.honest import LATE_S
 from conformance.reference.store.compaction import Compaction, Extent
 from conformance.reference.store.journal import Journal, Write
-from conformance.reference.store.records import (
-    Closed,
-    Counted,
-    Moved,
-    QueueDeleted,
-    Record,
-    Removed,
-    changes,
-    stores,
-)
+from conformance.reference.store.records import Closed, Counted, Moved, QueueDeleted, Record, Removed, changes, stores
 
 Done = Callable[[], None]
 Refused = Callable[[str], None]

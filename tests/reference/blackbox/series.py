@@ -10,8 +10,8 @@ import random
 import time
 from collections.abc import Iterator
 
-from conformance.faults import power
-from conformance.faults.powerloss import Disk
+from conformance.faults.power import loss
+from conformance.faults.power.image import Disk
 from conformance.ledger import Ledger
 
 from . import amqp, stomp
@@ -123,7 +123,7 @@ class Series:
         with disk.handle() as descriptor:
             # What is torn is written back first, and meanwhile the broker may sync: half of the losses come at once.
             torn = rng.getrandbits(32) if rng.random() < 0.5 else None
-            lost = power.lose(descriptor, torn=torn, folder="data")
+            lost = loss.lose(descriptor, torn=torn, folder="data")
             server.kill()
         return lost.invoked_ns
 

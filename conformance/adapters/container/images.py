@@ -1,0 +1,210 @@
+"""The image of a broker: built here from the Dockerfile beside its `broker.toml`, upon a base that can be had.
+
+The base is the vendor's own image where the engine has it or a registry gives it. A machine without a registry makes
+one of its own, once: a small Debian by debootstrap with what the broker needs. The distribution then comes from where
+the native launcher gets it, and is put into the context of the build. Which base it was is told in the report.
+
+`{XDG_CACHE_HOME}/ack-conformance/images` keeps the tar of such a base, 490 MB; the engine keeps the images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import IO
+
+from conformance import ledger as ledger_of
+from conformance import paths
+from conformance.adapters.container.engine import Engine
+from conformance.adapters.distribution.fetch import locked
+from conformance.adapters.file.model import Container
+from conformance.adapters.launch.instance import Source
+from conformance.errors import LaunchError
+from conformance.ledger import Ledger
+
+BASE_VARIABLE = "CONFORMANCE_BASE_IMAGE"
+"""In the environment: the base to build on, instead of all that would be tried."""
+
+HOME = pathlib.Path("/opt/broker")
+"""Where every Dockerfile of ours puts the distribution, or a link to it."""
+
+_SUITE = "bookworm"
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+_LEFT_OUT = ("examples", "web")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What an image is made from: the broker (its home is inside), and its distribution on demand.
+
+    `content` tells one distribution from another of the same version: the bundled broker's changes with each edit.
+    """
+
+    source: Source
+    distribution: Callable[[], pathlib.Path]
+    offline: bool = False
+    content: str = ""
+
+    @property
+    def table(self) -> Container:
+        """The `[container]` of the broker's file; whoever made the recipe has looked."""
+        assert self.source.file.container is not None
+        return self.source.file.container
+
+    @property
+    def official(self) -> str:
+        """The vendor's own image of this version."""
+        return self.table.official(self.source.version).name
+
+    def lacks(self, base: str) -> bool:
+        """Whether a base has no distribution, so that it is put in: all but a vendor's image that has the product."""
+        vendor = self.table.official(self.source.version)
+        return base != vendor.name or vendor.bare
+
+    @property
+    def dockerfile(self) -> pathlib.Path:
+        """Beside the `broker.toml`."""
+        return self.source.here / self.table.dockerfile
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A built image, and the base that it stands on."""
+
+    name: str
+    base: str
+    official: bool
+
+
+def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
+    """The image of a broker, built where the engine has it not; `LaunchError`, `FetchError` where it cannot be had.
+
+    Its tag names what it was made from, so a new Dockerfile, base or version makes a new one.
+    """
+    base = _base(engine, recipe, ledger)
+    own = base.startswith("conformance/base:")
+    key = "\0".join([recipe.dockerfile.read_text(), str(engine.image(base)), recipe.source.version, recipe.content])
+    name = f"conformance/{recipe.source.file.name}:{recipe.source.version}-{_digest(key)}"
+    with locked(_folder() / name.replace("/", "-").replace(":", "-")):
+        if engine.image(name) is None:
+            with tempfile.TemporaryFile() as context:
+                _pack(context, recipe.dockerfile, recipe.distribution() if recipe.lacks(base) else None)
+                engine.build(context, name, {"BASE_IMAGE": base})
+    return Image(name, base, not own)
+
+
+def _base(engine: Engine, recipe: Recipe, ledger: Ledger) -> str:
+    """What the engine has comes first: a registry that does not answer is not asked again by each run."""
+    packages, official = recipe.table.packages, recipe.official
+    own = f"conformance/base:{_SUITE}-{_digest(' '.join(packages))}"
+    chosen = os.environ.get(BASE_VARIABLE)
+    if chosen:
+        if engine.image(chosen) is None:
+            engine.pull(chosen)
+        return chosen
+    for name in (official, own):
+        if engine.image(name) is not None:
+            return name
+    refused = "the run is offline"
+    if not recipe.offline:
+        try:
+            engine.pull(official)
+        except LaunchError as error:
+            refused = str(error)
+        else:
+            return official
+    if reason := _cannot_make():
+        raise LaunchError(
+            f"there is no image to build on: {refused}; and {reason}. Name an image with {', '.join(packages)} "
+            f"in {BASE_VARIABLE}"
+        )
+    engine.import_image(base_archive(packages, ledger), own)
+    return own
+
+
+def _cannot_make() -> str:
+    if os.getuid() != 0:
+        return "to make one of Debian needs root"
+    if ledger_of.tool("debootstrap") is None:
+        return "debootstrap is not installed (Debian: apt-get install debootstrap)"
+    return ""
+
+
+def base_archive(packages: Sequence[str], ledger: Ledger) -> pathlib.Path:
+    """A tar of a minimal Debian with these packages, in the cache; made once, in a minute.
+
+    In a mount namespace of its own: debootstrap mounts /proc in what it makes, and would leave it behind where it is
+    killed. Raises `LaunchError` with the end of what it said.
+    """
+    target = _folder() / f"debian-{_SUITE}-{_digest(' '.join(packages))}.tar"
+    with locked(target):
+        if not target.exists():
+            root, draft = target.with_suffix(".root"), target.with_suffix(".draft")
+            shutil.rmtree(root, ignore_errors=True)  # the lock is ours: what lies there was left by a killed process
+            try:
+                include = [f"--include={','.join(packages)}"] if packages else []
+                made = ["debootstrap", "--variant=minbase", *include, _SUITE, str(root)]
+                _command([*_DIES_WITH_US, "unshare", "--mount", *made], target.with_suffix(".log"), ledger)
+                _command(["tar", "-C", str(root), "-cf", str(draft), "."], target.with_suffix(".log"), ledger)
+                draft.replace(target)
+            finally:
+                shutil.rmtree(root, ignore_errors=True)
+                draft.unlink(missing_ok=True)
+    return target
+
+
+def _command(words: Sequence[str], log: pathlib.Path, ledger: Ledger) -> None:
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    with log.open("ab") as stream:
+        try:
+            process, ticket = ledger.spawn(
+                words[0], words, env={**os.environ, "PATH": path}, stdout=stream, stderr=stream
+            )
+        except OSError as error:
+            raise LaunchError(f"{words[0]} cannot be started: {error.strerror}") from error
+        try:
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            ledger.released(ticket)
+    if status != 0:
+        said = log.read_text(errors="replace").splitlines()[-40:]
+        raise LaunchError(
+            f"no Debian to build on: `{' '.join(words)}` ended with {status}", log_tail=said, log=str(log)
+        )
+
+
+def _pack(context: IO[bytes], dockerfile: pathlib.Path, home: pathlib.Path | None) -> None:
+    """The Dockerfile, and the distribution in `distribution/`; that folder is empty where the base has it."""
+    with tarfile.open(fileobj=context, mode="w") as archive:
+        archive.add(dockerfile, "Dockerfile")
+        empty = tarfile.TarInfo("distribution")
+        empty.type, empty.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(empty)
+        for path in sorted(home.iterdir()) if home else ():
+            if path.name not in _LEFT_OUT:
+                archive.add(path, f"distribution/{path.name}", filter=_owned_by_root)
+    context.seek(0)
+
+
+def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def _folder() -> pathlib.Path:
+    return paths.cache() / "images"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

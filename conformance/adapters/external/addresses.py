@@ -1,0 +1,135 @@
+"""Where a broker is that runs already: one address for each protocol that clients speak, and one of its management."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import urllib.parse
+from collections.abc import Iterable, Mapping
+
+from conformance.adapters.credentials import OPEN, Access, Tls, parse_url, scheme_of
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.launch import greeting
+from conformance.adapters.web import PORTS
+from conformance.errors import UsageError
+
+HTTP = "http"
+_CONNECT_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """An address, and how one comes in there. `protocol` is a word of `[protocols]`, or `http`."""
+
+    protocol: str
+    host: str
+    port: int
+    access: Access = OPEN
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def wrong(self, tls: Tls | None = None) -> tuple[str, bool]:
+        """What is wrong with who answers there, and whether waiting is no use; see `greeting.wrong`.
+
+        `tls` is what clients come in by, which may be more than the address says. A management is only connected to.
+        """
+        if self.protocol in greeting.KNOWN:
+            return greeting.wrong(self.protocol, self.host, self.port, _CONNECT_S, tls=tls or self.access.tls)
+        try:
+            with socket.create_connection((self.host, self.port), _CONNECT_S):
+                return "", False
+        except OSError as error:
+            return greeting.unreached(self.host, self.port, error), False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether nobody listens there; a broker that is only slow to answer does."""
+        try:
+            with socket.create_connection((self.host, self.port), _CONNECT_S):
+                return False
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+
+
+def words_of(urls: str) -> dict[str, str]:
+    """`URL,URL` as a table of addresses by protocol; `UsageError` for two of one protocol."""
+    found: dict[str, str] = {}
+    for url in filter(None, (part.strip() for part in urls.split(","))):
+        protocol = _place(url).protocol
+        if protocol in found:
+            raise UsageError(f"external={urls}: two addresses for {protocol}")
+        found[protocol] = url
+    return found
+
+
+def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
+    """The addresses by protocol; `UsageError` where one is none, or says another protocol than its key."""
+    found: dict[str, Place] = {}
+    for name, url in urls.items():
+        if name != HTTP and name not in file.protocols:
+            words = ", ".join(f"{_example([one])}" for one in [*file.protocols, HTTP])
+            raise UsageError(f"external.urls: {url}: {file.name} speaks no {name}; its addresses are {words}")
+        try:
+            found[name] = _place(url)
+        except UsageError as error:
+            raise UsageError(f"external.urls.{name}: {error}") from error
+        if found[name].protocol != name:
+            raise UsageError(f"external.urls.{name}: {url} is an address for {found[name].protocol}")
+    if not set(found) & set(file.protocols):
+        raise UsageError(
+            f"an external broker needs the address of a protocol: external={_example(file.protocols)}, or external.urls"
+        )
+    return found
+
+
+def with_management(urls: Mapping[str, str], port: int) -> dict[str, str]:
+    """The addresses, and that of the management at its usual port where none is given and there is such a port."""
+    if not port or HTTP in urls or not urls:
+        return dict(urls)
+    host = _place(next(iter(urls.values()))).host
+    return {**urls, HTTP: f"http://{f'[{host}]' if ':' in host else host}:{port}"}
+
+
+def numbers_of(found: Mapping[str, Place], file: BrokerFile) -> dict[str, int]:
+    """The ports of the file by name, as far as there is an address for one."""
+    numbers = {file.protocols[name].port: place.port for name, place in found.items() if name != HTTP}
+    return {**numbers, **({HTTP: found[HTTP].port} if HTTP in found else {})}
+
+
+def at_its_host(url: str, found: Mapping[str, Place], user: str = "") -> str:
+    """Move an address of the file, which knows its broker at 127.0.0.1, to the host where this broker is.
+
+    With `user` its login becomes that user, without a password.
+    """
+    parts = urllib.parse.urlsplit(url)
+    place = found.get(HTTP)
+    if place is None or parts.hostname != "127.0.0.1":
+        return url
+    login, at, _ = parts.netloc.rpartition("@")
+    if user:
+        login, at = urllib.parse.quote(user, safe=""), "@"
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    scheme = "https" if place.access.tls is not None else parts.scheme
+    return parts._replace(scheme=scheme, netloc=f"{login}{at}{host}:{parts.port or PORTS[parts.scheme]}").geturl()
+
+
+def _place(url: str) -> Place:
+    if url.startswith(("http://", "https://")):
+        parts = urllib.parse.urlsplit(url)
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise UsageError(f"{url}: expected {parts.scheme}://HOST:PORT: {error}") from error
+        if not host or parts.username is not None or parts.path not in ("", "/") or parts.query:
+            raise UsageError(f"{url.rpartition('@')[2]}: expected {parts.scheme}://HOST:PORT, and nothing else")
+        access = Access(tls=Tls()) if parts.scheme == "https" else OPEN
+        return Place(HTTP, host, port or PORTS[parts.scheme], access)
+    found = parse_url(url)
+    return Place(found.protocol, found.host, found.port, found.access)
+
+
+def _example(protocols: Iterable[str]) -> str:
+    return f"{scheme_of(next(iter(protocols), 'amqp'))}://HOST:PORT"

@@ -1,0 +1,213 @@
+"""The commands of a user: run to their end, or kept at a gate until the event of a trigger opens it.
+
+A command that waits at its gate is a process already: what opens it writes one line into a pipe, and the shell there
+becomes the command. So nothing but the start of one program lies between the event and the fault. A gate that is
+closed unopened ends the shell, and the command never runs; so does the death of whoever holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+
+from conformance.adapters.file.external_table import COMMANDS, Command, External
+from conformance.adapters.launch.process_tree import MARK
+from conformance.errors import LaunchError
+from conformance.ledger import RUN_VARIABLE, Ledger
+
+_GATE = 'read -r go || exit 0; : >"$0"; exec "$@" </dev/null'
+_TAIL = 20
+Fill = Callable[[str, str], str]
+"""Fills the words in braces of a text; the second is the field it stands in."""
+
+
+class Running:
+    """One command that was started, or waits at its gate; its output is in `log`."""
+
+    def __init__(
+        self,
+        name: str,
+        rules: Command,
+        process: subprocess.Popen[bytes],
+        log: pathlib.Path,
+        released: Callable[[], None],
+    ) -> None:
+        self.name, self.rules, self.process, self.log, self._released = name, rules, process, log, released
+        self.pidfd = os.pidfd_open(process.pid)
+        self.gate = -1
+        self.opened = log.with_suffix(".opened")
+
+    @property
+    def was_opened(self) -> bool:
+        """Whether the gate was opened, so that the command has begun."""
+        return self.opened.exists()
+
+    def close_gate(self) -> None:
+        """From now on nobody here can open it; a second call does nothing."""
+        if self.gate >= 0:
+            os.close(self.gate)
+            self.gate = -1
+
+    def finish(self) -> None:
+        """Wait for its end; `LaunchError` with its output where that is late, or not 0. It is killed where it is late.
+
+        A gate that nobody has opened ends with 0 at once.
+        """
+        self.close_gate()
+        try:
+            status = self.process.wait(self.rules.seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self.error(
+                f"did not end within {self.rules.seconds:g} s (external.{self.name}.seconds) and was killed; a command "
+                "that starts a broker must leave it behind, and not wait for it"
+            ) from None
+        finally:
+            if self.pidfd >= 0:
+                os.close(self.pidfd)
+                self.pidfd = -1
+                self._released()
+        if status:
+            raise self.error(f"ended with status {status}")
+
+    def check_failed(self) -> None:
+        """Raise `LaunchError` where it has begun, and ended badly by now."""
+        if self.was_opened and self.process.poll():
+            raise self.error(f"ended with status {self.process.poll()}")
+
+    def kill(self) -> None:
+        """SIGKILL to it and to what it has started in its own session."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def error(self, what: str) -> LaunchError:
+        """With the end of what it printed."""
+        tail = self.log.read_text(errors="replace").splitlines()[-_TAIL:]
+        command = self.rules.command[0]
+        return LaunchError(
+            f"external.{self.name}: `{command}` {what}; its output is {self.log}", log_tail=tail, log=str(self.log)
+        )
+
+
+class Commands:
+    """What the user's file says can be done with the broker.
+
+    Args:
+        rules: The table.
+        folder: For their output, a file for each run of a command: `NUMBER-NAME.log`.
+        here: Where they are run: the folder of the user's file.
+        fill: See `Fill`.
+        ledger: What is started is recorded there. It does not carry the mark of the run: a broker that such a command
+            starts belongs to its owner, and must outlive us.
+    """
+
+    def __init__(self, rules: External, folder: pathlib.Path, here: pathlib.Path, fill: Fill, ledger: Ledger) -> None:
+        self.rules, self.folder, self.here = rules, folder, here
+        self.environment: dict[str, str] = {"CONFORMANCE_RUN_ID": ledger.run_id}
+        self._fill, self._ledger = fill, ledger
+        self._runs = 0
+        self._check()
+
+    def has(self, name: str) -> bool:
+        """Whether the user gave that command."""
+        return self.rules.command(name) is not None
+
+    def run(self, name: str) -> Running | None:
+        """Run a command to its end; None where there is none. Raises `LaunchError`."""
+        rules = self.rules.command(name)
+        if rules is None:
+            return None
+        return self._run(name, rules)
+
+    def run_for(self, name: str, rules: Command, fill: Fill) -> Running:
+        """The same for a command that is none of `COMMANDS`, with words of its own."""
+        return self._run(name, rules, fill)
+
+    @contextlib.contextmanager
+    def gated(self, name: str) -> Iterator[Running]:
+        """The command at its gate: `Running.gate` is the end of a pipe, and a line written there starts it.
+
+        Whoever gets a copy of that descriptor can open it. Leaving the block closes this one; a command that has begun
+        goes on, and belongs to whoever calls `finish`.
+        """
+        rules = self.rules.command(name)
+        assert rules is not None  # a fault without its command is not planned
+        theirs, ours = os.pipe2(os.O_CLOEXEC)
+        try:
+            running = self._start(name, rules, self._fill, stdin=theirs)
+            running.gate = ours
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        try:
+            yield running
+        finally:
+            running.close_gate()
+            if not running.was_opened:
+                running.finish()
+
+    @property
+    def logs(self) -> list[pathlib.Path]:
+        """What the commands have printed, the oldest first."""
+        return sorted(self.folder.glob("[0-9]*-*.log"))
+
+    def _run(self, name: str, rules: Command, fill: Fill | None = None) -> Running:
+        running = self._start(name, rules, fill or self._fill)
+        try:
+            running.finish()
+        except BaseException:
+            if running.process.poll() is None:
+                running.kill()
+            raise
+        return running
+
+    def _start(self, name: str, rules: Command, fill: Fill, *, stdin: int = subprocess.DEVNULL) -> Running:
+        field = f"external.{name}"
+        command = [fill(part, field) for part in rules.command]
+        self._runs += 1
+        log = self.folder / f"{self._runs:03d}-{name.replace('.', '-')}.log"
+        gate = ["/bin/sh", "-c", _GATE, str(log.with_suffix(".opened"))] if stdin != subprocess.DEVNULL else []
+        ticket = self._ledger.intend("process", what=field, command=command)
+        try:
+            with log.open("wb") as stream:
+                process = subprocess.Popen(
+                    [*gate, *command],
+                    env=self._environment(name),
+                    cwd=self.here,
+                    stdin=stdin,
+                    stdout=stream,
+                    stderr=stream,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._ledger.released(ticket)
+            raise LaunchError(f"{field}: {command[0]} cannot be started: {error.strerror}") from error
+        self._ledger.made(ticket, pid=process.pid)
+        return Running(name, rules, process, log, functools.partial(self._ledger.released, ticket))
+
+    def _environment(self, name: str) -> Mapping[str, str]:
+        own = {key: text for key, text in os.environ.items() if key not in (RUN_VARIABLE, MARK)}
+        return {**own, **self.environment, "CONFORMANCE_COMMAND": name}
+
+    def _check(self) -> None:
+        """Raise `LaunchError` where a program does not exist, before anything is done to anybody."""
+        for name in COMMANDS:
+            rules = self.rules.command(name)
+            if rules is None:
+                continue
+            program = self._fill(rules.command[0], f"external.{name}")
+            found = shutil.which(self.here / program if "/" in program else program)
+            if found is None:
+                raise LaunchError(
+                    f"external.{name}: {program} is no program that can be run here (looked for from {self.here}); "
+                    "give its path, or make it executable"
+                )

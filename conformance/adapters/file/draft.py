@@ -1,0 +1,152 @@
+"""A first `broker.toml`, from the command line that starts a broker and from what only its owner can say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shlex
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from conformance.adapters.file.model import read_table
+from conformance.adapters.file.placeholders import placeholders
+from conformance.errors import UsageError
+
+PROMISED = ("durable_queues", "individual_ack", "queues", "send_confirmed")
+"""The capabilities of a draft: without these a broker has nothing that a kill could show."""
+
+_SPOKEN = ("amqp", "stomp")
+_STORED = "confirm_means_stored"
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """What a user says of a broker. Texts hold the words in braces of a `broker.toml`, such as `{amqp_port}`.
+
+    `protocols` are `WORD` or `WORD=PORT`; without one, those whose `{WORD_port}` is in a text. `destinations` are
+    `WORD=ADDRESS`, `environment` is `NAME=VALUE`, and `declare` the address of a PUT that makes a queue.
+    """
+
+    name: str
+    command: Sequence[str]
+    depth_url: str
+    depth_field: str
+    title: str = ""
+    vendor: str = "unknown"
+    version: str = "1.0"
+    protocols: Sequence[str] = ()
+    destinations: Sequence[str] = ()
+    environment: Sequence[str] = ()
+    each_queue: str = ""
+    declare: str = ""
+    ready_log: str = ""
+
+    def text(self, capabilities: Mapping[str, str], here: pathlib.Path) -> str:
+        """The file; `capabilities` are all that there are, with their meaning, and `here` the folder it is for.
+
+        Raises `UsageError` where the words make no broker: what `adapters check` would refuse without a start.
+        """
+        made = "\n".join(self._lines(capabilities)) + "\n"
+        try:
+            read_table(tomllib.loads(made), here)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"the draft is not TOML: {error}") from error
+        return made
+
+    def unknown(self) -> list[str]:
+        """What the file cannot know, and where to say it; a line each."""
+        return [
+            "capabilities: durable queues and confirmed sends are assumed. Remove what your broker does not promise",
+            "other capabilities: none. Uncomment what its documentation promises, or claims about them do not apply",
+            "settings: none. Promises about storage are assumed; describe each setting that gives one up",
+            "ack_confirm: none, so claims about confirmed acknowledgements do not apply",
+            "journal.files: none. Name the journal's files, so that faults at the disk are confined to them",
+            "profiles: none. The documents of no vendor bind it",
+        ]
+
+    def _lines(self, capabilities: Mapping[str, str]) -> Iterator[str]:
+        spoken = self._spoken()
+        yield f"name = {_toml(self.name)}"
+        yield f"title = {_toml(self.title or self.name)}"
+        yield f"vendor = {_toml(self.vendor)}"
+        yield f"default_version = {_toml(self.version)}"
+        yield f"ports = {_toml([*dict.fromkeys([*spoken.values(), *self._ports()])])}"
+        yield "# Read your broker's documentation, and uncomment what it promises: claims about the rest do not apply."
+        yield "capabilities = ["
+        for word, means in capabilities.items():
+            if word in PROMISED:
+                yield f"  {_toml(word)},  # {means}"
+            elif word != _STORED:
+                yield f"  # {_toml(word)},  # {means}"
+        yield "]"
+        addresses = _pairs("--destination", self.destinations)
+        for word, port in spoken.items():
+            yield f"\n[protocols.{word}]"
+            yield f"port = {_toml(port)}"
+            if word in addresses:
+                yield f"destination = {_toml(addresses.pop(word))}"
+            yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
+            yield f"{'' if word == 'amqp' else '# '}capabilities = [{_toml(_STORED)}]  # {capabilities[_STORED]}"
+        if addresses:
+            raise UsageError.unknown("protocol of --destination", next(iter(addresses)), spoken)
+        yield from self._start()
+        yield "\n[depth]"
+        yield 'method = "http"'
+        yield f"url = {_toml(self.depth_url)}"
+        yield f"field = {_toml(self.depth_field)}"
+        yield '\n[data]\npath = "{instance}/data"'
+        yield '\n[journal]\npath = "{data_dir}"'
+        yield '# files = ["{n:08d}.journal"]  # the names of its files: faults at the disk are confined to these'
+
+    def _start(self) -> Iterator[str]:
+        yield "\n[start]"
+        yield f"command = {_toml(list(self.command))}"
+        if self.environment:
+            pairs = ", ".join(f"{_toml(name)} = {_toml(value)}" for name, value in _environment(self.environment))
+            yield f"environment = {{ {pairs} }}"
+        if self.each_queue:
+            yield f"each_queue = {_toml(shlex.split(self.each_queue))}"
+        if self.ready_log:
+            yield f"ready_log = {_toml(self.ready_log)}"
+        if self.declare:
+            yield "\n[queues]"
+            yield 'method = "http"'
+            yield f"url = {_toml(self.declare)}"
+
+    def _texts(self) -> list[str]:
+        return [*self.command, *self.environment, self.each_queue, self.declare, self.depth_url]
+
+    def _ports(self) -> list[str]:
+        words = [word for text in self._texts() for word in placeholders(text)]
+        return [word.removesuffix("_port") for word in dict.fromkeys(words) if word.endswith("_port")]
+
+    def _spoken(self) -> dict[str, str]:
+        """The port of each protocol."""
+        asked = [*self.protocols] or [word for word in _SPOKEN if word in self._ports()]
+        if not asked:
+            raise UsageError(
+                "no protocol: write {amqp_port} or {stomp_port} where the command line takes a port, or give "
+                "--protocol WORD=PORT with the name of another ({PORT_port})"
+            )
+        found = {word: port or word for word, _, port in (one.partition("=") for one in asked)}
+        for word in found:
+            if word not in _SPOKEN:
+                raise UsageError.unknown("protocol", word, _SPOKEN)
+        return found
+
+
+def _pairs(option: str, said: Iterable[str]) -> dict[str, str]:
+    for one in said:
+        if "=" not in one:
+            raise UsageError(f"{option} {one!r}: expected NAME=VALUE")
+    return dict(one.split("=", 1) for one in said)
+
+
+def _environment(said: Iterable[str]) -> Iterable[tuple[str, str]]:
+    return _pairs("--env", said).items()
+
+
+def _toml(value: str | list[str]) -> str:
+    """A string, or a list of strings, as TOML writes it: JSON's form is one of TOML's."""
+    return json.dumps(value).replace("\x7f", "\\u007f")

@@ -1,0 +1,234 @@
+"""Effective settings: what the broker will do, which keys its configuration does not have, what differs from stock."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+
+from conformance.adapters.file.distribution_table import order
+from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, Choice, Setting, Stored
+from conformance.adapters.file.placeholders import fill, python_words
+from conformance.claims import Value
+from conformance.errors import UsageError
+from conformance.ledger import inherited
+
+_WORDS = {"true": True, "false": False}
+_LIST_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class EffectiveSettings:
+    """The settings that a broker is started with.
+
+    `values` has every setting; an absent key has its documented default there. `absent` are the names whose key is
+    not in the configuration at all (a claim's condition `"absent"`). `changed` are those that differ from stock: an
+    explicit value is a change even where it equals the default, since stock says nothing.
+    """
+
+    values: dict[str, Value]
+    absent: frozenset[str]
+    changed: dict[str, Value]
+
+    def __hash__(self) -> int:
+        """By content: a run groups its trials by broker and effective settings."""
+        return hash((tuple(sorted(self.values.items())), self.absent))
+
+
+def parse_assignments(assignments: Iterable[str], file: BrokerFile) -> dict[str, Value]:
+    """`["sync_non_transactional=false"]` as values of the declared types.
+
+    Raises `UsageError`: an unknown setting (with the closest known one), a missing `=`, a value of another type, a
+    setting that cannot be chosen, or one that is assigned twice.
+    """
+    chosen: dict[str, Value] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"setting {assignment!r}: expected NAME=VALUE")
+        setting = _settable(name, file)
+        if name in chosen:
+            raise UsageError(f"setting {name!r} is assigned twice")
+        chosen[name] = _value(name, setting, text, file)
+    return chosen
+
+
+def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSettings:
+    """Stock with these overrides; raises `UsageError` for an unknown name, a fixed one or a value of another type."""
+    values: dict[str, Value] = {}
+    absent: set[str] = set()
+    for name, value in overrides.items():
+        setting = _settable(name, file)
+        if setting.choices and not setting.takes(value):
+            raise UsageError.unknown(f"{name} of {file.name}", str(value), setting.choices)
+        if not setting.takes(value):
+            raise UsageError(f"setting {name!r}: {value!r} is not of type {setting.type}")
+        if why := setting.choices[str(value)].refused if setting.choices else "":
+            raise UsageError(f"{name}={value} of {file.name} cannot be put on trial: {why}")
+    for name, setting in file.settings.items():
+        values[name] = overrides.get(name, setting.default if setting.stock is None else setting.stock)
+        if name not in overrides and setting.stock is None and setting.settable:
+            absent.add(name)
+    for name, setting in file.settings.items():
+        if setting.follows is not None:
+            values[name] = values[setting.follows]
+    if against := _required(file, values):
+        raise UsageError(against)
+    for name, beside in _idle(file, values).items():
+        if name in overrides:
+            raise UsageError(f"setting {name!r} of {file.name} is of no effect with {beside}")
+    changed = {name: value for name, value in overrides.items() if value != file.settings[name].stock}
+    return EffectiveSettings(values, frozenset(absent), changed)
+
+
+def _required(file: BrokerFile, values: Mapping[str, Value]) -> str:
+    """That one of these values goes with none of another setting's; empty where they go together."""
+    for name, choice in _choices(file, values):
+        for other, value in choice.requires.items():
+            if values[other] != value:
+                said = f"{other}={_typed(value)}, not {_typed(values[other])}"
+                return f"setting {name!r} of {file.name}: {values[name]} goes with {said}"
+    return ""
+
+
+def _idle(file: BrokerFile, values: Mapping[str, Value]) -> dict[str, str]:
+    """The settings that are of no effect beside these values, each with the value that makes it so, as it is typed."""
+    return {other: f"{name}={values[name]}" for name, choice in _choices(file, values) for other in choice.without}
+
+
+def _choices(file: BrokerFile, values: Mapping[str, Value]) -> list[tuple[str, Choice]]:
+    """What the file says of the values of its words."""
+    words = [(name, setting.choices.get(str(values[name]))) for name, setting in file.settings.items()]
+    return [(name, choice) for name, choice in words if choice is not None]
+
+
+def _typed(value: Value) -> str:
+    """As a user types it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def weakened(
+    file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str, Value], version: str = ""
+) -> dict[str, Value]:
+    """Of the settings by which a control gives a guarantee up, those that this broker has, and what goes with them.
+
+    One that follows another is given up there. One that it has not, that cannot be changed or is of no effect here, is
+    left out: what is left may be nothing, and then there is no such control. So it is where the product does not take
+    them together with what the user has chosen.
+    """
+    values = {
+        name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
+    }
+    spare = _idle(file, {**values, **chosen})
+    found: dict[str, Value] = {}
+    for name, value in wanted.items():
+        setting = file.settings.get(name)
+        deciding = setting.follows or name if setting else name
+        if deciding in file.settings and file.settings[deciding].settable and deciding not in spare:
+            found[deciding] = value
+    found = {**_beside(file, found, version), **found}
+    return {} if _required(file, {**values, **chosen, **found}) else found
+
+
+def _beside(file: BrokerFile, found: Mapping[str, Value], version: str) -> dict[str, Value]:
+    """What this version needs beside these settings (`off_with`), where they are switched off."""
+    off = [file.settings[name].off_with for name, value in found.items() if value is False]
+    due = [one for one in off if one and version and order(version) < order(one.before)]
+    return {name: value for one in due for name, value in one.settings.items()}
+
+
+def explicit(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Setting]:
+    """The settings whose key the configuration must have, by name."""
+    return {
+        name: setting for name, setting in file.settings.items() if setting.settable and name not in settings.absent
+    }
+
+
+def _settable(name: str, file: BrokerFile) -> Setting:
+    setting = file.settings.get(name)
+    if setting is None and name in (LIAR, VARIANT):
+        raise UsageError(f"{file.name} has no {name}: only the reference broker has {name}s to choose from")
+    if setting is None:
+        raise UsageError.unknown("setting", name, file.settings)
+    if setting.follows:
+        raise UsageError(f"setting {name!r} of {file.name} cannot be set: it follows {setting.follows!r}")
+    if setting.fixed:
+        raise UsageError(f"setting {name!r} of {file.name} cannot be set: {setting.description}")
+    return setting
+
+
+def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
+    if setting.type == "word":
+        known = words(name, setting, file)
+        if text not in known:
+            raise UsageError.unknown(f"{name} of {file.name}", text, known)
+        return text
+    if setting.type == "text":
+        return text
+    if setting.type == "bool":
+        if text.lower() not in _WORDS:
+            raise UsageError(f"setting {name!r}: {text!r} is not a bool: true or false")
+        return _WORDS[text.lower()]
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise UsageError(f"setting {name!r}: {text!r} is not an int: a whole number")
+    return int(text)
+
+
+def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
+    """The values that a setting of type `word` may have; raises `UsageError` where the broker does not tell them."""
+    if setting.choices:
+        return tuple(setting.choices)
+    if name == VARIANT:
+        return tuple(dict.fromkeys([str(setting.default), *file.variants]))
+    environment = {key: fill(text, python_words()) for key, text in file.start.environment.items()}
+    command = [fill(part, python_words()) for part in setting.words]
+    try:
+        told = subprocess.run(
+            command, env={**inherited(), **environment}, capture_output=True, text=True, timeout=_LIST_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(f"setting {name!r} of {file.name}: its values cannot be listed: {error}") from error
+    return tuple(told.stdout.splitlines())
+
+
+def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
+    """What a log says against these settings: that the broker took another value than the one asked for.
+
+    Empty where it says nothing against them. Counter-example for believing the configuration: Artemis with
+    journal-type ASYNCIO on a machine without libaio warns, and runs with NIO (2.56.0, measured).
+    """
+    for name, setting in file.settings.items():
+        wanted = settings.values[name]
+        for taken, choice in setting.choices.items():
+            if taken != wanted and choice.logged and choice.logged in said:
+                needs = setting.choices[str(wanted)].needs
+                return f"runs with {name}={taken}, not with {wanted}" + (f", which needs {needs}" if needs else "")
+    return ""
+
+
+def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
+    """Why no tracer can make the journal's writes and syncs fail under these settings; empty where one can."""
+    hidden = [
+        f"{name}={settings.values[name]}: {choice.untraced}"
+        for name, choice in _choices(file, settings.values)
+        if choice.untraced
+    ]
+    return hidden[0] if hidden else ""
+
+
+def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Stored]:
+    """Where queues stand under these settings once a restart finds them, by the key that says so."""
+    return {
+        f"settings.{name}.choices.{settings.values[name]}.stored": choice.stored
+        for name, choice in _choices(file, settings.values)
+        if choice.stored
+    }
+
+
+def show(folder: pathlib.Path, settings: EffectiveSettings) -> None:
+    """Leave the settings beside the broker's logs, for people who look into the folder of a run."""
+    lines = [f"{name} = {str(value).lower()}" for name, value in sorted(settings.values.items())]
+    lines += [f"# absent: {name}" for name in sorted(settings.absent)]
+    (folder / "settings.toml").write_text("\n".join(lines) + "\n")

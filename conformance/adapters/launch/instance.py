@@ -1,0 +1,231 @@
+"""From a `broker.toml` to a folder that a broker can be started in: placeholders, a stock instance, edited XML."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from xml.dom import minidom
+from xml.parsers.expat import ExpatError
+from xml.sax import saxutils
+
+from conformance import paths
+from conformance.adapters.distribution.fetch import locked
+from conformance.adapters.file import settings as settings_of
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.placeholders import fill, fill_known, python_words
+from conformance.adapters.file.start_table import TemplateFile, Xml
+from conformance.errors import LaunchError
+from conformance.ledger import inherited
+
+if TYPE_CHECKING:
+    from conformance.adapters.config.own_configuration import OwnConfig
+    from conformance.adapters.file.settings import EffectiveSettings
+
+__all__ = ["Source", "edit_xml", "fill", "make_instance", "python_words", "template_deviations"]
+
+_CREATE_S = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution.
+
+    `own` is the configuration of a user that takes the place of the stock one.
+    """
+
+    file: BrokerFile
+    here: pathlib.Path
+    version: str
+    home: pathlib.Path
+    own: OwnConfig | None = None
+
+
+Create = Callable[[Sequence[str], Source, Mapping[str, str]], None]
+"""Runs the product's own command that makes a stock instance."""
+
+
+def make_instance(source: Source, words: Mapping[str, str], create: Create | None = None) -> None:
+    """Make `{instance}`: a copy of the stock instance where the broker has one, else a folder; then the files for it.
+
+    Raises `LaunchError` where the command of the product fails, or a file of the template cannot be copied.
+    """
+    instance = pathlib.Path(words["instance"])
+    template = source.file.template
+    if template is None or not template.command:
+        instance.mkdir(parents=True, exist_ok=True)
+    else:
+        stock = _stock_instance(source, words, create or _create)
+        shutil.copytree(stock, instance)
+        for folder in template.paths_in:
+            for file in (instance / folder).rglob("*"):
+                if file.is_file():
+                    _rewrite(file, str(stock), str(instance))
+    for wanted in template.files if template else ():
+        if not _holds(wanted, source.file, words):
+            continue
+        _copy(source.here / wanted.file, instance / (wanted.to or wanted.file), words)
+
+
+def _holds(wanted: TemplateFile, file: BrokerFile, words: Mapping[str, str]) -> bool:
+    """Whether every setting of its `when` has that value."""
+    return all(file.settings[name].text(value) == words[f"setting.{name}"] for name, value in wanted.when.items())
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path, words: Mapping[str, str]) -> None:
+    try:
+        text = source.read_text(encoding="utf-8", errors="surrogateescape")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(fill_known(text, words), encoding="utf-8", errors="surrogateescape")
+        shutil.copymode(source, target)
+    except OSError as error:
+        raise LaunchError(f"template.files: {source} cannot be copied to {target}: {error.strerror}") from error
+
+
+def template_deviations(files: Sequence[TemplateFile]) -> dict[str, str]:
+    """The files that differ from stock, each with its reason."""
+    return {wanted.to or wanted.file: wanted.why for wanted in files if wanted.why}
+
+
+def _stock_instance(source: Source, words: Mapping[str, str], create: Create) -> pathlib.Path:
+    """The instance that the product's own command makes; made once, since that costs a JVM start (1 s).
+
+    It holds absolute paths (of itself and of the distribution), so both are part of its key: a cache that was moved
+    makes a new one.
+    """
+    assert source.file.template is not None  # the caller has looked
+    key = "\0".join([str(source.home), *source.file.template.command])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    stock = paths.cache() / "instances" / f"{source.file.name}-{source.version}-{digest}"
+    complete = stock.with_name(stock.name + ".complete")
+    with locked(stock):
+        if not (complete.exists() and complete.read_text() == str(stock)):
+            shutil.rmtree(stock, ignore_errors=True)
+            command = [fill(part, {**words, "instance": str(stock)}) for part in source.file.template.command]
+            create(command, source, words)
+            complete.write_text(str(stock))
+    return stock
+
+
+def _create(command: Sequence[str], source: Source, words: Mapping[str, str]) -> None:
+    environment = {**inherited(), **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
+    try:
+        made = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_CREATE_S, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"{source.file.title}: no instance could be made: {error}") from error
+    if made.returncode != 0:
+        tail = (made.stdout + made.stderr).splitlines()[-40:]
+        raise LaunchError(f"{source.file.title}: `{command[0]}` ended with {made.returncode}", log_tail=tail)
+
+
+def _rewrite(file: pathlib.Path, old: str, new: str) -> None:
+    content = file.read_bytes()
+    if old.encode() in content:
+        file.write_bytes(content.replace(old.encode(), new.encode()))  # the mode, with its x bit, stays
+
+
+def edit_xml(
+    source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
+) -> dict[str, str]:
+    """Apply edits, settings and queues to the instance's XML file; returns the deviations, element to reason.
+
+    A user's own configuration, of whatever format, takes its place.
+    """
+    if source.own is not None:
+        return source.own.install(source.file, settings, queues, words)
+    rules = source.file.xml
+    if rules is None:
+        return {}
+    path = pathlib.Path(words["instance"]) / rules.file
+    try:
+        document = minidom.parse(str(path))  # noqa: S318  (the broker's own file)
+    except (OSError, ExpatError) as error:
+        raise LaunchError(f"{path} cannot be read: {error}") from error
+    root = document.documentElement
+    assert root is not None  # a document that parses has one
+    for name, setting in settings_of.explicit(source.file, settings).items():
+        if setting.xml is not None:
+            _set(root, setting.xml, setting.text(settings.values[name]))
+    for edit in rules.edits:
+        if edit.text is not None:
+            _set(root, edit.path, fill(edit.text, words))
+        if edit.content is not None:
+            _fill_element(_at(root, edit.path), fill(edit.content, words))
+    _declare(root, rules, queues)
+    with path.open("w", encoding="utf-8") as stream:
+        document.writexml(stream, encoding="utf-8")
+    return {edit.path.rsplit("/", 1)[-1]: edit.why for edit in rules.edits}
+
+
+def _declare(root: minidom.Element, rules: Xml, queues: Sequence[str]) -> None:
+    element = _at(root, rules.queues_at)
+    for queue in queues:
+        _append(element, rules.queue.format(queue=saxutils.escape(queue, {'"': "&quot;"})))
+
+
+def _at(root: minidom.Element, path: str) -> minidom.Element:
+    """The element at `a/b[key=value]/c` below the root; what is missing is made.
+
+    By hand and by node name: the file changes its default namespace half-way, and the broker itself looks elements up
+    by their unprefixed names.
+    """
+    element = root
+    for step in path.split("/"):
+        name, _, condition = step.removesuffix("]").partition("[")
+        key, _, value = condition.partition("=")
+        element = _child(element, name, key, value)
+    return element
+
+
+def _child(parent: minidom.Element, name: str, key: str, value: str) -> minidom.Element:
+    for node in parent.childNodes:
+        if isinstance(node, minidom.Element) and node.tagName == name and (not key or node.getAttribute(key) == value):
+            return node
+    document = parent.ownerDocument
+    assert document is not None  # every parsed element has one
+    made = document.createElement(name)
+    if key:
+        made.setAttribute(key, value)
+    parent.appendChild(made)
+    return made
+
+
+def _set(root: minidom.Element, path: str, text: str) -> None:
+    """Set the text of the element at the path, or its attribute: `a/b/@key`."""
+    place, _, attribute = path.partition("/@")
+    if attribute:
+        _at(root, place).setAttribute(attribute, text)
+    else:
+        _set_text(_at(root, place), text)
+
+
+def _set_text(element: minidom.Element, text: str) -> None:
+    _empty(element)
+    document = element.ownerDocument
+    assert document is not None  # every parsed element has one
+    element.appendChild(document.createTextNode(text))
+
+
+def _fill_element(element: minidom.Element, content: str) -> None:
+    _empty(element)
+    _append(element, content)
+
+
+def _empty(element: minidom.Element) -> None:
+    for node in list(element.childNodes):
+        element.removeChild(node)
+
+
+def _append(element: minidom.Element, content: str) -> None:
+    fragment = minidom.parseString(f"<fragment>{content}</fragment>").documentElement  # noqa: S318  (ours)
+    document = element.ownerDocument
+    assert document is not None  # every parsed element has one
+    assert fragment is not None  # made in the line above
+    for node in list(fragment.childNodes):
+        element.appendChild(document.importNode(node, True))

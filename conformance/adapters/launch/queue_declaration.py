@@ -1,0 +1,111 @@
+"""Durable queues, declared at a broker that runs: over HTTP, or by the product's own command (`[queues]`).
+
+The address is asked from here. The command is run where the broker is, by its launcher.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+
+from conformance.adapters import web
+from conformance.adapters.file.placeholders import fill
+from conformance.adapters.launch.prepared import Plan
+from conformance.errors import LaunchError
+from conformance.ledger import inherited
+
+Run = Callable[[Sequence[str], float], tuple[int, str]]
+"""Runs a command beside the broker, for so many seconds at most; its exit status, and what it said.
+
+Raises `subprocess.TimeoutExpired`, `OSError`.
+"""
+
+
+def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
+    """Declare every queue of the plan, in order; nothing where the file has no `[queues]`.
+
+    Args:
+        plan: The broker, which is ready.
+        run: How a command is run beside it.
+        moved: Turns an address of the file into the one that is asked.
+
+    Raises:
+        LaunchError: A queue could not be declared; it names the field, and what was answered.
+    """
+    rules = plan.source.file.queues
+    if rules is None:
+        return
+    for queue in plan.queues:
+        if rules.method == "http":
+            _by_http(plan, queue, moved)
+        else:
+            _by_command(plan, queue, run)
+
+
+def lasting(plan: Plan) -> bool:
+    """Whether a restart keeps what was declared, under the settings of this broker."""
+    rules = plan.source.file.queues
+    return rules is None or fill(rules.lasting, plan.words, "queues.lasting") != "false"
+
+
+def _by_http(plan: Plan, queue: str, moved: Callable[[str], str]) -> None:
+    rules = plan.source.file.queues
+    assert rules is not None  # the caller has looked
+    url = moved(fill(rules.url, {**plan.words, "queue": urllib.parse.quote(queue, safe="")}, "queues.url"))
+    body = fill(rules.body, {**plan.words, "queue": queue, "options": _options(plan, queue)}, "queues.body")
+    asked = f"queues.url: {rules.verb} {web.shown(url)}"
+    try:
+        status, said = web.ask(
+            rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds, access=plan.http_access
+        )
+    except OSError as error:
+        raise LaunchError(f"{asked}: {error}") from error
+    if status not in rules.status:
+        wanted = ", ".join(map(str, rules.status))
+        raise LaunchError(f"{asked} answered {status}, not {wanted} (queues.status): {' '.join(said.split())[:300]}")
+
+
+def _by_command(plan: Plan, queue: str, run: Run) -> None:
+    rules = plan.source.file.queues
+    assert rules is not None  # the caller has looked
+    words = {**plan.own_words, "queue": queue, "options": _options(plan, queue)}
+    command = [fill(part, words, "queues.command") for part in rules.command]
+    try:
+        status, said = run(command, rules.seconds)
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"queues.command: {command[0]} did not end within {rules.seconds:g} s") from error
+    except OSError as error:
+        raise LaunchError(f"queues.command: {command[0]} cannot be started: {error.strerror}") from error
+    if status:
+        tail = " ".join(said.split())[-300:]
+        raise LaunchError(f"queues.command: {command[0]} ended with {status} for queue {queue}: {tail}")
+
+
+def _options(plan: Plan, queue: str) -> str:
+    """What `{options}` stands for: nothing for a queue without rules of its own."""
+    rules = plan.source.file.queues
+    assert rules is not None  # the caller has looked
+    words = {**plan.words, "queue": queue}
+    chosen = [(name, str(value).lower()) for name, value in plan.options.get(queue, ())]
+    return "".join(fill(rules.options[name], {**words, "value": text}, "queues.options") for name, text in chosen)
+
+
+def run_here(
+    command: Sequence[str], seconds: float, *, environment: Mapping[str, str], folder: pathlib.Path, log: pathlib.Path
+) -> tuple[int, str]:
+    """As a process of this machine; see `Run`. `log` is a file: what it leaves running would keep a pipe open."""
+    with log.open("wb") as stream:
+        done = subprocess.run(
+            command,
+            env={**inherited(), **environment},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            timeout=seconds,
+            check=False,
+            start_new_session=True,
+        )
+    return done.returncode, log.read_text(errors="replace")

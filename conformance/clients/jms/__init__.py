@@ -1,0 +1,1 @@
+"""Sessions through a vendor's JMS client, in a JVM inside the client process."""

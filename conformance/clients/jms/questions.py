@@ -1,0 +1,177 @@
+"""Questions to a vendor's client, which it answers by what it offers: sessions in each mode, constants, interfaces.
+
+Each question is a few calls of the client's public interface on a healthy connection. The answer is True where it is
+what the claim says, False where it is not, and an error where it was none: that accuses nobody, and neither does an
+exception about a connection that is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from conformance.clients.jms import jvm
+from conformance.clients.workers.job import Job, Vendor, address
+from conformance.errors import ClientError
+
+_TRANSACTED = "transacted"
+_UNASKED = ("auto", "dups_ok", _TRANSACTED)
+"""Modes of the standard in which an application acknowledges nothing."""
+
+_WAIT_MS = 10_000
+"""So long at most a message that is there may take to come."""
+
+
+class Answered(NamedTuple):
+    """One question, whether it was answered as the claim says, and by what."""
+
+    asked: str
+    so: bool
+    said: str
+
+
+class Application:
+    """What asks: a connection, and what is known of the client. `is_loss` tells exceptions about the connection."""
+
+    def __init__(self, connection: Any, vendor: Vendor, job: Job, jpype: Any, is_loss: Callable[[Any], bool]) -> None:
+        self.connection, self.vendor, self.job, self.jpype, self._is_loss = connection, vendor, job, jpype, is_loss
+
+    def refused(self, asked: str, error: Exception) -> Answered:
+        """The client answered by an exception; `ClientError` where that is about its connection."""
+        if not isinstance(error, self.jpype.JException):
+            return Answered(asked, False, str(error))
+        if self._is_loss(error):
+            raise ClientError(f"{asked}: the connection was lost: {jvm.text(error)}")
+        return Answered(asked, False, jvm.text(error))
+
+    @contextlib.contextmanager
+    def session(self, mode: str, number: int | None = None) -> Iterator[Any]:
+        """A session in that mode, closed in the end."""
+        number = self.vendor.modes[mode] if number is None else number
+        if self.job.liar == "refuses-a-mode" and mode == "dups_ok":
+            raise self.jpype.JClass(f"{self.vendor.api}.JMSException")("refused")
+        made = self.connection.createSession(mode == _TRANSACTED, number)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def offered(self, *modes: str) -> list[str]:
+        """Those that the client has, and the broker."""
+        return [mode for mode in modes if mode in self.vendor.modes]
+
+    def message(self, session: Any) -> Any:
+        """The next message of the queue, and the consumer that has it; `ClientError` where none comes."""
+        consumer = session.createConsumer(session.createQueue(address(self.job.destination, self.job.queue)))
+        message = consumer.receive(_WAIT_MS)
+        if message is None:
+            raise ClientError(f"no message came from {self.job.queue} within {_WAIT_MS // 1000} s")
+        return message, consumer
+
+    def constant(self, name: str) -> Any:
+        """A class, or a static field of one, by its full name."""
+        name = f"{name}_" if self.job.liar == "lacks-what-is-asked-for" else name
+        place, _, field = name.rpartition(".")
+        return getattr(self.jpype.JClass(place), field) if field.isupper() else self.jpype.JClass(name)
+
+    def reported(self, session: Any, number: int) -> int:
+        """The mode that a session says that it has."""
+        lies = self.job.liar == "reports-another-mode"
+        return number + 1 if lies else int(session.getAcknowledgeMode())
+
+
+def _modes(app: Application) -> Iterator[Answered]:
+    """A session that is not transacted in each of the three modes of the standard (JMS 2.0, 6.2.10)."""
+    for mode in ("client", "auto", "dups_ok"):
+        try:
+            with app.session(mode):
+                pass
+        except app.jpype.JException as error:
+            yield app.refused(f"createSession({mode})", error)
+        else:
+            yield Answered(f"createSession({mode})", True, "a session")
+
+
+def _stays(app: Application) -> Iterator[Answered]:
+    """The mode of a session after it was created, and after a message of it was taken and given back."""
+    for mode in app.offered("client", *_UNASKED):
+        number = app.vendor.modes[mode]
+        with app.session(mode) as session:
+            found = {app.reported(session, number)}
+            app.message(session)
+            (session.rollback if mode == _TRANSACTED else session.recover)()
+            found.add(app.reported(session, number))
+        yield Answered(f"getAcknowledgeMode() of a session in {mode}", {number} == found, f"{sorted(found)}")
+
+
+def _without_effect(app: Application) -> Iterator[Answered]:
+    """acknowledge() of a message in each mode that needs none, and in a transaction that is then rolled back."""
+    for mode in app.offered(*_UNASKED):
+        with app.session(mode) as session:
+            message, consumer = app.message(session)
+            try:
+                message.acknowledge()
+            except app.jpype.JException as error:
+                yield app.refused(f"acknowledge() in {mode}", error)
+                continue
+            if mode != _TRANSACTED:
+                yield Answered(f"acknowledge() in {mode}", True, "returned")
+                continue
+            (session.commit if app.job.liar == "commits-where-it-acknowledges" else session.rollback)()
+            came = _comes_again(consumer, str(message.getJMSMessageID()))
+            session.rollback()
+            yield Answered(
+                f"acknowledge() in {mode}, rolled back", came, "came again" if came else "did not come again"
+            )
+
+
+def _comes_again(consumer: Any, message: str) -> bool:
+    """Whether it is among what comes until nothing more does; others that the client holds already may come first."""
+    while (received := consumer.receive(_WAIT_MS)) is not None:
+        if str(received.getJMSMessageID()) == message:
+            return True
+    return False
+
+
+def _constant(mode: str, name: str) -> Callable[[Application], Iterator[Answered]]:
+    def asked(app: Application) -> Iterator[Answered]:
+        try:
+            number = int(app.constant(name))
+            with app.session(mode, number) as session:
+                found = int(session.getAcknowledgeMode())
+        except (app.jpype.JException, AttributeError, TypeError) as error:
+            yield app.refused(f"createSession({name})", error)
+        else:
+            yield Answered(f"createSession({name})", found == number, f"a session of mode {found}")
+
+    return asked
+
+
+_CORE = "org.apache.activemq.artemis.api.core.client"
+
+
+def _handler(app: Application) -> Iterator[Answered]:
+    """A handler, set on a session of the core client (seed 004: ClientSession, SendAcknowledgementHandler)."""
+    with app.session("auto") as session:
+        try:
+            app.constant(f"{_CORE}.SendAcknowledgementHandler")
+            handler = app.jpype.JProxy(
+                f"{_CORE}.SendAcknowledgementHandler", dict={"sendAcknowledged": lambda *_: None}
+            )
+            session.getCoreSession().setSendAcknowledgementHandler(handler)
+        except (app.jpype.JException, AttributeError, TypeError) as error:
+            yield app.refused("setSendAcknowledgementHandler()", error)
+        else:
+            yield Answered("setSendAcknowledgementHandler()", True, "set")
+
+
+QUESTIONS: Mapping[str, Callable[[Application], Iterator[Answered]]] = {
+    "has it a session in each mode of the standard": _modes,
+    "does a session keep its mode": _stays,
+    "does acknowledge() do nothing where nobody needs it": _without_effect,
+    "is there PRE_ACKNOWLEDGE": _constant("pre", "org.apache.qpid.jms.Session.PRE_ACKNOWLEDGE"),
+    "is there NO_ACKNOWLEDGE": _constant("no_ack", "org.apache.qpid.jms.Session.NO_ACKNOWLEDGE"),
+    "is there SendAcknowledgementHandler": _handler,
+}
+"""What a script asks by `Ask`."""

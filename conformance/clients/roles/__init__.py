@@ -1,0 +1,1 @@
+"""What a client process does over any protocol: publish, consume, drain."""

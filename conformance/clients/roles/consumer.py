@@ -1,0 +1,305 @@
+"""The consumer: receives, processes and acknowledges in one mode of the table, or refuses, or does neither."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from conformance.clients.roles.modes import MODES, Covers, Subscription, When
+from conformance.clients.roles.operations import Operations, next_answer, next_received, pump, seen
+from conformance.clients.session import Answer, Disconnected, Received, Refused, Session
+from conformance.clients.workers.job import NEVER, Job, Result
+from conformance.clients.workers.trigger import Armed
+from conformance.errors import ClientError
+from conformance.history import Op, Phase, Recorder
+
+_SILENCES = 2
+"""How many times the silence of a drain a consumer waits before it says that nothing more comes."""
+
+
+def consume(
+    job: Job, session: Session, recorder: Recorder, armed: Armed, attached: Callable[[], object] = bool
+) -> Result:
+    """Receive, process and acknowledge until `stop` deliveries, silence, the fault, or the loss of the broker.
+
+    `attached` is called once the consumer is attached.
+    """
+    consumer = _Consumer(job, session, recorder, armed)
+    subscription = consumer.mode.subscription
+    if job.liar == "acknowledges-in-every-mode":
+        subscription = Subscription.INDIVIDUAL
+    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=job.prefetch)
+    session.attach_receiver(job.queue, job.prefetch, subscription)
+    attached()
+    try:
+        return consumer.run()
+    except (Disconnected, Refused) as error:
+        armed.lost()
+        answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
+        if isinstance(error, Refused) and not (answered or armed.broker_is_ending):
+            raise
+        session.answers.extend(one for one in answered if isinstance(one, Answer))
+        consumer.disconnected()
+        return Result(
+            ended="refused" if answered else "disconnected", count=consumer.delivered, fired=armed.done, seen=armed.seen
+        )
+    finally:
+        armed.heal_if_due(now=True)
+
+
+class _Consumer:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+        self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
+        self.mode = MODES[job.mode]
+        self.confirmed = (self.mode.confirmed or job.confirm) and job.ack_confirm != NEVER
+        self.operations = Operations(job, session, recorder, armed)
+        self.delivered = 0
+        self.firsts = 0
+        self.transactions = 0
+        self.waited_s = 0.0
+        self.known: set[str] = set()
+        self.open: deque[Received] = deque()
+        self.processed: list[tuple[int, Received]] = []
+        self.waiting: list[Received] = []
+
+    def run(self) -> Result:
+        while self.job.stop is None or self.delivered < self.job.stop:
+            if not self._arrived(self._patience_s()):
+                return self._nothing_came()
+            self._take(next_received(self.session, self.job))
+            pump(self.session, self.armed, 0)
+            while self.armed.broker_is_ending:
+                self.session.pump(5.0)
+        while self.armed.awaits_loss:
+            pump(self.session, self.armed, 1.0)
+        return self._result("finished")
+
+    def disconnected(self) -> None:
+        """What was asked and not answered is unknown; what was answered with the end itself is known."""
+        self.operations.disconnected()
+        while self.waiting and self.session.answers:
+            answer = self.session.answers.popleft()
+            self._confirmed(answer.subject, answer.phase, answer.detail)
+        self._unconfirmed("disconnected")
+
+    def _patience_s(self) -> float:
+        return _SILENCES * self.job.silence_s if self.job.until_silent else self.job.liveness_s
+
+    def _arrived(self, patience_s: float) -> bool:
+        deadline = time.monotonic() + patience_s
+        while not self.session.incoming:
+            left = deadline - time.monotonic()
+            if left <= 0 and not self.armed.awaits_loss:
+                self.waited_s += patience_s
+                return False
+            self.session.fetch()
+            pump(self.session, self.armed, max(left, 0.01))
+        return True
+
+    def _nothing_came(self) -> Result:
+        if self.job.until_silent:
+            return self._result("finished")
+        self.recorder.record(Op.DELIVER, Phase.INFO, queue=self.job.queue, epoch=self.job.epoch, detail="nothing came")
+        return self._result("stuck")
+
+    def _result(self, ended: str) -> Result:
+        return Result(
+            ended=ended, count=self.delivered, fired=self.armed.done, seen=self.armed.seen, waited_s=self.waited_s
+        )
+
+    # one delivery
+
+    def _take(self, received: Received) -> None:
+        self._hand(received)
+        if self._is_refused(received):
+            self._refuse(received)
+            return
+        early = self._acknowledges_early()
+        if early:
+            self._acknowledge([received])
+            pump(self.session, self.armed, 0)  # it leaves before the processing begins: a session only writes here
+        self._record(Op.PROCESS, Phase.INVOKE, received)
+        self.armed.count("process")
+        self.armed.fire_if_due()
+        self._work()
+        self._record(Op.PROCESS, Phase.OK, received)
+        if self.job.hold and len(self.open) >= self.job.prefetch:
+            self._see_whether_more_comes()
+        if not early:
+            self._after_processing(received)
+
+    def _work(self) -> None:
+        """A processing that takes its time; the connection is served all the while."""
+        done = time.monotonic() + self.job.work_ms / 1000
+        while (left := done - time.monotonic()) > 0:
+            pump(self.session, self.armed, left)
+
+    def _hand(self, received: Received) -> None:
+        self.delivered += 1
+        self.open.append(received)
+        self._record(Op.DELIVER, Phase.OK, received, full=True)
+
+    def _acknowledges_early(self) -> bool:
+        if self.mode.when is When.BEFORE_PROCESSING:
+            return self.job.liar != "acknowledges-after-processing"
+        return self.job.liar == "acknowledges-on-receipt"
+
+    def _after_processing(self, received: Received) -> None:
+        if self.mode.when is When.NEVER:
+            if self.job.liar == "acknowledges-in-every-mode":
+                self._acknowledge([received])
+            else:
+                self.open.pop()
+                self.session.replenish(1)
+        elif self.mode.when is not When.BY_APPLICATION:
+            self._acknowledge([received])
+        elif self.job.backwards:
+            self._collect(received)
+        elif self.mode.covers is Covers.THIS:
+            if self.delivered % self.job.acknowledge == 0:
+                self._acknowledge([received])
+        elif len(self.open) >= self.job.acknowledge:
+            if self.mode.transacted:
+                self._transact(list(self.open))
+            else:
+                self._acknowledge(self._covered())
+
+    def _collect(self, received: Received) -> None:
+        """With enough of them processed, acknowledge each that is due by itself, the last one first."""
+        self.processed.append((self.delivered, received))
+        if len(self.processed) >= self.job.backwards:
+            due = [each for place, each in self.processed if place % self.job.acknowledge == 0]
+            self.processed.clear()
+            for each in reversed(due):
+                self._acknowledge([each])
+
+    def _covered(self) -> list[Received]:
+        if self.job.liar == "acknowledges-prefetched":
+            return [*self.open, *self.session.incoming]
+        return list(self.open)
+
+    def _see_whether_more_comes(self) -> None:
+        """The prefetch is used up: whatever comes now is too much, and is recorded as it comes."""
+        quiet = time.monotonic() + self.job.silence_s
+        while (left := quiet - time.monotonic()) > 0:
+            pump(self.session, self.armed, left)
+            while self.session.incoming:
+                self._hand(next_received(self.session, self.job))
+        self.waited_s += self.job.silence_s
+
+    # acknowledging
+
+    def _acknowledge(self, covered: list[Received]) -> None:
+        for received in covered:
+            self._record(Op.ACK, Phase.INVOKE, received)
+        self.session.acknowledge(covered, confirmed=self.confirmed)
+        self.armed.count("ack_written")
+        if self.armed.waits_for("ack_written"):
+            pump(self.session, self.armed, 0)
+            self.armed.fire_if_due()
+        if self.confirmed:
+            self._wait_confirmed(covered)
+        self._settled(covered)
+        self.session.replenish(len(covered))
+
+    def _settled(self, covered: list[Received]) -> None:
+        handled = {received.delivery for received in covered}
+        self.open = deque(received for received in self.open if received.delivery not in handled)
+
+    def _wait_confirmed(self, covered: list[Received]) -> None:
+        invoked = time.monotonic_ns()
+        self.waiting = list(covered)
+        deadline = time.monotonic() + self.job.liveness_s
+        while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
+            self.armed.check_answer(invoked)
+            self._confirmed(answer.subject, answer.phase, answer.detail)
+        self._unconfirmed("unanswered")
+        self.armed.fire_if_due()
+
+    def _unconfirmed(self, detail: str) -> None:
+        for received in self.waiting:
+            self._record(Op.ACK, Phase.INFO, received, detail=detail)
+        self.waiting = []
+
+    def _confirmed(self, message: str, phase: Phase, detail: str | None) -> None:
+        for received in self.waiting:
+            if received.message == message:
+                self.waiting.remove(received)
+                self._record(Op.ACK, self.armed.told(phase), received, detail=detail)
+                self.armed.count("ack")
+                return
+        raise ClientError(f"the broker answered an acknowledgement of {message}, which was not waiting for one")
+
+    def _transact(self, covered: list[Received]) -> None:
+        """Acknowledge all that is open in a transaction of its own, and discharge it."""
+        self.transactions += 1
+        name = f"t{self.transactions}"
+        back = self.job.rollback_every > 0 and self.transactions % self.job.rollback_every == 0
+        if not self.operations.run(Op.BEGIN, name):
+            return
+        for received in covered:
+            self._record(Op.ACK, Phase.INVOKE, received, transaction=name)
+        self.session.acknowledge(covered, transaction=name)
+        pump(self.session, self.armed, 0)
+        self.armed.count("before_commit")
+        self.armed.fire_if_due()
+        while self.armed.stands_still:
+            pump(self.session, self.armed, 1.0)
+        if self.armed.broker_is_ending:
+            return
+        self.operations.run(Op.ROLLBACK if back else Op.COMMIT, name)
+        self.open.clear()
+        if back:
+            self._give_back(covered)
+        else:
+            self.session.replenish(len(covered))
+
+    def _give_back(self, covered: list[Received]) -> None:
+        if self.session.releases_after_rollback:
+            for received in covered:
+                self._record(Op.NACK, Phase.INVOKE, received, detail="released")
+                self.session.refuse(received, "released")
+            self.session.replenish(len(covered))
+
+    # refusing
+
+    def _is_refused(self, received: Received) -> bool:
+        """Every n-th message that comes for the first time; one that comes again is taken."""
+        if not self.job.refuse or received.message in self.known:
+            return False
+        self.known.add(received.message)
+        self.firsts += 1
+        return self.firsts % self.job.refuse_every == 0
+
+    def _refuse(self, received: Received) -> None:
+        outcome = self.job.refuse[self.firsts // self.job.refuse_every % len(self.job.refuse)]
+        self._record(Op.NACK, Phase.INVOKE, received, detail=outcome)
+        self.session.refuse(received, outcome)
+        self.open.remove(received)
+        self.session.replenish(1)
+        if self.session.answers_refusals:
+            answer = next_answer(self.session, self.armed, time.monotonic() + self.job.liveness_s)
+            self._record(Op.NACK, answer.phase if answer else Phase.INFO, received, detail=outcome)
+
+    def _record(
+        self,
+        op: Op,
+        phase: Phase,
+        received: Received,
+        *,
+        full: bool = False,
+        detail: str | None = None,
+        transaction: str | None = None,
+    ) -> None:
+        extra = seen(received, self.job) if full else {}
+        self.recorder.record(
+            op,
+            phase,
+            queue=self.job.queue,
+            message=received.message,
+            epoch=self.job.epoch,
+            detail=detail,
+            transaction=transaction,
+            **extra,
+        )

@@ -1,0 +1,120 @@
+"""What roles share: waiting beside a pause, operations that are asked for and answered, and deliveries in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from conformance.clients.session import Answer, Received, Session
+from conformance.clients.workers.job import Job
+from conformance.clients.workers.trigger import Armed
+from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_intact
+
+
+def pump(session: Session, armed: Armed, timeout_s: float) -> None:
+    """One round of I/O that is not longer than a pause has left to last."""
+    armed.tick()
+    session.pump(armed.left_s(timeout_s))
+    armed.tick()
+
+
+def trial_of(header: Header) -> str:
+    """What tells the messages of one trial from those of every other, of this run and of those before it."""
+    return f"{header.run} {header.trial}" if header.trial else ""
+
+
+def next_received(session: Session, job: Job) -> Received:
+    """The next delivery. One that another trial has left in the queue is given an id that is none of this one's.
+
+    Counter-example for believing the id: a void trial leaves p1:17 in an existing queue of a user; the next trial
+    sends a p1:17 of its own, gets both, and the broker would be said to have delivered one twice.
+    """
+    received = session.incoming.popleft()
+    if is_anothers(received.body, trial_of(job.header)):
+        received.message = f"{received.message} of another trial"
+    return received
+
+
+def next_answer(session: Session, armed: Armed, deadline: float) -> Answer | None:
+    """The next answer to what is no send; None where `deadline` (monotonic) went by first. A pause is no wait."""
+    while not session.answers:
+        left = deadline - time.monotonic()
+        if left <= 0 and not armed.paused:
+            return None
+        began, paused = time.monotonic(), armed.paused
+        pump(session, armed, max(left, 0.01))
+        if paused:
+            deadline += time.monotonic() - began
+    return session.answers.popleft()
+
+
+class Operations:
+    """Begin, commit and rollback: recorded before they leave, and again when they are answered or will never be."""
+
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+        self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
+        self._open: tuple[Op, str] | None = None
+
+    def run(self, op: Op, name: str, more: Callable[[], bool] = lambda: False) -> bool:
+        """Ask, and wait for the answer for as long as the liveness bound; whether one came.
+
+        A commit fires what is due when its request has left, and again when its answer was read. `more` says that
+        other answers belong to it: it is answered when they were read as well.
+        """
+        invoked = self._record(op, Phase.INVOKE, name)
+        self._open = (op, name)
+        {Op.BEGIN: self._session.begin, Op.COMMIT: self._session.commit, Op.ROLLBACK: self._session.rollback}[op](name)
+        if op is Op.COMMIT:
+            self._armed.count("commit_written")
+            if self._armed.due and not self._armed.fired:
+                self._session.pump(0)
+                self._armed.fire_if_due()
+        deadline = time.monotonic() + self._job.liveness_s
+        answer = next_answer(self._session, self._armed, deadline)
+        while answer is not None and more():
+            left = deadline - time.monotonic()
+            if left <= 0 and not self._armed.paused:
+                answer = None
+            else:
+                pump(self._session, self._armed, max(left, 0.01))
+        if answer is None:
+            self._give_up("unanswered")
+            return False
+        self._armed.check_answer(invoked)
+        self._record(op, self._armed.told(answer.phase), name, answer.detail)
+        self._open = None
+        if op is Op.COMMIT:
+            self._armed.count("committed")
+            self._armed.fire_if_due()
+        return True
+
+    def disconnected(self) -> None:
+        """The connection is gone: what was asked and not answered is unknown."""
+        if self._open is not None and self._session.answers:
+            answer = self._session.answers.popleft()
+            self._record(self._open[0], self._armed.told(answer.phase), self._open[1], answer.detail)
+        elif self._open is not None:
+            self._give_up("disconnected")
+        self._open = None
+
+    def _give_up(self, detail: str) -> None:
+        assert self._open is not None
+        self._record(self._open[0], Phase.INFO, self._open[1], detail)
+        self._open = None
+
+    def _record(self, op: Op, phase: Phase, name: str, detail: str | None = None) -> int:
+        return self._recorder.record(
+            op, phase, queue=self._job.queue, epoch=self._job.epoch, transaction=name, detail=detail
+        )
+
+
+def seen(received: Received, job: Job) -> dict[str, object]:
+    """What the message said of itself, and on which link: each process of a trial has one receiving link."""
+    return {
+        "link": job.header.process,
+        "delivery": received.delivery,
+        "count": received.count,
+        "first_acquirer": received.first_acquirer,
+        "redelivered": received.redelivered,
+        "intact": is_intact(received.message, received.body),
+    }

@@ -1,0 +1,140 @@
+"""What a client process does, over any protocol: publish, consume, drain. Here and below events are recorded.
+
+The order of every step is the meaning of the history: `invoke` is recorded before the session is told, the session
+flushes the recorder before bytes leave, and an answer is recorded when it was read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from conformance.clients.depth import DepthGauge
+from conformance.clients.roles.consumer import consume
+from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.operations import next_received, seen
+from conformance.clients.roles.publisher import check_raw, publish
+from conformance.clients.session import Session
+from conformance.clients.workers.command_trigger import Commanded
+from conformance.clients.workers.job import LIVENESS_FACTOR, Job, Result
+from conformance.clients.workers.trigger import Armed
+from conformance.errors import ClientError
+from conformance.history import DELAYED, Op, Phase, Recorder, message_id
+
+Ask = Callable[[str], int]
+_ASKER = 9
+"""No publisher of a script has this number."""
+
+
+def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
+    """Receive and accept everything until silence, and until the broker itself says that nothing is left.
+
+    One drain is never trusted: an AMQP drain may be answered before the queue is empty, so silence ends nothing
+    while the broker's own depth is above 0, until it stayed so for the liveness bound. That is the bound of the job, or
+    ten times the longest wait for a message in this drain, whichever is longer.
+    """
+    recorder.record(Op.DRAIN, Phase.INVOKE, queue=job.queue, epoch=job.epoch)
+    session.attach_receiver(job.queue, job.prefetch, Subscription.INDIVIDUAL)
+    started = last = time.monotonic()
+    received, working, silence, bound = 0, 0.0, job.silence_s, job.liveness_s
+    while True:
+        session.fetch()
+        session.pump(max(last + silence - time.monotonic(), 0))
+        got = _take_drained(job, session, recorder)
+        now = time.monotonic()
+        if got:
+            bound = max(bound, LIVENESS_FACTOR * (now - last))
+            received, last, silence, working = received + got, now, job.silence_s, now - started
+        elif now - last >= silence:
+            depth = ask(job.queue)
+            recorder.record(Op.DEPTH, Phase.OK, queue=job.queue, epoch=job.epoch, count=depth)
+            if not depth or time.monotonic() - last > bound:
+                break
+            silence = min(silence * 2, 2.0) + (now - last)
+    left = DELAYED if job.delayed else "stuck"
+    ended = left if depth else "finished"
+    phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
+    recorder.record(Op.DRAIN, phase, queue=job.queue, epoch=job.epoch, count=received, detail=detail)
+    return Result(ended=ended, count=received, depth=depth, waited_s=time.monotonic() - started - working)
+
+
+def _take_drained(
+    job: Job, session: Session, recorder: Recorder, phase: Phase = Phase.OK, detail: str | None = None
+) -> int:
+    got = 0
+    while session.incoming:
+        received = next_received(session, job)
+        about = {"queue": job.queue, "message": received.message, "epoch": job.epoch, "detail": detail}
+        recorder.record(Op.DRAIN, phase, **about, **seen(received, job))
+        session.acknowledge([received])
+        got += 1
+    if got:
+        session.replenish(got)
+    return got
+
+
+def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
+    """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` where it keeps something.
+
+    Each message is a DRAIN of unknown outcome in the queue of the trial: it was not delivered there, and is not lost.
+    """
+    session.attach_receiver(job.collects, job.prefetch, Subscription.INDIVIDUAL)
+    began = last = time.monotonic()
+    found = 0
+    while True:
+        session.fetch()
+        session.pump(max(last + job.silence_s - time.monotonic(), 0))
+        got = _take_drained(job, session, recorder, Phase.INFO, f"in {job.collects}")
+        found += got
+        now = time.monotonic()
+        if got:
+            last = now
+        elif now - last >= job.silence_s:
+            depth = ask(job.collects)
+            if not depth:
+                return Result(count=found, waited_s=now - began)
+            if now - last > job.liveness_s:
+                raise ClientError(f"{job.collects} holds {depth} messages that a consumer was not given")
+
+
+def inquire(job: Job, session: Session, recorder: Recorder) -> Result:
+    """Put a question to a vendor's client; each part of its answer is an event of its own, numbered like a message."""
+    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch)
+    answers = session.asked(job.question)  # type: ignore[attr-defined]
+    for number, answer in enumerate(answers, 1):
+        about = {"queue": job.queue, "message": message_id(_ASKER, number), "epoch": job.epoch}
+        recorder.record(Op.ASK, Phase.INVOKE, **about, detail=answer.asked)
+        recorder.record(Op.ASK, Phase.OK if answer.so else Phase.FAIL, **about, detail=answer.said)
+    return Result(count=len(answers))
+
+
+def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) -> Result:
+    """Play the role of the job; raises `ClientError` for an unknown one."""
+    check_raw(job, session)
+    if job.role in ("drain", "collect"):
+        if job.depth is None:
+            raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
+        gauge = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
+        try:
+            return (drain if job.role == "drain" else collect)(job, session, recorder, gauge.ask)
+        finally:
+            gauge.close()
+    if job.role == "ask":
+        return inquire(job, session, recorder)
+    if job.tells_attached:
+        return consume(job, session, recorder, _armed(job, recorder, ()), lambda: os.write(pidfds[0], b"."))
+    roles = {"publish": publish, "consume": consume}
+    if job.role not in roles:
+        raise ClientError(f"unknown role {job.role!r}")
+    return roles[job.role](job, session, recorder, _armed(job, recorder, pidfds))
+
+
+def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> Armed:
+    armed: Armed
+    if job.trigger is not None and job.trigger.within_s:
+        armed = Commanded(job.trigger, recorder, descriptors, job.epoch)
+    else:
+        armed = Armed(job.trigger, recorder, descriptors, job.epoch)
+    armed.hears_broker = job.vendor is None
+    return armed

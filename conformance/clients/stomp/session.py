@@ -1,0 +1,175 @@
+"""STOMP 1.2 through stomp.py: its connection, its receiver thread, its framing, escaping and parsing.
+
+Its listeners do nothing but append: an exception in one would close the socket and look like a broker that went away,
+and waiting in one would wait for itself. Its `wait_on_receipt` has no time limit and is not used. Frames are encoded
+by it but leave by our own write, many at once and only after `before_write`.
+
+What it cannot read (a RECEIPT without receipt-id, a content-length of 5,000 digits) ends its receiver thread. It reads
+frames of any length; the limits are kept where it reads from the socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from conformance import limits
+from conformance.adapters.credentials import OPEN, Access
+from conformance.clients.stomp.dialogue import End, Frame, StompDialogue
+from conformance.clients.stomp.login import StompLogin
+from conformance.clients.workers.job import Asks, StompWords
+from conformance.errors import ClientError
+
+os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")  # its import asks the name service otherwise
+
+import stomp
+from stomp.exception import ConnectFailedException
+
+_JOIN_S = 5.0
+
+
+class StompSession(StompDialogue):
+    """Connects on construction; see `StompDialogue`.
+
+    Args:
+        host: Address of the broker, and the `host` header of CONNECT.
+        port: TCP port of the broker.
+        words: How this broker wants to be addressed.
+        before_write: Called right before bytes may leave.
+        connect_s: Seconds for the TCP connection, and again for CONNECTED.
+        asks: What this client asks for in its CONNECT and SUBSCRIBE.
+        access: TLS and login.
+
+    Raises:
+        ClientError: No connection, or no CONNECTED, in that time.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        words: StompWords,
+        before_write: Callable[[], None],
+        connect_s: float = 20.0,
+        asks: Asks = Asks(),  # noqa: B008 - it is frozen
+        access: Access = OPEN,
+    ) -> None:
+        super().__init__(StompLogin(host, port, access), words, before_write, asks)
+        self._thread: threading.Thread
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._woken = self._ended = False
+        self._unframed = self._given = 0  # bytes since the last frame, and of all frames
+        self._encoded = bytearray()
+        self._connection = stomp.StompConnection12(
+            [(host, port)],
+            prefer_localhost=False,
+            try_loopback_connect=False,
+            reconnect_attempts_max=1,
+            timeout=connect_s,
+            heartbeats=(0, 0),
+            auto_decode=False,
+        )
+        transport = self._connection.transport
+        transport.set_listener("conformance", _Listener(self._append))
+        transport.override_threading(self._start)
+        self._limit(transport)
+        transport.send = self._encoded.extend
+        if access.tls is not None:
+            self._dial_for(transport, connect_s)
+        try:
+            transport.start()
+        except ConnectFailedException as error:
+            os.close(self._wake)
+            raise ClientError(f"no connection to {host}:{port} within {connect_s:.0f} s") from error
+        self._open(self._wake, connect_s)
+
+    def _dial_for(self, transport: Any, connect_s: float) -> None:
+        """Its own TLS wants its own writes: it gets our line, which a thread may read while another writes."""
+        try:
+            line = self._login.dial(connect_s)
+        except BaseException:
+            os.close(self._wake)
+            raise
+        line.setblocking(True)
+        transport.attempt_connection = lambda: setattr(transport, "socket", line)
+
+    def _start(self, loop: Callable[[], None]) -> threading.Thread:
+        """Called with the library's loop when the socket stands; the receiver thread closes that one at any time."""
+        self._socket = self._connection.transport.socket.dup()
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._thread = threading.Thread(target=loop, name="stomp.py receiver", daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def _limit(self, transport: Any) -> None:
+        """Let the library read no more than a frame may have; and say it where it gives up on what it has read."""
+        receive, cleanup = transport.receive, transport.cleanup
+
+        def bounded() -> bytes:
+            data: bytes = b"" if self._ended else receive() or b""
+            self._unframed += len(data)
+            if self._unframed > limits.STOMP_HEAD + limits.MESSAGE:
+                self._append(End(f"a frame of more than {limits.MESSAGE:,} bytes, the limit of this client", True))
+            return b"" if self._ended else data
+
+        def given_up() -> None:
+            if transport.running:  # the end of the stream and our own close have ended it before
+                self._append(End("a frame that stomp.py cannot read; the log of this client says why", True))
+            cleanup()
+
+        transport.receive, transport.cleanup = bounded, given_up
+
+    def _append(self, item: Frame | End) -> None:
+        """In the receiver thread. One wake is enough until the other thread has looked: it looks after it clears."""
+        if self._ended:
+            return
+        if isinstance(item, Frame):
+            self._unframed = 0
+            self._given += item.size
+            if item.head > limits.STOMP_HEAD:
+                item = End(f"headers of more than {limits.STOMP_HEAD:,} bytes, the limit of this client", True)
+            elif self._given - self._handled > limits.BACKLOG:
+                item = End(f"frames of more than {limits.BACKLOG:,} bytes that wait, the limit of this client", True)
+        self._ended = isinstance(item, End)
+        self._arrived.append(item)
+        if not self._woken:
+            self._woken = True
+            os.eventfd_write(self._wake, 1)
+
+    def _read(self) -> None:
+        os.eventfd_read(self._wake)
+        self._woken = False
+
+    def _encode(self, frame: Frame) -> bytes:
+        self._encoded.clear()
+        self._connection.send_frame(frame.command, dict(frame.headers), frame.body)
+        return bytes(self._encoded)
+
+    def _release(self) -> None:
+        with contextlib.suppress(OSError):  # the peer may have been faster
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the receiver thread, as close would not
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            raise ClientError(f"the receiver thread of stomp.py did not end within {_JOIN_S:.0f} s")
+        self._socket.close()
+        os.close(self._wake)
+
+
+class _Listener:
+    """Runs in the receiver thread."""
+
+    def __init__(self, append: Callable[[Frame | End], None]) -> None:
+        self._append = append
+
+    def on_message(self, frame: Any) -> None:
+        self._append(Frame(frame.cmd, frame.headers, frame.body))
+
+    on_receipt = on_error = on_connected = on_message
+
+    def on_disconnected(self) -> None:
+        self._append(End("end of stream"))

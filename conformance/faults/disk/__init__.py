@@ -1,0 +1,1 @@
+"""Faults at the disk, injected by strace, and the trace that proves them."""

@@ -1,0 +1,314 @@
+"""AMQP 1.0: the frames of one connection, seen from outside (AMQP 1.0 sections 2.3 and 2.7, 4.5, 5.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from conformance.faults.frames import amqp_values
+from conformance.faults.frames import reader as frames
+from conformance.faults.frames.amqp_values import Described
+from conformance.faults.frames.reader import Frame, Splitter, Unreadable
+from conformance.history import parse_message
+
+_HEADER = struct.Struct(">IBBH")
+_AMQP, _SASL = 0, 1
+_PROTOCOLS = {0: "AMQP", 2: "TLS", 3: "SASL"}
+_BEGIN, _ATTACH, _TRANSFER, _DISPOSITION, _DETACH, _END = 0x11, 0x12, 0x14, 0x15, 0x16, 0x17
+_NAMES = {
+    **dict(enumerate("open begin-session attach flow transfer disposition detach end-session close".split(), 0x10)),
+    **dict(enumerate("sasl-mechanisms sasl-init sasl-challenge sasl-response sasl-outcome".split(), 0x40)),
+}
+_STATES = {
+    **dict(enumerate("received accepted rejected released modified".split(), 0x23)),
+    **dict(enumerate("declared transactional".split(), 0x33)),
+}
+_BEFORE_PROPERTIES = frozenset(
+    (0x70, 0x71, 0x72, b"amqp:header:list", b"amqp:delivery-annotations:map", b"amqp:message-annotations:map")
+)
+_PROPERTIES = (0x73, b"amqp:properties:list")
+_MESSAGE_ID, _CORRELATION_ID = 0, 5
+_MESSAGE_HEADER = (0x70, b"amqp:header:list")
+_DESCRIPTORS = frozenset((0x53, 0x80, 0xA3, 0xB3))
+"""Constructors of what a section's descriptor can be: a small or a large number, a short or a long symbol."""
+
+_COORDINATOR, _DECLARE, _DISCHARGE, _DECLARED, _TRANSACTIONAL, _VALUE = 0x30, 0x31, 0x32, 0x33, 0x34, 0x77
+_ANSWERS = {
+    frames.COMMIT: frames.COMMIT_ANSWER,
+    frames.ROLLBACK: frames.ROLLBACK_ANSWER,
+    frames.BEGIN: frames.BEGIN_ANSWER,
+}
+"""In this order: a disposition that answers several requests is named for the weightiest."""
+
+_HEAD = 512
+_WHOLE = 1 << 20
+"""Bytes of a frame that are looked at: first, and at most. A performative has nothing of a payload's size."""
+
+_SERIAL = 0xFFFFFFFF
+
+
+_Request = tuple[str, str | None]
+"""The kind of a transfer, and the transaction that its body names."""
+
+_Carried = tuple[int | None, str | None, bool]
+"""Of a delivery in the middle of its frames: its delivery-id, its message, and whether it is settled."""
+
+
+@dataclasses.dataclass
+class _Shared:
+    """What both directions of a connection must know. Channels and handles are the client's own numbers."""
+
+    channels: dict[int, int] = dataclasses.field(default_factory=dict)  # by the broker's
+    sessions: dict[int, int] = dataclasses.field(default_factory=dict)  # by channel: the N-th that was begun
+    begun: int = 0
+    coordinators: set[tuple[int, int]] = dataclasses.field(default_factory=set)  # channel, handle
+    asked: dict[tuple[int, int], _Request] = dataclasses.field(default_factory=dict)  # by channel and delivery-id
+
+
+def pair() -> tuple[Splitter, Splitter]:
+    """Both directions; they share channels, sessions, control links and what a coordinator was asked for."""
+    shared = _Shared()
+    return _ToBroker(shared), _ToClient(shared)
+
+
+class _Amqp(Splitter):
+    def __init__(self, shared: _Shared) -> None:
+        super().__init__()
+        self._shared = shared
+        self._partial: dict[tuple[int, int], _Carried] = {}  # by link, in the middle of a transfer of several frames
+
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+        if end - at < _HEADER.size:
+            return None
+        if data[at : at + 4] == b"AMQP":
+            name = _PROTOCOLS.get(data[at + 4], str(data[at + 4]))
+            return Frame(offset, 8, frames.OTHER, "header", f"header {name}")
+        size, doff, kind, channel = _HEADER.unpack_from(data, at)
+        if doff < 2 or size < doff * 4 or kind not in (_AMQP, _SASL):
+            raise Unreadable(f"a frame of {size} bytes, data offset {doff}, type {kind}")
+        body, known = at + doff * 4, min(end, at + size)
+        if size == doff * 4:
+            return Frame(offset, size, frames.OTHER, "heartbeat", "heartbeat")
+        for limit in (_HEAD, _WHOLE):
+            head = bytes(data[body : min(known, body + limit)])
+            whole = body + len(head) == at + size or len(head) >= _WHOLE
+            try:
+                return self._performative(head, channel, offset, size, whole=whole)
+            except IndexError:
+                continue
+            except (ValueError, TypeError, RecursionError) as error:
+                raise Unreadable(f"a frame of {size} bytes that cannot be decoded: {error}") from error
+        if known == at + size or known - body >= _WHOLE:
+            raise Unreadable(f"a frame of {size} bytes whose performative does not end in it")
+        return None
+
+    def _performative(self, head: bytes, channel: int, offset: int, size: int, *, whole: bool) -> Frame:
+        performative, at = amqp_values.read(head, 0)
+        if not isinstance(performative, Described):
+            raise ValueError("no performative")  # noqa: TRY004 - it is the stream that is wrong, as with the others
+        code = performative.code
+        fields = (*performative.value, *(None,) * 12)
+        if code == _TRANSFER:
+            return self._transfer(fields, head, at, channel, offset, size, whole=whole)
+        if code == _DISPOSITION:
+            return self._disposition(fields, channel, offset, size)
+        self._remember(code, channel, fields)
+        name = _NAMES.get(code, f"performative {code!r}") if isinstance(code, int) else f"performative {code!r}"
+        return Frame(offset, size, frames.OTHER, name, name)
+
+    def _transfer(
+        self, fields: tuple[Any, ...], head: bytes, at: int, channel: int, offset: int, size: int, *, whole: bool
+    ) -> Frame:
+        """Section 2.7.5: handle, delivery-id, delivery-tag, message-format, settled, more, ..., state, ..., aborted."""
+        handle, delivery, _, _, settled, more, _, state, _, aborted, *_ = fields
+        key = (channel, handle)
+        kind, asked, persistent = frames.OTHER, None, False
+        continued = key in self._partial
+        if continued:
+            first, message, before = self._partial[key]
+            delivery, settled = (first if delivery is None else delivery), settled or before
+        else:  # may ask for more of the frame: nothing is remembered before
+            message, persistent = _message(head, at, whole=whole)
+            kind, asked = self._kind(key, delivery, head, at)
+        if more and not aborted:
+            self._partial[key] = delivery, message, bool(settled)
+        else:
+            self._partial.pop(key, None)
+        told = {"settled": settled, "aborted": aborted, "continued": continued, "more": more, kind: kind in _ANSWERS}
+        told["persistent"] = persistent
+        words = ["transfer", f"handle={handle}", *(word for word, true in told.items() if true)]
+        return Frame(
+            offset,
+            size,
+            kind,
+            "transfer",
+            " ".join([*words, *self._session(channel)]),
+            None if delivery is None else str(delivery),
+            _transaction(state) or asked,
+            message=message,
+        )
+
+    def _disposition(self, fields: tuple[Any, ...], channel: int, offset: int, size: int) -> Frame:
+        """Section 2.7.6: role (true: of a receiver), first, last, settled, state."""
+        role, first, last, settled, state, *_ = fields
+        last = first if last is None else last
+        words = ["disposition", *_outcome(state), *(["settled"] if settled else [])]
+        if not role:
+            words.append("by the sender")
+        kind, asked, transaction = self._answered(bool(role), channel, first, last)
+        if asked:
+            words.append(f"of {asked}")
+        return Frame(
+            offset,
+            size,
+            kind,
+            "disposition",
+            " ".join([*words, *self._session(channel)]),
+            transaction=_transaction(state) or transaction,
+            first=first,
+            last=last,
+        )
+
+    def _remember(self, code: int | bytes, channel: int, fields: tuple[Any, ...]) -> None:
+        if code == _DETACH:
+            self._partial.pop((channel, fields[0]), None)
+        elif code == _END:
+            for key in [key for key in self._partial if key[0] == channel]:
+                del self._partial[key]
+
+    def _session(self, channel: int) -> list[str]:
+        """Which session of the connection, unless it is the first: delivery-ids are its own (section 2.5.6)."""
+        number = self._shared.sessions.get(self._mine(channel), 1)
+        return [f"session={number}"] if number > 1 else []
+
+    def _mine(self, channel: int) -> int:
+        """The client's number for a channel."""
+        return channel
+
+    def _kind(self, link: tuple[int, int], delivery: int | None, head: bytes, at: int) -> _Request:
+        """The kind of a new transfer, and the transaction that its body names."""
+        raise NotImplementedError
+
+    def _answered(self, by_receiver: bool, channel: int, first: int, last: int) -> tuple[str, str, str | None]:
+        """The kind of a disposition; the kind of the request that it answers, and its transaction."""
+        raise NotImplementedError
+
+
+class _ToBroker(_Amqp):
+    def _kind(self, link: tuple[int, int], delivery: int | None, head: bytes, at: int) -> _Request:
+        if link not in self._shared.coordinators or delivery is None:
+            return frames.SEND, None
+        request = self._shared.asked[link[0], delivery] = _request(head, at)
+        return request
+
+    def _answered(self, by_receiver: bool, channel: int, first: int, last: int) -> tuple[str, str, str | None]:
+        return (frames.ACKNOWLEDGE if by_receiver else frames.OTHER), "", None
+
+    def _remember(self, code: int | bytes, channel: int, fields: tuple[Any, ...]) -> None:
+        super()._remember(code, channel, fields)
+        shared = self._shared
+        if code == _BEGIN:
+            shared.begun += 1
+            shared.sessions[channel] = shared.begun
+        elif code == _ATTACH:
+            target = fields[6]
+            if isinstance(target, Described) and target.code == _COORDINATOR:
+                shared.coordinators.add((channel, fields[1]))
+            else:
+                shared.coordinators.discard((channel, fields[1]))
+        elif code == _DETACH:
+            shared.coordinators.discard((channel, fields[0]))
+        elif code == _END:
+            shared.coordinators -= {key for key in shared.coordinators if key[0] == channel}
+
+
+class _ToClient(_Amqp):
+    def _kind(self, link: tuple[int, int], delivery: int | None, head: bytes, at: int) -> _Request:
+        return frames.DELIVER, None
+
+    def _answered(self, by_receiver: bool, channel: int, first: int, last: int) -> tuple[str, str, str | None]:
+        """A broker that is the sender answers an acknowledgement by its settlement (section 2.6.12)."""
+        asked = self._shared.asked
+        if not (asked and by_receiver):
+            return frames.ANSWER, "", None
+        mine = self._mine(channel)
+        within = [key for key in asked if key[0] == mine and (key[1] - first) & _SERIAL <= (last - first) & _SERIAL]
+        answered = dict(asked.pop(key) for key in within)
+        kind = next((kind for kind in _ANSWERS if kind in answered), "")
+        return _ANSWERS.get(kind, frames.ANSWER), kind, answered.get(kind)
+
+    def _remember(self, code: int | bytes, channel: int, fields: tuple[Any, ...]) -> None:
+        super()._remember(code, channel, fields)
+        if code == _BEGIN and fields[0] is not None:
+            self._shared.channels[channel] = fields[0]
+
+    def _mine(self, channel: int) -> int:
+        return self._shared.channels.get(channel, channel)
+
+
+def _message(head: bytes, at: int, *, whole: bool) -> tuple[str | None, bool]:
+    """Of the message that begins at `at`: its id, if it is one of ours, and whether its header says durable.
+
+    Ours stands in the message-id, or, where a client makes that itself (JMS), in the correlation-id (sections 3.2.1 and
+    3.2.4). IndexError where they may stand in what has not come yet; in a frame that is `whole` they do not.
+    """
+    persistent = False
+    try:
+        while head[at] == 0 and head[at + 1] in _DESCRIPTORS:
+            code, at = amqp_values.read(head, at + 1)
+            if code not in _BEFORE_PROPERTIES and code not in _PROPERTIES:
+                break
+            value, at = amqp_values.read(head, at)
+            if code in _MESSAGE_HEADER:
+                persistent = bool(value and value[0])
+            if code in _PROPERTIES:
+                named = (_ours(value, place) for place in (_MESSAGE_ID, _CORRELATION_ID))
+                return next(filter(None, named), None), persistent
+    except IndexError:
+        if not whole:
+            raise
+    except (ValueError, TypeError, RecursionError):
+        pass  # what is no message is nobody's
+    return None, persistent
+
+
+def _ours(properties: Sequence[Any], place: int) -> str | None:
+    """What stands at that place, if it is an id of ours."""
+    found = properties[place].decode() if len(properties) > place and isinstance(properties[place], bytes) else None
+    return found if parse_message(found) else None
+
+
+def _request(head: bytes, at: int) -> _Request:
+    """What a message to a coordinator asks for (sections 4.5.5 and 4.5.6), and for which transaction.
+
+    IndexError where its body is not whole yet.
+    """
+    section: Any = None
+    while not (isinstance(section, Described) and section.code == _VALUE):
+        section, at = amqp_values.read(head, at)
+    request = section.value
+    if not isinstance(request, Described) or request.code not in (_DECLARE, _DISCHARGE):
+        raise ValueError("a message to the coordinator that asks for nothing")
+    if request.code == _DECLARE:
+        return frames.BEGIN, None
+    fields = (*request.value, None)
+    return (frames.ROLLBACK if fields[1] else frames.COMMIT), fields[0].hex()
+
+
+def _transaction(state: Any) -> str | None:
+    """The id in a `declared` or a `transactional-state` (sections 4.5.7 and 4.5.8), as hexadecimal digits."""
+    if isinstance(state, Described) and state.code in (_DECLARED, _TRANSACTIONAL) and state.value:
+        return bytes(state.value[0]).hex()
+    return None
+
+
+def _outcome(state: Any) -> list[str]:
+    """The words of a delivery state; of a transactional one with the outcome in it."""
+    if not isinstance(state, Described):
+        return []
+    words = [_STATES.get(state.code, repr(state.code)) if isinstance(state.code, int) else repr(state.code)]
+    if state.code == _TRANSACTIONAL and len(state.value) > 1:
+        words += _outcome(state.value[1])
+    return words

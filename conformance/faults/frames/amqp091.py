@@ -1,0 +1,283 @@
+"""AMQP 0-9-1: the frames of one connection, seen from outside (AMQP 0-9-1 sections 2.3.5, 4.2.3 and 4.2.6).
+
+A message is one frame here: its method, its content header and its bodies. What is said of it:
+
+- `name` is the XML's word, `basic.publish`, and so is the first word of `detail`.
+- `delivery` is the delivery-tag; of a publish on a channel in confirm mode it is the number that the broker's answer
+  names (RabbitMQ, Publisher Confirms), on any other None.
+- The `detail` of a message adds `settled` where its consumer, or the get that it answers, asked for no-ack, or
+  `UNSUBSCRIBED` where nobody can say; `continued` and `more` where it comes in pieces; `persistent`, or the two words
+  `not persistent`.
+- The `detail` of an acknowledgement, and of an answer to a publish, adds `multiple=true` or `multiple=false`;
+  `accepted`, `rejected` or `released requeue`; and `covers=1,3-7`, the tags or numbers that it settles. `first` and
+  `last` are the ends of those: what lies between them may have been settled before.
+- Every frame with a kind, and every message, ends with `session=N` for the N-th channel that the connection opened,
+  unless it is the first: tags are a channel's own.
+
+There is one `begin` for a channel. Each commit and rollback begins the next transaction (the XML's class 90).
+
+A message comes in pieces where frames of another channel, or a heartbeat, stand between its own (section 4.2.6); and
+where it has several bodies of more than `_WHOLE` bytes together: then each from the second on is a piece, for nothing
+may be passed on of a frame whose length is not known. The first piece has the kind, all but the last say `more`, all
+but the first `continued`. A piece before the content header knows neither its message nor whether it is persistent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+from conformance.faults.frames import amqp091_methods
+from conformance.faults.frames import reader as frames
+from conformance.faults.frames.amqp091_channels import Channels, Told, runs
+from conformance.faults.frames.amqp091_methods import Arguments
+from conformance.faults.frames.reader import Frame, Splitter, Unreadable
+from conformance.history import parse_message
+
+_HEAD = struct.Struct(">BHI")  # type, channel, size of the payload (section 4.2.3)
+_METHOD, _CONTENT_HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
+_END = 0xCE
+_AROUND = _HEAD.size + 1
+_CARRIERS = frozenset("basic.publish basic.return basic.deliver basic.get-ok".split())
+
+_WHOLE = 1 << 20
+"""Bytes of a frame that is no body, or of a message in several bodies, that are kept back to be understood."""
+
+_FIRST_WORD = 64
+"""Bytes of a body that an id is looked for in; no id of ours is as long."""
+
+
+class _Content(NamedTuple):
+    """A message in the middle of its frames.
+
+    `size` is that of its body; `left` what of it stands in frames that are still to come, None before the content
+    header. `tag` is 0 where it has none.
+    """
+
+    channel: int
+    name: str
+    kind: str
+    tag: int
+    words: tuple[str, ...]
+    size: int = 0
+    left: int | None = None
+    message: str | None = None
+    persistent: bool | None = None
+
+    @property
+    def next(self) -> int:
+        """The type of the frame that goes on with it."""
+        return _CONTENT_HEADER if self.left is None else _BODY
+
+
+def pair() -> tuple[Splitter, Splitter]:
+    """Both directions; they share what the channels are in."""
+    channels = Channels()
+    return _ToBroker(channels), _ToClient(channels)
+
+
+class _Amqp091(Splitter):
+    kinds: ClassVar[Mapping[str, str]]
+
+    def __init__(self, channels: Channels) -> None:
+        super().__init__()
+        self._channels = channels
+        self._partial: dict[int, _Content] = {}  # by channel; a piece of it was told
+
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+        if end - at < _AROUND:
+            return None  # no frame is shorter, and a protocol header is as long
+        if data[at : at + 4] == b"AMQP":
+            version = "-".join(map(str, data[at + 5 : at + 8]))  # section 4.2.2
+            return Frame(offset, 8, frames.OTHER, "header", f"header {version}")
+        kind, channel, size = _HEAD.unpack_from(data, at)
+        partial = self._partial.get(channel)
+        if partial is not None and kind == partial.next:
+            return self._carry(partial, data, at, at, end, offset)
+        if kind not in (_METHOD, _HEARTBEAT) or size > _WHOLE:
+            raise Unreadable(f"a frame of {size} bytes, type {kind}, where none can be")
+        payload = _payload(data, at, end)
+        if payload is None:
+            return None
+        if kind == _HEARTBEAT:
+            return Frame(offset, size + _AROUND, frames.OTHER, "heartbeat", "heartbeat")
+        try:
+            name = amqp091_methods.name(payload)
+            arguments = amqp091_methods.arguments(name, payload)
+        except (IndexError, struct.error) as error:
+            raise Unreadable(f"a method of {size} bytes whose arguments do not end in it") from error
+        self._partial.pop(channel, None)  # "any non-content frame explicitly marks the end" (section 4.2.6)
+        if name in _CARRIERS:
+            content = self._carried(name, arguments, channel)
+            return self._carry(content, data, at, at + size + _AROUND, end, offset)
+        return self._method(name, arguments, channel, offset, size + _AROUND)
+
+    def _method(self, name: str, arguments: Arguments, channel: int, offset: int, length: int) -> Frame:
+        told = self._told(name, arguments, channel)
+        kind = self.kinds.get(name, frames.OTHER)
+        words = [name, *told.words, *([f"covers={runs(told.covers)}"] if told.covers else [])]
+        if kind != frames.OTHER:
+            words += self._session(channel)
+        first, last = (told.covers[0], told.covers[-1]) if told.covers else (None, None)
+        return Frame(offset, length, kind, name, " ".join(words), first=first, last=last)
+
+    def _carry(
+        self, content: _Content, data: bytes | bytearray, at: int, here: int, end: int, offset: int
+    ) -> Frame | None:
+        """As much of a message as stands side by side from `at` on; what stands before `here` was read."""
+        before = content.left
+        while content.left != 0:
+            if content.size > _WHOLE and content.left not in (before, content.size):
+                break
+            if end - here < _HEAD.size:
+                return None
+            if here > at and data[here - 1] != _END:
+                raise Unreadable(f"a frame of a {content.name} that does not end where it says")
+            kind, channel, size = _HEAD.unpack_from(data, here)
+            if (kind, channel) != (content.next, content.channel):
+                break
+            grown = (_headed if kind == _CONTENT_HEADER else _filled)(content, data, here, end)
+            if grown is None:
+                return None
+            content, here = grown, here + size + _AROUND
+        return self._piece(content, offset, here - at)
+
+    def _piece(self, content: _Content, offset: int, length: int) -> Frame:
+        channel, more = content.channel, content.left != 0
+        continued = channel in self._partial
+        if not continued:
+            self._begin(content)
+        if more:
+            self._partial[channel] = content
+        else:
+            self._partial.pop(channel, None)
+        told = {
+            "continued": continued,
+            "more": more,
+            "persistent": content.persistent,
+            "not persistent": content.persistent is False,
+        }
+        words = [content.name, *content.words, *(word for word, true in told.items() if true)]
+        return Frame(
+            offset,
+            length,
+            frames.OTHER if continued else content.kind,
+            content.name,
+            " ".join([*words, *self._session(channel)]),
+            str(content.tag) if content.tag else None,
+            message=content.message,
+        )
+
+    def _session(self, channel: int) -> list[str]:
+        """Which channel of the connection, unless it is the first."""
+        number = self._channels[channel].number
+        return [f"session={number}"] if number > 1 else []
+
+    def _carried(self, name: str, arguments: Arguments, channel: int) -> _Content:
+        """The message that a method begins. Nothing is remembered yet: it is read again when more of it has come."""
+        return _Content(channel, name, self.kinds.get(name, frames.OTHER), arguments.tag, ())
+
+    def _begin(self, content: _Content) -> None:
+        """The first piece of a message is told."""
+
+    def _told(self, name: str, arguments: Arguments, channel: int) -> Told:
+        """What a method without content says; it is remembered."""
+        raise NotImplementedError
+
+
+class _ToBroker(_Amqp091):
+    kinds: ClassVar[Mapping[str, str]] = {
+        "basic.publish": frames.SEND,
+        **dict.fromkeys(("basic.ack", "basic.nack", "basic.reject"), frames.ACKNOWLEDGE),
+        "tx.select": frames.BEGIN,
+        "tx.commit": frames.COMMIT,
+        "tx.rollback": frames.ROLLBACK,
+    }
+
+    def _carried(self, name: str, arguments: Arguments, channel: int) -> _Content:
+        here = self._channels[channel]
+        number = here.published + 1 if here.confirms else 0
+        return super()._carried(name, arguments, channel)._replace(tag=number)
+
+    def _begin(self, content: _Content) -> None:
+        if content.tag:
+            self._channels[content.channel].publish(content.tag)
+
+    def _told(self, name: str, arguments: Arguments, channel: int) -> Told:
+        if name == "channel.open":
+            self._channels.open(channel)
+        return self._channels[channel].asks(name, arguments)
+
+
+class _ToClient(_Amqp091):
+    kinds: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("basic.deliver", "basic.get-ok"), frames.DELIVER),
+        **dict.fromkeys(("basic.ack", "basic.nack"), frames.ANSWER),
+        "tx.select-ok": frames.BEGIN_ANSWER,
+        "tx.commit-ok": frames.COMMIT_ANSWER,
+        "tx.rollback-ok": frames.ROLLBACK_ANSWER,
+    }
+
+    def _carried(self, name: str, arguments: Arguments, channel: int) -> _Content:
+        content = super()._carried(name, arguments, channel)
+        if content.kind != frames.DELIVER:
+            return content
+        settled = self._channels[channel].presettled(name, arguments)
+        word = frames.UNSUBSCRIBED if settled is None else "settled" if settled else ""
+        return content._replace(words=(word,) if word else ())
+
+    def _begin(self, content: _Content) -> None:
+        if content.kind == frames.DELIVER:
+            here = self._channels[content.channel]
+            here.deliver(content.name, content.tag, settled="settled" in content.words)
+
+    def _told(self, name: str, arguments: Arguments, channel: int) -> Told:
+        return self._channels[channel].answers(name, arguments)
+
+
+def _payload(data: bytes | bytearray, at: int, end: int) -> bytes | None:
+    """What the frame at `at` holds; None where it is not whole yet."""
+    start = at + _HEAD.size
+    stop = start + _HEAD.unpack_from(data, at)[2]
+    if stop >= end:
+        return None
+    if data[stop] != _END:
+        raise Unreadable(f"a frame of {stop - start} bytes that does not end where it says")
+    return bytes(data[start:stop])
+
+
+def _headed(content: _Content, data: bytes | bytearray, at: int, end: int) -> _Content | None:
+    """With its content header, which stands at `at`; None where that is not whole yet."""
+    size = _HEAD.unpack_from(data, at)[2]
+    payload = _payload(data, at, end) if size <= _WHOLE else b""
+    if payload is None:
+        return None
+    try:
+        told = amqp091_methods.properties(payload)
+    except struct.error as error:
+        raise Unreadable(f"a content header of {size} bytes") from error
+    return content._replace(size=told.size, left=told.size, message=_ours(told.correlation), persistent=told.persistent)
+
+
+def _filled(content: _Content, data: bytes | bytearray, at: int, end: int) -> _Content | None:
+    """With the body that stands at `at`; None where what has come of it may not say yet whose it is."""
+    assert content.left is not None
+    size = _HEAD.unpack_from(data, at)[2]
+    if size > content.left:
+        raise Unreadable(f"a body of {size} bytes where {content.left} are left")
+    message = content.message
+    if message is None and content.left == content.size:
+        start = at + _HEAD.size
+        stop = start + min(size, _FIRST_WORD)
+        if stop > end:
+            return None
+        words = bytes(data[start:stop]).split(maxsplit=1)
+        message = _ours(words[0]) if words and len(words[0]) < _FIRST_WORD else None
+    return content._replace(left=content.left - size, message=message)
+
+
+def _ours(word: bytes | None) -> str | None:
+    """The id that our publishers give to a message, as its correlation-id and as the first word of its body."""
+    found = None if word is None else word.decode(errors="replace")
+    return found if parse_message(found) else None

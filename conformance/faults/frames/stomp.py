@@ -1,0 +1,192 @@
+"""STOMP 1.0 to 1.2: the frames of one connection, seen from outside.
+
+Not strict, as a client's codec is: whatever a broker is sent has to get there. A frame ends at its NUL, and the NUL
+stands where content-length says, if it says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from conformance import limits
+from conformance.faults.frames import reader as frames
+from conformance.faults.frames.reader import Frame, Splitter, Unreadable
+from conformance.history import parse_message
+
+_ASKS = {
+    "SEND": frames.SEND,
+    "ACK": frames.ACKNOWLEDGE,
+    "NACK": frames.ACKNOWLEDGE,
+    "BEGIN": frames.BEGIN,
+    "COMMIT": frames.COMMIT,
+    "ABORT": frames.ROLLBACK,
+}
+_ANSWERS = {
+    frames.SEND: frames.ANSWER,
+    frames.ACKNOWLEDGE: frames.ANSWER,
+    frames.BEGIN: frames.BEGIN_ANSWER,
+    frames.COMMIT: frames.COMMIT_ANSWER,
+    frames.ROLLBACK: frames.ROLLBACK_ANSWER,
+}
+_IDENTITY = {"SEND": ("receipt",), "MESSAGE": ("ack", "message-id"), "RECEIPT": ("receipt-id",)}
+"""Which header tells one frame from another; of ACK and NACK it is `id` in 1.2 and `message-id` before."""
+
+_CARRIERS = ("SEND", "MESSAGE")
+_SHOWN = ("receipt", "message-id", "ack", "id", "receipt-id")
+_COMMAND = re.compile(rb"[A-Z]{1,32}")
+_ESCAPED = re.compile(r"\\([rnc\\])")
+_UNESCAPED = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
+_LF, _CR = 10, 13
+MAX_HEAD = limits.STOMP_HEAD
+MAX_UNDECLARED = limits.MESSAGE
+"""Bytes of a head, and of a body without content-length, that are kept back to be understood."""
+
+
+@dataclasses.dataclass
+class _Shared:
+    """What both directions of a connection must know.
+
+    `asked`, by receipt: the command that asked for it, and its transaction. `subscribed`, by the id of a subscription:
+    how it acknowledges.
+    """
+
+    asked: dict[str, tuple[str, str | None]] = dataclasses.field(default_factory=dict)
+    subscribed: dict[str | None, str] = dataclasses.field(default_factory=dict)
+
+
+def pair() -> tuple[Splitter, Splitter]:
+    """Both directions; they share the receipts that were asked for, and the subscriptions."""
+    shared = _Shared()
+    return _ToBroker(shared), _ToClient(shared)
+
+
+class _Stomp(Splitter):
+    def __init__(self, shared: _Shared) -> None:
+        super().__init__()
+        self._shared = shared
+        self._searched = 0  # how much of an unreported frame has no NUL in its body
+
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+        if data[at] in (_LF, _CR):
+            return _eol(data, at, end, offset)
+        found = _head(data, at, end)
+        if found is None:
+            return None
+        command, headers, body = found
+        length = self._length(data, at, end, body, headers)
+        if length is None:
+            return None
+        self._searched = 0
+        kind, note, transaction = self._kind(command, headers)
+        names = _IDENTITY.get(command, ("id", "message-id"))
+        shown = [f"{name}={headers[name]}" for name in _SHOWN if name in headers]
+        return Frame(
+            offset,
+            length,
+            kind,
+            command,
+            " ".join([command, *shown, *([note] if note else [])]),
+            delivery=next((headers[name] for name in names if name in headers), None),
+            transaction=transaction,
+            message=_message(headers) if command in _CARRIERS else None,
+        )
+
+    def _length(self, data: bytes | bytearray, at: int, end: int, body: int, headers: dict[str, str]) -> int | None:
+        """Of the whole frame, its NUL included; None while nobody can know."""
+        declared = headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and len(declared) < 16:
+            return body + int(declared) + 1 - at
+        nul = data.find(b"\0", max(body, at + self._searched), end)
+        if nul >= 0:
+            return nul + 1 - at
+        self._searched = end - at
+        if self._searched > MAX_UNDECLARED:
+            raise Unreadable(f"a frame of more than {MAX_UNDECLARED} bytes without content-length")
+        return None
+
+    def _kind(self, command: str, headers: dict[str, str]) -> tuple[str, str, str | None]:
+        """The kind of a frame, words to add to its detail, and its transaction."""
+        raise NotImplementedError
+
+
+class _ToBroker(_Stomp):
+    def _kind(self, command: str, headers: dict[str, str]) -> tuple[str, str, str | None]:
+        transaction = headers.get("transaction")
+        if "receipt" in headers:
+            self._shared.asked[headers["receipt"]] = command, transaction
+        if command == "SUBSCRIBE":
+            self._subscribe(headers)
+        return _ASKS.get(command, frames.OTHER), "", transaction
+
+    def _subscribe(self, headers: dict[str, str]) -> None:
+        """Of two under one id, or without one (STOMP 1.0), that differ nobody can say which a MESSAGE is for."""
+        subscribed, mine = self._shared.subscribed, headers.get("id")
+        word = frames.SUBSCRIPTIONS.get(headers.get("ack", "auto"), frames.UNSUBSCRIBED)
+        subscribed[mine] = word if subscribed.get(mine, word) == word else frames.UNSUBSCRIBED
+
+
+class _ToClient(_Stomp):
+    def _kind(self, command: str, headers: dict[str, str]) -> tuple[str, str, str | None]:
+        if command == "MESSAGE":
+            return frames.DELIVER, self._subscription(headers.get("subscription")), None
+        if command != "RECEIPT":
+            return frames.OTHER, "", None
+        receipt = headers.get("receipt-id", "")
+        if receipt not in self._shared.asked:
+            return frames.ANSWER, "never asked for", None
+        asked, transaction = self._shared.asked.pop(receipt)
+        return _ANSWERS.get(_ASKS.get(asked, ""), frames.OTHER), f"of {asked}", transaction
+
+    def _subscription(self, mine: str | None) -> str:
+        word = self._shared.subscribed.get(mine, frames.UNSUBSCRIBED)
+        return f"subscription={mine or ''} {word}" if word == frames.SUBSCRIPTIONS["client"] else word
+
+
+def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+    length = 1
+    if data[at] == _CR:
+        length = 2
+        if at + 1 == end:
+            return None
+        if data[at + 1] != _LF:
+            raise Unreadable("a CR between frames that no LF follows")
+    return Frame(offset, length, frames.OTHER, "EOL", "EOL")
+
+
+def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, str], int] | None:
+    """Command, headers (the first of repeated ones) and where the body begins; None where the head is not whole.
+
+    A NUL before the blank line ends the frame too: a broker can answer `DISCONNECT\\n\\0`, and some do.
+    """
+    blank = data.find(b"\n\n", at, end)
+    crlf = data.find(b"\n\r\n", at, end if blank < 0 else blank + 1)  # its LF may begin that one
+    stop, body = (crlf, crlf + 3) if crlf >= 0 else (blank, blank + 2)
+    nul = data.find(b"\0", at, end if stop < 0 else stop)
+    if nul >= 0:
+        stop = body = nul
+    if stop < 0:
+        if end - at > MAX_HEAD:
+            raise Unreadable(f"a head of more than {MAX_HEAD} bytes")
+        return None
+    first, *lines = bytes(data[at:stop]).split(b"\n")
+    command = _COMMAND.fullmatch(first.removesuffix(b"\r"))
+    if command is None:
+        raise Unreadable(f"{bytes(first[:40])!r} is no command")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.removesuffix(b"\r").decode(errors="replace").partition(":")
+        headers.setdefault(name, _unescape(value))
+    if nul >= 0:
+        headers["content-length"] = "0"  # whatever it says, the frame is over
+    return command[0].decode(), headers, body
+
+
+def _message(headers: dict[str, str]) -> str | None:
+    """The id that our publishers give to a message; a broker passes on what it does not know (STOMP 1.2, SEND)."""
+    found = headers.get("conformance-id")
+    return found if parse_message(found) else None
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: _UNESCAPED[found[1]], text) if "\\" in text else text

@@ -1,0 +1,290 @@
+"""One direction of one connection: bytes are read, their frames are told, and they are passed on in order.
+
+The usual case is one `recv_into` a buffer that is used again and one `send` from it. Only what cannot leave at once is
+copied, and while there is any of that, nothing more is read: the sender feels it (back-pressure).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from conformance.faults.frames.reader import Frame, Splitter
+
+_BUFFER = 1 << 18
+_MOST_KEPT = 1 << 26
+"""Bytes that a slow or held link keeps before its sender feels it: a tenth of a second at 600 MB/s."""
+
+_SLICE_S = 0.01
+"""A narrow link reads what it can pass on in this time, and that once ahead."""
+
+
+class Pace:
+    """When a chunk may leave: `delay_s` after it was read, and not before the bytes ahead of it have passed.
+
+    `bytes_per_s` of 0 is no limit.
+    """
+
+    def __init__(self, delay_s: float = 0.0, bytes_per_s: int = 0) -> None:
+        self._delay_s, self._rate = delay_s, bytes_per_s
+        self._free = 0.0
+        self.chunk = max(int(bytes_per_s * _SLICE_S), 1) if bytes_per_s else _BUFFER
+        self.most_kept = 2 * self.chunk if bytes_per_s else _MOST_KEPT
+
+    def due(self, now: float, size: int) -> tuple[float, bool]:
+        """The time at which these bytes may leave, and whether they had to wait."""
+        if not self._rate:
+            return now + self._delay_s, True
+        waits = self._free > now
+        self._free = max(self._free, now) + size / self._rate
+        return self._free, waits
+
+
+class Watcher(Protocol):
+    """What a lane tells to its connection."""
+
+    def saw(self, lane: Lane, seen: list[Frame], at_ns: int) -> None:
+        """Frames became known, none of them passed on yet; may set the gate."""
+
+    def reached(self, lane: Lane) -> None:
+        """Everything before the gate was handed to the kernel, nothing after it."""
+
+    def affected(self, lane: Lane, size: int) -> None:
+        """So many bytes are withheld or swallowed, or leave after they were slowed."""
+
+    def ended(self, lane: Lane) -> None:
+        """Nothing more will pass."""
+
+
+class Lane:
+    """Reads `source`, writes `target`; both are without blocking, and the other lane's with roles changed.
+
+    Attributes:
+        gate: The offset in the stream that nothing passes, None where there is none.
+        held: Nothing passes; what comes is kept.
+        swallow: What comes is told, and vanishes.
+        over: Nothing will pass any more.
+        lost: The socket that failed, where it ended otherwise than with an end of stream.
+        took_reset: Its write was what the kernel told of a reset by the target's peer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: socket.socket,
+        target: socket.socket,
+        splitter: Splitter,
+        watcher: Watcher,
+        pace: Pace | None,
+    ) -> None:
+        self.name, self.source, self.target = name, source, target
+        self.gate: int | None = None
+        self.held = self.swallow = self.over = self.took_reset = False
+        self.lost: socket.socket | None = None
+        self._loop = asyncio.get_running_loop()
+        self._splitter, self._watcher, self._pace = splitter, watcher, pace
+        self._buffer = bytearray(_BUFFER)
+        self._view = memoryview(self._buffer)
+        self._unknown = 0  # bytes at the front of the buffer whose frame is not known yet
+        self._outbox: collections.deque[tuple[float, bool, memoryview]] = collections.deque()  # due, slowed, bytes
+        self._kept = 0
+        self._passed = 0
+        self._eof = False
+        self._reading = self._writing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._arrange()
+
+    def stop(self) -> None:
+        """Read nothing more and write nothing more; the sockets stay as they are."""
+        self.over = True
+        self._outbox.clear()
+        self._kept = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        self._arrange()
+
+    def vanish(self) -> None:
+        """From now on what comes is swallowed, as what was kept is."""
+        self.swallow = True
+        self._tell_kept()
+        self._outbox.clear()
+        self._kept = 0
+        self._arrange()
+
+    def hold(self) -> None:
+        """From now on what comes is withheld, as what was kept is."""
+        self.held = True
+        self._tell_kept()
+        self._arrange()
+
+    def go_on(self) -> None:
+        """Pass on what was withheld."""
+        self.held = False
+        self._pump()
+
+    def _tell_kept(self) -> None:
+        if self._kept:
+            self._watcher.affected(self, self._kept)
+
+    # in
+
+    def _on_readable(self) -> None:
+        free = self._view[self._unknown :]
+        try:
+            size = self.source.recv_into(free if self._pace is None else free[: self._pace.chunk])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.lost = self.source
+            size = 0
+        if size == 0:
+            self._end_of_stream()
+            return
+        at_ns = time.monotonic_ns()
+        end = self._unknown + size
+        seen = self._splitter.feed(self._buffer, self._unknown, end)
+        if seen:
+            self._watcher.saw(self, seen, at_ns)
+        ready = end - (self._splitter.offset - self._splitter.passable)
+        self._pass(ready)
+        self._keep_unknown(ready, end)
+
+    def _keep_unknown(self, ready: int, end: int) -> None:
+        self._unknown = end - ready
+        if self._unknown > len(self._buffer) // 2:  # a frame that does not say its length
+            larger = bytearray(2 * len(self._buffer))
+            larger[: self._unknown] = self._view[ready:end]
+            self._buffer, self._view = larger, memoryview(larger)
+        elif ready and self._unknown:
+            self._view[: self._unknown] = bytes(self._view[ready:end])
+
+    def _end_of_stream(self) -> None:
+        self._eof = True
+        self._pass(self._unknown)  # half a head: it goes where it was meant to go
+        self._unknown = 0
+        self._pump()
+
+    # out
+
+    def _pass(self, size: int) -> None:
+        view = self._view[:size]
+        if self.over or not size:
+            return
+        if self.swallow:
+            self._watcher.affected(self, size)
+            return
+        plain = self.gate is None and not self.held and self._pace is None
+        if plain and not self._outbox:
+            sent = self._send(view)
+            if sent == size or self.over:
+                return
+            view = view[sent:]
+        due, slowed = (0.0, False) if self._pace is None else self._pace.due(self._loop.time(), len(view))
+        self._outbox.append((due, slowed, memoryview(bytes(view))))
+        self._kept += len(view)
+        if self.held:
+            self._watcher.affected(self, len(view))
+        self._pump()
+
+    def _send(self, view: memoryview) -> int:
+        """How much of it the kernel took; 0 also where it can take none, and where nobody is there any more."""
+        sent = 0
+        try:
+            sent = self.target.send(view)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:  # EPIPE where the peer had ended its stream before, says tcp_reset() of Linux
+            self.lost, self.took_reset = self.target, isinstance(error, ConnectionResetError)
+            self._finish()
+        self._passed += sent
+        return sent
+
+    def _pump(self) -> None:
+        """Pass on whatever may leave now, and arrange for the rest."""
+        while self._outbox and not (self.held or self.over or self._at_gate()):
+            due, slowed, chunk = self._outbox[0]
+            if not self._is_due(due):
+                break
+            room = len(chunk) if self.gate is None else min(len(chunk), self.gate - self._passed)
+            sent = self._send(chunk[:room])
+            if self.over:
+                return
+            self._kept -= sent
+            if slowed and sent:
+                self._watcher.affected(self, sent)
+            if sent == len(chunk):
+                self._outbox.popleft()
+            else:
+                self._outbox[0] = (due, slowed, chunk[sent:])
+            if sent < room:
+                break
+        self._pumped()
+
+    def _pumped(self) -> None:
+        if self._at_gate() and not self.held:
+            self._watcher.reached(self)
+            if self.gate is None and not self.held:
+                self._pump()
+                return
+        elif self._eof and not self._outbox and not self.held:
+            self._finish()
+        self._arrange()
+
+    def _at_gate(self) -> bool:
+        return self.gate is not None and self._passed >= self.gate
+
+    def _is_due(self, due: float) -> bool:
+        if due <= self._loop.time():
+            return True
+        if self._timer is None or self._timer.when() != due:
+            self._timer = self._loop.call_at(due, self._on_time)
+        return False
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _finish(self) -> None:
+        if self.over:
+            return
+        self.over = True
+        self._arrange()
+        if self.lost is None and not self.swallow:
+            with contextlib.suppress(OSError):  # the peer was faster
+                self.target.shutdown(socket.SHUT_WR)
+        self._watcher.ended(self)
+
+    # what the loop is to call
+
+    def _arrange(self) -> None:
+        slow = self._pace is not None or self.held
+        most = (self._pace.most_kept if self._pace is not None else _MOST_KEPT) if slow else 1
+        reading = not (self.over or self._eof) and self._kept < most
+        blocked = bool(self._outbox) and not (self.held or self.over or self._at_gate())
+        writing = blocked and self._outbox[0][0] <= self._loop.time()
+        self._reading = _switch(
+            self._reading, reading, self.source, self._loop.add_reader, self._loop.remove_reader, self._on_readable
+        )
+        self._writing = _switch(
+            self._writing, writing, self.target, self._loop.add_writer, self._loop.remove_writer, self._pump
+        )
+
+
+def _switch(
+    now: bool,
+    wanted: bool,
+    end: socket.socket,
+    on: Callable[..., None],
+    off: Callable[[socket.socket], bool],
+    callback: Callable[[], None],
+) -> bool:
+    if wanted and not now:
+        on(end, callback)
+    elif now and not wanted:
+        off(end)
+    return wanted

@@ -1,0 +1,33 @@
+"""Which faults this machine can take: found out by trying, once, and never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from conformance.faults.disk import injection
+from conformance.faults.power import image
+
+_NEEDS: Mapping[str, Callable[[], str]] = {
+    "watched": injection.cannot,
+    "held_sync": injection.cannot,
+    "failed_sync": injection.cannot,
+    "disk_full": injection.cannot,
+    "power_loss": image.cannot,
+}
+"""What has to be asked for a fault; what is not here needs nothing but a process."""
+
+
+def unable(faults: Iterable[str], container: Callable[[str], str] | None = None) -> dict[str, str]:
+    """Why this machine cannot take each of these faults, by name; those that it can take are left out.
+
+    `container`: where the broker is in one, why that cannot take a fault. It has a tracer of its own.
+    """
+    asked = {fault: _why(fault, container) for fault in dict.fromkeys(faults)}
+    return {fault: why for fault, why in asked.items() if why}
+
+
+def _why(fault: str, container: Callable[[str], str] | None) -> str:
+    here = _NEEDS.get(fault, str)
+    if container is None:
+        return here()
+    return container(fault) or ("" if here is injection.cannot else here())

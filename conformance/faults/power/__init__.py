@@ -1,0 +1,1 @@
+"""Loss of power: an image file behind a loop device whose file system is shut down."""

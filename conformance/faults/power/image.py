@@ -1,0 +1,331 @@
+"""A disk that can lose its power: an image file behind a loop device, with a file system of its own.
+
+`Disk.make` before the broker starts; `power.lose` by the client that owns the trigger, through the descriptor of
+`handle`, then SIGKILL to the broker; `after_loss` before its next start; `release` at the end. The log is replayed by
+the mount, as after a real loss. Every piece is in the ledger before it is made.
+
+Mount options. ext4: `data=ordered` and `barrier=1` are its defaults, said aloud because the fault rests on them: a
+sync waits until the disk has it, and no size of a file is on the disk before its data. `noatime`: reading writes
+nothing. `noinit_itable`: no thread of the kernel writes in the background. `commit=300`: the log is written when
+somebody syncs, and not every 5 s besides, which would at times save what nobody had synced. Older dirty pages are
+written by the kernel after 30 s all the same (vm.dirty_expire_centisecs): a trial has to be shorter, or its first
+messages are not at risk. xfs has only the last bound, for its log as well (fs.xfs.xfssyncd_centisecs).
+
+The feature `verity` of ext4 is not used, it is only there: a file system with it keeps single pages in its cache, and
+writes them one by one, where others join them (large folios, ext4 since Linux 6.16). Without it a megabyte that was
+written at once goes to the disk at once, and nothing is ever torn.
+
+What is more generous than a real disk: both file systems make the name of a new file durable together with its first
+sync, so a broker that forgets to sync the folder is not found out; and see `power` for what it cannot tear.
+
+Containers. The bind mount of a container is another mount of the same file system: it keeps the dead one alive, and
+whoever mounts the device then gets the dead one again, which `after_loss` refuses. So a launcher of containers either
+ends the container before `after_loss` and starts a new one after it, or binds the folder above the mountpoint, which
+must be a shared mount on the host, with the propagation `rslave`: then unmount and mount are seen in the container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from conformance import ledger as ledger_of
+from conformance.errors import FaultError, UsageError
+from conformance.faults.power import loss
+from conformance.faults.power.holders import holders, wait_any_ended
+from conformance.ledger import Ledger
+
+SIZE = 512 << 20
+"""Bytes of an image; it is sparse. xfs takes no less than 300 MB."""
+_BUSY_S = 5.0
+_COMMAND_S = 60
+_CAP_SYS_ADMIN = 21
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSystem:
+    """How one is made and mounted, and the package that has its mkfs (Debian's name)."""
+
+    mkfs: tuple[str, ...]
+    options: str
+    package: str
+
+
+FILE_SYSTEMS = {
+    "ext4": FileSystem(
+        tuple("mkfs.ext4 -q -F -b 4096 -m 0 -O verity -E lazy_itable_init=1,lazy_journal_init=1,nodiscard".split()),
+        "noatime,data=ordered,barrier=1,noinit_itable,commit=300",
+        "e2fsprogs",
+    ),
+    "xfs": FileSystem(("mkfs.xfs", "-q", "-K"), "noatime", "xfsprogs"),
+}
+
+
+class Disk:
+    """See `make`.
+
+    Attributes:
+        mountpoint: The folder that the broker stores in.
+        filesystem: `ext4` or `xfs`.
+    """
+
+    def __init__(self, ledger: Ledger, image: pathlib.Path, mountpoint: pathlib.Path, filesystem: str) -> None:
+        if filesystem not in FILE_SYSTEMS:
+            raise UsageError.unknown("file system", filesystem, FILE_SYSTEMS)
+        self.mountpoint = mountpoint
+        self.filesystem = filesystem
+        self._ledger = ledger
+        self._image = image
+        self._has_image = False
+        self._device = ""
+        self._tickets: list[str] = []
+
+    @classmethod
+    def make(
+        cls,
+        ledger: Ledger,
+        image: pathlib.Path,
+        mountpoint: pathlib.Path,
+        *,
+        size: int = SIZE,
+        filesystem: str = "ext4",
+    ) -> Self:
+        """A new file system of `size` bytes in the new file `image`, mounted at `mountpoint`.
+
+        What is in that folder already is copied onto it. Raises `FaultError`, and leaves nothing, where something is
+        missing or refused; `UsageError` for a file system that is not in `FILE_SYSTEMS`.
+        """
+        disk = cls(ledger, image.resolve(), mountpoint.resolve(), filesystem)
+        try:
+            disk._make_image(size)
+            disk._attach()
+            disk._fill()
+        except BaseException:
+            disk.release()
+            raise
+        return disk
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    @contextlib.contextmanager
+    def handle(self) -> Iterator[int]:
+        """A descriptor for `power.lose`, closed at the end of the `with`.
+
+        It keeps the file system busy, as each copy of it in another process does: all are closed before `after_loss`.
+        Raises `FaultError` where the disk is not mounted.
+        """
+        if ledger_of.mounted_at(str(self.mountpoint))[-1:] != [self._device]:
+            raise FaultError(f"no disk is mounted at {self.mountpoint}")
+        descriptor = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def settle(self) -> None:
+        """Write whatever is there to the disk: how a broker was set up is not what a loss is about.
+
+        Counter-example: Broker-J writes the queues that it is told of into a file that it does not sync. Beside BDB the
+        next sync of a message saves that too (ext4 has one log); beside Derby, which writes into space that it has
+        already, nothing does for `commit` seconds, and after a loss the queues themselves are gone.
+        """
+        self._run("sync", "--file-system", str(self.mountpoint))
+
+    def after_loss(self) -> float:
+        """Prove that the power is lost, and have the file system mounted again; returns the seconds it took.
+
+        Raises `FaultError`: the loss did not take effect, or somebody still uses the dead file system (who, is named).
+        """
+        began = time.monotonic()
+        self._prove_lost()
+        self._unmount()
+        self._mount()
+        return time.monotonic() - began
+
+    def release(self) -> None:
+        """Unmount, detach and delete the image; a second call does nothing.
+
+        Where somebody still uses it, all goes when the last of them lets go.
+        """
+        if self._device:
+            ledger_of.unmount(str(self.mountpoint), self._device)
+        if self._has_image:  # else it is another's, and so is a loop device of it
+            ledger_of.detach(str(self._image))
+            self._image.unlink(missing_ok=True)
+        for ticket in reversed(self._tickets):
+            self._ledger.released(ticket)
+        self._tickets.clear()
+        self._device, self._has_image = "", False
+
+    def _make_image(self, size: int) -> None:
+        try:
+            self._image.parent.mkdir(parents=True, exist_ok=True)
+            self.mountpoint.mkdir(parents=True, exist_ok=True)
+            with self._image.open("xb") as file:
+                self._has_image = True
+                file.truncate(size)
+        except OSError as error:
+            raise FaultError(f"no image of a disk can be made at {self._image}: {error.strerror}") from error
+        self._run(*FILE_SYSTEMS[self.filesystem].mkfs, str(self._image))
+
+    def _attach(self) -> None:
+        """The loop device. Only afterwards is it known which: until then its backing file gives it away."""
+        ticket = self._ledger.intend("loop", backing=str(self._image))
+        self._tickets.append(ticket)
+        self._device = self._run("losetup", "--find", "--show", str(self._image))
+        self._ledger.made(ticket, device=self._device)
+
+    def _fill(self) -> None:
+        """Mount it for the first time, with what the mountpoint held; its owner and mode as well."""
+        below = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            ticket = self._ledger.intend("mount", target=str(self.mountpoint), device=self._device)
+            self._tickets.append(ticket)
+            self._mount()
+            self._ledger.made(ticket)
+            with contextlib.suppress(FileNotFoundError):
+                (self.mountpoint / "lost+found").rmdir()  # some brokers take every folder for one of theirs
+            self._run("cp", "--archive", f"/proc/self/fd/{below}/.", str(self.mountpoint), pass_fds=[below])
+            self.settle()
+        finally:
+            os.close(below)
+
+    def _mount(self) -> None:
+        options = FILE_SYSTEMS[self.filesystem].options
+        self._run("mount", "-t", self.filesystem, "-o", options, self._device, str(self.mountpoint))
+
+    def _prove_lost(self) -> None:
+        """A file without a name leaves nothing behind where it can be made and synced after all."""
+        try:
+            file = os.open(self.mountpoint, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(file, b"alive")
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return
+            raise FaultError(f"the power loss cannot be shown: {self.mountpoint} gives {error.strerror}") from error
+        raise FaultError(f"the power loss did not take effect: {self.mountpoint} still stores what it is given")
+
+    def _unmount(self) -> None:
+        """Until the file system itself is gone: after a umount, other mounts of it may keep it alive, dead as it is.
+
+        A process that ends lets go of its files a moment after it is seen to be dead where its I/O went through
+        io_uring, which is why it is tried for some seconds.
+        """
+        deadline = time.monotonic() + _BUSY_S
+        target = str(self.mountpoint)
+        while True:
+            if self._device in ledger_of.mounted_at(target):
+                self._command("umount", target)
+            if not self._is_alive():
+                return
+            found = holders(self._device, target)
+            if time.monotonic() > deadline:
+                whom = ", ".join(found.values()) or "nobody who can be seen from here: a container?"
+                raise FaultError(f"{target} stays busy after the power loss; it is held by {whom}")
+            wait_any_ended(list(found))
+
+    def _is_alive(self) -> bool:
+        """Whether the kernel still has this file system, in whatever mount namespace."""
+        return pathlib.Path("/sys/fs", self.filesystem, pathlib.Path(self._device).name).exists()
+
+    def _run(self, *command: str, pass_fds: Sequence[int] = ()) -> str:
+        done = self._command(*command, pass_fds=pass_fds)
+        if done.returncode != 0:
+            said = " ".join((done.stderr or done.stdout).split())[:300]
+            raise FaultError(f"`{' '.join(command)}` ended with {done.returncode}: {said}")
+        return done.stdout.strip()
+
+    def _command(self, *command: str, pass_fds: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
+        """In a session of its own: the Ctrl-C of the terminal is for us, who then undo what the command did."""
+        program = ledger_of.tool(command[0])
+        if program is None:
+            raise FaultError(_missing(command[0], self.filesystem))
+        try:
+            return subprocess.run(
+                [program, *command[1:]],
+                env={**ledger_of.inherited(), **self._ledger.environment, "LC_ALL": "C"},
+                capture_output=True,
+                text=True,
+                timeout=_COMMAND_S,
+                check=False,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise FaultError(f"`{' '.join(command)}` cannot be run: {error}") from error
+
+
+@functools.cache
+def cannot(filesystem: str = "ext4") -> str:
+    """Why this machine cannot lose the power of a disk, and how to enable it; empty where it can.
+
+    It is tried once: what was synced must survive, what was not must be gone. Raises `UsageError` for a file system
+    that is not in `FILE_SYSTEMS`.
+    """
+    if filesystem not in FILE_SYSTEMS:
+        raise UsageError.unknown("file system", filesystem, FILE_SYSTEMS)
+    missing = _lacking(filesystem)
+    if missing:
+        return f"a power loss cannot be tried here: {missing}"
+    with tempfile.TemporaryDirectory(prefix="conformance-power-") as folder:
+        try:
+            _try(pathlib.Path(folder), filesystem)
+        except (FaultError, OSError) as error:
+            return f"a power loss cannot be tried here: {error}"
+    return ""
+
+
+def _lacking(filesystem: str) -> str:
+    status = pathlib.Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    effective = next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
+    if not lines:
+        return "it needs Linux"
+    if not effective >> _CAP_SYS_ADMIN & 1:
+        return "it needs root (CAP_SYS_ADMIN) to mount; run it with sudo, or the container with --privileged"
+    if not pathlib.Path("/dev/loop-control").exists():
+        return "there are no loop devices; `modprobe loop`, or run the container with --privileged"
+    for tool in (FILE_SYSTEMS[filesystem].mkfs[0], "losetup", "mount", "umount"):
+        if ledger_of.tool(tool) is None:
+            return _missing(tool, filesystem)
+    return ""
+
+
+def _missing(tool: str, filesystem: str) -> str:
+    package = FILE_SYSTEMS[filesystem].package if tool.startswith("mkfs") else "mount, util-linux or coreutils"
+    return f"{tool} is not installed; install {package}"
+
+
+def _try(folder: pathlib.Path, filesystem: str) -> None:
+    with (
+        Ledger(folder / "run", f"power-{uuid.uuid4().hex[:12]}") as ledger,
+        Disk.make(ledger, folder / "disk.img", folder / "disk", filesystem=filesystem) as disk,
+    ):
+        file = disk.mountpoint / "file"
+        with file.open("wb", buffering=0) as stream:
+            stream.write(b"synced")
+            os.fsync(stream.fileno())
+            stream.write(b", and not")
+        with disk.handle() as descriptor:
+            loss.lose(descriptor)
+        disk.after_loss()
+        if (left := file.read_bytes()) != b"synced":
+            raise FaultError(f"{filesystem} of this kernel keeps {left!r} where only b'synced' was synced")

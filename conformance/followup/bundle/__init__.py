@@ -1,0 +1,208 @@
+"""What a broker's maintainer needs of one trial: a zip that stands by itself, and needs nothing of this suite.
+
+Reading order: `source` (what the run holds), `script` (from the drawn steps to `reproduce.py`) with `body` and a module
+for each kind of fault, `configuration`, `bug` (the draft of the report), `archive` (the zip, and what is not in it).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import msgspec
+
+from conformance import records
+from conformance.errors import UsageError
+from conformance.followup.bundle import archive, bug
+from conformance.followup.bundle.configuration import configuration
+from conformance.followup.bundle.script import Reproduction, write
+from conformance.followup.bundle.source import MESSAGES, Source, frames, gather
+from conformance.judge.spark.session import Session
+from conformance.run.evidence import Kept
+from conformance.run.planning import credentials as coming_in
+
+README = """# {title}
+
+| file | what it is |
+|---|---|
+{rows}
+
+Places of the machine that recorded it are replaced by words such as `<run>` and `<home>`.
+"""
+
+CONTENTS = {
+    "bug.md": "the draft of a bug report",
+    "reproduce.py": "does the same to a broker, and needs nothing of the suite that found it",
+    "configuration/": "the files that the broker ran with, and how they differ from stock",
+    "broker.log": "everything that the broker wrote, a heading for each file",
+    "broker-trial.log": "what of it was written during this trial",
+    "wire.jsonl": "the frames of the connection, one a line",
+    "journal/": "the journal as a fault left it, before the next start; `sizes.json` says how large its files were",
+    "timeline.txt": "what happened to some of the messages, with faults and starts",
+    "timeline.json": "the same as data",
+    "history/": "what every process did, one event a line, and the records of the trial and its run",
+    "versions.json": "versions of everything involved",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """The zip that was written, and what a user should know of it, a line each."""
+
+    path: pathlib.Path
+    lines: tuple[str, ...]
+
+
+def make(words: str, out: pathlib.Path | None = None, spark: Session | None = None, *, trust: bool = False) -> Made:
+    """Write the bundle of the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
+
+    With `trust` the broker's own file of that run is loaded, which may be anybody's code.
+
+    Raises:
+        UsageError: No such run or trial, the file exists and is a folder, or the run brings code and is not trusted.
+        HistoryError: The folder names files outside it, or holds what no run writes.
+        JudgeError: Spark could not judge.
+    """
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise UsageError(f"--out {out}: name a file in a folder that exists")
+    source = gather(words, spark, trust=trust)
+    path = out or pathlib.Path(f"{source.record.trial}.zip")
+    made = _reproduction(source)
+    members, missing = _members(source)
+    timelines = _timelines(source)
+    members |= {
+        "bug.md": bug.text(source, made, timelines, missing).encode(),
+        "timeline.json": msgspec.json.format(msgspec.json.encode(timelines), indent=1) + b"\n",
+        "timeline.txt": _text_of(timelines).encode(),
+    }
+    if made.text:
+        members["reproduce.py"] = made.text.encode()
+    members["README.md"] = _readme(source, members).encode()
+    for secret, word in coming_in.secrets(source.adapter, source.run.protocol, source.folder):
+        members = {name: data.replace(secret, word) for name, data in members.items()}
+    archive.write(path, members, archive.places(source.folder, *_place(source)))
+    return Made(path, tuple(_lines(source, made, missing)))
+
+
+def _place(source: Source) -> list[tuple[pathlib.Path, str]]:
+    """The folder of the broker's file, where it was the user's."""
+    kept = records.kept_broker(source.folder)
+    return [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
+
+
+def _lines(source: Source, made: Reproduction, missing: list[str]) -> list[str]:
+    lines = [bug.title(source)]
+    if not source.findings:
+        lines.append(bug.NOTHING)
+    return [*lines, *(f"missing: {each}" for each in missing), *(f"reproduce.py: {each}" for each in made.missing)]
+
+
+def _reproduction(source: Source) -> Reproduction:
+    if source.script is None:
+        return Reproduction("", ("the scenario has changed since it was recorded, so no script can be written",))
+    if source.adapter is None:
+        return Reproduction("", (f"the broker {source.run.adapter} is not known here, nor how its queues are named",))
+    if source.record.control.startswith("session liar"):
+        return Reproduction("", ("the client of this trial lied on purpose, and no script should",))
+    anomalies = [finding.seen.anomaly for finding in source.findings]
+    if not anomalies:
+        checks = source.script.decides.items()
+        anomalies = [check.anomaly for claim, check in checks if source.catalogue.claims[claim].judged]
+    return write(source.script, anomalies, source.adapter, source.run.protocol, source.queue, bug.title(source))
+
+
+def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
+    members: dict[str, bytes] = {}
+    missing: list[str] = []
+    found = configuration(source)
+    members |= {f"configuration/{name}": data for name, data in found.files.items() if data}
+    missing += found.missing
+    members |= _broker_file(source)
+    members |= _logs(source, missing)
+    members |= _journals(source, missing)
+    wire = b"".join(msgspec.json.encode(frame) + b"\n" for frame in frames(source))
+    if wire:
+        members["wire.jsonl"] = wire
+    else:
+        missing.append(f"`wire.jsonl`: the trial did not go over the link; {bug.capture(source)}")
+    kept = [*sorted(source.place.glob("*.jsonl")), *sorted(source.place.glob("*.json")), source.folder / "run.json"]
+    members |= {f"history/{path.name}": path.read_bytes() for path in kept}
+    versions = {"broker": f"{source.run.title} {source.run.version}", **source.run.versions}
+    members["versions.json"] = msgspec.json.format(msgspec.json.encode(versions), indent=1) + b"\n"
+    return members, missing
+
+
+def _broker_file(source: Source) -> dict[str, bytes]:
+    """The file that described the broker, where it was the user's."""
+    kept = records.kept_broker(source.folder)
+    if kept is None or not kept[0].copy:
+        return {}
+    copy = records.inside(kept[1], kept[0].copy)
+    return {f"configuration/{copy.name}": copy.read_bytes()} if copy.is_file() else {}
+
+
+def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:
+    if source.broker is None or source.kept is None:
+        missing.append("`broker.log`: the run kept no log of the broker for this trial")
+        return {}
+    whole, own = [], []
+    parts = {log.path: log for log in source.kept.logs}
+    later = [path.name for path in source.broker.glob("start-*.log")]  # of trials after this one
+    for name in sorted({*parts, *later}, key=lambda name: (name.startswith("new/"), name)):  # of an upgrade
+        path, part = records.inside(source.broker, name), parts.get(name)
+        if not path.is_file():
+            missing.append(f"`broker.log`: {name} is gone")
+            continue
+        data = path.read_bytes()
+        head = f"=== {name}\n".encode()
+        whole.append(head + data)
+        if part is not None and part.end > part.begin:
+            own.append(head + data[part.begin : part.end])
+    return {"broker.log": b"".join(whole), "broker-trial.log": b"".join(own)}
+
+
+def _journals(source: Source, missing: list[str]) -> dict[str, bytes]:
+    kept: Kept | None = source.kept
+    if kept is None or not kept.journals:
+        missing.append("`journal/`: no copy was made, because no fault ended the broker in this trial")
+        return {}
+    members: dict[str, bytes] = {}
+    for journal in kept.journals:
+        path = records.inside(source.place, journal.file) if journal.file else None
+        if path is not None and path.is_file():
+            members[f"journal/{path.name}"] = path.read_bytes()
+        elif path is not None:
+            missing.append(f"`journal/`: {journal.file} is gone")
+        missing += [f"`journal/`: {name} of start {journal.epoch}: {why}" for name, why in journal.left_out.items()]
+    sizes = {str(journal.epoch): journal.sizes for journal in kept.journals}
+    members["journal/sizes.json"] = msgspec.json.format(msgspec.json.encode(sizes), indent=1) + b"\n"
+    return members
+
+
+def _timelines(source: Source) -> list[dict[str, object]]:
+    """Of the messages that offended; of a trial without any, of nothing but its faults and starts."""
+    found: list[dict[str, object]] = [
+        {
+            "claims": [row.claim for row in finding.rows],
+            "message": message,
+            "queue": source.queue,
+            "events": source.timeline(message),
+        }
+        for finding in source.findings
+        for message in finding.seen.messages[:MESSAGES]
+    ]
+    return found or [{"claims": [], "message": "", "queue": source.queue, "events": source.timeline("")}]
+
+
+def _text_of(timelines: list[dict[str, object]]) -> str:
+    parts = []
+    for timeline in timelines:
+        about = f"{timeline['message']} in {timeline['queue']}" if timeline["message"] else "faults and starts"
+        parts.append("\n".join([about, *bug.timeline_lines(timeline)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _readme(source: Source, members: dict[str, bytes]) -> str:
+    there = [name for name in CONTENTS if any(member.startswith(name) for member in members)]
+    rows = "\n".join(f"| `{name}` | {CONTENTS[name]} |" for name in there)
+    return README.format(title=bug.title(source), rows=rows)

@@ -1,0 +1,261 @@
+"""The draft of a bug report: what was promised, what was seen, and how the maintainer sees it too."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from conformance.adapters import Adapter
+from conformance.adapters.credentials import OPEN, Access
+from conformance.claims import Claim
+from conformance.followup.bundle.script import Reproduction, password_of, port_of
+from conformance.followup.bundle.source import Finding, Source
+from conformance.followup.upgrade import Pair
+from conformance.quoting import visible
+from conformance.report.words import steps_in_words
+from conformance.run.planning import credentials as coming_in
+
+_EXTERNAL = "external"
+"""The launcher of a broker that ran already: how it is started is its owner's."""
+
+LINES = 24
+"""Events of the timeline that the text shows; the file has all of them."""
+
+_CAPTURE = {
+    "amqp": "`PN_TRACE_FRM=1 python reproduce.py ...` prints every AMQP frame",
+    "stomp": "`tcpdump -i lo -w wire.pcap port PORT` beside `reproduce.py` keeps every byte",
+}
+_HIDDEN = "what crosses a port of TLS can be read by its two ends only"
+NOTHING = (
+    "In this trial no claim was violated: there is nothing to report from it. The bundle holds what was recorded, and "
+    "the script repeats the trial."
+)
+
+
+def title(source: Source) -> str:
+    """One line: the broker and what was seen."""
+    what = source.findings[0].seen.figures if source.findings else "nothing was violated"
+    return f"{_broker(source)}: {what} ({source.record.scenario})"
+
+
+def _broker(source: Source) -> str:
+    return f"{source.run.title} {source.run.version}"
+
+
+def text(source: Source, made: Reproduction, timelines: Sequence[Mapping[str, object]], missing: Sequence[str]) -> str:
+    """The text of `bug.md`. `timelines` are those of `timeline.json`; `missing` is what the bundle does not have."""
+    parts = [f"# {title(source)}", *_opening(source), *_about(source), *_steps(source, made)]
+    parts += ["## Expected", *_expected(source), "## Actual", *_actual(source), *_excerpt(timelines)]
+    lacking = [*missing, *(f"`reproduce.py`: {each}" for each in made.missing)]
+    if lacking:
+        parts += ["## What is missing", "\n".join(f"- {each}." for each in lacking)]
+    return visible("\n\n".join(part for part in parts if part)) + "\n"
+
+
+def _opening(source: Source) -> Iterator[str]:
+    if source.record.arm != "subject":
+        yield f"This is a trial of a control ({source.record.control}): it is wrong on purpose, and proves a check."
+    elif not source.findings:
+        yield NOTHING
+    elif all(row.required for finding in source.findings for row in finding.rows):
+        yield (
+            "This is no bug of the product: the configuration gives the guarantee up, and the user required it all the "
+            "same."
+        )
+    if source.record.void:
+        yield f"The trial is void: {source.record.void}. Nothing can be concluded from it."
+
+
+def _about(source: Source) -> Iterator[str]:
+    run, record = source.run, source.record
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+    yield "## Version"
+    yield f"{_broker(source)} ({run.launcher}), {run.protocol.upper()}, client {run.client}. {versions}."
+    yield "## Configuration"
+    changed = [f"- `{name}` = `{str(value).lower()}`{_key(source, name)}" for name, value in run.changed.items()]
+    base = "that configuration" if run.configuration else "stock"
+    yield f"Differs from {base}:\n\n" + "\n".join(changed) if changed else f"Every setting is as in {base}."
+    if record.control:
+        yield f"The control runs with: {record.control}."
+    if run.configuration:
+        yield f"A copy of the user's configuration was run, with this difference:\n\n```diff\n{run.configuration}```"
+    if run.deviations:
+        lines = "\n".join(f"- {name}: {why}" for name, why in run.deviations.items())
+        yield f"The harness itself changed, so that the broker runs beside others and headless:\n\n{lines}"
+    yield "The files are in `configuration/`."
+
+
+def _key(source: Source, name: str) -> str:
+    setting = source.adapter.file.settings.get(name) if source.adapter else None
+    if setting is None:
+        return ""
+    key = f"`{setting.xml}`; " if setting.xml else ""
+    return f" ({key}{setting.description})"
+
+
+def capture(source: Source) -> str:
+    """How the maintainer sees what the trial did not keep of the wire."""
+    hidden = source.run.protocol == "stomp" and _access(source).tls is not None
+    return _HIDDEN if hidden else _CAPTURE[source.run.protocol]
+
+
+def _access(source: Source) -> Access:
+    """How the clients of the trial came in."""
+    return coming_in.told(source.adapter, source.run.protocol) if source.adapter else OPEN
+
+
+def _steps(source: Source, made: Reproduction) -> Iterator[str]:
+    yield "## Steps to reproduce"
+    if source.script is not None:
+        yield "\n".join(f"{number}. {step}" for number, step in enumerate(steps_in_words(source.script), 1))
+    else:
+        words = "\n".join(f"    {step}" for step in source.record.script)
+        yield f"This version of the suite has another script of that name. As it was recorded:\n\n{words}"
+    if not made.text:
+        yield "There is no `reproduce.py`: see what is missing below."
+        return
+    more = " It needs root, and a disk of its own for the data: called without one it prints the commands."
+    root = more if made.root else ""
+    root += " The broker runs under strace, which answers for the disk." if "strace" in made.needs else ""
+    access = _access(source)
+    journal = f" --journal {_argument(_words(source, _journal(source)))}" if "journal" in made.needs else ""
+    yield (
+        f"`reproduce.py` does the same and needs nothing of the suite: a queue `{source.queue}`, and the command that "
+        f"runs the broker.{root}"
+    )
+    yield from _login(access)
+    address = f"127.0.0.1:{port_of(source.run.protocol, access)}{_files(access)}"
+    then = ""
+    if isinstance(source.adapter, Pair):
+        yield (
+            f"`--start` runs {source.adapter.old.version}. From the first start after the fault on, `--then` runs "
+            f"{source.adapter.new.version}, on the same data and at the same address."
+        )
+        then = f" --then {_argument(_start(source, source.adapter.new, '<new distribution>'))}"
+    start = _argument(_start(source, source.adapter))
+    yield f"    python reproduce.py --address {address}{journal} --start {start}{then}"
+    yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
+
+
+def _argument(text: str) -> str:
+    """One argument for a shell, in quotes."""
+    return shlex.quote(text) if "'" in text else f"'{text}'"
+
+
+def _login(access: Access) -> Iterator[str]:
+    """Who the script is at the broker, where that is not nobody; secrets and certificates stay with their owner."""
+    if access.user:
+        yield (
+            f"It logs in as `{access.user}` (`--user` names another), and reads the password from the environment "
+            f"variable `{password_of(access)}` (`--password-env` names another): no secret is in this bundle."
+        )
+    if access.tls is not None:
+        yield "It speaks TLS. No certificate or key is in this bundle: give your own."
+
+
+def _files(access: Access) -> str:
+    """The options for files of TLS, as the trial had them."""
+    if access.tls is None:
+        return ""
+    own = " --tls-cert CLIENT.pem --tls-key CLIENT.key" if access.tls.certificate else ""
+    return f"{' --tls-ca CA.pem' if access.tls.ca else ''}{own}"
+
+
+def _start(source: Source, adapter: Adapter | None, home: str = "<distribution>") -> str:
+    """The command of the broker with words instead of places."""
+    if adapter is None or adapter.launcher == _EXTERNAL:
+        return "COMMAND THAT RUNS THE BROKER"
+    start = adapter.file.start
+    settings = adapter.file.settings
+    options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
+    queue = ":".join(filter(None, [source.queue, options]))
+    command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
+    changed = source.adapter.to_set if isinstance(source.adapter, Pair) and home != "<distribution>" else {}
+    for name, value in sorted({**source.record.settings, **changed}.items()):
+        setting = settings.get(name)
+        if setting is not None and setting.argument and setting.settable and value != setting.default:
+            command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]
+    if source.record.control.startswith("liar "):
+        command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
+    return _words(source, " ".join(map(_quoted, command)).replace("{home}", home))
+
+
+def _quoted(part: str) -> str:
+    """A word of a command line. Placeholders stay readable; anything that a shell would obey is quoted."""
+    return part if re.fullmatch(r"[\w@%+=:,./{}<>-]*", part, re.ASCII) else shlex.quote(part)
+
+
+def _journal(source: Source) -> str:
+    return source.adapter.file.journal.path if source.adapter else "<journal>"
+
+
+def _words(source: Source, text: str) -> str:
+    """A text of the broker's file with words instead of its placeholders."""
+    names = source.adapter.file.ports if source.adapter else ()
+    ports = {f"{name}_port": str(_port(source, name)) for name in names}
+    words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
+    words |= {"here": "<broker>", "listen": "127.0.0.1"}
+    for name, word in words.items():
+        text = text.replace(f"{{{name}}}", word)
+    return text
+
+
+def _port(source: Source, name: str) -> int:
+    """The usual number of a port of the broker's file."""
+    spoken = source.adapter.file.protocols if source.adapter else {}
+    found = [protocol for protocol, one in spoken.items() if one.port == name and protocol in _CAPTURE]
+    if source.adapter is None or not found:
+        return 8161
+    return port_of(found[0], coming_in.told(source.adapter, found[0]))
+
+
+def _expected(source: Source) -> Iterator[str]:
+    if not source.findings:
+        yield "What the claims of this scenario say; none of them was violated in this trial."
+    rows = {row.claim: row for finding in source.findings for row in finding.rows}
+    for name in rows:
+        claim = source.catalogue.claims[name]
+        address = f"> {claim.source.sentence}\n>\n> {_address(source, claim)} ({claim.id})"
+        if claim.is_expectation:
+            address = f"No document says this: it is an expectation of the suite ({claim.id}). {claim.reason}"
+        yield f"{claim.says}\n\n{address}"
+
+
+def _address(source: Source, claim: Claim) -> str:
+    basis = f"; {claim.basis}" if claim.basis else ""
+    return f"{source.catalogue.document_title(claim)}, section “{claim.source.section}”{basis}"
+
+
+def _actual(source: Source) -> Iterator[str]:
+    if not source.findings:
+        yield "Nothing offended."
+    for finding in source.findings:
+        yield f"{finding.says} In this trial: {finding.seen.figures}. {_often(finding)}"
+        shown = ", ".join(f"`{message}`" for message in finding.seen.messages)
+        yield f"Messages: {shown}{' and others' if finding.seen.count > len(finding.seen.messages) else ''}."
+
+
+def _often(finding: Finding) -> str:
+    row = finding.rows[0]
+    return f"Seen in {row.offended} of {row.trials} trials of this script."
+
+
+def _excerpt(timelines: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    if not timelines:
+        return
+    lines = timeline_lines(timelines[0])
+    half = LINES // 2
+    if len(lines) > LINES:
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} more in timeline.txt", *lines[-half:]]
+    yield f"What happened to `{timelines[0]['message']}`, in milliseconds:"
+    yield "```\n" + "\n".join(lines) + "\n```"
+
+
+def timeline_lines(timeline: Mapping[str, object]) -> list[str]:
+    """A timeline as text, a line an event."""
+    events: Sequence[Mapping[str, object]] = timeline["events"]  # type: ignore[assignment]
+    return [
+        f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()
+        for each in events
+    ]

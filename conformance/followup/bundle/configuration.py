@@ -1,0 +1,112 @@
+"""The configuration that the broker ran with, file by file, and how it differs from the stock one."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from conformance import records
+from conformance.adapters import Adapter
+from conformance.adapters.config import own_configuration
+from conformance.adapters.file.placeholders import python_words
+from conformance.adapters.launch.instance import Source as BrokerSource
+from conformance.adapters.launch.instance import make_instance
+from conformance.adapters.launch.java import find_java
+from conformance.errors import ConformanceError
+from conformance.followup.bundle.source import Source
+from conformance.followup.upgrade import Pair
+
+LARGEST = 1 << 20
+"""Bytes of one file; a larger one is no configuration."""
+
+_NOT_ITS_OWN = ("data", "log", "tmp", "lock")
+"""Folders of an instance that hold what the broker wrote."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """`files` by their name in the bundle; `missing` says what could not be had, and why."""
+
+    files: dict[str, bytes]
+    missing: tuple[str, ...]
+
+
+def configuration(source: Source) -> Configuration:
+    """The effective files of the broker's instance, its settings, and unified diffs against stock."""
+    files: dict[str, bytes] = {"settings.diff": _settings_diff(source).encode()}
+    missing: list[str] = []
+    if source.broker is None:
+        missing.append("the folder of the broker is gone, and with it its configuration: record the trial again")
+        return Configuration(files, tuple(missing))
+    if isinstance(source.adapter, Pair):
+        both = {"old": source.adapter.old, "new": source.adapter.new}
+        for name, adapter in both.items():
+            found = _of_one(source, adapter, records.inside(source.broker, name), missing)
+            files |= {f"{name}/{file}": data for file, data in found.items()}
+    else:
+        files |= _of_one(source, source.adapter, source.broker, missing)
+    return Configuration(files, tuple(missing))
+
+
+def _of_one(source: Source, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]) -> dict[str, bytes]:
+    """The files of the broker in that folder."""
+    settings, instance = (records.inside(broker, name) for name in ("settings.toml", "instance"))
+    files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
+    effective = dict(_text_files(instance))
+    if own_configuration.kept(source.folder) is not None and adapter is not None:
+        effective = own_configuration.public(adapter.file, effective)
+    files |= {f"effective/{name}": data for name, data in effective.items()}
+    if adapter is not None and adapter.file.template is not None and instance.is_dir():
+        try:
+            files["stock.diff"] = _stock_diff(adapter, instance, effective).encode()
+        except (ConformanceError, OSError) as error:
+            missing.append(f"the stock configuration could not be made here: {error}")
+    return files
+
+
+def _text_files(instance: pathlib.Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(instance.rglob("*")):
+        inside = path.relative_to(instance)
+        if path.is_symlink() or not path.is_file() or inside.parts[0] in _NOT_ITS_OWN:
+            continue  # a link of the broker's own may lead anywhere on this machine
+        if path.stat().st_size <= LARGEST:
+            data = path.read_bytes()
+            if b"\0" not in data:
+                yield str(inside), data
+
+
+def _settings_diff(source: Source) -> str:
+    """What differs from stock, in the product's own words where it has some."""
+    known = source.adapter.file.settings if source.adapter else {}
+    lines = []
+    for name, value in sorted(source.record.settings.items()):
+        setting = known.get(name)
+        stock = (setting.default if setting.stock is None else setting.stock) if setting else None
+        if setting is not None and value != stock:
+            product = f"  # {setting.xml}" if setting.xml else ""
+            lines += [f"-{name} = {str(stock).lower()}", f"+{name} = {str(value).lower()}{product}"]
+    return "\n".join(["--- stock", "+++ effective", *lines, ""]) if lines else ""
+
+
+def _stock_diff(adapter: Adapter, instance: pathlib.Path, effective: dict[str, bytes]) -> str:
+    """A unified diff of every file, the stock instance first; made from the stock instance of this very version."""
+    java = find_java(adapter.file.java.minimum) if adapter.file.java else None
+    with tempfile.TemporaryDirectory(prefix="conformance-stock-") as folder:
+        stock = pathlib.Path(folder) / "instance"
+        words = {"home": str(adapter.install(offline=True)), "here": str(adapter.path.parent), "instance": str(stock)}
+        words |= {**python_words(), **({"java": str(java.path), "java_home": str(java.home)} if java else {})}
+        make_instance(BrokerSource(adapter.file, adapter.path.parent, adapter.version, adapter.install()), words)
+        before = {name: data.replace(str(stock).encode(), b"<instance>") for name, data in _text_files(stock)}
+        shutil.rmtree(stock)
+    after = {name: data.replace(str(instance.absolute()).encode(), b"<instance>") for name, data in effective.items()}
+    return "".join(_diff(name, before.get(name, b""), after.get(name, b"")) for name in sorted({*before, *after}))
+
+
+def _diff(name: str, before: bytes, after: bytes) -> str:
+    stock, effective = (data.decode(errors="replace").splitlines(keepends=True) for data in (before, after))
+    found = difflib.unified_diff(stock, effective, f"stock/{name}", f"effective/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in found)

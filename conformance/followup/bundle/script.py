@@ -1,0 +1,328 @@
+"""From a drawn script to `reproduce.py`: what a maintainer can run without this suite.
+
+Only what the templates (`fixtures/reproduce`) can do is written; a step, a trigger or a sentence that they cannot do is
+named instead. A script that did something else than the trial would prove nothing. Each kind of fault has a module:
+`process_faults`, `link_faults`, `disk_faults`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+
+import jinja2
+
+from conformance import paths
+from conformance.adapters import Adapter
+from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
+from conformance.clients.roles.modes import MODES
+from conformance.followup.bundle import disk_faults, link_faults, process_faults
+from conformance.followup.bundle.body import Body, CannotError, call
+from conformance.followup.upgrade import Pair
+from conformance.quoting import visible
+from conformance.run.planning import credentials as coming_in
+from conformance.scenario import (
+    Ask,
+    Consume,
+    ConsumerCrash,
+    Cut,
+    Drain,
+    Offer,
+    Publish,
+    Restart,
+    Scenario,
+    Step,
+    Together,
+    singles,
+)
+
+FOLDER = paths.fixtures() / "reproduce"
+
+TEMPLATES = {"amqp": "amqp.py.j2", "stomp": "stomp.py.j2"}
+COMMON = "common.py.j2"
+PARTS = {"relay": "relay.py.j2", "recovery": "recovery.py.j2", "strace": "disk.py.j2"}
+"""What a fault needs beside the client."""
+
+MODULES = {
+    "": "argparse os select shlex signal subprocess sys time uuid",
+    "child": "json",
+    "power": "fcntl struct",
+    "recovery": "ctypes socket struct",
+    "relay": "fcntl socket struct threading",
+    "strace": "re",
+    "stomp": "socket",
+    "stomp tls": "ssl",
+}
+"""What each part imports."""
+
+VARIABLE = "BROKER_PASSWORD"
+"""The environment variable of a password that the trial had from a file."""
+
+CHECKS = {
+    "lost": 'yield "LOST", notes.confirmed - drained, len(notes.confirmed), "confirmed messages"',
+    "gone": 'yield "GONE", left - drained, len(left), "messages that were never acknowledged"',
+    "lost_committed": 'yield "LOST", committed - drained, len(committed), "messages of committed transactions"',
+    "half": 'yield "HALF", half, len(transactions), "transactions"',
+    "uncommitted": 'yield "UNCOMMITTED", loose & drained, len(loose), "messages that nobody committed"',
+    "unstored": 'yield "UNSTORED", wrong, len(risk), "messages that no sync after them stored"',
+    "early": 'yield "EARLY", notes.early, len(notes.held), f"answers, with syncs of {HELD} s"',
+}
+"""What the script can decide, a line of it each."""
+
+BEFORE = {
+    "gone": "left = notes.confirmed - notes.acknowledged",
+    "lost_committed": "committed = {number for number, each in notes.transaction.items() if each in notes.committed}",
+    "half": "half = {each for each, whole in transactions.items() if 0 < len(whole & drained) < len(whole)}",
+    "unstored": "wrong, risk = unstored(notes)",
+    "uncommitted": "loose = {number for number, each in notes.transaction.items() if each not in notes.asked}",
+}
+
+ANOMALIES = {
+    "lost": "lost",
+    "gone": "gone",
+    "gone_after_acknowledge": "gone",
+    "lost_committed": "lost_committed",
+    "half_applied": "half",
+    "available_undischarged": "uncommitted",
+    "confirmed_before_sync": "early",
+    "confirmed_though_sync_failed": "unstored",
+    "committed_before_sync": "early",
+}
+"""Anomalies of the judge's table that the script decides as well."""
+
+_IMPORTS = {
+    "amqp": """
+from proton import Delivery, Described, Message, ProtonException, {tls}Terminus, Timeout, symbol
+from proton.handlers import MessagingHandler
+from proton.reactor import AtMostOnce, LinkOption
+from proton.utils import BlockingConnection
+
+LOST = (ProtonException, ConnectionError)
+""",
+    "stomp": "",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduction:
+    """`text` of the script, empty where it cannot be written; `missing` says what it leaves out, a sentence each.
+
+    `needs` are the parts of it that ask for more than a broker: `power`, `strace`, `journal`.
+    """
+
+    text: str
+    missing: tuple[str, ...]
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def root(self) -> bool:
+        """Whether it needs root."""
+        return "power" in self.needs
+
+
+def write(
+    script: Scenario, anomalies: Iterable[str], adapter: Adapter, protocol: str, queue: str, title: str
+) -> Reproduction:
+    """The script of one trial: its drawn steps, and the checks of these anomalies as far as it can decide them."""
+    wanted = list(dict.fromkeys(anomalies))
+    sizes = [step.size for step in singles(script.steps) if isinstance(step, Publish)]
+    body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
+    if coming_in.told(adapter, protocol).tls is not None:
+        body.needs.add("tls")
+    if isinstance(adapter, Pair):
+        body.needs.add("upgrade")
+    body.missing += [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
+    checks = list(dict.fromkeys(ANOMALIES[name] for name in wanted if name in ANOMALIES))
+    if not checks:
+        return Reproduction("", (*body.missing, "nothing that was judged here can be decided by so small a client"))
+    try:
+        for step in script.steps:
+            _step(step, body)
+        disk_faults.end(body)
+        _check_known(checks, script, body)
+    except CannotError as error:
+        return Reproduction("", (*body.missing, str(error)))
+    if script.client == "raw":
+        body.missing.append("the trial looked at every frame; the script reads only what it needs")
+    text = _render(script, checks, body, adapter, queue, title)
+    compile(text, "reproduce.py", "exec")
+    return Reproduction(text, tuple(body.missing), frozenset(body.needs))
+
+
+def _check_known(checks: Iterable[str], script: Scenario, body: Body) -> None:
+    """`CannotError` for a check whose words only another fault at the disk defines."""
+    for name, known in (("early", "held" in body.words), ("unstored", bool(body.words.get("fails")))):
+        if name in checks and not known:
+            raise CannotError(f"what {script.id} asks of the disk is not in it")
+
+
+def _step(step: Step, body: Body) -> None:
+    match step:
+        case Publish():
+            _publish(step, body)
+        case Consume():
+            _consume(step, body)
+        case Restart():
+            if step.until is not None:
+                if body.failing or body.held:
+                    raise CannotError("a kill in recovery after a fault at the disk is not in it")
+                if step.clean and "upgrade" in body.needs:
+                    raise CannotError("a kill of the old version while it is started again is not in it")
+                if step.clean:
+                    body.lines.append("broker.stop()")
+                process_faults.in_recovery(step.until, body)
+                step = dataclasses.replace(step, clean=False)
+            disk_faults.restart(step, body)
+        case Drain():
+            body.lines.append("drain(words, notes)")
+        case Offer():
+            raise CannotError("a broker that is offered settings is not in it")
+        case Together():
+            raise CannotError("clients beside each other are not in it")
+        case Ask():
+            raise CannotError("questions to a vendor's client are not in it")
+
+
+def _publish(step: Publish, body: Body) -> None:
+    if step.ack_event_mode or step.immediate_every:
+        raise CannotError("a publish window that the broker is told of is not in it")
+    if step.peek or step.unasked_every:
+        raise CannotError("a receiver that looks on while others publish, or sends without an answer, are not in it")
+    if step.every_ms and step.window > 1 and not step.batch:
+        raise CannotError("sends at a fixed rate beside unanswered ones are not in it")
+    function = "publish_in_transactions" if step.batch else "publish"
+    body.needs.add("transactions" if step.batch else "publish")
+    words: dict[str, object] = {"count": step.count}
+    if step.batch:
+        words |= {"batch": step.batch, "size": step.size}
+        words |= {"rollback_every": step.rollback_every} if step.rollback_every else {}
+        if not step.durable:
+            raise CannotError("transactions of non-persistent messages are not in it")
+    else:
+        words |= {"window": step.window, "size": step.size}
+        words |= {} if step.durable else {"durable": False}
+    words |= {"every_ms": step.every_ms} if step.every_ms else {}
+    words |= {"hold": body.held} if body.held else {}
+    if body.failing:
+        if step.batch or step.until is not None:
+            raise CannotError("transactions, or another fault, on a disk that fails are not in it")
+        words["failing"] = True
+    _until(function, words, step.until, body, step.size)
+
+
+def _consume(step: Consume, body: Body) -> None:
+    odd = [
+        name
+        for name in ("refuse", "hold", "rollback_every", "work_ms", "backwards", "receives", "on_session")
+        if getattr(step, name) != getattr(Consume(step.mode), name)
+    ]
+    if odd or MODES[step.mode].transacted:
+        raise CannotError(f"a consumer in {step.mode} mode{' with ' + ', '.join(odd) if odd else ''} is not in it")
+    body.needs.add("consume")
+    words: dict[str, object] = {"mode": step.mode, "prefetch": step.prefetch}
+    words |= {"acknowledge": step.acknowledge} if step.acknowledge != 1 else {}
+    words |= {"confirm": True} if step.confirm or MODES[step.mode].confirmed else {}
+    words |= {"stop": step.stop} if step.stop else {}
+    words |= {"until_silent": True} if step.until_silent else {}
+    if step.until is not None and not isinstance(step.until, ConsumerCrash | Cut):
+        raise CannotError(f"{step.until.name} under a consumer is not in it")
+    _until("consume", words, step.until, body, body.largest)
+
+
+def _until(function: str, words: Mapping[str, object], fault: object, body: Body, size: int) -> None:
+    if fault is None:
+        body.lines.append(call(function, words))
+    elif isinstance(fault, Cut):
+        link_faults.over_relay(function, words, fault, body, size)
+    else:
+        process_faults.under_fault(function, words, fault, body)
+
+
+def docstring(text: str) -> str:
+    """A literal between three quotes that Python reads as this text, whatever is in it.
+
+    Characters that a terminal would obey are spelled out: the text may hold words of a run's folder.
+    """
+    text = visible(text)
+    escaped = text.replace("\\", "\\\\")
+    if '"""' in text or text.endswith('"'):
+        escaped = escaped.replace('"', '\\"')
+    return f'"""{escaped}"""'
+
+
+def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, queue: str, title: str) -> str:
+    environment = jinja2.Environment(  # noqa: S701 - what is made is Python
+        loader=jinja2.FileSystemLoader(FOLDER),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(docstring=docstring, repr=repr)
+    protocol = body.protocol
+    spoken, access = adapter.file.protocols[protocol], coming_in.told(adapter, protocol)
+    held = body.words.get("held")
+    words = {
+        **body.words,
+        "title": title,
+        "says": script.says,
+        "protocol": protocol,
+        "queue": queue,
+        "port": port_of(protocol, access),
+        "needs": body.needs,
+        "names": checks,
+        "modules": _modules(body),
+        "words_of_needs": _needed(body, access),
+        "imports": _IMPORTS[protocol].format(tls="SSLDomain, " if "tls" in body.needs else "")
+        + (f"\nHELD = {held}\n" if held else ""),
+        **_access(access),
+        "virtual_host": repr(spoken.virtual_host) if spoken.virtual_host else "",
+        "at_commit": spoken.transacted_sends == "at_commit",
+        "destination": repr(spoken.destination),
+        "send": repr(dict(spoken.send)),
+        "subscribe": repr(dict(spoken.subscribe)),
+        "checks": [BEFORE[name] for name in checks if name in BEFORE] + [CHECKS[name] for name in checks],
+        "body": body.lines,
+    }
+    parts = [TEMPLATES[protocol], *(file for need, file in PARTS.items() if need in body.needs)]
+    client = "\n\n".join(environment.get_template(file).render(words) for file in parts)
+    text = environment.get_template(COMMON).render({**words, "client": client})
+    return re.sub(r"\n{4,}", "\n\n\n", text)
+
+
+def port_of(protocol: str, access: Access) -> int:
+    """The port that brokers take by default."""
+    return SCHEMES[scheme_of(protocol, secure=access.tls is not None)].port
+
+
+def password_of(access: Access) -> str:
+    """The environment variable that the script reads the password from."""
+    return (access.password.env if access.password else "") or VARIABLE
+
+
+def _access(access: Access) -> dict[str, object]:
+    """How the clients of the trial came in; a secret, and a file of one machine, is named and not written."""
+    mechanism = mechanism_of(access)
+    given = access.mechanism or mechanism not in (PLAIN, "ANONYMOUS")
+    return {
+        "user": access.user,
+        "password_env": password_of(access),
+        "mechanism": repr(mechanism) if given else '"PLAIN" if words.user else "ANONYMOUS"',
+        "certificate": bool(access.tls and access.tls.certificate),
+        "server_name": access.tls.server_name if access.tls else "",
+    }
+
+
+def _modules(body: Body) -> list[str]:
+    """The modules of Python's own library, sorted."""
+    needs = {"", *body.needs, body.protocol, *(f"{body.protocol} {need}" for need in body.needs)}
+    return sorted({name for need, names in MODULES.items() if need in needs for name in names.split()})
+
+
+def _needed(body: Body, access: Access) -> str:
+    """What the script needs beside Python, as the end of a sentence."""
+    needed = ["python-qpid-proton"] if body.protocol == "amqp" else []
+    needed = ["python-qpid-proton with Cyrus SASL"] if access.mechanism in SCRAM else needed
+    needed += ["strace 5.6 or later"] if "strace" in body.needs else []
+    return f", and {' and '.join(needed)}" if needed else "; nothing else"

@@ -1,0 +1,283 @@
+"""What a bundle is made from: everything that the folder of a run holds about one trial, and what the judge says."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import msgspec
+
+from conformance import adapters, claims, judge, records, scenario
+from conformance.adapters import Adapter
+from conformance.claims import Catalogue
+from conformance.errors import ConformanceError, HistoryError, UsageError
+from conformance.followup import replay, upgrade
+from conformance.history import Event, Op, read
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.rows import Judgement, Verdict, VerdictRow
+from conformance.judge.spark.session import Session
+from conformance.judge.trial_anomalies import Seen, offences
+from conformance.records import RunRecord, TrialRecord
+from conformance.report import model
+from conformance.run import artifacts as kept_run
+from conformance.run.evidence import FILE, Kept
+from conformance.run.planning import credentials as coming_in
+from conformance.scenario import Scenario, script_words
+
+EVENTS = 200
+"""Of one timeline at most."""
+
+PROTOCOLS = ("amqp", "stomp")
+"""Those that a script can be written for."""
+
+MESSAGES = 10
+"""Messages of one anomaly whose timelines are told."""
+
+_ALWAYS = (Op.FAULT, Op.BROKER)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One anomaly that was seen in the trial, and the rows of the claims that it speaks about."""
+
+    seen: Seen
+    rows: tuple[VerdictRow, ...]
+
+    @property
+    def says(self) -> str:
+        """The first sentence of the judge's table about it."""
+        return " ".join(ANOMALIES[self.seen.anomaly].sentence.split("\n\n")[0].split())
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One trial. `script` is the drawn one; None where this version of the suite has another, or none, of that name.
+
+    `kept` and `broker` are None where the run kept no evidence, or its broker's folder is gone. `adapter` is None where
+    this machine does not know the broker.
+    """
+
+    folder: pathlib.Path
+    run: RunRecord
+    record: TrialRecord
+    catalogue: Catalogue
+    script: Scenario | None
+    adapter: Adapter | None
+    events: tuple[tuple[str, Event], ...]
+    findings: tuple[Finding, ...]
+    kept: Kept | None
+    broker: pathlib.Path | None
+
+    @property
+    def place(self) -> pathlib.Path:
+        """The folder of the trial."""
+        return self.folder / "trials" / self.record.trial
+
+    @property
+    def queue(self) -> str:
+        """The queue that the trial used."""
+        return next((event.queue for _, event in self.events if event.queue), "orders")
+
+    def timeline(self, message: str) -> list[dict[str, object]]:
+        """The events of a message, its transaction's, and the faults and starts of the broker, by the clock."""
+        own = {event.transaction for _, event in self.events if event.message == message} - {None}
+        began = self.events[0][1].at_ns if self.events else 0
+        return [
+            _told(process, event, began)
+            for process, event in self.events
+            if event.message == message or event.op in _ALWAYS or (event.message is None and event.transaction in own)
+        ][:EVENTS]
+
+
+def gather(words: str, spark: Session | None = None, *, trust: bool = False) -> Source:
+    """Read the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
+
+    Raises:
+        UsageError: The words name no run, or no trial of it (with the closest), or the run names code of its own and
+            is not trusted.
+        HistoryError: The folder holds what no run writes, such as a link.
+        JudgeError: Spark could not judge.
+    """
+    folder, record, run = _named(words)
+    if not trust:
+        kept_run.check_trust(folder, replayed=False)
+    if run.vendor:
+        raise UsageError(
+            f"{words}: a bundle's script speaks the wire, and this trial used {run.client}; `conformance replay` "
+            "repeats it, and fixtures/findings has scripts for such clients"
+        )
+    catalogue = claims.load()
+    scenarios = scenario.load(catalogue)
+    script = scenarios.get(record.scenario)
+    drawn = script.drawn(record.seed) if script is not None else None
+    if drawn is not None and record.script and script_words(drawn) != record.script:
+        drawn = None
+    if run.protocol not in PROTOCOLS:
+        raise HistoryError(
+            f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
+        )
+    kept, broker = _evidence(folder, record)
+    return Source(
+        folder=folder,
+        run=run,
+        record=record,
+        catalogue=catalogue,
+        script=drawn,
+        adapter=_adapter(folder, run, record),
+        events=tuple(_events(folder / "trials" / record.trial)),
+        findings=_findings(folder, run, record, script, catalogue, spark) if script else (),
+        kept=kept,
+        broker=broker,
+    )
+
+
+def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
+    place, mark, name = words.rpartition("#")
+    if not mark:
+        folder = pathlib.Path(words)
+        found = replay.read_run(folder)[1] if (folder / "run.json").is_file() else []
+        hint = f", such as {words}#{found[0].trial}" if found else ""
+        raise UsageError(f"{words}: expected RUN#TRIAL{hint}")
+    run, found = replay.read_run(pathlib.Path(place))
+    record = next((each for each in found if each.trial == name), None)
+    if record is None:
+        raise UsageError.unknown(f"trial of {place}", name, [each.trial for each in found])
+    return pathlib.Path(place), record, run
+
+
+def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapter | None:
+    """The broker of this trial: a liar is one of the reference broker, whatever was on trial."""
+    subject = record.adapter == run.adapter
+
+    def find(part: pathlib.Path, version: str) -> Adapter:
+        return coming_in.as_typed(adapters.find(kept_run.spec_of_then(part, run, version)), coming_in.kept(folder))
+
+    try:
+        if not subject:
+            if record.adapter not in adapters.names():
+                raise UsageError.unknown("adapter", record.adapter, adapters.names())
+            return adapters.find(record.adapter).chosen(record.settings)
+        if (upgraded := upgrade.read(folder)) is not None:
+            return upgrade.found_again(folder, upgraded, record.settings, find)
+        return find(folder, run.version).chosen(record.settings)
+    except UsageError:
+        return None
+
+
+def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, pathlib.Path | None]:
+    """`evidence.json`, and the folder of the broker: that of the part of the run which recorded the trial."""
+    try:
+        kept = records.read(folder / "trials" / record.trial / FILE, Kept)
+    except HistoryError:
+        return None, None
+    recorded = _run_of(folder / "trials" / record.trial)
+    for part in [folder, *sorted(folder.glob("workers/*"))]:
+        broker = records.inside(part, f"brokers/{kept.broker}")
+        if broker.is_dir() and (part == folder or _id_of(part) == recorded):
+            return kept, broker
+    return kept, None
+
+
+def _run_of(place: pathlib.Path) -> str:
+    for path in sorted(place.glob("*.jsonl")):
+        with path.open("rb") as stream:
+            return str(msgspec.json.decode(stream.readline()).get("run", ""))
+    return ""
+
+
+def _id_of(part: pathlib.Path) -> str:
+    try:
+        return records.read(part / "run.json", RunRecord).run
+    except HistoryError:
+        return ""
+
+
+def _events(place: pathlib.Path) -> list[tuple[str, Event]]:
+    """Every event of the trial with its process, by the clock; a history that is not complete has none to tell."""
+    found = []
+    for path in sorted(place.glob("*.jsonl")):
+        try:
+            found += [(path.stem, event) for event in read(path).events]
+        except HistoryError:
+            continue
+    return sorted(found, key=lambda each: (each[1].at_ns, each[0], each[1].sequence))
+
+
+def _told(process: str, event: Event, began: int) -> dict[str, object]:
+    about = [event.fault, event.detail, f"count {event.count}" if event.count is not None else None]
+    return {
+        "at_ms": round((event.at_ns - began) / 1e6, 3),
+        "process": process,
+        "op": str(event.op),
+        "phase": str(event.phase),
+        "epoch": event.epoch,
+        "detail": ", ".join(filter(None, about)),
+    }
+
+
+def _findings(
+    folder: pathlib.Path,
+    run: RunRecord,
+    record: TrialRecord,
+    script: Scenario,
+    catalogue: Catalogue,
+    spark: Session | None,
+) -> tuple[Finding, ...]:
+    """What offends in the trial, by the judge; the rows are those of the run's report, where it has one."""
+    rows = _reported(folder, run)
+    if spark is None:
+        starting = judge.start_in_background()
+        try:
+            return _findings(folder, run, record, script, catalogue, starting.result())
+        finally:
+            starting.stop()
+    if rows is None:
+        rows = _judged(folder, catalogue, spark).rows
+    seen = offences(folder, [record], script, spark).get(record.trial, {})
+    found = []
+    for name, each in seen.items():
+        speaking = tuple(
+            row
+            for row in rows
+            if row.scenario == script.id
+            and row.claim in script.decides
+            and script.decides[row.claim].anomaly == name
+            and catalogue.claims[row.claim].judged
+            and row.verdict not in (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
+        )
+        if each.count and speaking and record.arm == "subject":
+            found.append(Finding(each, speaking))
+    return tuple(found)
+
+
+def _reported(folder: pathlib.Path, run: RunRecord) -> tuple[VerdictRow, ...] | None:
+    try:
+        report = model.read_json(folder / "report.json")
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return None
+    return report.verdicts if report.run.run == run.run and report.run.seconds == run.seconds else None
+
+
+def _judged(folder: pathlib.Path, catalogue: Catalogue, spark: Session) -> Judgement:
+    try:
+        return judge.judge(folder, catalogue, scenario.load(catalogue), spark, untried=scenario.untried(catalogue))
+    except ConformanceError as error:
+        raise HistoryError(f"{folder} cannot be judged: {error}") from error
+
+
+def frames(source: Source) -> list[dict[str, object]]:
+    """What crossed the wire, where the trial went over the link."""
+    began = source.events[0][1].at_ns if source.events else 0
+    return [
+        {
+            **_told(process, event, began),
+            "connection": event.connection,
+            "direction": event.link,
+            "bytes": event.count,
+            "delivery": event.delivery,
+            "first": event.first,
+            "last": event.last,
+        }
+        for process, event in source.events
+        if event.op is Op.FRAME
+    ]

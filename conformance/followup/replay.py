@@ -1,0 +1,411 @@
+"""One trial again, from what its run wrote down: the same broker, settings and script, with the same drawn numbers.
+
+`prepare` finds the trial and checks that it would be the same one; `execute` records it as often as it is asked for,
+into a new folder, judges that, and counts what was seen in the first recording and in the new ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import pathlib
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version as version_of
+
+from conformance import adapters, campaign, claims, paths, records, scenario
+from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
+from conformance.adapters.config import own_configuration
+from conformance.adapters.controls import against
+from conformance.campaign import Campaign, Options, Watcher
+from conformance.claims import Catalogue
+from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
+from conformance.followup import upgrade
+from conformance.followup.upgrade import Pair
+from conformance.judge.rows import Judgement, Verdict
+from conformance.judge.trial_anomalies import RECOVERY, compared, offences
+from conformance.records import RunRecord, TrialRecord
+from conformance.run import artifacts
+from conformance.run.planning import credentials as coming_in
+from conformance.run.planning.plan import Planned, Selection, arm_label, drawn_for, plan, subject_trials
+from conformance.scenario import Scenario, names_of, script_words
+
+_AGAIN = re.compile(r"\.again-\d+$")
+_SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What a user asks for: `trial` is a number, or the name of the trial's folder; `arm` is `subject` or a control.
+
+    `adapter` replaces the one of the run: another version of the broker, or the TOML file that the run was given.
+    With `trust`, what the folder says of broker, configuration and login is used: it may be anybody's code.
+    """
+
+    folder: pathlib.Path
+    scenario: str
+    trial: str
+    arm: str = ""
+    times: int = 1
+    out: pathlib.Path | None = None
+    adapter: str = ""
+    offline: bool = False
+    trust: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """A replay that is about to happen: the trial that it repeats, and what a user should know of it."""
+
+    campaign: Campaign
+    folder: pathlib.Path
+    record: TrialRecord
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The trial in words."""
+        record = self.record
+        drawn = f", k = {record.k}" if record.k is not None else ""
+        arm = "the subject" if record.arm == "subject" else f"the control {record.control}"
+        return f"{record.scenario}, trial {record.index} of {arm}: seed {record.seed}{drawn}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of a replay: `lines` say whether it was seen again, `void` why recordings count for nothing.
+
+    `again` is whether everything that offended in the first recording offended in each new one.
+    """
+
+    judgement: Judgement
+    lines: tuple[str, ...]
+    void: tuple[str, ...]
+    again: bool
+
+    @property
+    def control_code(self) -> ExitCode:
+        """The exit code of a control, of which no row speaks: it has to be seen to fail."""
+        if self.void:
+            return ExitCode.HARNESS
+        return ExitCode.CONFORMANT if self.again else ExitCode.INCONCLUSIVE
+
+
+def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
+    """The records of a run and of its trials, by name.
+
+    Raises:
+        UsageError: The folder is none of a run.
+        HistoryError: It holds a link, or the record of a trial that is not the one of its folder.
+    """
+    records.check_run(folder)
+    run = records.read(folder / "run.json", RunRecord)
+    found = []
+    for path in sorted(folder.glob("trials/*/trial.json")):
+        found.append(records.read(path, TrialRecord))
+        if found[-1].trial != path.parent.name:
+            raise HistoryError(
+                f"{path}: it is the record of {found[-1].trial!r}, and lies in the folder of another trial"
+            )
+    return run, found
+
+
+def prepare(wanted: Wanted) -> Replay:
+    """Find the trial, and make the same one again.
+
+    Raises:
+        UsageError: No such run, scenario, trial or arm (with what there is), or the folder brings code and is not
+            trusted, or the trial would be another one today: its script, its settings or its broker are not what was
+            recorded.
+        HistoryError: The folder holds what no run writes: a link, or a record of another trial.
+        FaultError: Its fault cannot be had here: of this machine, or of the launcher.
+    """
+    if wanted.times < 1:
+        raise UsageError(f"--times {wanted.times}: at least 1")
+    run, found = read_run(wanted.folder)
+    record = find_trial(found, wanted)
+    if not wanted.trust:
+        artifacts.check_trust(wanted.folder, replayed=True, named=bool(wanted.adapter))
+    catalogue = claims.load()
+    scenarios = scenario.load(catalogue)
+    script = scenarios.get(record.scenario)
+    if script is None:
+        close = difflib.get_close_matches(record.scenario, scenarios, n=1)
+        hint = f"; the closest is {close[0]}" if close else ""
+        raise UsageError(f"scenario {record.scenario} was recorded, and this version has none of that name{hint}")
+    adapter, told = _adapter(wanted, run)
+    selection = _selection(run, adapter, script, catalogue, same=not wanted.adapter)
+    first = _planned(record, script, selection, catalogue, scenarios)
+    _check_script(record, first)
+    _check_able(first, selection, script)
+    if first.settings.values != record.settings and not wanted.adapter:
+        raise UsageError(f"{record.trial}: {_difference(record.settings, first.settings.values)}")
+    options = Options(
+        adapter=adapter.spec,
+        protocol=run.protocol,
+        client=run.vendor,
+        claims=run.selected,
+        required=run.required,
+        judge_as=run.judged_as,
+        trials=wanted.times,
+        seed=run.seed,
+        out=wanted.out,
+        offline=wanted.offline,
+        access=coming_in.kept(wanted.folder),
+    )
+    made = Campaign(
+        options=options,
+        adapter=adapter,
+        catalogue=catalogue,
+        scenarios=scenarios,
+        selection=selection,
+        folder=campaign.folder_for(options, adapter),
+        chosen=tuple(_numbered(first, number) for number in range(1, wanted.times + 1)),
+        again=_command(wanted, record),
+    )
+    return Replay(made, wanted.folder, record, (*told, *_notes(run, record)))
+
+
+def find_trial(found: Sequence[TrialRecord], wanted: Wanted) -> TrialRecord:
+    """The one trial that the words mean; `UsageError` says what there is, and what is closest."""
+    names = sorted({record.scenario for record in found})
+    if not names:
+        raise UsageError(f"{wanted.folder} has no trial: nothing was recorded, or it was moved")
+    if wanted.scenario not in names:
+        raise UsageError.unknown(f"scenario of {wanted.folder}", wanted.scenario, names)
+    mine = [record for record in found if record.scenario == wanted.scenario]
+    arms = {_arm(record) for record in mine}
+    if not wanted.trial.isdigit():
+        named = [record for record in mine if record.trial == wanted.trial]
+        if not named:
+            raise UsageError.unknown(f"trial of {wanted.scenario}", wanted.trial, [record.trial for record in mine])
+        return named[0]
+    arm = wanted.arm or "subject"
+    fitting = [record for record in mine if arm in (_arm(record), _word(record))]
+    if not fitting and wanted.arm:
+        raise UsageError.unknown(f"arm of {wanted.scenario}", wanted.arm, arms | {_word(record) for record in mine})
+    chosen = [record for record in fitting if record.index == int(wanted.trial)]
+    if len(chosen) > 1:
+        labels = " or ".join(repr(_arm(record)) for record in chosen)
+        raise UsageError(f"trial {wanted.trial} of {arm} is in {len(chosen)} arms: say --arm {labels}")
+    if not chosen:
+        there = "; ".join(
+            f"{name}: {_numbers(mine, name)}" for name in sorted(arms, key=lambda name: name != "subject")
+        )
+        raise UsageError(f"{wanted.scenario} has no trial {wanted.trial} of {arm} in {wanted.folder}; it has {there}")
+    return chosen[0]
+
+
+def _arm(record: TrialRecord) -> str:
+    return record.control or "subject"
+
+
+def _word(record: TrialRecord) -> str:
+    return arm_label(record.arm, record.control)
+
+
+def _numbers(found: Iterable[TrialRecord], arm: str) -> str:
+    return ", ".join(str(record.index) for record in sorted(found, key=lambda each: each.index) if _arm(record) == arm)
+
+
+def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
+    """The broker, and what a user should know of its file."""
+    told: list[str] = []
+    record = upgrade.read(wanted.folder)
+    if record is not None and wanted.adapter:
+        raise UsageError(
+            f"--adapter {wanted.adapter}: the run was an upgrade, {run.version}, and is replayed with both of its "
+            "versions. Leave it out, or try others by conformance upgrade --from ... --to ..."
+        )
+    try:
+        if record is not None:
+            return _pair(wanted, run, record, told), told
+        found = adapters.find(wanted.adapter or artifacts.spec(wanted.folder, run, run.version, told))
+    except UsageError as error:
+        if wanted.adapter:
+            raise
+        raise UsageError(
+            f"the run tried {run.adapter} {run.version} ({run.launcher}): {error}; name it by --adapter NAME@VERSION, "
+            "or by the TOML file that the run was given"
+        ) from error
+    if (mine := own_configuration.kept(wanted.folder)) is not None:
+        found = own_configuration.applied(found, mine)
+        told.append(f"with the configuration that the run kept, {mine}")
+    through = vendor_clients.find(run.vendor) if run.vendor else None
+    found = vendor_clients.put_upon(found.chosen(run.changed), through)
+    found.capabilities(run.protocol)
+    return coming_in.applied(found, run.protocol, coming_in.kept(wanted.folder)), told
+
+
+def _pair(wanted: Wanted, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> Pair:
+    """Both versions of an upgrade, with the settings of the run."""
+    typed = coming_in.kept(wanted.folder)
+
+    def find(part: pathlib.Path, version: str) -> Adapter:
+        return coming_in.applied(adapters.find(artifacts.spec(part, run, version, told)), run.protocol, typed)
+
+    found = upgrade.found_again(wanted.folder, record, run.changed, find)
+    found.capabilities(run.protocol)
+    return found
+
+
+def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Catalogue, *, same: bool) -> Selection:
+    overrides = dict(run.changed)
+    settings = adapter.effective(overrides)
+    if same and (settings.values != run.settings or set(settings.absent) != set(run.absent)):
+        raise UsageError(f"{run.adapter}: {_difference(run.settings, settings.values, run.absent, settings)}")
+    return Selection(
+        adapter=adapter,
+        protocol=run.protocol,
+        settings=settings,
+        overrides=overrides,
+        claims=[catalogue.claims[name] for name in run.selected if name in catalogue.claims],
+        required=frozenset(run.required) & catalogue.claims.keys(),
+        seed=run.seed,
+        judged_as=frozenset(run.judged_as),
+        only=frozenset({script.id}),
+        client=run.vendor,
+    )
+
+
+def _difference(
+    then: Mapping[str, object],
+    now: Mapping[str, object],
+    absent: Iterable[str] = (),
+    settings: EffectiveSettings | None = None,
+) -> str:
+    """The first setting that is not as it was recorded, and what to do."""
+    changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    changed += sorted(set(absent) ^ (settings.absent if settings else set()))
+    name = changed[0]
+    was, is_ = (str(values.get(name, "unknown")).lower() for values in (then, now))
+    words = f"was {was} in the run and would be {is_}" if was != is_ else "is absent in one of run and version"
+    return (
+        f"setting {name} {words}: what the broker's file says has changed since; replay it with the version of the "
+        "suite that recorded it"
+    )
+
+
+def _planned(
+    record: TrialRecord,
+    script: Scenario,
+    selection: Selection,
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Scenario],
+) -> Planned:
+    """The trial as this version plans it, with the numbers that the recorded seed draws."""
+    if record.arm == "subject":
+        found = subject_trials(selection, script, [record.index])
+    else:
+        found = [
+            trial
+            for trial in plan(selection, scenarios, catalogue)
+            if (trial.arm, trial.control) == (record.arm, record.control)
+        ]
+    if not found:
+        raise UsageError(
+            f"{record.trial}: this version of the suite has no control {record.control!r} for the claims of the run; "
+            "replay it with the version that recorded it"
+        )
+    return dataclasses.replace(
+        found[0],
+        id=record.trial,
+        index=record.index,
+        seed=record.seed,
+        script=drawn_for(script, record.seed, found[0].adapter),
+    )
+
+
+def _check_script(record: TrialRecord, planned: Planned) -> None:
+    """`UsageError` where the script has changed since: a trial with other steps would prove nothing about this one."""
+    now = script_words(planned.script)
+    if record.script == now or (not record.script and record.k == planned.k):
+        return
+    pairs = zip((*record.script, *["nothing"] * len(now)), (*now, *["nothing"] * len(record.script)), strict=False)
+    number, (was, is_) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+    raise UsageError(
+        f"{record.trial} cannot be repeated: its scenario has changed since. Step {number} was {was}, and is {is_}. "
+        "Replay it with the version of the suite that recorded it, or run the scenario anew"
+    )
+
+
+def _check_able(planned: Planned, selection: Selection, script: Scenario) -> None:
+    """`FaultError` where the broker of this trial cannot be hurt like that here; it is asked of its own launcher."""
+    here = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
+    needed = {*script.needs, *script.of_client, *(name for fault in script.faults for name in names_of(fault))}
+    for name, why in campaign.unable(here, [script]).items():
+        if name in needed:
+            raise FaultError(f"{script.id} cannot be repeated here: {planned.adapter.name} cannot take {name}: {why}")
+
+
+def _numbered(first: Planned, number: int) -> Planned:
+    name = f"{_AGAIN.sub('', first.id)}.again-{number}"
+    adapter = first.adapter
+    if isinstance(adapter, Pair):  # data that the new version has taken over is no data of the old one any more
+        adapter = dataclasses.replace(adapter, trial=name)
+    return dataclasses.replace(first, id=name, index=number, adapter=adapter)
+
+
+def _command(wanted: Wanted, record: TrialRecord) -> str:
+    folder = wanted.folder.name if wanted.folder.is_absolute() else str(wanted.folder)
+    words = ["conformance", "replay", folder, "--scenario", record.scenario, "--trial", str(record.index)]
+    words += ["--arm", record.control] if record.control else []
+    words += ["--times", str(wanted.times)] if wanted.times > 1 else []
+    words += ["--adapter", wanted.adapter] if wanted.adapter else []
+    words += ["--trust"] if wanted.trust else []
+    return shlex.join(words)
+
+
+def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
+    recorded, here = run.versions.get("conformance", "unknown"), version_of(paths.PROJECT)
+    if recorded != here:
+        yield f"the run was recorded by version {recorded} of the suite, this is {here}; the script is the same"
+    if not record.script:
+        yield "the run does not say what its steps were: only the number that its seed drew was compared"
+    if record.void:
+        yield f"the first recording is void: {record.void}"
+
+
+def execute(replay: Replay, watcher: Watcher) -> Outcome:
+    """Record the trial again, judge it, and say whether what was seen is seen again. Raises what a run raises."""
+    made = replay.campaign
+    upgraded = made.adapter if isinstance(made.adapter, Pair) else None
+    if upgraded is not None:
+        upgrade.begin(upgraded, made.folder)
+    with campaign.session(made, watcher) as running:
+        running.record()
+        judgement = running.judge()
+        new = [record for record in judgement.trials if not record.void]
+        seen = offences(made.folder, judgement.trials, made.scenarios[replay.record.scenario], running.spark)
+        before = offences(replay.folder, [replay.record], made.scenarios[replay.record.scenario], running.spark)
+    if upgraded is not None:
+        upgrade.finish(upgraded, made.folder, judgement.trials)
+    then = before.get(replay.record.trial, {})
+    now = [seen[record.trial] for record in new if record.trial in seen]
+    lines, again = compared(_checks(replay, judgement), then, now)
+    void = tuple(f"{record.trial} is void: {record.void}" for record in judgement.trials if record.void)
+    return Outcome(judgement, (*lines, *void), void, again)
+
+
+def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
+    """By anomaly, the claims that this trial speaks about: those with an answer, or those whose control it is.
+
+    Of every trial also the claim that the broker starts again: where it does not, nothing else can be seen.
+    """
+    script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
+    rows = (*judgement.rows, *judgement.self_checks)
+    answered = {row.claim for row in rows if row.scenario == script.id and row.trials and row.verdict not in _SILENT}
+    found: dict[str, list[str]] = {}
+    for claim, check in script.decides.items():
+        stated = replay.campaign.catalogue.claims[claim]
+        if not stated.judged:
+            continue
+        run = (selection.adapter.launcher, selection.protocol, selection.weakens)
+        control = against(check, stated.kind, script.fault_for(stated), *run).control
+        label = control.label if control else ""
+        if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
+            found.setdefault(check.anomaly, []).append(claim)
+    always = [claim for claim, stated in replay.campaign.catalogue.claims.items() if stated.always_judged]
+    found.setdefault(RECOVERY, always)
+    return found

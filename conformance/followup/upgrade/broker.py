@@ -1,0 +1,276 @@
+"""The old broker until a fault has ended it, and the new one from then on, on the same data.
+
+Both have folders, ports and configurations of their own. The data folder of the new one is a link to that of the old
+one: nothing is copied, so nothing can be said to have been lost on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import msgspec
+
+from conformance.adapters import Broker, DepthProbe, EffectiveSettings
+from conformance.adapters.credentials import Access
+from conformance.errors import LaunchError
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The first start of the new version in a trial: its epoch, and the seconds that it and the old one's took."""
+
+    trial: str
+    epoch: int
+    seconds: float
+    old_seconds: float
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The new version did not start on the data of the old one: what it said, and where the data is kept."""
+
+    trial: str
+    says: str
+    log: str
+    log_tail: tuple[str, ...]
+    data: str
+
+
+@dataclasses.dataclass
+class Diary:
+    """What became of each trial's upgrade; trials of several lanes write into it."""
+
+    starts: dict[str, Start] = dataclasses.field(default_factory=dict)
+    refusals: list[Refusal] = dataclasses.field(default_factory=list)
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+
+class Succession:
+    """Two brokers that are one to everybody else; see `conformance.adapters.Broker`.
+
+    The first start after an end that nobody asked for by `stop` is that of the new version, and so is every later one.
+    """
+
+    drainer: Callable[[str], None] | None = None
+    no_copy = "two versions share it"
+    patience_s = 0.0
+
+    def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, diary: Diary) -> None:
+        self.old, self.new, self._now = old, new, old
+        self._folder, self._trial, self._diary = folder.absolute(), trial, diary
+        self._stopped = self._refused = False
+        self.journal = old.journal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def prover(self) -> Callable[[], None] | None:
+        """See `Broker`; it asks whichever of the two is at work."""
+        return self._now.prover
+
+    @prover.setter
+    def prover(self, prover: Callable[[], None] | None) -> None:
+        self.old.prover = self.new.prover = prover
+
+    @property
+    def gauge(self) -> Callable[[str], int] | None:
+        """See `Broker`; it asks whichever of the two is at work."""
+        return self._now.gauge
+
+    @gauge.setter
+    def gauge(self, gauge: Callable[[str], int] | None) -> None:
+        self.old.gauge = self.new.gauge = gauge
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """Holds the folders `old` and `new`."""
+        return self._folder
+
+    @property
+    def data(self) -> pathlib.Path:
+        """That of the old version, on which the new one is started."""
+        return self.old.data
+
+    @property
+    def journal_files(self) -> Sequence[str]:
+        """The same for both."""
+        return self.old.journal_files
+
+    @property
+    def log(self) -> pathlib.Path:
+        """Of the newest start."""
+        return self._now.log
+
+    @property
+    def logs(self) -> list[pathlib.Path]:
+        """Of both."""
+        return [*self.old.logs, *self.new.logs]
+
+    @property
+    def epoch(self) -> int:
+        """Starts of both."""
+        return self.old.epoch + self.new.epoch
+
+    @property
+    def start_seconds(self) -> list[float]:
+        """Of both."""
+        return [*self.old.start_seconds, *self.new.start_seconds]
+
+    @property
+    def settings(self) -> EffectiveSettings:
+        """Of the old version: under these the messages were confirmed."""
+        return self.old.settings
+
+    @property
+    def deviations(self) -> Mapping[str, str]:
+        """Of both; where they differ, those of the new version beside those of the old one."""
+        found = dict(self.old.deviations)
+        for name, why in self.new.deviations.items():
+            if found.get(name) != why:
+                found[f"{name} (new version)"] = why
+        found["data folder"] = "the new version's is a link to that of the old one"
+        return found
+
+    @property
+    def contained(self) -> bool:
+        """Both have one launcher."""
+        return self._now.contained
+
+    @property
+    def http_port(self) -> int | None:
+        """Of the one at work."""
+        return self._now.http_port
+
+    @property
+    def was_ready(self) -> bool:
+        """Of the one at work."""
+        return self._now.was_ready
+
+    @property
+    def exit_status(self) -> int | None:
+        """Of the one at work."""
+        return self._now.exit_status
+
+    def endpoint(self, protocol: str) -> tuple[str, int]:
+        """Of the one at work: the new version has ports of its own."""
+        return self._now.endpoint(protocol)
+
+    def access(self, protocol: str) -> Access:
+        """Of the one at work."""
+        return self._now.access(protocol)
+
+    def queue_of(self, queue: str) -> str:
+        """The same for both: the new version has the queues of the old one."""
+        return self.old.queue_of(queue)
+
+    def depth_probe(self, queue: str) -> DepthProbe:
+        """Of the one at work."""
+        return self._now.depth_probe(queue)
+
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
+        """Start the one whose turn it is; a new version that does not start is remembered, with its log."""
+        self._hand_over()
+        try:
+            self._now.start(wrap, more=more)
+        except LaunchError as error:
+            if self._now is self.old:
+                raise
+            self._remember(error)
+            error.failure = None  # a new version that was never ready here has a report of its own: the refusal
+            raise
+        if self._now is self.new and len(self.new.start_seconds) == 1:
+            self._note()
+
+    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
+        """The same, without waiting."""
+        self._hand_over()
+        self._now.launch(wrap, more=more)
+
+    def stop(self) -> None:
+        """A clean stop: the same version is started after it."""
+        self._now.stop()
+        self._stopped = True
+
+    def processes(self) -> list[int]:
+        """Of the one at work."""
+        return self._now.processes()
+
+    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
+        """Of the one at work."""
+        return self._now.pidfds(main_only=main_only)
+
+    @property
+    def by_command(self) -> bool:
+        """Both are started here: their processes are seen."""
+        return self._now.by_command
+
+    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+        """Of the one at work."""
+        return self._now.armed(fault)
+
+    def within_s(self, fault: str) -> float:
+        """Of the one at work."""
+        return self._now.within_s(fault)
+
+    def gone(self) -> bool:
+        """Whether nothing of the one at work is left; the other one is not running."""
+        return self._now.gone()
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Of the one at work."""
+        return self._now.wait_gone(timeout_s)
+
+    def alive_check(self) -> None:
+        """Of the one at work."""
+        self._now.alive_check()
+
+    def close(self) -> None:
+        """End both. The data goes, unless the new version refused it: a hundred trials would fill a disk."""
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.callback(self.old.close)
+                stack.callback(self.new.close)
+        finally:
+            if not self._refused:
+                shutil.rmtree(self.old.data, ignore_errors=True)  # what a disk is mounted on stays, empty
+
+    def _hand_over(self) -> None:
+        stopped, self._stopped = self._stopped, False
+        if self._now is self.new or stopped or not self.old.epoch:
+            return
+        if not self.old.gone():
+            raise LaunchError(f"the old version is running already (pid {self.old.processes()[0]})")
+        shutil.rmtree(self.new.data, ignore_errors=True)  # made empty, or as stock has it, when it was prepared
+        self.new.data.symlink_to(self.old.data, target_is_directory=True)
+        self._now = self.new
+
+    def _note(self) -> None:
+        start = Start(
+            trial=self._trial,
+            epoch=self.epoch,
+            seconds=round(self.new.start_seconds[0], 3),
+            old_seconds=round(self.old.start_seconds[0], 3),
+        )
+        with self._diary.lock:
+            self._diary.starts[self._trial] = start
+
+    def _remember(self, error: LaunchError) -> None:
+        self._refused = True
+        below = self._folder.parent.parent  # the folder of the run: what is written must not name this machine
+        refusal = Refusal(
+            trial=self._trial,
+            says=str(error),
+            log=str(self.new.log.relative_to(below)),
+            log_tail=error.log_tail,
+            data=str(self.old.data.relative_to(below)),
+        )
+        with self._diary.lock:
+            self._diary.refusals.append(refusal)

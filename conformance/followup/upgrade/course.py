@@ -1,0 +1,207 @@
+"""An upgrade from its two runs to one judgement and what follows from it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+import secrets
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from conformance import campaign, judge, records
+from conformance.adapters import Adapter, Broker
+from conformance.adapters.file.credentials_table import clean
+from conformance.campaign import Campaign, Watcher
+from conformance.claims import Value
+from conformance.errors import ClientError, FaultError, LaunchError
+from conformance.followup.upgrade.broker import Refusal, Start
+from conformance.followup.upgrade.outcome import UpgradeExpected
+from conformance.followup.upgrade.pair import FROM, TO, Pair
+from conformance.followup.upgrade.planned import Upgrade
+from conformance.judge.rows import Judgement
+from conformance.ledger import Ledger
+from conformance.records import TrialRecord
+from conformance.report import model
+from conformance.report.expectations import Expected
+from conformance.report.model import Report
+from conformance.run import readiness_probe
+from conformance.run.planning.plan import subject_trials
+
+FILE = "upgrade.json"
+_QUEUE = "conformance-alone"
+
+Watching = Callable[[Campaign], contextlib.AbstractContextManager[Watcher]]
+"""Shows a run while it lasts: its `with` gives what the run calls."""
+Reporting = Callable[[Judgement, Campaign], None]
+"""Writes the report of the old version alone into its folder."""
+
+
+class UpgradeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`upgrade.json`: which versions, how each trial's upgrade went, and where the new version did not start."""
+
+    adapter: str
+    old: str
+    new: str
+    launcher: str
+    downgrade: bool
+    to_set: dict[str, bool | int | str]
+    starts: tuple[Start, ...]
+    refusals: tuple[Refusal, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The upgrade judged; `expected` decides what follows, and `lines` are about the starts of the new version."""
+
+    judgement: Judgement
+    expected: Expected
+    lines: tuple[str, ...]
+
+
+def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Result:
+    """Show that the new version starts at all; record and judge the old one alone, then the upgrade.
+
+    Raises:
+        LaunchError: The new version does not start without the old one's data either, or does not serve.
+        FaultError: A trial was played without the new version: it says nothing of an upgrade.
+        Interrupted: The user stopped it; what was recorded is kept and marked.
+    """
+    begin(upgrade.pair, upgrade.after.folder)
+    alone(upgrade)
+    baseline = upgrade.baseline or _before(upgrade, watching, reporting)
+    with watching(upgrade.after) as watcher:
+        judgement = _after(upgrade, watcher)
+    record = finish(upgrade.pair, upgrade.after.folder, judgement.trials)
+    today = datetime.datetime.now().astimezone().date()
+    expected = UpgradeExpected(baseline=baseline, today=today, record=record)
+    return Result(judgement, expected, tuple(_lines(record)))
+
+
+def alone(upgrade: Upgrade) -> None:
+    """The new version on a folder of its own, with the settings that it will have: it must start and serve.
+
+    Otherwise a version that starts nowhere, on this machine, would be said to refuse the data of the old one.
+    """
+    pair, campaign_ = upgrade.pair, upgrade.after
+    new: Adapter = pair.new
+    settings = pair.of_new(campaign_.selection.settings)
+    folder = campaign_.folder / "alone"
+    with (
+        Ledger(folder, f"alone-{new.name}-{secrets.token_hex(4)}") as ledger,
+        new.prepare(folder / "broker", settings, [_QUEUE], ledger, offline=campaign_.options.offline) as broker,
+    ):
+        try:
+            broker.start()
+            readiness_probe.exchange(new, broker, upgrade.wanted.protocol, _QUEUE)
+            broker.stop()
+        except LaunchError as error:
+            raise LaunchError(
+                f"without any data of {pair.old.version}: {error}", log_tail=error.log_tail, log=error.log
+            ) from error
+        except ClientError as error:
+            raise _unserved(new, broker, error) from error
+    shutil.rmtree(folder)
+
+
+def _unserved(adapter: Adapter, broker: Broker, error: ClientError) -> LaunchError:
+    said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
+    tail = clean(said, adapter.file, adapter.path.parent).splitlines()[-40:]
+    return LaunchError(f"the new version does not serve: {error}", log_tail=tail, log=str(broker.log))
+
+
+def _before(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Report:
+    with watching(upgrade.before) as watcher:
+        judgement = campaign.execute(upgrade.before, watcher)
+    reporting(judgement, upgrade.before)
+    return model.report(judgement, upgrade.before.catalogue)
+
+
+def _after(upgrade: Upgrade, watcher: Watcher) -> Judgement:
+    """Every planned trial; a violation that was not seen in all of them is repeated, as in any run."""
+    after = upgrade.after
+    with campaign.session(after, watcher) as running:
+        running.record()
+        judged = running.judge()
+        names = judge.needs_repeats(judged)
+        indices = range(after.selection.trials + 1, after.selection.trials + 1 + judge.REPEATS)
+        more = [trial for name in names for trial in subject_trials(after.selection, after.scenarios[name], indices)]
+        if more:
+            watcher.note(f"an offence was not seen in every trial: repeating {len(more)} trials")
+            running.campaign = dataclasses.replace(after, chosen=upgrade.own(more))
+            running.record()
+            judged = running.judge()
+        return judged
+
+
+def begin(pair: Pair, folder: pathlib.Path) -> None:
+    """Write down which versions follow each other, before anything is recorded: a replay has to know it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records.save(_record(pair), folder / FILE)
+
+
+def finish(pair: Pair, folder: pathlib.Path, trials: Sequence[TrialRecord]) -> UpgradeRecord:
+    """Write down how it went; `FaultError` where a trial was played without the new version."""
+    record = _record(pair)
+    records.save(record, folder / FILE)
+    _handed_over(trials, record)
+    return record
+
+
+def read(folder: pathlib.Path) -> UpgradeRecord | None:
+    """What a run in that folder wrote down; None where it was no upgrade."""
+    return records.read(folder / FILE, UpgradeRecord) if (folder / FILE).is_file() else None
+
+
+def found_again(
+    folder: pathlib.Path,
+    record: UpgradeRecord,
+    changed: Mapping[str, Value],
+    find: Callable[[pathlib.Path, str], Adapter],
+) -> Pair:
+    """The two versions of a run. `find` gets the part of its folder that may say more of one, and the version."""
+    old, new = find(folder / FROM, record.old), find(folder / TO, record.new)
+    return Pair(old.chosen(changed), new.chosen({**changed, **record.to_set}), record.to_set)
+
+
+def _record(pair: Pair) -> UpgradeRecord:
+    return UpgradeRecord(
+        adapter=pair.name,
+        old=pair.old.version,
+        new=pair.new.version,
+        launcher=pair.launcher,
+        downgrade=pair.downgrade,
+        to_set=dict(pair.to_set),
+        starts=tuple(pair.diary.starts[trial] for trial in sorted(pair.diary.starts)),
+        refusals=tuple(sorted(pair.diary.refusals, key=lambda each: each.trial)),
+    )
+
+
+def _handed_over(trials: Sequence[TrialRecord], record: UpgradeRecord) -> None:
+    """Nothing is concluded from a trial of the subject in which the new version never came to be started."""
+    seen = {start.trial for start in record.starts}
+    for trial in trials:
+        if trial.arm == "subject" and not trial.void and trial.trial not in seen:
+            raise FaultError(f"{trial.trial} was played without the new version: {record.new} was never started in it")
+
+
+def _lines(record: UpgradeRecord) -> Sequence[str]:
+    title = f"{record.new} on the data of {record.old}"
+    lines = []
+    if record.starts:
+        new = statistics.median(start.seconds for start in record.starts)
+        old = statistics.median(start.old_seconds for start in record.starts)
+        lines.append(
+            f"{title}: started in {len(record.starts)} trials, {new:.1f} s in the median ({old:.1f} s for {record.old} "
+            "without data)"
+        )
+    if record.refusals:
+        first = record.refusals[0]
+        lines.append(f"{title}: DID NOT START in {len(record.refusals)} trials. First, in {first.trial}: {first.says}")
+        lines += [f"    | {line}" for line in first.log_tail]
+        lines.append(f"the data that it refused is kept: {first.data}")
+    return lines

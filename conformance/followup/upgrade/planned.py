@@ -1,0 +1,184 @@
+"""From the words of a user to two runs of the same trials: the old version alone, and the upgrade."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+from collections.abc import Iterable, Sequence
+
+from conformance import adapters, campaign, scenario
+from conformance.adapters.credentials import OPEN, Access
+from conformance.campaign import Campaign, Options
+from conformance.errors import UsageError
+from conformance.followup.upgrade.pair import Pair, check
+from conformance.report import expectations
+from conformance.report.model import Report
+from conformance.run.planning import credentials as coming_in
+from conformance.run.planning.plan import Planned, plan
+from conformance.run.planning.quick import quick
+from conformance.scenario import Kill, Pause, PowerLoss, Restart, Scenario, Stop
+from conformance.scenario.script import Step
+
+BEFORE = "before"
+"""The folder, in that of the run, where the old version alone was recorded and judged."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What a user asks for. `settings` are those of both versions, `to_settings` of the new one only.
+
+    `scenarios` are ids; all that can be played where it is empty. `baseline` is an earlier report about the old
+    version, which need not be played alone then. `access` is how clients come in at both, above what their files say.
+    """
+
+    old: str
+    new: str
+    protocol: str = "amqp"
+    settings: Sequence[str] = ()
+    to_settings: Sequence[str] = ()
+    claims: Sequence[str] = ("*",)
+    scenarios: Sequence[str] = ()
+    baseline: pathlib.Path | None = None
+    quick: bool = False
+    trials: int = scenario.TRIALS
+    seed: int | None = None
+    out: pathlib.Path | None = None
+    offline: bool = False
+    access: Access = OPEN
+
+
+@dataclasses.dataclass(frozen=True)
+class Upgrade:
+    """Two runs that are about to happen; `baseline` is there where the first has been played already.
+
+    `notes` is what a user should know before.
+    """
+
+    wanted: Wanted
+    pair: Pair
+    before: Campaign
+    after: Campaign
+    baseline: Report | None
+    notes: tuple[str, ...]
+
+    def own(self, trials: Iterable[Planned]) -> tuple[Planned, ...]:
+        """The trials, each with a pair of its own; liars are no part of the upgrade and stay as they are."""
+        return tuple(
+            dataclasses.replace(trial, adapter=dataclasses.replace(trial.adapter, trial=trial.id))
+            if isinstance(trial.adapter, Pair)
+            else trial
+            for trial in trials
+        )
+
+
+def prepare(wanted: Wanted) -> Upgrade:
+    """Check every word the user typed; nothing is downloaded or started.
+
+    Raises `UsageError`: an unknown word, two brokers that are not versions of one, two that are the same.
+    """
+    options = Options(
+        adapter=wanted.old,
+        protocol=wanted.protocol,
+        settings=wanted.settings,
+        claims=wanted.claims,
+        trials=wanted.trials,
+        seed=wanted.seed,
+        out=wanted.out,
+        offline=wanted.offline,
+        access=wanted.access,
+    )
+    whole = campaign.prepare(options)
+    pair = _pair(wanted, whole)
+    playable = _playable(wanted, whole.scenarios.values())
+    chosen = dataclasses.replace(whole.selection, only=frozenset(playable))
+    if wanted.quick:
+        chosen = quick(chosen, {name: whole.scenarios[name] for name in playable}, whole.catalogue)
+    before = dataclasses.replace(whole, selection=chosen, folder=whole.folder / BEFORE)
+    upgraded = dataclasses.replace(chosen, adapter=pair)
+    made = Upgrade(wanted, pair, before, before, _baseline(wanted, whole), tuple(_notes(pair, wanted.protocol)))
+    after = dataclasses.replace(
+        whole,
+        adapter=pair,
+        selection=upgraded,
+        chosen=made.own(plan(upgraded, whole.scenarios, whole.catalogue)),
+        again=_command(wanted, whole, pair),
+    )
+    if not after.chosen:
+        raise UsageError("no scenario of these claims ends in a start after the broker's end: an upgrade tries nothing")
+    return dataclasses.replace(made, after=after)
+
+
+def _pair(wanted: Wanted, whole: Campaign) -> Pair:
+    new = adapters.find(wanted.new)
+    both = whole.selection.overrides
+    to_set = adapters.parse_assignments(wanted.to_settings, new.file)
+    new = coming_in.applied(new.chosen({**both, **to_set}), wanted.protocol, wanted.access)
+    check(whole.adapter, new, wanted.protocol)
+    pair = Pair(whole.adapter, new, to_set)
+    now = pair.of_new(whole.selection.settings)
+    if new.spec == whole.adapter.spec and now == whole.selection.settings:
+        raise UsageError(
+            f"--from and --to are both {new.name} {new.version} with the same settings: name another version, or a "
+            "setting of the new one by --to-set"
+        )
+    return pair
+
+
+def _playable(wanted: Wanted, scenarios: Iterable[Scenario]) -> list[str]:
+    names = [item.id for item in scenarios if hands_over(item.steps)]
+    for name in wanted.scenarios:
+        if name not in names:
+            raise UsageError.unknown("scenario that starts a broker again after its end", name, names)
+    return [name for name in names if name in wanted.scenarios or not wanted.scenarios]
+
+
+def hands_over(steps: Sequence[Step]) -> bool:
+    """Whether a fault ends the broker and it is started again after that, with a disk that works.
+
+    A disk that fails or is watched belongs to one start of one version, and a broker that ends by it was not ended.
+    """
+    ended = False
+    for step in steps:
+        if isinstance(step, Restart) and step.under is not None:
+            return False
+        if isinstance(step, Restart) and ended and not step.clean:
+            return True
+        fault = getattr(step, "until", None)
+        ended = ended or isinstance(fault, Kill | Stop | PowerLoss) or (isinstance(fault, Pause) and fault.then_kill)
+    return False
+
+
+def _baseline(wanted: Wanted, whole: Campaign) -> Report | None:
+    """The report about the old version that the user has; `UsageError` where it is about another."""
+    if wanted.baseline is None:
+        return None
+    report = expectations.read_baseline(wanted.baseline)
+    expectations.check_baseline(report, adapter=whole.adapter.name, protocol=wanted.protocol)
+    if report.run.version != whole.adapter.version:
+        raise UsageError(
+            f"--baseline {wanted.baseline}: it is about {whole.adapter.name} {report.run.version}, and --from is "
+            f"{whole.adapter.version}"
+        )
+    return report
+
+
+def _notes(pair: Pair, protocol: str) -> Iterable[str]:
+    if pair.downgrade:
+        yield (
+            f"{pair.new.version} is older than {pair.old.version}: this is a downgrade, which few products promise "
+            "anything about"
+        )
+    if lost := sorted(pair.old.capabilities(protocol) - pair.new.capabilities(protocol)):
+        yield f"{pair.new.version} does not have what {pair.old.version} has, and it is not tried: {', '.join(lost)}"
+
+
+def _command(wanted: Wanted, whole: Campaign, pair: Pair) -> str:
+    """The command line that repeats the upgrade, without what belongs to one machine."""
+    words = ["conformance", "upgrade", "--from", pair.old.spec, "--to", pair.new.spec, "--protocol", wanted.protocol]
+    words += [word for setting in wanted.settings for word in ("--set", setting)]
+    words += [word for setting in wanted.to_settings for word in ("--to-set", setting)]
+    words += ["--claims", ",".join(wanted.claims)] if tuple(wanted.claims) != ("*",) else []
+    words += [word for name in wanted.scenarios for word in ("--scenario", name)]
+    words += [*coming_in.words_of(wanted.access), *(["--quick"] if wanted.quick else [])]
+    return shlex.join([*words, "--trials", str(wanted.trials), "--seed", str(whole.selection.seed)])

@@ -1,0 +1,5 @@
+"""`python -m conformance.frontend.cli`."""
+
+from conformance.frontend.cli.entry import main
+
+main()

@@ -1,0 +1,82 @@
+"""`conformance adapters`: the brokers that there are, and whether a user's own can be tried."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from conformance.frontend.cli import listing
+from conformance.frontend.cli.access import coming_in
+from conformance.frontend.cli.group import cli, say, terminated
+
+if TYPE_CHECKING:
+    from conformance.adapters.credentials import Access
+    from conformance.followup.contract import Step
+
+
+@cli.group("adapters", invoke_without_command=True)
+@listing.options
+@click.pass_context
+def adapters_group(context: click.Context, /, **words: bool) -> int:
+    """The brokers that can be tried: versions, launchers and what they lack here, protocols, capabilities, settings.
+
+    \b
+    conformance adapters
+    conformance adapters --json
+    conformance adapters --schema
+    conformance adapters check ./mybroker.toml
+
+    The schema says what a broker.toml may say; an editor that knows TOML reads it by `#:schema PATH` in the first line.
+    """
+    if context.invoked_subcommand is None:
+        say(listing.listing(**words), nl=False)
+    return 0
+
+
+@adapters_group.command("check")
+@click.argument("adapter")
+@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
+@click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder, and its logs, here.")
+@coming_in
+def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access: Access) -> int:
+    """Try whether an adapter does what the suite needs: start, message, kill, restart, message, stop.
+
+    \b
+    conformance adapters check reference
+    conformance adapters check ./mybroker.toml --keep mybroker
+    conformance adapters check mybroker.py:MyBroker
+    conformance adapters check ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
+
+    TLS and a login are typed for each of its protocols; where these differ, its file says it ([access.PROTOCOL]).
+    Exit 0 where every step passed, 3 where one failed, with the end of the broker's log, 4 for a faulty file.
+    """
+    from conformance import adapters
+    from conformance.followup import contract
+    from conformance.ledger import Ledger, release_leftovers
+    from conformance.run.planning.credentials import words_of
+
+    found = contract.applied(adapters.find(adapter), access)
+    signal.signal(signal.SIGTERM, terminated)
+    for line in release_leftovers():
+        say(f"released what an earlier run left: {line}")
+    say(f"{found.file.title} {found.version} ({found.launcher})")
+    with contract.place(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
+        contract.check(found, folder / "broker", ledger, _tell, offline=offline)
+    if assumed := contract.assumptions(found):
+        say("assumed to be promised, because the file does not describe these settings:")
+        for line in assumed:
+            say(f"  {line}")
+        say("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
+    words = ["conformance", "run", "--adapter", adapter, *words_of(access)]
+    say(f"{found.file.title} can be tried: {shlex.join(words)}")
+    return 0
+
+
+def _tell(step: Step) -> None:
+    word = "passed" if step.tried else "not tried"
+    took = f"{step.seconds:6.2f} s" if step.tried else " " * 8
+    say(f"  {word:9} {took}  {step.name}{f': {step.detail}' if step.detail else ''}")

@@ -1,0 +1,117 @@
+"""`conformance init`: write a first file for a broker of one's own."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from conformance.errors import UsageError
+from conformance.frontend.cli.group import FILE, cli, say
+
+_NEEDED = {
+    "command": ("COMMAND", "Command line that starts the broker, with {amqp_port} or {stomp_port}"),
+    "depth_url": ("--depth-url", "HTTP address that says how many messages {queue} holds"),
+    "depth_field": ("--depth-field", "Field of its JSON answer, such as depth or 0.messages"),
+}
+"""What cannot be guessed: its name on the command line, and the question on a terminal."""
+
+
+@cli.group("init")
+def init_group() -> None:
+    """Write a first file for a broker of your own.
+
+    \b
+    conformance init broker
+    conformance init broker --out mybroker.toml
+    """
+
+
+@init_group.command("broker")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@click.option("--out", type=FILE, default=pathlib.Path("broker.toml"), show_default=True, metavar="FILE")
+@click.option("--name", default="mybroker", show_default=True, metavar="WORD", help="One word, in small letters.")
+@click.option("--title", default="", metavar="TEXT", help="As reports call it.  [default: the name]")
+@click.option("--vendor", default="unknown", show_default=True, metavar="TEXT")
+@click.option("--version", default="1.0", show_default=True, metavar="TEXT")
+@click.option(
+    "--protocol", "protocols", multiple=True, metavar="WORD[=PORT]", help="amqp or stomp.  [default: by the ports]"
+)
+@click.option(
+    "--destination", "destinations", multiple=True, metavar="WORD=TEXT", help="A queue's address, stomp=/queue/{queue}."
+)
+@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
+@click.option("--each-queue", default="", metavar="TEXT", help="Words for each queue, such as '--queue {queue}'.")
+@click.option("--declare", default="", metavar="URL", help="The address of a PUT that makes {queue}.")
+@click.option("--depth-url", default="", metavar="URL", help="Says how many messages {queue} holds; required.")
+@click.option("--depth-field", default="", metavar="FIELD", help="The field of its JSON answer; required.")
+@click.option("--ready-log", default="", metavar="PATTERN", help="What it prints when it is ready.")
+def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int:
+    """Write a broker.toml for a broker that a command line starts.
+
+    \b
+    conformance init broker --depth-url URL --depth-field depth -- ./mybroker --amqp '{amqp_port}'
+    conformance adapters check ./broker.toml
+
+    Write {amqp_port}, {stomp_port} or {NAME_port} where the command line takes a port, and {data_dir} where it takes
+    the folder of its data; docs/brokers-toml.md lists all such words. On a terminal you are asked for what is missing.
+    """
+    from conformance import claims
+    from conformance.adapters.file.draft import Draft
+
+    if out.exists():
+        raise UsageError(f"--out {out}: it exists; name another file")
+    words = _completed({**said, "command": command})
+    draft = Draft(**words)
+    text = draft.text(claims.load().capabilities, out.absolute().parent)
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error
+    say(f"{out} is written. What it cannot know:")
+    for line in draft.unknown():
+        say(f"  {line}")
+    say(f"next: conformance adapters check {shlex.quote(str(out if out.is_absolute() else f'./{out}'))}")
+    return 0
+
+
+def _completed(said: dict[str, Any]) -> dict[str, Any]:
+    """The words with what is missing, which a terminal is asked for; else `UsageError` names all of it."""
+    missing = [name for name in _NEEDED if not said[name]]
+    if missing and not sys.stdin.isatty():
+        raise UsageError("missing: " + "; ".join(f"{_NEEDED[name][0]} ({_NEEDED[name][1]})" for name in missing))
+    said |= {name: click.prompt(_NEEDED[name][1]) for name in missing}
+    command = said["command"]
+    if isinstance(command, str) or len(command) == 1:
+        said["command"] = tuple(shlex.split(command if isinstance(command, str) else command[0]))
+    return said
+
+
+@init_group.command("external")
+@click.argument("name", metavar="NAME[@VERSION]")
+@click.argument("urls", metavar="URL[,URL]")
+@click.option("--out", type=FILE, default=pathlib.Path("external.toml"), show_default=True, metavar="FILE")
+def init_external(name: str, urls: str, out: pathlib.Path) -> int:
+    """Write the file of a broker that runs already: its addresses, its queues, and room for your commands.
+
+    \b
+    conformance init external artemis amqp://127.0.0.1:5672
+    conformance init external rabbitmq amqp://127.0.0.1:5672,http://127.0.0.1:15672
+    conformance adapters check artemis:external=external.toml
+    """
+    from conformance import adapters
+    from conformance.adapters.file import draft_external
+
+    if out.exists():
+        raise UsageError(f"--out {out}: it exists; name another file")
+    text = draft_external.text(adapters.find(name).file, urls)
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error
+    say(f"{out} is written: add your commands and settings")
+    say(f"next: conformance adapters check {shlex.quote(f'{name}:external={out}')}")
+    return 0

@@ -1,0 +1,118 @@
+"""Commands that show or fetch what there is: claims, suites, the machine, the bundled broker."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import click
+
+from conformance.errors import UsageError
+from conformance.frontend.cli.group import cli, say
+
+
+@cli.command("fetch")
+@click.argument("adapter")
+@click.option("--to", "folder", type=click.Path(path_type=pathlib.Path), help="Folder  [default: the cache]")
+def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
+    """Download a broker's distribution, checked; with --to for a machine without network.
+
+    \b
+    conformance fetch artemis@2.56.0 --to dist/
+    CONFORMANCE_DIST=dist/ conformance run --adapter artemis --offline
+    """
+    from conformance import adapters
+    from conformance.frontend.progress import downloading
+
+    with downloading(adapter) as progress:
+        found = adapters.find(adapter)
+        made = adapters.fetch_to(adapter, folder, progress) if folder else [found.install(progress)]
+    for path in made:
+        say(path)
+    return 0
+
+
+@cli.command("claims")
+@click.argument("words", nargs=-1, metavar="[list [PATTERN...] | show PATTERN...]")
+def claims_command(words: tuple[str, ...]) -> int:
+    """List the claims, or show some whole.
+
+    \b
+    conformance claims
+    conformance claims list 'ARTEMIS-SEND-*'
+    conformance claims show SOLCD-ACK-01 'ARTEMIS-SEND-*'
+    """
+    from conformance import claims
+
+    catalogue = claims.load()
+    if words and words[0] == "show":
+        for claim in claims.select(words[1:], catalogue):
+            say(_claim_text(claim, catalogue))
+        return 0
+    if words and words[0] != "list":
+        raise UsageError.unknown("word", words[0], ["list", "show"])
+    for claim in claims.select(words[1:] or ["*"], catalogue):
+        say(f"{claim.id:16} {claim.kind:11} {claim.says}")
+    return 0
+
+
+def _claim_text(claim: Any, catalogue: Any) -> str:
+    conditions = ", ".join(f"{name}={str(value).lower()}" for name, value in claim.when.items()) or "none"
+    title = catalogue.document_title(claim)
+    lines = {
+        "source": f"{title}, {claim.source.section!r}: {claim.source.sentence}" if claim.source.sentence else title,
+        "says": claim.says,
+        "reason": claim.reason,
+        "kind": f"{claim.kind}, {claim.scope}{' of ' + ', '.join(claim.binds) if claim.binds else ''}, {claim.subject}",
+        "conditions": conditions,
+        "faults": ", ".join(claim.faults),
+        "falsified by": claim.falsified_by,
+        "note": claim.note,
+    }
+    return "\n".join([claim.id, *(f"  {name:13} {text}" for name, text in lines.items() if text), ""])
+
+
+@cli.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def doctor_command(as_json: bool) -> int:
+    """What this machine can do: Java, Docker, strace, root, disks; and what each missing part would enable.
+
+    \b
+    conformance doctor
+    conformance doctor --json
+
+    It changes nothing. Exit 0 where the bundled broker can be tried, else 3. Where this command itself does not start:
+    `python -m conformance.frontend.doctor`, which needs no package.
+    """
+    from conformance.frontend import doctor
+
+    checks = doctor.examine()
+    say(doctor.as_json(checks) if as_json else doctor.text(checks), nl=False)
+    return int(doctor.exit_code(checks))
+
+
+@cli.command("suites")
+def suites_command() -> int:
+    """Print the folder of the scenarios, for pytest.
+
+    \b
+    conformance suites
+    pytest $(conformance suites) --adapter=reference -k SOLCD
+    """
+    from conformance import paths
+
+    say(paths.suites())
+    return 0
+
+
+@cli.command("broker", context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def broker_command(arguments: tuple[str, ...]) -> int:
+    """Run the bundled reference broker by itself.
+
+    \b
+    conformance broker --amqp-port 5672 --http-port 8161 --data data/ --queue orders
+    """
+    from conformance.reference.command import main as broker
+
+    return broker(list(arguments)) or 0

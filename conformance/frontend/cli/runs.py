@@ -1,0 +1,190 @@
+"""Commands that record and judge: run, judge, replay, bundle."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+from typing import Any
+
+import click
+
+from conformance.frontend.cli.access import coming_in
+from conformance.frontend.cli.group import FILE, cli, expected_of, expecting, say, terminated, write_report
+
+_ADAPTER = (
+    "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
+    "already, external=URL[,URL] or external=FILE.toml with your own commands for its faults."
+)
+_PROTOCOL = (
+    "What clients speak: amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or what the "
+    "broker speaks instead]"
+)
+_CLIENT = "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]"
+_TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
+
+
+QUICK = (
+    "At most ten claims, the strongest: trials of about 40 s, then 20 s for Spark and the report on an idle machine; "
+    "longer on a busy one."
+)
+
+
+@cli.command("run")
+@click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help=_ADAPTER)
+@click.option("--protocol", default="", metavar="WORD", help=_PROTOCOL)
+@click.option("--client", default="", metavar="NAME", help=_CLIENT)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of broker or client; repeatable."
+)
+@click.option("--config", type=FILE, metavar="PATH", help="Your own configuration, or its folder: a copy is run.")
+@click.option(
+    "--claims", multiple=True, metavar="PATTERNS", help="Claims to try, as 'AMQP-*'; repeatable.  [default: *]"
+)
+@click.option("--require", multiple=True, metavar="CLAIM", help="Judge it although this configuration gives it up.")
+@click.option("--judge-as", multiple=True, metavar="VENDOR", help="Judge by this vendor's sentences too; see above.")
+@expecting
+@click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
+@click.option("--seed", type=int, help="Repeats a run: the same trigger points.  [default: random, printed]")
+@coming_in
+@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
+@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
+@click.option("--quick", is_flag=True, help=QUICK)
+@click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
+@click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
+def run_command(
+    claims: tuple[str, ...],
+    require: tuple[str, ...],
+    judge_as: tuple[str, ...],
+    quiet: bool,
+    verbose: bool,
+    known_failures: pathlib.Path | None,
+    baseline: pathlib.Path | None,
+    require_tried: tuple[str, ...],
+    **asked: Any,
+) -> int:
+    """Try a broker: record every trial, judge once, write the report.
+
+    \b
+    conformance run --adapter reference
+    conformance run --adapter reference --protocol stomp
+    conformance run --adapter artemis --quick
+    conformance run --adapter artemis --protocol jms
+    conformance run --adapter qpid --protocol jms --client qpid-jms
+    conformance run --adapter artemis --out runs/artemis
+    conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
+    conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01
+    conformance run --adapter artemis --judge-as ems --judge-as qpid
+    conformance run --adapter artemis --known-failures known.toml --require-tried 'SOLCD-ACK-*'
+    conformance run --adapter artemis --baseline last/report.json --out report
+    conformance run --adapter artemis --config /etc/mybroker/broker.xml
+    conformance run --adapter ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
+
+    VENDOR is artemis, ems, qpid or solace; what it promises and this product does not is never counted against this
+    product. A known failure is a table [[known]] with claim, adapter, reason, link, expires (a date), and expect
+    (always or sometimes); versions (">=2.31,<2.60"), scenario, protocol and mode narrow it. With a baseline the run
+    exits with 1 for a new violation and with 2 for an answer that was lost.
+    """
+    from conformance import campaign
+    from conformance.adapters.config import own_configuration
+    from conformance.claims import words
+    from conformance.frontend.progress import Show
+    from conformance.report import expectations
+
+    options = campaign.Options(
+        claims=words(claims or ["*"]), required=words(require), judge_as=words(judge_as), **asked
+    )
+    prepared = campaign.prepare(options)
+    expected = expected_of(known_failures, baseline, require_tried)
+    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=prepared.selection.protocol)
+    signal.signal(signal.SIGTERM, terminated)
+    for line in () if quiet else own_configuration.told(prepared.adapter, prepared.selection.settings):
+        say(line)
+    with Show(prepared, quiet=quiet, verbose=verbose) as show:
+        judgement = campaign.execute(prepared, show.watcher)
+        show.verdicts([row.verdict for row in judgement.rows if row.trials])
+    return write_report(judgement, prepared.folder, expected)
+
+
+@cli.command("judge")
+@click.argument("folder", type=FILE)
+@expecting
+def judge_command(folder: pathlib.Path, **expecting: Any) -> int:
+    """Judge the folder of an earlier run again, and write its report.
+
+    \b
+    conformance judge runs/2026-11-21T10-00-00-artemis
+    conformance judge report --known-failures known.toml --baseline last/report.json
+    """
+    from conformance import campaign
+
+    expected = expected_of(**expecting)
+    return write_report(campaign.judge_folder(folder), folder, expected)
+
+
+@cli.command("replay")
+@click.argument("run", type=FILE)
+@click.option("--scenario", required=True, metavar="NAME", help="The scenario, as the report names it.")
+@click.option("--trial", required=True, metavar="N", help="The number of the trial, or the name of its folder.")
+@click.option("--arm", default="", metavar="WORD", help="A control, by its label or as `weakened`.  [default: subject]")
+@click.option("--times", default=1, show_default=True, help="How often.")
+@click.option("--adapter", default="", metavar="NAME[@VERSION]", help="Another version of the broker, or a TOML file.")
+@click.option("--out", type=FILE, help="Folder  [default: runs/<date>-<adapter>]")
+@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
+@_TRUST
+@click.option("-q", "--quiet", is_flag=True, help="Only whether it was seen again, and the summary.")
+def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
+    """Record one trial of an earlier run again: the same broker, settings, script and drawn numbers.
+
+    \b
+    conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 2
+    conformance replay . --scenario broker-killed-after-commit --trial 1 --times 5 --out again
+    conformance replay runs/artemis --scenario power-lost-after-commit --trial 1 --arm weakened
+    conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
+
+    RUN is the folder of the run, or of an upgrade. Everything comes from what was recorded there; a script that has
+    changed since is refused. A broker, configuration or login of the user's own is used with --trust only: whoever made
+    the folder decides what these files run. It is judged as a run of so many trials without a control: what is not seen
+    again is undecided, exit 2.
+    """
+    from conformance.followup import replay
+    from conformance.frontend.progress import Show
+
+    prepared = replay.prepare(replay.Wanted(folder=run, **words))
+    say(prepared.title)
+    for note in prepared.notes:
+        say(f"note: {note}")
+    expected = expected_of(None, None, ())
+    signal.signal(signal.SIGTERM, terminated)
+    with Show(prepared.campaign, quiet=quiet, verbose=False) as show:
+        outcome = replay.execute(prepared, show.watcher)
+    if prepared.record.arm == "subject":
+        code = write_report(outcome.judgement, prepared.campaign.folder, expected)
+    else:
+        code = int(outcome.control_code)
+    for line in outcome.lines:
+        say(line)
+    return code
+
+
+@cli.command("bundle")
+@click.argument("trial", metavar="RUN#TRIAL")
+@click.option("--out", type=FILE, metavar="FILE.zip", help="The file to write  [default: <trial>.zip]")
+@_TRUST
+def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
+    """Write what the maintainer of a broker needs of one trial: a zip that stands by itself.
+
+    \b
+    conformance bundle runs/artemis#broker-killed-while-publishing.subject.2
+    conformance bundle runs/artemis#broker-killed-after-commit.subject.1 --out bug.zip
+
+    A minimal script that needs nothing of this suite and holds no secret, the version and configuration of the broker
+    and what differs from stock, its log, its journal as the fault left it, the histories, timelines, and the draft of a
+    bug report. If the run used a broker file of the user's own, it is loaded with --trust only: it can run any program.
+    """
+    from conformance.followup import bundle
+
+    made = bundle.make(trial, out, trust=trust)
+    for line in made.lines:
+        say(line)
+    say(made.path)
+    return 0

@@ -1,0 +1,231 @@
+"""The kernel, the disks, the tracer, an engine for containers: what brokers stand on and faults are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import pathlib
+import platform
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from conformance import paths
+from conformance.errors import LaunchError
+from conformance.frontend.doctor.seen import Seen
+
+_ASKED_S = 2.0
+_SIZED_S = 0.5
+_GIB = 1 << 30
+_LOOP = pathlib.Path("/dev/loop-control")
+_OPEN_FILES = 1024
+
+
+def kernel() -> Seen:
+    """A process is killed by its pidfd, and never by a pid that another may have by then."""
+    says = f"{platform.system()} {platform.release()}"
+    try:
+        descriptor = os.pidfd_open(os.getpid())
+        try:
+            signal.pidfd_send_signal(descriptor, 0)
+        finally:
+            os.close(descriptor)
+    except (AttributeError, OSError) as error:
+        why = getattr(error, "strerror", None) or error
+        return Seen(
+            "missing", f"{says}: no pidfds ({why})", "Linux 5.3 or newer; in a sandbox, one that allows pidfd_open"
+        )
+    return Seen("ok", f"{says}; a process can be killed by its pidfd")
+
+
+def loopback() -> Seen:
+    """Everything listens on 127.0.0.1."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), _ASKED_S).close()
+    except OSError as error:
+        return Seen("missing", f"127.0.0.1 does not answer itself: {error}", "ip link set lo up")
+    told = _read("/proc/sys/net/ipv4/ip_local_port_range").split()
+    return Seen("ok", f"answers; brokers listen below the kernel's own ports ({'-'.join(told) or 'unknown'})")
+
+
+def _read(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def folder(path: pathlib.Path, option: str) -> Seen:
+    """Room and kind of the file system that `path` lies in, or will."""
+    there = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.is_dir())
+    free, kind = shutil.disk_usage(there).free, _file_system(there)
+    says = f"{path}: {free / _GIB:.1f} GiB free, {kind or 'unknown file system'}"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Seen("missing", f"{says}; {there} may not be written to", option)
+    if kind in ("tmpfs", "ramfs"):
+        return Seen("note", f"{says}: in memory, so a sync means nothing there", f"{option}, on a disk")
+    if free < _GIB:
+        return Seen("note", f"{says}: a run takes up to 1 GiB", f"{option}, where there is room")
+    return Seen("ok", says)
+
+
+def _file_system(folder: pathlib.Path) -> str:
+    """Of the last mount whose point is the longest above the folder (proc_pid_mountinfo(5)); blanks there are octal."""
+    found, kind = "", ""
+    for line in _read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), before.split()[4])
+        if folder.resolve().is_relative_to(point) and len(point) >= len(found):
+            found, kind = point, after.split()[0]
+    return kind
+
+
+def cache() -> Seen:
+    """Distributions, class archives, images; and what they take."""
+    seen = folder(paths.cache(), "XDG_CACHE_HOME=DIR")
+    ends = time.monotonic() + _SIZED_S
+    held = [_size(entry, ends) for entry in sorted(paths.cache().glob("[!.]*"))]
+    says = f"{seen.says}; it holds {', '.join(held) or 'nothing'}"
+    return dataclasses.replace(seen, says=says)
+
+
+def _size(entry: pathlib.Path, ends: float) -> str:
+    """Its name and size; "more than" where the time was over before everything was seen."""
+    total = 0
+    for folder, _, files in os.walk(entry):
+        for name in files:
+            try:
+                total += pathlib.Path(folder, name).lstat().st_blocks * 512
+            except OSError:  # it went while we looked
+                continue
+        if time.monotonic() > ends:
+            return f"{entry.name} more than {total / 1e6:.0f} MB"
+    return f"{entry.name} {total / 1e6:.0f} MB"
+
+
+def strace() -> Seen:
+    """Its version, and whether it may trace."""
+    from conformance.faults.disk import injection
+
+    if why := injection.cannot():
+        return Seen("missing", why, "apt-get install strace; in a container, allow ptrace (--cap-add SYS_PTRACE)")
+    said = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False, timeout=_ASKED_S).stdout  # noqa: S607
+    return Seen("ok", f"{said.splitlines()[0].rpartition(' ')[2]}, and it may trace")
+
+
+_SCOPES = {
+    "0": "0: any process of the same user",
+    "1": "1: own children only, which is enough",
+    "2": "2: root only",
+    "3": "3: nobody, until the next boot",
+}
+
+
+def ptrace() -> Seen:
+    """What Yama allows; a tracer of ours starts what it traces."""
+    scope = _read("/proc/sys/kernel/yama/ptrace_scope")
+    if scope == "3" or (scope == "2" and os.geteuid() != 0):
+        return Seen("missing", _SCOPES[scope], "sysctl kernel.yama.ptrace_scope=1 (after 3: boot first)")
+    return Seen("ok", _SCOPES.get(scope, "no Yama in this kernel: nothing restricts it"))
+
+
+def root() -> Seen:
+    """Mounts, and a container engine."""
+    if os.geteuid() == 0:
+        return Seen("ok", "this is root")
+    return Seen("missing", f"this is user {os.geteuid()}", "run it with sudo; in a container, --privileged")
+
+
+def loop_devices() -> Seen:
+    """A disk that can lose its power is an image behind one."""
+    if not _LOOP.exists():
+        return Seen("missing", f"no {_LOOP}", "modprobe loop; in a container, --privileged")
+    return Seen("ok", f"{_LOOP}, and {len(list(_LOOP.parent.glob('loop[0-9]*')))} devices made")
+
+
+def power(filesystem: str) -> Seen:
+    """By losing the power of a small disk."""
+    from conformance.faults.power import image
+
+    package = image.FILE_SYSTEMS[filesystem].package
+    if why := image.cannot(filesystem):
+        return Seen("missing", why, f"as root, with loop devices: apt-get install {package} mount")
+    return Seen("ok", "tried: what was synced survives, the rest is gone")
+
+
+def docker() -> Seen:
+    """Whether one answers, where, and whether this user may speak to it."""
+    from testcontainers.core.docker_client import get_docker_host
+
+    from conformance.adapters.container import engine
+
+    host = get_docker_host() or "unix:///var/run/docker.sock"
+    try:
+        version = _asked(host)
+        engine.connect()
+    except PermissionError:
+        return Seen("missing", f"{host} may not be opened by this user", "usermod -aG docker USER, then log in again")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        return Seen(
+            "missing",
+            f"no engine answers at {host}: {why}",
+            "start it, or name its socket in DOCKER_HOST (Debian: apt-get install docker.io)",
+        )
+    except LaunchError as error:
+        return Seen("missing", f"{host} answers: {error}", "apt-get install docker.io")
+    return Seen("ok", f"{version} at {host}")
+
+
+def _asked(host: str) -> str:
+    """The version of the engine there, asked by hand: its library waits for minutes. Raises `OSError`, `ValueError`."""
+    kind, _, address = host.partition("://")
+    if kind not in ("unix", "tcp") or os.environ.get("DOCKER_TLS_VERIFY"):
+        raise ValueError("only unix:// and tcp:// without TLS are asked here; a run asks any")
+    name, _, port = ("localhost", "", "80") if kind == "unix" else address.rstrip("/").partition(":")
+    with contextlib.closing(http.client.HTTPConnection(name, int(port or 2375), timeout=_ASKED_S)) as line:
+        if kind == "unix":
+            line.sock = socket.socket(socket.AF_UNIX)
+            line.sock.settimeout(_ASKED_S)
+            line.sock.connect(address)
+        line.request("GET", "/version")
+        answer = json.loads(line.getresponse().read())
+    if not isinstance(answer, dict) or "Version" not in answer:
+        raise ValueError("what answers there is no engine")
+    return str(answer["Version"])
+
+
+def open_files() -> Seen:
+    """A broker and its clients have some hundred files and connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
+        return Seen("note", f"{soft} for one process", f"ulimit -n {_OPEN_FILES} (the hard limit is {hard})")
+    return Seen("ok", f"{soft} for one process")
+
+
+def cores() -> Seen:
+    """A busy machine blurs claims about time, and makes all else slower only: triggers count what is on the wire."""
+    number, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    says = f"{number} for this process, load {load:.1f}"
+    if load > number:
+        return Seen("note", f"{says}: other work delays every answer", "run it when the machine is idle")
+    return Seen("ok", says)
+
+
+def memory() -> Seen:
+    """The JVM of Spark takes 1 GiB at most, a Java broker half of that."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
+    if match is None:
+        return Seen("note", "the kernel does not say how much is free", "")
+    free = int(match[1]) * 1024
+    if free < 2 * _GIB:
+        return Seen("note", f"{free / _GIB:.1f} GiB free; Spark and a Java broker take 2", "end what is not needed")
+    return Seen("ok", f"{free / _GIB:.1f} GiB free")

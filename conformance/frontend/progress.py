@@ -1,0 +1,285 @@
+"""What a person sees of a long run: a live line for each broker on a terminal, plain lines in a log or a pipe.
+
+`Course` is the knowledge (who does what, since when, how long still), free of any output; `Show` is the output. Nothing
+is said about the end before two trials of the same lane have ended.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from conformance.campaign import Campaign, Watcher
+from conformance.quoting import visible
+from conformance.report.words import MEANINGS, steps_in_words
+from conformance.run.planning.plan import Planned
+from conformance.run.record import Progress
+
+ENOUGH = 2
+"""Ended trials of a lane before its end is guessed."""
+NARROW = 72
+"""Below so many columns a line is the scenario, its counts and its end."""
+
+
+@dataclasses.dataclass
+class Lane:
+    """The trials that follow each other on one broker after another; `current` is the one that is being played."""
+
+    total: int
+    current: Planned | None = None
+    since: float = 0.0
+    void: int = 0
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Trials that have ended."""
+        return len(self.seconds)
+
+    def left(self, now: float) -> float | None:
+        """Seconds until its last trial ends, at the pace so far; None where there is no pace yet."""
+        if self.done < ENOUGH:
+            return None
+        pace = statistics.fmean(self.seconds)
+        spent = min(now - self.since, pace) if self.current else 0.0
+        return pace * (self.total - self.done) - spent
+
+
+class Course:
+    """How far a recording is; fed with every `Progress`, in any thread. Times come from `clock`, in seconds.
+
+    Lanes are those of the recording (`Planned.lane`): the broker on trial, the liars beside it, and every patient liar
+    by itself; the pace of a patient one is that of the patient ones that have ended.
+    """
+
+    def __init__(self, plan: Sequence[Planned], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._plan = plan
+        self.verdicts: dict[str, int] = {}
+        self._begin(len(plan))
+
+    def _begin(self, total: int) -> None:
+        # Trials that are added to repeat a violation are a recording of their own, without controls.
+        whole = total == len(self._plan)
+        self._totals = collections.Counter(trial.lane for trial in self._plan if whole)
+        self.main = Lane(self._totals[""] if whole else total)
+        self.beside: dict[str, Lane] = {}
+        self._waited: list[float] = []
+        self._last = 0
+
+    def feed(self, progress: Progress) -> None:
+        """A trial begins or has ended."""
+        planned, record, now = progress.planned, progress.record, self._clock()
+        with self._lock:
+            if progress.done < self._last and not self.main.current and not self.beside:
+                self._begin(progress.total)
+            self._last = max(self._last, progress.done)
+            name = planned.lane
+            lane = self.beside.setdefault(name, Lane(self._totals[name] or 1)) if name else self.main
+            if record is None:
+                lane.current, lane.since = planned, now
+                return
+            lane.seconds.append(now - lane.since)
+            lane.void += bool(record.void)
+            lane.current, lane.since = None, now
+            if planned.patient:
+                self._waited.append(lane.seconds[-1])
+            if name and lane.done >= lane.total:
+                del self.beside[name]
+
+    def left(self) -> str:
+        """How long it will still take, in words; empty where nobody can know."""
+        now = self._clock()
+        with self._lock:
+            main = self.main.left(now)
+            waits = [wait for lane in self.beside.values() if (wait := self._left_of(lane, now)) is not None]
+            unknown = len(waits) < len(self.beside)
+        if main is None:
+            return ""
+        longest = max([main, *waits])
+        return left_words(longest, least=unknown) if longest > 0 else ""
+
+    def _left_of(self, lane: Lane, now: float) -> float | None:
+        if lane.current is None or not lane.current.patient:
+            return lane.left(now)
+        return statistics.fmean(self._waited) - (now - lane.since) if self._waited else None
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """For each broker that is at work: its name, the trial, counts, seconds of this trial, how long still."""
+        now = self._clock()
+        with self._lock:
+            found = [self._line(self.main, self.main.left(now), now)] if self.main.current else []
+            beside = [lane for lane in self.beside.values() if lane.current]
+            return found + [self._line(lane, self._left_of(lane, now), now) for lane in beside]
+
+    def _line(self, lane: Lane, left: float | None, now: float) -> tuple[str, ...]:
+        assert lane.current is not None
+        counts = f"{lane.done} of {lane.total} recorded" + (f", {lane.void} void" if lane.void else "")
+        if lane is self.main and self.verdicts:
+            counts += f", {verdict_words(self.verdicts)}"
+        trial = f"{lane.current.script.id} #{lane.current.index}"
+        still = left_words(left) if left is not None and left > 0 else ""
+        return (broker(lane.current), trial, counts, f"{now - lane.since:.0f} s", still)
+
+
+def broker(planned: Planned) -> str:
+    """The broker of a trial in words: name, version, and in which way it is not the one as configured."""
+    arm = "" if planned.arm_label == "subject" else f" {planned.arm_label}"
+    return f"{planned.adapter.name} {planned.adapter.version}{arm}"
+
+
+def left_words(seconds: float, *, least: bool = False) -> str:
+    """A guess, no more exact than it can be.
+
+    >>> left_words(3), left_words(47), left_words(200, least=True), left_words(7300)
+    ('about 5 s left', 'about 45 s left', 'at least 3 min left', 'about 2 h left')
+    """
+    if seconds < 90:
+        shown = f"{max(5, round(seconds / 5) * 5)} s"
+    else:
+        shown = f"{round(seconds / 60)} min" if seconds < 90 * 60 else f"{round(seconds / 3600)} h"
+    return f"{'at least' if least else 'about'} {shown} left"
+
+
+def verdict_words(counts: Mapping[str, int]) -> str:
+    """Counts of verdicts, the worst word first.
+
+    >>> verdict_words({"HOLDS": 3, "VIOLATED": 1})
+    '1 VIOLATED, 3 HOLDS'
+    """
+    return ", ".join(f"{counts[word]} {word.value}" for word in MEANINGS if counts.get(word))
+
+
+class Show:
+    """Shows a campaign while it lasts; `watcher` is what the campaign calls, from any thread.
+
+    `quiet` says nothing at all, `verbose` tells of every trial what it is about to do. A pipe gets plain lines whatever
+    the environment says about colours.
+    """
+
+    def __init__(
+        self, campaign: Campaign, *, quiet: bool = False, verbose: bool = False, console: Console | None = None
+    ) -> None:
+        terminal = None if sys.stderr.isatty() else False
+        self.console = console or Console(stderr=True, quiet=quiet, force_terminal=terminal)
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal and not quiet
+        self.campaign, self.verbose = campaign, verbose and not quiet
+        self.course = Course(campaign.trials)
+        self._started, self._printing = time.monotonic(), threading.Lock()
+        self._seen: set[tuple[object, ...]] = set()
+        self._shown_log: tuple[str, ...] = ()
+        self._live = Live(get_renderable=self._table, console=self.console, refresh_per_second=4, transient=True)
+        self._download = _Download(self.say)
+        self.watcher = Watcher(note=self.say, download=self._download.at, progress=self.at)
+
+    def __enter__(self) -> Show:
+        run = self.campaign
+        vendor = run.selection.vendor
+        through = f" through {vendor.title} {vendor.version}" if vendor else ""
+        self.say(
+            f"{run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher}) over {run.selection.protocol}"
+            f"{through}, seed {run.selection.seed}, into {run.folder}"
+        )
+        if self.live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """One line, or some; what a broker's log says cannot repaint the terminal."""
+        with self._printing:
+            self.console.print(visible(text), highlight=False, markup=False, soft_wrap=True)
+
+    def verdicts(self, words: Iterator[str] | Sequence[str]) -> None:
+        """What was decided so far: a verdict word for each row. A front that judges in between tells it in between."""
+        self.course.verdicts = dict(collections.Counter(words))
+        if self.course.verdicts:
+            self.say(f"judged: {verdict_words(self.course.verdicts)}")
+
+    def at(self, progress: Progress) -> None:
+        """A trial begins or has ended."""
+        self.course.feed(progress)
+        planned, record = progress.planned, progress.record
+        name = f"{planned.script.id} {planned.arm_label} #{planned.index}"
+        if record is None:
+            if self.verbose:
+                self._announce(planned, name)
+            return
+        if record.void or self.verbose or not self.live:
+            outcome = f"VOID: {record.void}" if record.void else f"recorded in {record.seconds:.1f} s"
+            floor = f", {record.floor_seconds:.1f} s of it restarts and waits" if self.verbose else ""
+            left = f"; {self.course.left()}" if progress.done < progress.total and self.course.left() else ""
+            elapsed = time.monotonic() - self._started
+            self.say(f"{elapsed:6.1f} s  {progress.done:3}/{progress.total}  {name}: {outcome}{floor}{left}")
+        if record.void_log and record.void_log != self._shown_log:
+            self._shown_log = record.void_log
+            self.say("\n".join(f"    | {line}" for line in record.void_log))
+
+    def _announce(self, planned: Planned, name: str) -> None:
+        """What a trial is about to do, and on which broker."""
+        lines = []
+        if planned.instance not in self._seen:
+            self._seen.add(planned.instance)
+            control = f": {planned.control}" if planned.control and planned.control != planned.arm_label else ""
+            lines.append(f"broker {broker(planned)}{control}")
+        drawn = f", drawn number {planned.k:,}" if planned.k is not None else ""
+        lines.append(f"begin {name}: seed {planned.seed}{drawn}")
+        self.say("\n".join([*lines, *(f"    {sentence}" for sentence in steps_in_words(planned.script))]))
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        shown = range(5) if self.console.width >= NARROW else (1, 2, 4)
+        for at in shown:
+            table.add_column(no_wrap=at != 1)  # the name of the scenario gives way first
+        for line in self.course.lines():
+            table.add_row(*(Text(visible(line[at]), no_wrap=True, overflow="ellipsis") for at in shown))
+        return table
+
+
+class _Download:
+    """A download in a log: a line each tenth, so that a terminal and a CI log both show that it moves."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._tenths = say, -1
+
+    def at(self, done: int, total: int | None) -> None:
+        tenths = done * 10 // total if total else done >> 23
+        if tenths != self._tenths:
+            self._tenths = tenths
+            of = f" of {total / 1e6:.1f} MB" if total else ""
+            self._say(f"downloading: {done / 1e6:.1f} MB{of}")
+
+
+@contextlib.contextmanager
+def downloading(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar of one download on a terminal, nothing elsewhere; yields what the download calls."""
+    console = Console(file=sys.stderr)
+    with Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

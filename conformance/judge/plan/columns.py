@@ -1,0 +1,381 @@
+"""What is known of an event, of a message and of its trial: tables of names and SQL, in the order of their use.
+
+Each stage is a select over the one before it. Columns of a message are the words that `anomalies` and `exposures` are
+written in; a plan takes only those that its checks need (`relations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, SHUT, WAITS, Op, Phase
+from conformance.judge.input.link_frames import CARRIES
+from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
+from conformance.scenario.script import DiskFault, Fault
+
+FAULTS: tuple[str, ...] = tuple(kind.name for kind in (*get_args(Fault), *get_args(DiskFault)))
+"""The name of each fault; its place is its bit in the mask of those that took effect."""
+
+
+def _on(op: Op, phase: Phase) -> str:
+    return f"op = {OP_CODE[op]} AND phase = {PHASE_CODE[phase]}"
+
+
+_CARRIES = {word: code for code, word in enumerate(CARRIES)}
+_FRAME = f"op = {OP_CODE[Op.FRAME]} AND n IS NOT NULL"
+_HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
+_TRIAL = "OVER (PARTITION BY trial)"
+_PROCESS = "OVER (PARTITION BY trial, process)"
+_IN_ORDER = "OVER (PARTITION BY trial, process ORDER BY sequence)"
+_BEFORE = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
+
+EVENT: Mapping[str, str] = {
+    "sent": _on(Op.SEND, Phase.INVOKE),
+    # Inside a transaction accepted is provisional: only the answer to the commit confirms (AMQP 1.0 section 4.4.1).
+    "accepts": f"{_on(Op.SEND, Phase.OK)} AND txn IS NULL",
+    "asks": f"{_on(Op.SEND, Phase.INVOKE)} AND coalesce(detail <> 'no answer asked for', true)",
+    "answers": f"op = {OP_CODE[Op.SEND]} AND phase <> {PHASE_CODE[Phase.INVOKE]}"
+    " AND coalesce(detail <> 'no answer was asked for', true)",
+    "refuses": _on(Op.SEND, Phase.FAIL),
+    "forgets": _on(Op.SEND, Phase.INFO),
+    "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
+    "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
+    "silent": f"{_on(Op.DRAIN, Phase.OK)} AND NOT {_HAS_ID}",
+    "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID} AND coalesce(detail <> '{DELAYED}', true)",
+    "sets_aside": f"{_on(Op.DRAIN, Phase.INFO)} AND {_HAS_ID}",
+    "acks": _on(Op.ACK, Phase.INVOKE),
+    "ack_settled": _on(Op.ACK, Phase.OK),
+    "begins": _on(Op.PROCESS, Phase.INVOKE),
+    "processed": _on(Op.PROCESS, Phase.OK),
+    "nacks": _on(Op.NACK, Phase.INVOKE),
+    "commit_asked": f"{_on(Op.COMMIT, Phase.INVOKE)} AND {_HAS_ID}",
+    "commits": f"{_on(Op.COMMIT, Phase.OK)} AND {_HAS_ID}",
+    "commit_fails": f"{_on(Op.COMMIT, Phase.FAIL)} AND {_HAS_ID}",
+    "rollback_asked": f"{_on(Op.ROLLBACK, Phase.INVOKE)} AND {_HAS_ID}",
+    "rolls_back": f"{_on(Op.ROLLBACK, Phase.OK)} AND {_HAS_ID}",
+    "keeps_on": f"{_on(Op.ROLLBACK, Phase.FAIL)} AND {_HAS_ID}",
+    "untrue": _on(Op.CONFIRM, Phase.FAIL),
+    "waits": f"{_on(Op.CONFIRM, Phase.INFO)} AND detail = '{WAITS}'",
+    "stays_shut": f"{_on(Op.CONFIRM, Phase.INFO)} AND detail = '{SHUT}'",
+    "offers": f"op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.OK]}, {PHASE_CODE[Phase.FAIL]})"
+    " AND detail LIKE 'offered %'",
+    "fails_to_recover": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_RECOVERED}%'",
+    "is_not_ready": f"{_on(Op.BROKER, Phase.INFO)} AND detail LIKE '{NOT_READY}%'",
+    "ack_fails": _on(Op.ACK, Phase.FAIL),
+    "starves": _on(Op.DELIVER, Phase.INFO),
+    "limits": _on(Op.CONNECT, Phase.OK),
+    # A sync that names a transaction is about the record of its discharge, any other about that of a send.
+    "writes": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NULL",
+    "syncs": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NULL",
+    "fails_sync": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NULL",
+    "writes_discharge": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NOT NULL",
+    "syncs_discharge": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NOT NULL",
+    "fails_discharge": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NOT NULL",
+    "hides": f"{_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} AND txn IS NULL",
+    # A frame to the broker is stamped when the link has read it, which is after its client wrote it; one to the client
+    # before it is passed on, which is before the client can have it.
+    "carries_flagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND durable",
+    "carries_unflagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND NOT durable",
+    "carries_delivery": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole",
+    "carries_settled": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole AND settled",
+    "carries_ack": f"{_FRAME} AND carries IN ({_CARRIES['acknowledge']}, {_CARRIES['acknowledge_up_to']})",
+    "carries_ack_up_to": f"{_FRAME} AND carries = {_CARRIES['acknowledge_up_to']}",
+    "slows": f"{_on(Op.FAULT, Phase.ARMED)} AND fault = 'delay'",
+    "fires": _on(Op.FAULT, Phase.FIRED),
+    "bites": _on(Op.FAULT, Phase.EFFECTIVE),
+    "halts": f"{_on(Op.FAULT, Phase.EFFECTIVE)} AND fault = 'pause'",
+    "resumes": f"{_on(Op.FAULT, Phase.HEALED)} AND fault = 'pause'",
+    "grants": _on(Op.ASK, Phase.OK),
+    "denies": _on(Op.ASK, Phase.FAIL),
+    # In a transaction a send is answered when its call has returned; where a listener hears of the answer, it is not.
+    "returns": f"({_on(Op.SEND, Phase.OK)} AND txn IS NOT NULL) OR ({_on(Op.CALL, Phase.OK)})",
+}
+"""What an event is, as booleans."""
+
+_RECEIVED = "(hands OR drains)"
+PACK = 10**12
+"""A message as one number is producer * PACK + n, so that min() and max() of it need no struct."""
+
+_PACKED = f"(producer * {PACK}L + n)"
+
+# One sort by (trial, process, sequence) serves all of them.
+EVENT_WINDOWS: Mapping[str, str] = {
+    # A running count, not a look at the event before: of ten deliveries in a row only the last shows the backlog.
+    "holding": f"sum(CASE WHEN hands THEN 1 WHEN acks OR nacks THEN -1 ELSE 0 END) {_SO_FAR}",
+    "unanswered_now": f"sum(CASE WHEN asks THEN 1 WHEN answers THEN -1 ELSE 0 END) {_SO_FAR}",
+    "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
+    "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
+    "last_answered_at": f"max(CASE WHEN ack_settled THEN at_ns END) {_PROCESS}",
+    # Of two faults the first is what exposure is counted back from: what was halted and then killed did nothing in
+    # between. After the last the queue is looked at.
+    "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
+    "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
+    "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
+    "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
+    "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
+    "not_recovered": f"max(CASE WHEN fails_to_recover THEN detail END) {_TRIAL}",
+    "not_ready": f"max(CASE WHEN is_not_ready THEN detail END) {_TRIAL}",
+    "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
+    # Of what this process received before, the message that was sent last; and the first process that received any.
+    "received_before": f"max(CASE WHEN {_RECEIVED} THEN {_PACKED} END) {_BEFORE}",
+    "process_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
+    "process_received_last_at": f"max(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
+    "trial_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_TRIAL}",
+    # A frame that concerns several messages stands in a row of each.
+    "new_frame": f"coalesce(lag(sequence) {_IN_ORDER} <> sequence, true)",
+}
+
+_EARLY = f"{_RECEIVED} AND epoch = first_epoch"
+_CLAIM = f"{_EARLY} AND first_acquirer"
+_FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
+_REFUSED_AS = "refuses AND detail = "
+_HELD = "fault = 'held_sync'"
+_DRAIN = f"role = {ROLES.index('drain')}"
+_FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
+
+MESSAGE: Mapping[str, str] = {
+    "attempted": "bool_or(sent)",
+    "durable": "bool_or(sent AND coalesce(durable, false))",
+    "accepted": "bool_or(accepts)",
+    "refused": "bool_or(refuses)",
+    "confirmed_at": "min(at_ns) FILTER (WHERE accepts)",
+    # A refusal without a word of its own is rejected: smallest counter-example to counting events instead, the same
+    # outcome reported twice.
+    "outcomes": "CAST(bool_or(accepts) AS INT)"
+    " + CAST(bool_or(refuses AND coalesce(detail NOT IN ('released', 'modified'), true)) AS INT)"
+    f" + CAST(bool_or({_REFUSED_AS}'released') AS INT) + CAST(bool_or({_REFUSED_AS}'modified') AS INT)",
+    "overdue": "bool_or(forgets AND coalesce(detail = 'unanswered', false))",
+    "disconnected": "bool_or(forgets AND coalesce(detail = 'disconnected', false))",
+    "handed": "count_if(hands)",
+    "handed_at": "min(at_ns) FILTER (WHERE hands)",
+    "handed_after_acknowledge": "coalesce(bool_or(hands AND at_ns > last_ack_at), false)",
+    # Only an acknowledge that was answered has certainly left: one of a client that was killed may lie in its memory.
+    "handed_before_answer": "coalesce(bool_or(hands AND at_ns < last_ack_at AND at_ns < last_answered_at), false)",
+    "held": "max(holding) FILTER (WHERE hands)",
+    "redelivered": "count_if(drains)",
+    "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
+    # The drains that brought it, one bit each by their numbers, and the broker's run in which the first of them did.
+    "drained_in": "bit_or(CASE WHEN drains THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
+    "drained_epoch": "min(epoch) FILTER (WHERE drains)",
+    # The first drain did not bring it, and a later one did. An acknowledgement in a transaction without a request to
+    # commit excuses nothing: its message was due in the first drain.
+    # Likewise the consumers that were handed it; a publisher that looks at its own queue is one of its own number.
+    "handed_in": "bit_or(CASE WHEN hands THEN shiftleft(1L, 16 * CAST(role AS INT) + CAST(number AS INT)) ELSE 0L END)",
+    # Its first consumer, and when that one received: what went to it alone shows that it was live.
+    "owner": "min_by(16 * CAST(role AS INT) + CAST(number AS INT), at_ns) FILTER (WHERE hands)",
+    "owner_began_at": "min_by(process_received_at, at_ns) FILTER (WHERE hands)",
+    "owner_ended_at": "min_by(process_received_last_at, at_ns) FILTER (WHERE hands)",
+    "handed_last_at": "max(at_ns) FILTER (WHERE hands)",
+    "overtaken": f"coalesce(bool_or({_RECEIVED} AND process_received_at = trial_received_at"
+    f" AND received_before > {_PACKED} AND received_before div {PACK}L = producer), false)",
+    "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
+    " AND NOT bool_or(acks AND txn IS NULL) AND NOT (bool_or(acks) AND bool_or(commit_asked))",
+    "set_aside": "bool_or(sets_aside)",
+    "received": f"count_if({_RECEIVED})",
+    "last_epoch": f"max(epoch) FILTER (WHERE {_RECEIVED})",
+    "early_received_at": f"max(at_ns) FILTER (WHERE {_EARLY})",
+    "fresh_at": f"min(at_ns) FILTER (WHERE {_FRESH})",
+    "first_count": f"min_by(`count`, at_ns) FILTER (WHERE {_FRESH})",
+    "first_link": f"min_by(link, at_ns) FILTER (WHERE {_EARLY})",
+    "links_differ": f"min(link) FILTER (WHERE {_EARLY}) <> max(link) FILTER (WHERE {_EARLY})",
+    "claims": f"count_if({_CLAIM})",
+    "claim_link": f"min(link) FILTER (WHERE {_CLAIM})",
+    "claim_links_differ": f"min(link) FILTER (WHERE {_CLAIM}) <> max(link) FILTER (WHERE {_CLAIM})",
+    "unmarked": "bool_or(drains AND epoch = first_epoch AND NOT coalesce(redelivered, true))",
+    "drained_early_at": "max(at_ns) FILTER (WHERE drains AND epoch = first_epoch)",
+    "over_limit": "coalesce(bool_or(hands AND holding > limit), false)",
+    "over_window": "coalesce(bool_or(sent AND unanswered_now > limit), false)",
+    "began_at": "min(at_ns) FILTER (WHERE begins)",
+    "processed_at": "min(at_ns) FILTER (WHERE processed)",
+    "refused_at": "min(at_ns) FILTER (WHERE nacks)",
+    "refused_as": "min_by(detail, at_ns) FILTER (WHERE nacks)",
+    # The delivery before a refusal and the one after it, where the same consumer got both.
+    "first_handed_count": "min_by(`count`, at_ns) FILTER (WHERE hands)",
+    "next_count": "max_by(`count`, at_ns) FILTER (WHERE hands)",
+    "next_marked": "max_by(redelivered, at_ns) FILTER (WHERE hands)",
+    "handed_on_one_link": "min(link) FILTER (WHERE hands) = max(link) FILTER (WHERE hands)",
+    "send_txn": "max(txn) FILTER (WHERE sent)",
+    "ack_txn": "max(txn) FILTER (WHERE acks)",
+    "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",
+    "committed_at": "min(at_ns) FILTER (WHERE commits)",
+    "commit_refused": "coalesce(bool_or(commit_fails), false)",
+    "commit_epoch": "min(epoch) FILTER (WHERE commits)",
+    "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
+    "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",
+    "rollback_refused": "bool_or(keeps_on)",
+    "discharges": "count_if(commit_asked OR rollback_asked)",
+    "received_at": f"min(at_ns) FILTER (WHERE {_RECEIVED})",
+    "received_last_at": f"max(at_ns) FILTER (WHERE {_RECEIVED})",
+    "receipt_untrue": "bool_or(untrue)",
+    # The publisher's side of a window: which answer, what it covers, and when the session gave up or had to wait.
+    "sent_at": "min(at_ns) FILTER (WHERE sent)",
+    "immediate": "bool_or(sent AND coalesce(detail = 'ack immediately', false))",
+    "window_size": "max(limit) FILTER (WHERE sent OR waits OR stays_shut)",
+    "gave_up_at": "min(at_ns) FILTER (WHERE forgets AND detail = 'unanswered')",
+    "range_first": "min(`first`) FILTER (WHERE accepts OR refuses)",
+    "range_last": "min(`last`) FILTER (WHERE accepts OR refuses)",
+    "waited_with": "min(`count`) FILTER (WHERE waits)",
+    "shut_with": "min(`count`) FILTER (WHERE stays_shut)",
+    "unasked": "bool_or(sent AND coalesce(detail = 'no answer asked for', false))",
+    "row_starved_at": "min(at_ns) FILTER (WHERE starves AND holding <= 0)",
+    "ack_sent_at": "min(at_ns) FILTER (WHERE acks)",
+    "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
+    "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
+    "ack_failed": "coalesce(bool_or(ack_fails), false)",
+    "flagged": "coalesce(bool_or(carries_flagged), false)",
+    "unflagged": "coalesce(bool_or(carries_unflagged), false)",
+    "carried": "count_if(carries_delivery)",
+    "carried_last_at": "max(at_ns) FILTER (WHERE carries_delivery AND epoch = first_epoch)",
+    "reached_at": "min(at_ns) FILTER (WHERE carries_settled AND epoch = first_epoch)",
+    "ack_framed_at": "min(at_ns) FILTER (WHERE carries_ack)",
+    "ack_up_to": "coalesce(bool_or(carries_ack_up_to), false)",
+    "ack_frames": "count_if(carries_ack AND new_frame)",
+    "ack_bytes": "coalesce(sum(CASE WHEN carries_ack AND new_frame THEN `count` END), 0)",
+    "altered": f"bool_or({_RECEIVED} AND NOT coalesce(intact, true))",
+    "confirm_epoch": "min(epoch) FILTER (WHERE accepts)",
+    "written_at": "min(at_ns) FILTER (WHERE writes)",
+    "synced_at": "min(at_ns) FILTER (WHERE syncs)",
+    "sync_held": f"coalesce(bool_or(syncs AND {_HELD}), false)",
+    "sync_failed_at": "min(at_ns) FILTER (WHERE fails_sync)",
+    "written_last_at": "max(at_ns) FILTER (WHERE writes)",
+    "discharge_written_at": "min(at_ns) FILTER (WHERE writes_discharge)",
+    "discharge_synced_at": "min(at_ns) FILTER (WHERE syncs_discharge)",
+    "discharge_sync_held": f"coalesce(bool_or(syncs_discharge AND {_HELD}), false)",
+    "discharge_failed_at": "min(at_ns) FILTER (WHERE fails_discharge)",
+    "discharge_written_last_at": "max(at_ns) FILTER (WHERE writes_discharge)",
+    "returned_at": "min(at_ns) FILTER (WHERE returns)",
+    "granted": "bool_or(grants)",
+    "denied": "bool_or(denies)",
+    "halted_at": "max(halted_at)",
+    "resumed_at": "max(resumed_at)",
+    "added_us": "max(added_us)",
+    "first_epoch": "max(first_epoch)",
+    "fired_at": "max(fired_at)",
+    "last_fired_at": "max(last_fired_at)",
+    # What belongs to the trial; it stands in the row of the events that name no message.
+    "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
+    "events": "count(1)",
+    "started_at": "min(at_ns)",
+    "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
+    "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
+    "row_offers": "count_if(offers)",
+    "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
+    "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
+    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
+    "row_ended": "bit_or(CASE WHEN (silent OR stuck) AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
+    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
+    "row_stuck_at": "min(at_ns) FILTER (WHERE stuck)",
+    "row_drain": f"max(CAST(number AS INT)) FILTER (WHERE {_DRAIN})",
+    "row_drain_epoch": f"min(epoch) FILTER (WHERE {_DRAIN})",
+    "row_left": f"max_by(`count`, at_ns) FILTER (WHERE {_on(Op.DEPTH, Phase.OK)})",
+}
+"""One row a message: how it fared. Times are CLOCK_MONOTONIC nanoseconds, null where it did not happen."""
+
+_IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
+_OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
+_UNTIL_THEN = "OVER (PARTITION BY scenario, trial ORDER BY handed_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_DONE_AT = "coalesce(confirmed_at, committed_at)"
+_COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
+_CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
+_OWED = (
+    f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL"
+    " AND NOT set_aside)"
+)
+# A script that compares two halves has a producer of its own in each, and ends each by a crash.
+_HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
+_NEVER = f"{2**63 - 1}L"
+TRIAL_WINDOWS: Mapping[str, str] = {
+    "effective": f"bit_or(row_bites) {_IN_TRIAL}",
+    "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
+    "hidden": f"min(row_hidden) {_IN_TRIAL}",
+    "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
+    "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
+    "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
+    "txn_received": "coalesce(max(received > 0) OVER (PARTITION BY scenario, trial, producer, send_txn), false)",
+    "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
+    "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
+    # Sends of one publisher, which sends as many as it wants and then falls silent; and what a round trip takes.
+    "burst": f"count_if(attempted) {_OF_PRODUCER}",
+    "burst_began_at": f"min(sent_at) {_OF_PRODUCER}",
+    "burst_ended_at": f"max(sent_at) {_OF_PRODUCER}",
+    "burst_answered_at": f"min(coalesce(confirmed_at, gave_up_at)) {_OF_PRODUCER}",
+    "immediates": "count_if(immediate AND accepted) OVER (PARTITION BY scenario, trial, producer, range_last)",
+    "round_trip_ns": f"max(committed_at - commit_asked_at) {_IN_TRIAL}",
+    "offered": f"max(row_offers) {_IN_TRIAL}",
+    "default_wait_ns": "min(CASE WHEN n = 1 AND send_txn IS NULL AND confirm_epoch = first_epoch"
+    f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
+    # Of what was delivered before: the latest acknowledgement, which for an open delivery never comes.
+    "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
+    "next_processed_at": "min(processed_at) OVER (PARTITION BY scenario, trial ORDER BY handed_at"
+    " ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
+    # A broker that gives a consumer what was sent at this instant has not dropped that consumer before. Counter-example
+    # to its last event instead: its connection was cut, and it waits in vain and does not know.
+    "owner_live_at": "max(CASE WHEN bit_count(handed_in) = 1 THEN sent_at END)"
+    " OVER (PARTITION BY scenario, trial, owner)",
+    "owners_mask": f"bit_or(handed_in) {_IN_TRIAL}",
+    "shared_from": f"max(owner_began_at) {_IN_TRIAL}",
+    "shared_until": f"min(owner_ended_at) {_IN_TRIAL}",
+    "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",
+    "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
+    "left_over": f"max(row_left) {_IN_TRIAL}",
+    "ended_mask": f"bit_or(row_ended) {_IN_TRIAL}",
+    "brought_mask": f"bit_or(drained_in) {_IN_TRIAL}",
+    "first_drain_epoch": f"min(row_drain_epoch) {_IN_TRIAL}",
+    # What is owed to a consumer and no drain brought, one after the other: those of which a loss would say the most
+    # come first. A depth is a number without names, so the first of them are taken for what it counts.
+    "owed_place": f"count_if({_OWED}) OVER (PARTITION BY scenario, trial"
+    " ORDER BY received, durable DESC, producer, n ROWS UNBOUNDED PRECEDING)",
+    "rate": f"count_if({_DONE_AT} IS NOT NULL) {_OF_PRODUCER} * 1e9"
+    f" / nullif(max({_DONE_AT}) {_OF_PRODUCER} - min(sent_at) {_OF_PRODUCER}, 0)",
+    "half_frames": f"sum(ack_frames) {_OF_PRODUCER}",
+    "half_bytes": f"sum(ack_bytes) {_OF_PRODUCER}",
+    "last_handed_at": f"max(CASE WHEN handed_at < {_HALF_ENDED_AT} THEN handed_at END) {_OF_PRODUCER}",
+    "last_processed_at": f"max(CASE WHEN processed_at < {_HALF_ENDED_AT} THEN processed_at END) {_OF_PRODUCER}",
+}
+# The last two drains came after the last fault, and the last of them brought nothing more.
+_ACCOUNTED = (
+    "(last_drain >= 2 AND (shiftright(ended_mask, last_drain - 1) & 3L) = 3L"
+    " AND (shiftright(brought_mask, last_drain) & 1L) = 0L)"
+)
+# The last one also found silence, and with it the broker's own depth of 0.
+_SETTLED = f"({_ACCOUNTED} AND (shiftright(silent_mask, last_drain) & 1L) = 1L)"
+
+DERIVED: Mapping[str, str] = {
+    "is_message": "n IS NOT NULL",
+    "answered": "accepted OR refused",
+    "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
+    "in_transaction": "attempted AND send_txn IS NOT NULL",
+    "committed": _COMMITTED,
+    "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
+    # A provisional answer that was read when the connection had gone names no transaction; its send does.
+    "confirmed": _CONFIRMED,
+    "silent_drains": "bit_count(silent_mask)",
+    "answer_at": "coalesce(confirmed_at, gave_up_at)",
+    "in_window": "attempted AND send_txn IS NULL AND window_size > 1",
+    "ranged": "range_first < range_last",
+    "out_of_order": "coalesce(earlier_ack_at > ack_sent_at, false)",
+    "unacknowledged": "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
+    # Nothing that the broker does at its disk goes unseen; and this answer came from a run of it that was watched.
+    "seen": "hidden IS NULL",
+    "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
+    "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
+    # One that its queue has moved to another by a policy is neither lost nor back: its absence says nothing.
+    "accounted": f"{_ACCOUNTED} AND NOT set_aside",
+    "settled": f"{_SETTLED} AND NOT set_aside",
+    "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
+    # The depth of the last drain counts it. Of a queue that says 0 that is nothing, whatever an earlier drain was told.
+    "left_in_queue": f"{_OWED} AND NOT {_SETTLED} AND owed_place <= coalesce(left_over, 0)",
+    "late_after_restart": "late AND durable AND refused_at IS NULL AND drained_epoch > first_drain_epoch",
+    # What receive() had returned before it was called again is done with; everything else has to come.
+    "came_otherwise": "CASE WHEN handed_at < last_handed_at THEN received > 1 ELSE received = 0 END",
+    "processed_again": "coalesce(processed_at < last_processed_at AND received > 1, false)",
+}
+
+COMPARED: Mapping[str, str] = {
+    f"{name}_{half}": f"coalesce(max(CASE WHEN producer = {half} THEN {name} END) {_IN_TRIAL}, false)"
+    for name in ("came_otherwise", "processed_again")
+    for half in (1, 2)
+}
+"""Whether anything of one half of a script is so; its messages are those of its producer."""

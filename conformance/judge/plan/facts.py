@@ -1,0 +1,167 @@
+"""What the one collect brings home, as plain Python: a few numbers a trial, and a few witnesses an anomaly."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.plan.columns import FAULTS
+from conformance.judge.plan.exposures import EXPOSURES
+from conformance.judge.plan.relations import figure_column, unpacked
+
+WITNESSES = 8
+"""Of one row at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failing:
+    """How one anomaly showed in one trial: how many messages, and some of them as `(queue, producer, n)`.
+
+    `first` and `last` are the ends of the offending ones in the anomaly's own order, nanoseconds; None without one.
+    """
+
+    offences: int
+    witnesses: tuple[tuple[str, int, int], ...]
+    first: int | None
+    last: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialFacts:
+    """One trial in numbers. `counts` has what `relations` counts per trial, `failing` an entry per anomaly seen."""
+
+    counts: Mapping[str, Any]
+    failing: Mapping[str, Failing]
+
+    def applies(self, anomaly: str) -> int:
+        """How many messages the anomaly could have been seen on."""
+        return int(self.counts[f"applies_{anomaly}"]) or self._dead_at_the_start(anomaly)
+
+    def offences(self, anomaly: str) -> int:
+        """On how many it was."""
+        return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
+
+    def _dead_at_the_start(self, anomaly: str) -> int:
+        """1 for `not_recovered` where the broker did not start again before a message was sent, else 0.
+
+        The trial before ended it. There is no message to count, and none to name.
+        """
+        return int(anomaly == "not_recovered" and bool(self.unrecovered))
+
+    def exposed(self, exposure: str) -> int:
+        """How many operations were at risk."""
+        return int(self.counts[f"exposed_{exposure}"])
+
+    def window_ns(self, exposure: str) -> int | None:
+        """The flush interval that an exposure counts back from the fault; None where it counts everything."""
+        return int(self.counts["trial_flush_ns"]) if EXPOSURES[exposure].since else None
+
+    def missed(self, anomaly: str) -> int:
+        """On how many of them what decides was not seen."""
+        return int(self.counts.get(f"missed_{anomaly}", 0))
+
+    def figure(self, anomaly: str, place: int) -> float | None:
+        """One of the figures of an observation; None where nothing of it was seen."""
+        found = self.counts.get(figure_column(ANOMALIES[anomaly], place))
+        return None if found is None else float(found)
+
+    def effective(self, fault: str) -> bool:
+        """Whether the fault of that name was shown to have bitten."""
+        return bool(int(self.counts["faults_effective"]) & effective_mask(fault))
+
+    @property
+    def hidden(self) -> str | None:
+        """What the broker does at its disk that the tracer could not see; None where it saw everything."""
+        found: str | None = self.counts.get("hidden_at_disk")
+        return found
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last drain, one of two at least, brought nothing and found a depth of 0."""
+        return bool(self.counts["was_settled"])
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a drain ended with a depth above zero."""
+        return bool(self.counts["was_stuck"])
+
+    @property
+    def unrecovered(self) -> str:
+        """How the broker failed to start again after a fault, and a second one on a copy of its data; else empty."""
+        return self.counts.get("not_recovered") or ""
+
+    @property
+    def unready(self) -> str:
+        """Why the broker was not ready after a fault, whether it is to blame for that or not; empty where it was."""
+        return self.unrecovered or self.counts.get("not_ready") or ""
+
+    @property
+    def strange(self) -> int:
+        """Messages that nobody sent, or that arrived altered."""
+        return self.offences("phantom") + self.offences("corrupt") + int(self.counts["all_foreign"])
+
+    def part(self, anomaly: str) -> str:
+        """Which part of the sequence offended: `all`, `prefix`, `middle` or `tail`; empty where it has no order."""
+        found = self.failing.get(anomaly)
+        if found is None or found.first is None or found.last is None:
+            return ""
+        kept_first, kept_last = self.counts[f"kept_first_{anomaly}"], self.counts[f"kept_last_{anomaly}"]
+        if kept_first is None or kept_last is None:
+            return "all"
+        if found.first > kept_last:
+            return "tail"
+        return "prefix" if found.last < kept_first else "middle"
+
+
+def effective_mask(*faults: str) -> int:
+    """The bits of these faults in `faults_effective`."""
+    return sum(1 << (FAULTS.index(fault) + 1) for fault in dict.fromkeys(faults))
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
+    """Facts by trial, from the rows of `relations.summary` (one per trial, queue, anomaly and hash class)."""
+    grouped: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for row in rows:
+        grouped.setdefault(row["trial"], {}).setdefault(row["failing"], []).append(row)
+    return {
+        trial: TrialFacts(
+            _merged(parts.get("", [])),
+            {name: _failing(name, found) for name, found in sorted(parts.items()) if name},
+        )
+        for trial, parts in grouped.items()
+    }
+
+
+def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rows of one trial without anomaly, of which there is one per queue: counts are added, the rest is an end."""
+    found: dict[str, Any] = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows if row[name] is not None]
+        if name.startswith(("applies_", "exposed_", "missed_", "all_")):
+            found[name] = sum(values)
+        elif name.startswith("kept_first_") or name == "trial_started_at":
+            found[name] = min(values, default=None)
+        else:
+            found[name] = max(values, default=None)
+    return found
+
+
+def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
+    order = ANOMALIES[anomaly].order
+    first = [row[f"first_{order}"] for row in rows if order and row[f"first_{order}"] is not None]
+    last = [row[f"last_{order}"] for row in rows if order and row[f"last_{order}"] is not None]
+    witnesses = sorted((*unpacked(row["witness"]), row["queue"] or "") for row in rows)[:WITNESSES]
+    return Failing(
+        offences=sum(row["offences"] for row in rows),
+        witnesses=tuple((queue, producer, n) for producer, n, queue in witnesses),
+        first=min(first, default=None),
+        last=max(last, default=None),
+    )
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; 0.0 of nothing."""
+    return float(statistics.median(values)) if values else 0.0

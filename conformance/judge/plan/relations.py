@@ -1,0 +1,185 @@
+"""The one plan: from events to one row a message, and from those to counts and witnesses.
+
+Each stage is a table of names and SQL (`columns`), in the order in which they build on each other; `summary` runs
+through them with one scan and one collect. Only what the checks of these trials need is in the plan: a hundred
+expressions that nobody asks for cost more than the events of a trial.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from conformance.history import Op
+from conformance.judge.anomalies import ANOMALIES, Anomaly
+from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
+from conformance.judge.plan.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, PACK, TRIAL_WINDOWS
+from conformance.judge.plan.exposures import EXPOSURES, Exposure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Check = tuple[str, str]
+"""An anomaly and an exposure, by their names."""
+
+FEW = 4
+"""Up to so many trials stay in one partition: an exchange costs more than a second core gives (45 trials, 127,000
+events, two cores: 1.4 s instead of 2.1 s; one trial: nothing to win)."""
+
+CLASSES = 8
+"""Hash classes of messages; the first offending message of each is a witness, which needs no sort."""
+
+ALWAYS = ("phantom", "corrupt", "not_recovered")
+"""Anomalies that are looked for in every trial, and that stand against every HOLDS."""
+
+_TEXTS = ("not_recovered", "not_ready")
+"""Texts of a trial, as keys of the groups: each row of the trial has the same, and to aggregate a text costs a sort."""
+
+_KEYS = ("scenario", "trial", "flush_ns", *_TEXTS, "queue", "producer", "n")
+_WORD = re.compile(r"[a-z_]\w*")
+
+
+EVERY: Sequence[Check] = (*((name, "sends") for name in ANOMALIES), *(("lost", name) for name in EXPOSURES))
+"""Every row of both tables: for benchmarks, warm-up and tests."""
+
+
+def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[Exposure, ...]]:
+    """The rows of both tables that these checks need, each once: their own, and what must be seen beside."""
+    pairs = list(used)
+    exposures = dict.fromkeys(exposure for _, exposure in pairs)
+    anomalies = dict.fromkeys([*(anomaly for anomaly, _ in pairs), *ALWAYS])
+    anomalies |= dict.fromkeys(ANOMALIES[name].beside for name in list(anomalies) if ANOMALIES[name].beside)
+    return tuple(ANOMALIES[name] for name in anomalies), tuple(EXPOSURES[name] for name in exposures)
+
+
+def figure_column(anomaly: Anomaly, place: int) -> str:
+    """The name of the column that holds a figure of an anomaly, by its place."""
+    return f"figure_{anomaly.name}_{place}"
+
+
+def _exposed(exposure: Exposure) -> str:
+    within = f" AND fired_at - {exposure.since} <= flush_ns" if exposure.since else ""
+    return f"is_message AND ({exposure.counts}){within}"
+
+
+def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> dict[str, str]:
+    """What is counted once a trial, in the rows where `failing` is empty: every message has one of those."""
+    found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
+    found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in exposures}
+    if any(a.at_disk for a in anomalies):
+        found["hidden_at_disk"] = "max(hidden)"
+    for anomaly in anomalies:
+        if anomaly.missed:
+            found[f"missed_{anomaly.name}"] = f"count_if(is_message AND ({anomaly.missed}))"
+        found |= {figure_column(anomaly, place): sql for place, (_, sql) in enumerate(anomaly.figures)}
+        if anomaly.order:
+            kept = f"FILTER (WHERE is_message AND ({anomaly.applies}) AND NOT ({anomaly.offends}))"
+            found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
+            found[f"kept_last_{anomaly.name}"] = f"max({anomaly.order}) {kept}"
+    return found | {
+        "all_events": "sum(events)",
+        "all_confirmed": "count_if(is_message AND durable AND (confirmed OR committed))",
+        "all_late": "count_if(is_message AND late)",
+        "all_set_aside": "count_if(is_message AND set_aside)",
+        "all_foreign": "sum(foreign_ids)",
+        "trial_started_at": "min(started_at)",
+        "trial_flush_ns": "max(flush_ns)",
+        "faults_effective": "max(effective)",
+        "drains": "max(last_drain)",
+        "was_settled": "max(settled)",
+        "was_bringing": "max(still_brought)",
+        "was_stuck": "max(stuck_at IS NOT NULL)",
+        "depth_left": "max(left_over)",
+    }
+
+
+def _per_failure(anomalies: Sequence[Anomaly]) -> dict[str, str]:
+    """What is counted for each (trial, anomaly, hash class)."""
+    orders = dict.fromkeys(anomaly.order for anomaly in anomalies if anomaly.order)
+    ends = {f"{end}_{order}": f"{sql}({order})" for order in orders for end, sql in (("first", "min"), ("last", "max"))}
+    return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **ends}
+
+
+def unpacked(witness: int) -> tuple[int, int]:
+    """Producer and number of a packed witness.
+
+    >>> unpacked(1 * 10**12 + 137)
+    (1, 137)
+    """
+    return divmod(witness, PACK)
+
+
+def events(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:
+    """The events of all files, placed so that no window and no message spans two partitions."""
+    frame = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
+    if trials <= FEW:
+        return frame.coalesce(1)
+    return frame.repartition(int(spark.conf.get("spark.sql.shuffle.partitions") or 2), "trial")
+
+
+def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
+    """One row per anomaly that a message shows, and one with an empty `failing` for every message."""
+    shown = ", ".join(
+        f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in anomalies
+    )
+    return {
+        "failing": f"explode(array_compact(array('', {shown})))",
+        "class": f"CAST(pmod(hash(producer, n), {CLASSES}) AS INT)",
+    }
+
+
+def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterable[Check]) -> DataFrame:
+    """Counts and witnesses of the anomalies that these checks name, in every trial, in one linear plan.
+
+    Columns: trial, queue, failing, class; where `failing` is empty what is counted per trial, else per failure.
+    """
+    anomalies, exposures = checks(used)
+    exploded = _exploded(anomalies)
+    counted = {**_per_failure(anomalies), **per_trial(anomalies, exposures)}
+    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
+    event, event_windows, message, *rest = _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()])
+    placed = _with(_with(events(spark, paths, trials), event), event_windows)
+    messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
+    return _grouped(_with(messages, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), counted)
+
+
+def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:
+    """Each stage without the columns that nothing after it names."""
+    named = {word for sql in finally_ for word in _WORD.findall(sql)}
+    kept: list[dict[str, str]] = []
+    for stage in reversed(stages):
+        kept.insert(0, {name: sql for name, sql in stage.items() if name in named})
+        named |= {word for sql in kept[0].values() for word in _WORD.findall(sql)}
+    return kept
+
+
+def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    return frame.selectExpr("*", *[f"{sql} AS {name}" for name, sql in columns.items()]) if columns else frame
+
+
+def _grouped(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, str]) -> DataFrame:
+    # As one text, not as a list of Column objects: each of those is a dozen calls into the JVM, 0.1 s in all.
+    by = ", ".join(keys)
+    selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return frame.sparkSession.sql(f"SELECT {by}, {selected} FROM {{frame}} GROUP BY {by}", frame=frame)
+
+
+def timeline(spark: SparkSession, paths: Sequence[str], wanted: Sequence[tuple[str, int, int]]) -> DataFrame:
+    """The events of the wanted messages `(trial, producer, n)`, and the faults and restarts of their trials.
+
+    Columns: trial, producer, n, at_ns, process, sequence, op, phase, epoch, detail, fault, count, by time.
+    """
+    chosen = " OR ".join(f"(producer = {producer} AND n = {n})" for _, producer, n in wanted)
+    always = f"op IN ({OP_CODE[Op.FAULT]}, {OP_CODE[Op.BROKER]})"
+    return (
+        spark.read.schema(SPARK_SCHEMA)
+        .parquet(*paths)
+        .where(f"({chosen}) OR {always}")
+        .select(
+            "trial", "producer", "n", "at_ns", "process", "sequence", "op", "phase", "epoch", "detail", "fault", "count"
+        )
+        .coalesce(1)
+        .sortWithinPartitions("trial", "at_ns", "process", "sequence")
+    )

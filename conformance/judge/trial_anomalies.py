@@ -1,0 +1,103 @@
+"""What offends in single trials, whatever becomes of it in a verdict: for a replay, and for a bundle."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from conformance.errors import HistoryError
+from conformance.history import message_id
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.input.packing import compact_all
+from conformance.judge.plan.facts import TrialFacts
+from conformance.judge.spark.session import Session
+from conformance.judge.verdict import collect_facts
+from conformance.records import TrialRecord
+from conformance.scenario import Scenario
+
+SHOWN = 5
+"""Messages that one line names."""
+
+RECOVERY = "not_recovered"
+"""The anomaly that is looked for in every trial, whatever its scenario decides: it hides all others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """One anomaly in one trial: how often, out of how many it applied to, and some of the messages.
+
+    `words` say how a broker did not start again; empty for every other anomaly.
+    """
+
+    anomaly: str
+    count: int
+    applies: int
+    messages: tuple[str, ...]
+    words: str = ""
+
+    @property
+    def figures(self) -> str:
+        """`57 of 237 confirmed messages lost`, or the words."""
+        if self.words:
+            return self.words
+        anomaly = ANOMALIES[self.anomaly]
+        return f"{self.count:,} of {self.applies:,} {anomaly.of} {anomaly.happened}"
+
+
+def offences(
+    folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: Session
+) -> dict[str, dict[str, Seen]]:
+    """The anomalies of the scenario's checks and `RECOVERY`, by trial and name; a void trial has none.
+
+    Raises:
+        HistoryError: The folder of the run cannot be written to: histories are compacted beside themselves.
+        JudgeError: Spark could not run the plan.
+    """
+    used = [(check.anomaly, check.exposure) for check in script.decides.values()]
+    places = [(folder / "trials" / record.trial, record) for record in trials]
+    try:
+        compacted = compact_all([(place, record) for place, record in places if place.is_dir()])
+    except OSError as error:
+        raise HistoryError(f"{folder}: its trials cannot be compacted for the judge: {error}") from error
+    names = list(dict.fromkeys([*(anomaly for anomaly, _ in used), RECOVERY]))
+    found = collect_facts(session.spark, compacted, used)
+    return {trial: {name: _seen(name, facts) for name in names} for trial, facts in found.items()}
+
+
+def _seen(anomaly: str, facts: TrialFacts) -> Seen:
+    failing = facts.failing.get(anomaly)
+    messages = tuple(message_id(producer, n) for _, producer, n in failing.witnesses) if failing else ()
+    words = facts.unrecovered if anomaly == RECOVERY else ""
+    return Seen(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, words)
+
+
+def compared(
+    checks: Mapping[str, Sequence[str]], then: Mapping[str, Seen], now: Sequence[Mapping[str, Seen]]
+) -> tuple[list[str], bool]:
+    """A line for each anomaly that was seen before or is seen now, and whether all that was before is now."""
+    lines, again = [], bool(now)
+    for name, names in checks.items():
+        before = then.get(name)
+        each = [found[name] for found in now if found[name].count]
+        if before is not None and before.count:
+            again = again and len(each) == len(now)
+            lines.append(f"{', '.join(names)}: {_again(before, each, len(now))}")
+        elif each:
+            lines.append(f"{', '.join(names)}: seen in {len(each)} of {len(now)}, and not before: {_messages(each[0])}")
+    if not lines:
+        lines.append("nothing offended in the first recording, and nothing does now")
+    return lines, again and any(then[name].count for name in checks if name in then)
+
+
+def _again(before: Seen, each: Sequence[Seen], trials: int) -> str:
+    if not each:
+        return f"not seen again in {trials}; before: {before.figures}"
+    return f"seen again in {len(each)} of {trials}: {_messages(each[0])}"
+
+
+def _messages(seen: Seen) -> str:
+    if seen.words:
+        return seen.words
+    more = f" and {seen.count - SHOWN:,} more" if seen.count > SHOWN else ""
+    return f"{', '.join(seen.messages[:SHOWN])}{more} ({seen.figures})"

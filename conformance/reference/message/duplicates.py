@@ -1,0 +1,122 @@
+"""Duplicate detection: the id that a sender gave its message, and the last ids that a queue has stored."""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from conformance.reference.message import encoded
+
+PROPERTY = b"_AMQ_DUPL_ID"
+"""The application property with the id: the name that Apache Artemis gave it. Over STOMP it is a header."""
+
+_APPLICATION_PROPERTIES = 0x74
+_TEXTS = frozenset({0xA0, 0xB0, 0xA1, 0xB1, 0xA3, 0xB3})
+"""binary, string and symbol in both lengths: the same bytes are the same id."""
+
+_LONGEST = 128
+"""Bytes of an id that is kept as it is."""
+
+
+class Arrival:
+    """A message with an id that is on its way to the disk; `failed` if it did not get there."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+
+class Identities:
+    """The last `limit` ids of one queue, in the order of their storing, and those on their way.
+
+    An id counts only once its message is on disk. Counter-example: the first copy is on its way, the second is answered
+    as accepted, and the disk is full: neither is stored, and one of them was confirmed.
+    """
+
+    def __init__(self, limit: int, stored: Iterable[bytes] = ()) -> None:
+        self._limit = limit
+        self._stored: OrderedDict[bytes, None] = OrderedDict.fromkeys(stored)
+        self._arriving: dict[bytes, Arrival] = {}
+        self._trim()
+
+    def __len__(self) -> int:
+        return len(self._stored) + len(self._arriving)
+
+    def known(self, identity: bytes) -> bool:
+        """Whether a message with this id was stored."""
+        return identity in self._stored
+
+    def arriving(self, identity: bytes) -> Arrival | None:
+        """The message with this id that is on its way, if one is."""
+        return self._arriving.get(identity)
+
+    def arrives(self, identity: bytes) -> None:
+        """A message with this id is on its way."""
+        self._arriving[identity] = Arrival()
+
+    def stored(self, identity: bytes) -> None:
+        """It is on disk."""
+        self._arriving.pop(identity, None)
+        self._stored[identity] = None
+        self._trim()
+
+    def failed(self, identity: bytes) -> None:
+        """It was refused."""
+        self._arriving.pop(identity).failed = True
+
+    def _trim(self) -> None:
+        while len(self._stored) > self._limit:
+            self._stored.popitem(last=False)
+
+
+def identity(bare: bytes) -> bytes | None:
+    """The id that a message has; None if it has none, or is not encoded as AMQP 1.0 section 3.2 says."""
+    if PROPERTY not in bare:
+        return None
+    try:
+        return _find(bare)
+    except (IndexError, struct.error, ValueError):
+        return None
+
+
+def _find(bare: bytes) -> bytes | None:
+    at = 0
+    while bare[at] == 0:
+        code, start = _descriptor(bare, at + 1)
+        if code == _APPLICATION_PROPERTIES:
+            values = _values(bare, start)
+            pairs = zip(values, values, strict=False)
+            return next((_bounded(_plain(value)) for name, value in pairs if _plain(name) == PROPERTY), None)
+        at = encoded.end(bare, start)
+    return None
+
+
+def _descriptor(bare: bytes, at: int) -> tuple[int, int]:
+    """The number that says which section this is, -1 for a name, and where its value begins."""
+    end = encoded.end(bare, at)
+    return (int.from_bytes(bare[at + 1 : end], "big") if bare[at] in (0x53, 0x80) else -1), end
+
+
+def _values(bare: bytes, at: int) -> Iterator[bytes]:
+    """What a map holds, each encoded, keys and values in turn (section 1.6.23)."""
+    count, at = (bare[at + 2], at + 3) if bare[at] == 0xC1 else (struct.unpack_from(">I", bare, at + 5)[0], at + 9)
+    for _ in range(count):
+        end = encoded.end(bare, at)
+        yield bare[at:end]
+        at = end
+
+
+def _plain(value: bytes) -> bytes:
+    """The bytes of a text or a binary, whatever their length is written in; of any other type all that is encoded."""
+    if value[0] not in _TEXTS:
+        return value
+    return value[5 if value[0] >= 0xB0 else 2 :]
+
+
+def _bounded(identity: bytes) -> bytes:
+    """The id, or what stands for a long one: ids are kept in memory by the thousand."""
+    if len(identity) <= _LONGEST:
+        return identity
+    from hashlib import sha256  # costs a start 3 ms, and hardly anybody needs it
+
+    return sha256(identity).digest()

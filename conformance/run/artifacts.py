@@ -1,0 +1,123 @@
+"""How the broker of a run is found again: written down with the run, and read for a replay or a bundle."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from conformance import adapters, paths, records
+from conformance.adapters import Adapter
+from conformance.adapters.config import own_configuration
+from conformance.adapters.credentials import OPEN
+from conformance.errors import UsageError
+from conformance.records import BrokerRecord, FileRecord, RunRecord
+from conformance.run.planning import credentials as coming_in
+
+_PARTS = ("", "from", "to")
+"""Where in a run's folder a broker may be written down: an upgrade has two (`Pair.parts`)."""
+
+_SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
+
+
+def keep(folder: pathlib.Path, adapter: Adapter) -> None:
+    """Write down what its name and version do not find: a file of the user's, or the place that a launcher was given.
+
+    Of an upgrade there are two, each in a part of the folder.
+    """
+    for part, each in getattr(adapter, "parts", {"": adapter}).items():
+        place = str(getattr(each, "place", ""))
+        packaged = each.path == paths.fixtures() / "brokers" / each.name / "broker.toml"
+        if not packaged or "=" in place:
+            (folder / part).mkdir(exist_ok=True)
+            asked = each.spec.partition(f"@{each.version}:")[0]
+            records.keep_broker(folder / part, asked, pathlib.Path() if packaged else each.path, place)
+
+
+def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) -> None:
+    """Raise `UsageError` if this folder of a run names code, or addresses and secrets, that would be used.
+
+    Args:
+        folder: Of the run.
+        replayed: A replay also connects to the broker, with the configuration and the login that the run kept.
+        named: The user named the broker, so that of the folder is not used.
+    """
+    found = []
+    for record, part in filter(None, (records.kept_broker(folder / part) for part in _PARTS)):
+        if not named and not _harmless(record, replayed=replayed):
+            names = ["broker.json", *(file.copy for file in record.files)]
+            found += [str((part / name).relative_to(folder)) for name in names]
+    if replayed and own_configuration.kept(folder) is not None:
+        found.append(f"{own_configuration.KEPT}/")
+    if replayed and coming_in.kept(folder) != OPEN:
+        found.append("access.json")
+    if found:
+        other = "" if named or found == ["access.json"] else ", or name a broker of your own by --adapter"
+        raise UsageError(
+            f"{folder}: {', '.join(found)}: these files of the run say how to start, configure or reach the broker. "
+            "They can run any program as you, and send your passwords to any address. Read them. If you trust whoever "
+            f"made the folder, add --trust{other if replayed else ''}"
+        )
+
+
+def _harmless(record: BrokerRecord, *, replayed: bool) -> bool:
+    """Whether nothing but an installed adapter is loaded, and only in a bundle with an address that it never calls."""
+    address = record.launcher.startswith("external=") and "://" in record.launcher and not replayed
+    known = record.words in (*adapters.names(), *adapters.plugged())
+    return known and not record.path and record.rules is None and (address or not record.launcher)
+
+
+def installed(run: RunRecord, name: str, version: str) -> str:
+    """The words of `--adapter` for a broker that is installed with the suite or as a package of its own.
+
+    Raises `UsageError` if the record of a run names anything else here: a file, a class, an address or a folder.
+    """
+    found = f"{name}@{version}:{run.launcher}"
+    known = [*adapters.names(), *adapters.plugged()]
+    if name not in known:
+        raise UsageError.unknown("adapter", name, known)
+    if not _SPEC.fullmatch(found):
+        raise UsageError(f"{found!r} in run.json: expected NAME@VERSION:LAUNCHER and nothing else")
+    return found
+
+
+def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) -> str:
+    """What names the broker of the run today; `told` gets what a user should know of its files.
+
+    Raises `UsageError` where one of them is gone, or says another thing today.
+    """
+    kept = records.kept_broker(folder)
+    if kept is None:
+        return installed(run, run.adapter, version)
+    record, part = kept
+    found = record.spec(version, run.launcher)
+    for file in record.files:
+        changed = records.file_changed(file, part)
+        if changed:
+            today = found if record.launcher else record.words
+            raise UsageError(
+                f"{file.path} has changed since the run: {changed}. The run kept a copy, {part / file.copy}: put it "
+                f"back, or try the broker as it is today by --adapter {today}"
+            )
+        if changed is not None:
+            told.append(f"{file.path} has changed since, in words that mean the same")
+    return found
+
+
+def spec_of_then(folder: pathlib.Path, run: RunRecord, version: str) -> str:
+    """The same as it was then: where a file is gone or another today, the copy of the run takes its place."""
+    kept = records.kept_broker(folder)
+    if kept is None:
+        return installed(run, run.adapter, version)
+    record, part = kept
+    found = record.spec(version, run.launcher)
+    for file in record.files:
+        if not _same(file, part):
+            found = found.replace(file.path, str(records.inside(part, file.copy).absolute()))
+    return found
+
+
+def _same(file: FileRecord, part: pathlib.Path) -> bool:
+    try:
+        return not records.file_changed(file, part)
+    except UsageError:
+        return False

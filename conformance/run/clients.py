@@ -1,0 +1,266 @@
+"""The client processes of one trial: what each is told, its folder of history, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import select
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from conformance import limits
+from conformance.adapters import Broker
+from conformance.adapters.launch.prepared import DepthProbe
+from conformance.clients.workers import job as jobs
+from conformance.clients.workers.child import Child
+from conformance.clients.workers.job import Job, Result
+from conformance.clients.workers.pool import Nursery
+from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
+from conformance.faults import process
+from conformance.history import Ended, Header, close_history
+from conformance.run.planning.client_settings import told
+from conformance.run.planning.plan import Planned
+
+_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
+_GOING_S = 5.0
+
+
+@dataclasses.dataclass
+class Abort:
+    """Set when the user stopped the run: running clients are told to end, and no step begins."""
+
+    requested: bool = False
+    children: set[Child] = dataclasses.field(default_factory=set)
+
+    def now(self) -> None:
+        """End every client at once."""
+        self.requested = True
+        for child in list(self.children):
+            child.end()
+
+    def watch(self, child: Child) -> None:
+        """It ends with the others, also where it was started while they were being ended."""
+        self.children.add(child)
+        if self.requested:
+            child.end()
+
+    def check(self) -> None:
+        """Raise `Interrupted` where the user stopped the run."""
+        if self.requested:
+            raise Interrupted("stopped by the user")
+
+
+class Crew:
+    """Starts the clients of a trial, and closes the history of each.
+
+    `queue` is what its queue is called at the broker. `waited_s` is what they spent waiting for silence, or for answers
+    that never came. `slowest_s` is the longest that the broker took for an answer: a drain waits ten times as long
+    before it calls a message stuck, and at least the liveness bound.
+    """
+
+    def __init__(
+        self, planned: Planned, broker: Broker, nursery: Nursery, folder: pathlib.Path, header: Header, abort: Abort
+    ) -> None:
+        self.planned, self.broker, self.nursery, self.folder, self.abort = planned, broker, nursery, folder, abort
+        self.queue = planned.queue
+        self._template = header
+        self.waited_s = 0.0
+        self.slowest_s = 0.0
+        self.counts: dict[str, int] = {}
+        self._ends = time.monotonic() + limits.TRIAL_S
+
+    def header(self, name: str) -> Header:
+        """The header of the process of that name."""
+        return msgspec.structs.replace(self._template, process=name)
+
+    def job(self, role: str, **fields: object) -> Job:
+        """What a client of that role is told; it connects to the broker itself."""
+        broker, planned = self.broker, self.planned
+        fields |= self._asked(role, fields)
+        host, port = broker.endpoint(planned.protocol)
+        spoken = planned.adapter.file.protocols[planned.protocol]
+        if role == "drain":
+            fields["liveness_s"] = max(jobs.LIVENESS_S, jobs.LIVENESS_FACTOR * self.slowest_s)
+        if role == "publish":
+            fields["producer"] = self.counts.get(role, 0) + 1
+        return Job(
+            role=role,
+            header=self._template,
+            history="",
+            host=host,
+            port=port,
+            protocol=planned.protocol,
+            queue=self.queue,
+            epoch=broker.epoch,
+            client=planned.script.client,
+            ack_confirm=spoken.ack_confirm or jobs.NEVER,
+            vendor=self._vendor(fields),
+            depth=depth_probe(broker, self.queue),
+            destination=spoken.destination,
+            outcomes=spoken.outcomes,
+            answers_at_commit=spoken.transacted_sends == "at_commit",
+            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
+            access=broker.access(planned.protocol),
+            may_be_refused=bool(planned.script.queue or fields.get("backwards")),
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def _asked(self, role: str, fields: Mapping[str, Any]) -> dict[str, object]:
+        """What the client asks of this broker, as far as the broker is one that can be asked."""
+        able = self.planned.adapter.capabilities(self.planned.protocol)
+        if role == "publish":
+            windows = "ranged_confirms" in able
+            asks = jobs.Asks(window=fields["window"], event_mode=fields["ack_event_mode"]) if windows else jobs.Asks()
+            return {"asks": asks} if "ack_immediately" in able else {"asks": asks, "immediate_every": 0}
+        mode = self.planned.adapter.file.ack_modes.get(fields.get("mode", ""), "")
+        return {"asks": jobs.Asks(mode=mode)}
+
+    def _vendor(self, fields: Mapping[str, Any]) -> jobs.Vendor | None:
+        planned = self.planned
+        if not planned.client:
+            return None
+        several = fields.get("window", 1) > 1 and not fields.get("batch")
+        return told(
+            planned.adapter,
+            planned.protocol,
+            planned.settings,
+            planned.client,
+            fields.get("prefetch", 100),
+            asynchronous=several,
+        )
+
+    def play(self, job: Job, descriptors: Sequence[int] = ()) -> Result:
+        """Run one client to its end.
+
+        Raises:
+            ClientError: It could not do its part; `LaunchError` where that is because the broker died by itself.
+        """
+        return self._finish(*self._spawn(job, descriptors))
+
+    def play_together(self, consumers: Iterable[Job], publishers: Iterable[Job]) -> list[Result]:
+        """Run these clients beside each other to their ends; publishers begin when every consumer is attached.
+
+        Raises what `play` raises; the clients that are left are ended then.
+        """
+        running: list[tuple[Child, Job]] = []
+        results: list[Result] = []
+        told: list[int] = []
+        try:
+            for job in consumers:
+                attached, tells = os.pipe2(os.O_CLOEXEC)
+                told.append(attached)
+                try:
+                    self._beside(running, msgspec.structs.replace(job, tells_attached=True), [tells])
+                finally:
+                    os.close(tells)
+            for attached in told:
+                select.select([attached], [], [], limits.CLIENT_S)  # it is attached, or has ended
+            for job in publishers:
+                self._beside(running, job)
+            while running:
+                results.append(self._finish(*running.pop(0)))
+        finally:
+            for attached in told:
+                os.close(attached)
+            for child, job in running:
+                child.end()
+                child.close()
+                self.abort.children.discard(child)
+                close_history(pathlib.Path(job.history), Ended.INTERRUPTED, "another client failed")
+        return results
+
+    def _beside(self, running: list[tuple[Child, Job]], job: Job, descriptors: Sequence[int] = ()) -> None:
+        """Start one more client; the user's stop ends it from now on."""
+        running.append(self._spawn(job, descriptors))
+        self.abort.watch(running[-1][0])
+
+    def _finish(self, child: Child, job: Job) -> Result:
+        """Wait for the end of a client, and close its history."""
+        path = pathlib.Path(job.history)
+        result = self._wait(child)
+        if result is None or result.error:
+            try:
+                check_alive(self.broker)
+            except LaunchError:
+                # The broker ended, and a client that reports this has written all that it saw.
+                close_history(path, Ended.FINISHED if result else Ended.DIED)
+                raise
+            close_history(path, Ended.DIED, result.error if result else "died without a result")
+            raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
+        close_history(path, Ended.FINISHED)
+        self.waited_s += result.waited_s
+        self.slowest_s = max(self.slowest_s, result.slowest_s)
+        return result
+
+    def crash(self, job: Job) -> None:
+        """Run one client that kills itself; `FaultError` where it ends in any other way."""
+        child, job = self._spawn(job, ())
+        result = self._wait(child)
+        path = pathlib.Path(job.history)
+        if result is not None:
+            close_history(path, Ended.FINISHED)
+            raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        fired = bool(lines) and b'"phase":"fired"' in lines[-1]
+        close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
+        process.prove_crashed(last_event_fired=fired, seen=len(lines) - 1)
+
+    def _spawn(self, job: Job, descriptors: Sequence[int]) -> tuple[Child, Job]:
+        number = self.counts[job.role] = self.counts.get(job.role, 0) + 1
+        name = f"{_PROCESS[job.role]}-{number}"
+        path = self.folder / f"{name}.jsonl"
+        job = msgspec.structs.replace(job, header=self.header(name), history=str(path))
+        return self.nursery.spawn(job, self.folder / f"{name}.log", descriptors), job
+
+    def _wait(self, child: Child) -> Result | None:
+        self.abort.watch(child)
+        try:
+            result = child.wait(min(limits.CLIENT_S, max(self._ends - time.monotonic(), 1.0)))
+            self.abort.check()
+        except (Interrupted, KeyboardInterrupt):
+            child.end()
+            close_history(pathlib.Path(child.job.history), Ended.INTERRUPTED)
+            raise
+        finally:
+            child.close()
+            self.abort.children.discard(child)
+            with contextlib.suppress(OSError):
+                if child.log.stat().st_size == 0:
+                    child.log.unlink()
+        return result
+
+
+def depth_probe(broker: Broker, queue: str) -> jobs.DepthProbe:
+    """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
+    return reachable(broker, broker.depth_probe(queue))
+
+
+def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthProbe:
+    """The question with where it is asked, and how a client comes in there."""
+    question = jobs.DepthProbe(**{**vars(probe), "properties": dict(probe.properties)})
+    if probe.method != "amqp-management":
+        return msgspec.structs.replace(question, access=broker.access("http"))
+    host, port = broker.endpoint("amqp")
+    return msgspec.structs.replace(question, host=host, port=port, access=broker.access("amqp"))
+
+
+def _last_line(path: pathlib.Path) -> str:
+    lines: Iterator[str] = iter([])
+    with contextlib.suppress(OSError):
+        lines = reversed(path.read_text(errors="replace").splitlines())
+    return next(lines, "it left no word")
+
+
+def check_alive(broker: Broker) -> None:
+    """Raise `LaunchError` where a broker has ended by itself, or is about to.
+
+    It loses its connections before it ends: an interpreter or a JVM takes a moment for that.
+    """
+    if not broker.by_command:
+        broker.wait_gone(_GOING_S)
+    broker.alive_check()

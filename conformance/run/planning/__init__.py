@@ -1,0 +1,1 @@
+"""Which trials a run consists of: claims, scenarios, controls, protocols and clients."""

@@ -1,0 +1,331 @@
+"""Which trials a run consists of: the scenarios that the selected claims need, and the controls that their checks need.
+
+The plan is a pure function of the selection: the same seed gives the same trials with the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from conformance import adapters
+from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
+from conformance.adapters.controls import against, changes_broker
+from conformance.adapters.file.settings import weakened
+from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.vendor_clients import ClientFile
+from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
+from conformance.scenario import (
+    TRIALS,
+    After,
+    All,
+    Check,
+    Control,
+    Liar,
+    PowerLoss,
+    Scenario,
+    SessionLiar,
+    Weakened,
+    slug,
+)
+from conformance.scenario.script import CLEAN_RESTART, unsettled
+
+REFERENCE = "reference"
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
+
+    `unable`: the faults that this machine cannot take, by name, and why. `mute`: why nothing at all can be tried.
+    """
+
+    adapter: Adapter
+    protocol: str
+    settings: EffectiveSettings
+    overrides: Mapping[str, Value]
+    claims: Sequence[Claim]
+    required: frozenset[str]
+    seed: int
+    trials: int = TRIALS
+    judged_as: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+    unable: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    mute: str = ""
+    client: str = ""
+
+    @property
+    def vendor(self) -> ClientFile | None:
+        """The vendor's client that everything is done with; None where the suite's own sessions speak."""
+        return vendor_clients.find(self.client) if self.client else None
+
+    @property
+    def weakens(self) -> frozenset[str]:
+        """The settings that a control may change here: those that the product has, and takes beside the user's."""
+        file, version = self.adapter.file, self.adapter.version
+        return frozenset(
+            name
+            for name, value in self.settings.values.items()
+            if weakened(file, {name: False if isinstance(value, bool) else value}, self.overrides, version)
+        )
+
+    def applies(self, claim: Claim) -> bool:
+        """Whether a trial could say anything about the claim here, or the user requires it all the same.
+
+        The judge says why not (`judge.applicable`); this only saves the time. A configuration that gives a claim up
+        does not silence it here: what is permitted instead is seen in the same trials.
+        """
+        if claim.id in self.required:
+            return True
+        if self.client and claim.subject is Subject.SESSION:
+            return False  # it is about the suite's own sessions
+        bundled = self.adapter.name == REFERENCE
+        binds = not claim.binds or set(claim.binds) & (set(self.adapter.file.profiles) | self.judged_as)
+        return (
+            spoken(claim, self.protocol, bundled=bundled)
+            and set(claim.capabilities) <= self.adapter.capabilities(self.protocol)
+            and bool(binds or claim.subject is Subject.SESSION)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One trial to be recorded. `script` has its drawn numbers; `scenario` is the id it belongs to."""
+
+    id: str
+    script: Scenario
+    arm: str
+    control: str
+    index: int
+    seed: int
+    adapter: Adapter
+    settings: EffectiveSettings
+    protocol: str
+    liar: str | None = None
+    session_liar: str = ""
+    patient: bool = False
+    client: str = ""
+
+    @property
+    def queue(self) -> str:
+        """A queue of its own; dots would be wildcards in some brokers."""
+        return self.id.replace(".", "-")
+
+    @property
+    def instance(self) -> tuple[object, ...]:
+        """Trials with equal instances share one broker, whatever the settings of their clients.
+
+        A patient one has its own, since it idles beside the rest; so has one whose power is lost: it needs a disk.
+        """
+        settings = vendor_clients.of_broker(self.adapter.file, self.settings) if self.client else self.settings
+        return (self.adapter.spec, settings, self.liar, self.lane, self.own_disk)
+
+    @property
+    def flush_ms(self) -> int:
+        """How long the broker may keep what it has answered, as its settings tell; 0 where they do not.
+
+        Those of an external broker are what its product documents, and not its own.
+        """
+        buffered = self.settings.values.get("journal_buffer_ms", 0)
+        return buffered if isinstance(buffered, int) and self.adapter.launcher != EXTERNAL else 0
+
+    @property
+    def own_disk(self) -> bool:
+        """Whether the broker must store on a disk that can be taken from it."""
+        return any(isinstance(fault, PowerLoss) for fault in self.script.faults)
+
+    @property
+    def lane(self) -> str:
+        """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone.
+
+        A vendor's client that is used wrongly uses the broker on trial, unless it does nothing but wait.
+        """
+        if self.patient:
+            return self.id
+        return "liars" if self.liar or (self.session_liar and not self.client) else ""
+
+    @property
+    def arm_label(self) -> str:
+        """The arm in one word."""
+        return arm_label(self.arm, self.control)
+
+    @property
+    def k(self) -> int | None:
+        """The number that the seed drew for the trigger."""
+        return drawn_number(self.script.fault)
+
+
+def drawn_number(fault: object) -> int | None:
+    """The number of a fault's trigger, for people; None where it has none, or where it was not drawn yet."""
+    at = getattr(fault, "at", fault)
+    first = at.parts[0] if isinstance(at, All) else at
+    number = first.ms if isinstance(first, After) else getattr(first, "k", None)
+    return number if isinstance(number, int) else None
+
+
+def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
+    """The checks of the scenario whose claims are selected, and could be decided here."""
+    if selection.mute or (selection.only and scenario.id not in selection.only):
+        return {}
+    if any(
+        name in selection.unable
+        for name in (*scenario.needs, *scenario.of_client, *(fault.name for fault in scenario.faults))
+    ):
+        return {}
+    ids = {claim.id for claim in selection.claims if selection.applies(claim)}
+    return {claim: check for claim, check in scenario.decides.items() if claim in ids}
+
+
+def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> list[Planned]:
+    """Every trial of a run, grouped so that trials of one broker and settings follow each other."""
+    trials: list[Planned] = []
+    for scenario in scenarios.values():
+        if not wanted(scenario, selection):
+            continue
+        trials += subject_trials(selection, scenario, range(1, selection.trials + 1))
+        for control in _controls(scenario, selection, catalogue):
+            trials += [_control_trial(selection, scenario, control, n) for n in range(1, control.trials + 1)]
+    return _grouped(trials)
+
+
+def subject_trials(selection: Selection, scenario: Scenario, indices: Iterable[int]) -> list[Planned]:
+    """Trials of the broker as configured; also what is added when a violation must be repeated."""
+    settings = _settings(selection, scenario)
+    return [_planned(selection, scenario, "subject", "", index, selection.adapter, settings) for index in indices]
+
+
+def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:
+    """The controls of checks that can be judged under the effective settings; a weakened subject is its own."""
+    found: dict[Control, None] = {}
+    for claim_id, stated in wanted(scenario, selection).items():
+        claim = catalogue.claims[claim_id]
+        settings = _settings(selection, scenario)
+        missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
+        given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
+        run = (selection.adapter.launcher, selection.protocol, selection.weakens)
+        check = against(stated, claim.kind, scenario.fault_for(claim), *run)
+        if check.control is None or given_up or not claim.gets_verdict(selection.required):
+            continue
+        external = selection.adapter.launcher == EXTERNAL
+        if isinstance(check.control, Weakened) and external and changes_broker(check.control):
+            continue  # the judge says that it was not run
+        if isinstance(check.control, Liar) and selection.client and _beside(selection) is None:
+            continue  # likewise
+        if isinstance(check.control, Weakened) and _is_as_weak(selection, scenario, check.control):
+            continue
+        found[check.control] = None
+    return list(found)
+
+
+def _beside(selection: Selection) -> ClientFile | None:
+    """The client with which the bundled broker is tried beside this one: its liars speak AMQP 1.0 and STOMP only."""
+    return vendor_clients.chosen("", selection.protocol, adapters.find(REFERENCE))
+
+
+def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
+    """Those of the run, and what the script asks of the client; what the client has not it is not asked."""
+    asked = _asked(selection, scenario)
+    return selection.adapter.effective({**selection.overrides, **asked}) if asked else selection.settings
+
+
+def _asked(selection: Selection, scenario: Scenario) -> dict[str, Value]:
+    return {name: value for name, value in scenario.settings if name in selection.adapter.file.settings}
+
+
+def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> EffectiveSettings:
+    adapter = selection.adapter
+    wanted = weakened(adapter.file, dict(control.settings), selection.overrides, adapter.version)
+    return adapter.effective({**selection.overrides, **_asked(selection, scenario), **wanted})
+
+
+def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> bool:
+    """Whether the broker on trial is its own control: it gives up the same, and its window is no narrower."""
+    subject, weak = _settings(selection, scenario), _weakened(selection, scenario, control)
+    width = control.widened_by
+    if width in subject.values and subject.values[width] > weak.values[width]:  # type: ignore[operator]
+        return {**weak.values, width: subject.values[width]} == subject.values
+    return weak == subject
+
+
+def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
+    adapter, settings, client = _tried_on(selection, scenario, control)
+    trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
+    return dataclasses.replace(
+        trial,
+        client=client,
+        patient=control.patient,
+        liar=control.name if isinstance(control, Liar) else None,
+        session_liar=control.name if isinstance(control, SessionLiar) else "",
+    )
+
+
+def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tuple[Adapter, EffectiveSettings, str]:
+    """The broker that a control is played with, its settings, and the vendor's client that speaks to it."""
+    if isinstance(control, Weakened):
+        return selection.adapter, _weakened(selection, scenario, control), selection.client
+    if selection.client and isinstance(control, SessionLiar):
+        return selection.adapter, _settings(selection, scenario), selection.client
+    chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
+    vendor = _beside(selection) if selection.client else None
+    reference: Adapter = vendor_clients.put_upon(adapters.find(REFERENCE).chosen(chosen), vendor)
+    return reference, reference.effective(chosen), vendor.name if vendor else selection.client
+
+
+def _planned(
+    selection: Selection,
+    scenario: Scenario,
+    arm: str,
+    control: str,
+    index: int,
+    adapter: Adapter,
+    settings: EffectiveSettings,
+) -> Planned:
+    label = slug(arm_label(arm, control).replace(" ", "-"))
+    identity = f"{scenario.id}.{label}.{index}"
+    seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
+    return Planned(
+        id=identity,
+        script=drawn_for(scenario, seed, adapter),
+        arm=arm,
+        control=control,
+        index=index,
+        seed=seed,
+        adapter=adapter,
+        settings=settings,
+        protocol=selection.protocol,
+        client=selection.client,
+    )
+
+
+def drawn_for(scenario: Scenario, seed: int, adapter: Adapter) -> Scenario:
+    """The script of one trial: with the numbers that its seed draws, as far as the adapter has words for it."""
+    script = scenario.drawn(seed)
+    return dataclasses.replace(script, steps=unsettled(script.steps)) if adapter.lacks(CLEAN_RESTART) else script
+
+
+def arm_label(arm: str, control: str) -> str:
+    """What an arm is called in one word: `subject`, `weakened`, or its liar.
+
+    >>> arm_label("subject", ""), arm_label("control", "persistence=false"), arm_label("control", "liar x")
+    ('subject', 'weakened', 'liar x')
+    """
+    if arm == "subject":
+        return arm
+    return control if "liar " in control else "weakened"
+
+
+def _grouped(trials: Sequence[Planned]) -> list[Planned]:
+    order = {instance: number for number, instance in enumerate(dict.fromkeys(trial.instance for trial in trials))}
+    return sorted(trials, key=lambda trial: order[trial.instance])
+
+
+def instances(trials: Sequence[Planned]) -> list[list[Planned]]:
+    """The trials of each broker instance, in order."""
+    return [list(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.instance)]
+
+
+def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:
+    """The vendors' clients that they need: that on trial, and the one to which the bundled broker's liars lie."""
+    return [vendor_clients.find(name) for name in sorted({trial.client for trial in trials} - {""})]

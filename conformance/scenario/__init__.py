@@ -1,0 +1,431 @@
+"""What is done to a broker, and which claims that decides: frozen scripts of steps, faults and checks.
+
+A scenario is a class whose docstring is the report's text:
+
+    @scenario
+    class BrokerKilledWhilePublishing:
+        \"\"\"A publisher keeps 100 persistent messages in flight; the broker is killed at a confirm.\"\"\"
+
+        mode = "async_ack"
+        steps = (Publish(20_000, window=100, until=Kill(Nth("confirm", Between(150, 400)))), Restart(), Drain(), ...)
+        decides = {"SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=Weakened(...))}
+
+Nothing here runs anything, and no check is code: `Check.anomaly` names a sentence of the judge's one table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import pathlib
+import random
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from conformance import paths
+from conformance.claims import Catalogue, Claim, Subject, Value, select
+from conformance.errors import CatalogueError
+from conformance.scenario.script import (
+    LINK_FAULTS,
+    SETTLE,
+    After,
+    All,
+    Ask,
+    Between,
+    Consume,
+    ConsumerCrash,
+    Cut,
+    Delay,
+    DiskFault,
+    DiskFull,
+    Drain,
+    FailedSync,
+    Fault,
+    Frame,
+    HeldSync,
+    HoldLink,
+    Kill,
+    Nth,
+    Offer,
+    Pause,
+    PowerLoss,
+    Publish,
+    Recovery,
+    Restart,
+    Step,
+    Stop,
+    Throttle,
+    Together,
+    Watched,
+    drawn,
+    needs_of_launcher,
+    singles,
+    words,
+)
+
+__all__ = [
+    "FRAMES",
+    "MODIFIED",
+    "RECOVERED",
+    "SETTLE",
+    "SYNC_OFF",
+    "SYNC_OFF_SLOWLY",
+    "TRIALS",
+    "After",
+    "All",
+    "Ask",
+    "Between",
+    "Check",
+    "Consume",
+    "ConsumerCrash",
+    "Control",
+    "Cut",
+    "Delay",
+    "DiskFault",
+    "DiskFull",
+    "Drain",
+    "FailedSync",
+    "Fault",
+    "Frame",
+    "HeldSync",
+    "HoldLink",
+    "Kill",
+    "Liar",
+    "Nth",
+    "Offer",
+    "Pause",
+    "PowerLoss",
+    "Publish",
+    "Recovery",
+    "Restart",
+    "Scenario",
+    "SessionLiar",
+    "Step",
+    "Stop",
+    "Throttle",
+    "Together",
+    "Watched",
+    "Weakened",
+    "load",
+    "scenario",
+    "script_words",
+    "singles",
+    "slug",
+    "untried",
+    "weakened",
+]
+
+FRAMES = "frames that can be told on a link"
+"""What faults at a frame need, and checks of what crossed a link (`Scenario.needs`)."""
+
+MODIFIED = "the outcome modified"
+"""What a delivery that is given back as failed, or as undeliverable here, needs of a broker over AMQP."""
+
+RAW = "the suite's own view of the wire"
+REFUSES = "deliveries given back"
+HOLDS = "deliveries seen before they are asked for"
+PEEKS = "a receiver beside the publisher"
+CALLS = (RAW, REFUSES, HOLDS, PEEKS)
+"""What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
+TRIALS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Weakened:
+    """A control that is the same product with these settings, seen to fail in each of `trials`.
+
+    It is strong, unless it stores nothing.
+
+    `widened_by` names what the death of a process shows nothing without (`stand_ins`). `journal`: the fault waits for
+    the journal to be read: a broker that stores nothing shows nothing either. `patient`: as with a `Liar`.
+    """
+
+    settings: tuple[tuple[str, bool | int], ...]
+    trials: int = TRIALS
+    widened_by: str = ""
+    journal: bool = False
+    patient: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the report calls it."""
+        return ", ".join(f"{k}={str(v).lower()}" for k, v in self.settings)
+
+    @property
+    def stores_nothing(self) -> bool:
+        """Whether it loses everything: it then proves the check only, as a liar does."""
+        return ("persistence", False) in self.settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Liar:
+    """A check-only control: the bundled broker, wrong in exactly this one way. Deterministic: one trial.
+
+    A liar that does nothing where something is due must be waited for: `patient` trials are idle for the liveness
+    bound, and `trials` of them repeat what the claim asks for. `profile` is the variant of the broker that it lies in.
+    """
+
+    name: str
+    trials: int = 1
+    patient: bool = False
+    profile: str = ""
+
+    @property
+    def label(self) -> str:
+        """What the report calls it."""
+        return f"liar {self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionLiar:
+    """A session that is wrong in one way: the suite's own, on the honest bundled broker, as control of a self-check.
+
+    Of a claim about a vendor's client it is that client, used wrongly, on the broker on trial.
+    """
+
+    name: str
+    trials: int = 1
+    patient: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the report calls it."""
+        return f"session liar {self.name}"
+
+
+Control = Weakened | Liar | SessionLiar
+
+
+def weakened(*, trials: int = TRIALS, patient: bool = False, **settings: bool | int) -> Weakened:
+    """The same product with the guarantee switched off."""
+    return Weakened(tuple(sorted(settings.items())), trials, patient=patient)
+
+
+SYNC_OFF = dataclasses.replace(
+    weakened(sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
+    widened_by="journal_buffer_ms",
+)
+"""The strong control of whatever claims to be stored: answers leave before the journal is written, and the buffer of
+half a second makes the window wide enough for the death of a process, which the page cache survives."""
+
+SYNC_OFF_SLOWLY = dataclasses.replace(SYNC_OFF, trials=5)
+"""The same where little is written: one message, or one transaction, at a time. Now and then (1 kill in 22, Artemis
+2.56.0) the half-second flush falls between the last confirm and the kill, and nothing is lost. Five trials bear one
+such miss: q stays below 0.05 at 4 of 5."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """How a claim is decided: an anomaly of the judge's table, what was exposed to it, and where it is seen to fail.
+
+    Permissions name a `witness` of the same table as their anomaly, and have no control.
+    """
+
+    anomaly: str
+    exposure: str
+    control: Control | None = None
+
+
+RECOVERED = Check("not_recovered", exposure="sends", control=Liar("refuses-to-start-with-messages"))
+"""Whether the broker starts again after a fault. It is judged in each scenario that shows it did not; a scenario that
+names it shows as well that it did."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A frozen script. `id` is derived from the class name; `says` is the report's text.
+
+    `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
+    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
+    those that it asks of a vendor's client for itself. `standing`: its checks judge the trials of every scenario
+    (`judge.standing`); its own trials are those in which the controls are seen to fail.
+    """
+
+    id: str
+    says: str
+    mode: str
+    steps: tuple[Step, ...]
+    decides: Mapping[str, Check]
+    client: str = "library"
+    queue: tuple[tuple[str, bool | int], ...] = ()
+    settings: tuple[tuple[str, bool | int], ...] = ()
+    standing: bool = False
+
+    @property
+    def session(self) -> dict[str, Value]:
+        """What its clients ask for themselves, in the words of the catalogue's settings."""
+        sends = [step for step in self._clients if isinstance(step, Publish) and not step.batch]
+        modes = [step.ack_event_mode for step in sends if step.ack_event_mode]
+        asked: dict[str, Value] = {**dict(self.settings), **({"ack_event_mode": modes[0]} if modes else {})}
+        if sends:
+            asked["publish_window"] = max(step.window for step in sends)
+            asked["ack_immediately"] = any(step.immediate_every for step in sends)
+        return asked
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What there must be: an adapter's words for kinds of queues and settings of any name; frames on a link."""
+        offers = any(isinstance(step, Offer) for step in self.steps)
+        reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
+        modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
+        more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies}
+        queues, others = (f"a queue with {name}" for name, _ in self.queue), (need for need in more if more[need])
+        return (*queues, *others, *needs_of_launcher(self.steps))
+
+    @property
+    def of_client(self) -> tuple[str, ...]:
+        """What only some clients can do: words of `CALLS`, and `mode NAME` for each of its consumers."""
+        asked = {RAW: self.client == "raw", PEEKS: any(isinstance(s, Publish) and s.peek for s in self._clients)}
+        takes = [step for step in self._clients if isinstance(step, Consume)]
+        asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
+        return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
+
+    @property
+    def linked(self) -> bool:
+        """Whether a client of it goes over a link, so that there are frames to judge by."""
+        return any(step.linked or isinstance(step.until, LINK_FAULTS) for step in self._clients)
+
+    @property
+    def _clients(self) -> list[Publish | Consume]:
+        return [step for step in singles(self.steps) if isinstance(step, Publish | Consume)]
+
+    @property
+    def faults(self) -> tuple[Fault | DiskFault, ...]:
+        """The faults of the script, in the order of its steps."""
+        found = []
+        for step in singles(self.steps):
+            under = step.under if isinstance(step, Restart) else None
+            until = None if isinstance(step, Drain | Offer | Ask) else step.until
+            found += [fault for fault in (under, until) if fault is not None]
+        return tuple(found)
+
+    @property
+    def fault(self) -> Fault | DiskFault | None:
+        """The last of them, after which the queue is looked at; None where there is none."""
+        return self.faults[-1] if self.faults else None
+
+    def fault_for(self, claim: Claim) -> str:
+        """The fault under which this scenario tries the claim: the last of its own that the claim is about, or `none`.
+
+        What a claim says of a broker without a fault is tried before one, or under one that the claim does not name.
+        """
+        names = [name for fault in self.faults for name in names_of(fault)]
+        return next((name for name in reversed(names) if name in claim.faults), "none")
+
+    def drawn(self, seed: int) -> Scenario:
+        """The script of one trial: every number that is drawn from a seed is fixed."""
+        rng = random.Random(f"{self.id}:{seed}")
+        return dataclasses.replace(self, steps=drawn(self.steps, rng))
+
+
+def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
+    """The names of a fault in the catalogue: a pause that ends in a kill is both."""
+    return ("pause", "kill") if isinstance(fault, Pause) and fault.then_kill else (fault.name,)
+
+
+def script_words(script: Scenario) -> tuple[str, ...]:
+    """The steps of a drawn script, a line each, without what is as by default: what a trial can be recognized by.
+
+    >>> script_words(Scenario("s", "", "", (Publish(9, 1, until=Kill(Nth("confirm", 3))), Drain()), {}))
+    ("Publish(count=9, window=1, until=Kill(at=Nth(event='confirm', k=3)))", 'Drain()')
+    """
+    client = [] if script.client == "library" else [f"client {script.client}"]
+    queue = [f"queue {name}={str(value).lower()}" for name, value in script.queue]
+    return (*client, *queue, *(words(step) for step in script.steps))
+
+
+_REGISTRY: dict[str, Scenario] = {}
+
+
+def slug(name: str) -> str:
+    """The id of a scenario class.
+
+    >>> slug("BrokerKilledWhilePublishing")
+    'broker-killed-while-publishing'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+def scenario(cls: type[Any]) -> type[Any]:
+    """Register a class as a scenario. A repeated id, or a class without docstring, stops the import."""
+    identity = slug(cls.__name__)
+    if identity in _REGISTRY:
+        raise CatalogueError(f"scenario {identity} is defined twice")
+    if not cls.__doc__:
+        raise CatalogueError(f"scenario {identity} has no docstring: the report would have no text")
+    says = " ".join(cls.__doc__.split())
+    client, queue = getattr(cls, "client", "library"), tuple(getattr(cls, "queue", {}).items())
+    settings = tuple(sorted(getattr(cls, "settings", {}).items()))
+    _REGISTRY[identity] = Scenario(
+        identity,
+        says,
+        cls.mode,
+        tuple(cls.steps),
+        dict(cls.decides),
+        client,
+        queue,
+        settings,
+        getattr(cls, "standing", False),
+    )
+    return cls
+
+
+def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, Scenario]:
+    """Import every module of `suites/` and return the scenarios by id, each checked against the catalogue."""
+    folder = folder or paths.suites()
+    for path in sorted(folder.glob("*/*.py")):
+        if path.parent.name == "claims" or path.name.startswith("_"):
+            continue
+        name = f"conformance_suites.{path.parent.name}.{path.stem}"
+        if name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(name, path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+    for item in _REGISTRY.values():
+        _validate(item, catalogue)
+    return dict(_REGISTRY)
+
+
+def _validate(item: Scenario, catalogue: Catalogue) -> None:
+    steps = list(singles(item.steps))
+    sent = any(isinstance(step, Publish) and step.batch for step in steps)
+    if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in steps):
+        raise CatalogueError(f"scenario {item.id} has transactions of sends and of acknowledgements: use two scenarios")
+    for step in (one for several in item.steps if isinstance(several, Together) for one in several.steps):
+        if step.until is not None or step.linked:
+            raise CatalogueError(f"scenario {item.id}: a step of Together has neither a fault nor a link")
+    for claim_id, check in item.decides.items():
+        claim = catalogue.claims.get(claim_id)
+        if claim is None:
+            raise CatalogueError(f"scenario {item.id} decides {claim_id}, which is not in the catalogue")
+        if claim.judged != (check.control is not None):
+            raise CatalogueError(f"scenario {item.id}: {claim_id} needs a control exactly where it can be violated")
+        if item.fault_for(claim) not in claim.faults:
+            raise CatalogueError(f"scenario {item.id}: {claim_id} is tried under {claim.faults}, not under its fault")
+        of_client = claim.subject in (Subject.SESSION, Subject.VENDOR_CLIENT)
+        if isinstance(check.control, SessionLiar) and not of_client:
+            raise CatalogueError(f"scenario {item.id}: {claim_id}: a broker is not proven by a session liar")
+        if claim.subject is Subject.SESSION and not isinstance(check.control, SessionLiar):
+            raise CatalogueError(f"scenario {item.id}: {claim_id}: session claims have session liars")
+
+
+def untried(catalogue: Catalogue, path: pathlib.Path | None = None) -> dict[str, str]:
+    """Claim id -> why no scenario decides it yet, with the date (`suites/untried.yaml`).
+
+    Raises `CatalogueError` where an entry names no claim, or a claim has two entries.
+    """
+    path = path or paths.suites() / "untried.yaml"
+    reasons: dict[str, str] = {}
+    for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["untried"]:
+        for claim in select(entry["claims"], catalogue):
+            if claim.id in reasons:
+                raise CatalogueError(f"{path.name}: {claim.id} has two reasons")
+            reasons[claim.id] = f"{entry['reason']} (since {entry['since']})"
+    return reasons
