@@ -30,7 +30,7 @@ from benchmarks import broker_wire as wire
 from benchmarks.broker_sites import QUEUE, Peer, Site
 from conformance.clients.amqp.connection import Wire
 from conformance.clients.amqp.session import AmqpSession
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.ledger import Ledger
 
 _HOST = "127.0.0.1"
@@ -251,7 +251,7 @@ def consume(site: Peer, count: int) -> None:
     )
     session = AmqpSession(link, "transaction")
     held.append(session)
-    session.attach_receiver(QUEUE, 1000, Subscription.INDIVIDUAL)
+    session.attach_receiver(QUEUE, 1000, AckHeader.INDIVIDUAL)
     asked = 0
     while len(session.answers) < count:
         session.pump(wire.PATIENCE_S)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan.relations import EVERY, Check
 from conformance.judge.spark import warm_up
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
 
@@ -34,7 +34,7 @@ def bench(checks: Sequence[Check] = EVERY) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name:
         started = time.perf_counter()
-        with Session.start() as session:
+        with JudgeSession.start() as session:
             found["session start"] = time.perf_counter() - started
             records = [_written(pathlib.Path(name) / str(number), number) for number in range(TRIALS)]
             started = time.perf_counter()
@@ -54,13 +54,13 @@ def _written(folder: pathlib.Path, number: int) -> tuple[pathlib.Path, TrialReco
     return folder, warm_up.write(folder, MESSAGES, trial=f"t{number}", scenario=f"s{number % 5}", arm=arm)
 
 
-def _median(session: Session, trials: Sequence[Compacted], used: Sequence[Check]) -> float:
+def _median(session: JudgeSession, trials: Sequence[Compacted], used: Sequence[Check]) -> float:
     for _ in range(3):
         _judged(session, trials, used)
     return statistics.median(_judged(session, trials, used) for _ in range(WARM))
 
 
-def _judged(session: Session, trials: Sequence[Compacted], used: Sequence[Check]) -> float:
+def _judged(session: JudgeSession, trials: Sequence[Compacted], used: Sequence[Check]) -> float:
     started = time.perf_counter()
     collect_facts(session.spark, trials, used)
     return time.perf_counter() - started

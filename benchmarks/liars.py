@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from conformance import campaign
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
-from conformance.reference.liars.liar import Liar
+from conformance.reference.liars.liar import LiarBroker
 from conformance.reference.liars.registry import LIARS
 from conformance.run.planning.plan import Planned
 from conformance.run.planning.protocols import PROTOCOLS
@@ -50,7 +50,7 @@ def _words(rows: Sequence[VerdictRow], shown: Sequence[VerdictRow]) -> str:
     return ", ".join(told)
 
 
-def _judged(name: str, liar: type[Liar]) -> list[VerdictRow]:
+def _judged(name: str, liar: type[LiarBroker]) -> list[VerdictRow]:
     """The rows of the liar's own claims, over the first protocol that can try them."""
     for protocol in PROTOCOLS:
         with tempfile.TemporaryDirectory(prefix="conformance-liars-") as folder:
@@ -61,7 +61,7 @@ def _judged(name: str, liar: type[Liar]) -> list[VerdictRow]:
     return []
 
 
-def _campaign(name: str, liar: type[Liar], protocol: str, folder: pathlib.Path) -> Campaign:
+def _campaign(name: str, liar: type[LiarBroker], protocol: str, folder: pathlib.Path) -> Campaign:
     words = [f"liar={name}", *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
     options = Options(
         adapter="reference",

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from conformance.faults.link.harness import Link
+from conformance.faults.link.harness import LinkProxy
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 
@@ -36,7 +36,7 @@ def bench() -> dict[str, float]:
         peer, ticket = ledger.spawn("echo", [sys.executable, "-m", __spec__.name], stdout=subprocess.PIPE)
         assert peer.stdout is not None
         upstream = (_HOST, int(peer.stdout.readline()))
-        with Link(ledger, pathlib.Path(name), bare_header("bench"), upstream, "stomp") as link:
+        with LinkProxy(ledger, pathlib.Path(name), bare_header("bench"), upstream, "stomp") as link:
             found = _measure(upstream[1], link.port)
         peer.terminate()
         peer.wait()

@@ -12,24 +12,16 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `mounts`        what is mounted or attached on this machine, and how it is given back
 `locks`         locked files that say what a process has reserved, so that the next start can tell who is dead
 `ledger`        what a run has started, so that the next one can end what a killed run left
-`script`        the words of a script: steps, faults, triggers
-`scenario`      what is done to a broker, and which claims that decides
-`adapters`      what a broker is: data, and a launcher
-`faults`        what is done to it, its disk and its links, and the proof that it took effect
-`clients`       who talks to it: sessions over AMQP 1.0 and STOMP 1.2, and vendors' clients, each in its own process
-`run`           one plan, one recorder
-`judge`         one decider: PySpark from histories to verdicts
-`report`        what people read
-`expectations`  what a user expects beside the verdicts: known failures, a baseline, what must be tried
-`campaign`      one run from what was asked for to a judged folder: the engine of both fronts
-`contract`      what an adapter promises to all of these, tried step by step: a broker that passes can be put on trial
-`upgrade`       an old version filled and killed, the new one on its data: what that breaks, beside the old one alone
-`replay`        one trial of a run, recorded and judged again
-`bundle`        one trial for the maintainer of a broker: a zip that stands by itself
-`progress`      what a terminal shows while it goes
-`doctor`        what this machine can do, and what each missing part would enable
-`cli`           what people type
-`plugin`        the other front: pytest
+`scenario`      what is done to a broker, and which claims that decides; `script` has its steps, faults and triggers
+`adapters`      how a broker is described, started, stopped and configured: broker.toml, launchers, containers, credentials
+`faults`        what is done to the broker, its disk and its links, and the proof that it took effect
+`clients`       sessions over AMQP 1.0, STOMP 1.2 and vendors' clients, each in a worker process of its own
+`run`           the plan of a run, its brokers, its trials, and the loop that records them
+`judge`         the only decider: PySpark from histories to verdicts
+`report`        what people read, and what they expected
+`campaign`      joins recording and judging: from what was asked for to a judged folder
+`followup`      replay, bundle, upgrade, and the contract of an adapter
+`frontend`      the command line, the pytest plugin, progress and the doctor
 
 `reference` is a second story: the bundled broker, which imports nothing of the others but `errors`.
 """

@@ -1,6 +1,6 @@
 """One run from what the user asked for to a judged folder: the engine that every front shares.
 
-`session` opens a run; `Running.record` records scenarios, all at once or part by part, and `Running.judge` answers for
+`session` opens a run; `OpenRun.record` records scenarios, all at once or part by part, and `OpenRun.judge` answers for
 what is there. Where a violation was seen in fewer trials than it takes to print it, the repeats are recorded and judged
 again. The only decider is the judge, and it sees nothing but the folder.
 """
@@ -30,14 +30,13 @@ from conformance.errors import Interrupted, UsageError
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import artifacts as kept
 from conformance.run import policies
-from conformance.run.planning import credentials as coming_in
-from conformance.run.planning import protocols
+from conformance.run.planning import credentials, protocols
 from conformance.run.planning.client_settings import lacks, unseen
 from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
 from conformance.run.planning.quick import quick
@@ -109,9 +108,9 @@ def prepare(options: Options) -> Campaign:
     adapter = own_configuration.applied(adapters.find(options.adapter), options.config)
     protocol = protocols.chosen(options.protocol, adapter)
     through = vendor_clients.chosen(options.client, protocol, adapter)
-    overrides = adapters.parse_assignments(options.settings, vendor_clients.put_upon(adapter, through).file)
-    adapter = vendor_clients.put_upon(adapter.chosen(overrides), through)
-    adapter = coming_in.applied(adapter, protocol, options.access, through)
+    overrides = adapters.parse_assignments(options.settings, vendor_clients.with_client(adapter, through).file)
+    adapter = vendor_clients.with_client(adapter.chosen(overrides), through)
+    adapter = credentials.applied(adapter, protocol, options.access, through)
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
     vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
@@ -130,7 +129,7 @@ def prepare(options: Options) -> Campaign:
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
-        mute=protocols.mute(protocol, adapter),
+        no_client_reason=protocols.no_client_reason(protocol, adapter),
         client=through.name if through else "",
     )
     selection = _able(selection, scenarios)
@@ -154,7 +153,7 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     Of a fault its own launcher is asked (`Adapter.able`), and this machine as far as that leaves it open.
     """
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
-    if unread := coming_in.unread(selection.adapter, selection.protocol):
+    if unread := credentials.unread(selection.adapter, selection.protocol):
         lacking[FRAMES] = unread
     if selection.vendor is not None:
         lacking |= unseen(selection.vendor)
@@ -179,7 +178,7 @@ def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
+def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
     """A run that is open: the broker installed, the folder made, Spark on its way. Nothing is recorded yet.
 
     Raises:
@@ -210,7 +209,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[Running]:
                 offline=campaign.options.offline,
                 expected=planned,
             )
-            running = Running(campaign, written, recording, starting, watcher)
+            running = OpenRun(campaign, written, recording, starting, watcher)
             try:
                 yield running
                 running.finish()
@@ -240,21 +239,26 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
     return dataclasses.replace(campaign, selection=dataclasses.replace(campaign.selection, settings=settings))
 
 
-def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.Starting:
+def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:
     """Warmed by what it will be asked; on its way only where there is something to record."""
     played = dict.fromkeys(trial.script.id for trial in planned)
     checks = list(names_used(campaign.scenarios[name] for name in played))
     return judge.start_in_background(checks) if checks else judge.start_when_asked()
 
 
-class Running:
+class OpenRun:
     """An open run: record scenarios, and judge what is there; both as often as a front likes.
 
     `run.json` says `finished` only while nothing is under way: a harness that is killed leaves an incomplete run.
     """
 
     def __init__(
-        self, campaign: Campaign, written: RunWriter, recording: Recording, starting: judge.Starting, watcher: Watcher
+        self,
+        campaign: Campaign,
+        written: RunWriter,
+        recording: Recording,
+        starting: judge.StartingSession,
+        watcher: Watcher,
     ) -> None:
         self.campaign, self.watcher = campaign, watcher
         self._written = written
@@ -306,7 +310,7 @@ class Running:
         return self._written.run
 
     @property
-    def spark(self) -> Session:
+    def spark(self) -> JudgeSession:
         """The session that judges, when it is ready."""
         return self._starting.result()
 
@@ -352,7 +356,7 @@ def _judge(
     folder: pathlib.Path,
     catalogue: Catalogue,
     scenarios: Mapping[str, Scenario],
-    starting: judge.Starting,
+    starting: judge.StartingSession,
     remembered: Remembered | None = None,
 ) -> Judgement:
     untried = scenario.untried(catalogue)
@@ -377,12 +381,12 @@ def command(campaign: Campaign) -> str:
     options, selection = campaign.options, campaign.selection
     words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
     words += ["--client", selection.client] if options.client else []
-    words += ["--config", coming_in.near(str(options.config))] if options.config else []
+    words += ["--config", credentials.near(str(options.config))] if options.config else []
     words += [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
-    words += [*coming_in.words_of(options.access), *(["--quick"] if options.quick else [])]
+    words += [*credentials.words_of(options.access), *(["--quick"] if options.quick else [])]
     return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
 
 
@@ -391,7 +395,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
     now = datetime.datetime.now(datetime.UTC)
     client, clients = protocols.client(selection.protocol, selection.vendor)
     kept.keep(campaign.folder, adapter)
-    coming_in.keep(campaign.folder, campaign.options.access)
+    credentials.keep(campaign.folder, campaign.options.access)
     difference = own_configuration.kept_in(campaign.folder, adapter, selection.settings)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
@@ -423,6 +427,6 @@ def _run_record(campaign: Campaign) -> RunRecord:
         judged_as=tuple(sorted(selection.judged_as)),
         unable=dict(selection.unable),
         weakens=tuple(sorted(selection.weakens)),
-        mute=selection.mute,
+        no_client_reason=selection.no_client_reason,
         vendor=selection.client,
     )

@@ -134,7 +134,7 @@ def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
 def test_nothing_is_lost_without_a_fault():
     """Counted in words that are right for one, too."""
     assert "0 scenarios, 0 claims decided only there" == str(losses.lost([]))
-    one = losses.Lost(frozenset("a"), frozenset("b"), frozenset("c"))
+    one = losses.NotTried(frozenset("a"), frozenset("b"), frozenset("c"))
     assert "1 scenario, 1 claim decided only there, 1 more about the disk INCONCLUSIVE without" == str(one)
 
 
@@ -462,7 +462,7 @@ def test_a_probe_that_fails_is_a_finding():
     assert "not counted: it cannot be asked: RuntimeError: the ground shakes" == found.enables
     assert ExitCode.HARNESS == doctor.exit_code([found])
     assert "Not even the bundled broker can be tried: ground." in doctor.text([found])
-    told = doctor.text([found, doctor.Check("sky", "note", "it is grey", "the view", "wait", needed=False)])
+    told = doctor.text([found, doctor.PartCheck("sky", "note", "it is grey", "the view", "wait", needed=False)])
     assert ["would enable", "matters for"] == re.findall(r"^ +(would enable|matters for): ", told, re.MULTILINE)
 
 
@@ -499,7 +499,7 @@ def test_where_nothing_is_installed(tmp_path):
 @pytest.mark.parametrize("words", [[], ["--json"]])
 def test_the_command(monkeypatch, words):
     """Both forms; its exit status is that of the findings."""
-    seen = doctor.Seen("missing", "it is not there")
+    seen = doctor.ProbeResult("missing", "it is not there")
     for needed, code in ((False, 0), (True, 3)):
         monkeypatch.setattr(doctor, "PROBES", (doctor.Probe("ground", lambda: seen, lambda: "all", needed=needed),))
         done = CliRunner().invoke(cli, ["doctor", *words], standalone_mode=False)

@@ -18,9 +18,9 @@ from conformance.run.record import Progress
 
 PREPARED = campaign.prepare(campaign.Options(adapter="reference", claims=("SOLCD-ACK-01", "EMS-STEP-02"), seed=7))
 PLAN = PREPARED.trials
-MAIN = [trial for trial in PLAN if not trial.patient]
+MAIN = [trial for trial in PLAN if not trial.waits_for_liveness]
 WHOLE = len(PLAN)
-PATIENT = dataclasses.replace(MAIN[0], id="patient.1", index=1, patient=True, liar="never-answers-one-send")
+PATIENT = dataclasses.replace(MAIN[0], id="patient.1", index=1, waits_for_liveness=True, liar="never-answers-one-send")
 
 
 def began(planned, done=0, total=WHOLE):

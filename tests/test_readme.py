@@ -45,7 +45,7 @@ def test_commands_parse(words):
     if name == "run":
         adapter = adapters.find(parsed["adapter"])
         protocol = protocols.chosen(parsed["protocol"], adapter)
-        adapter = vendor_clients.put_upon(adapter, vendor_clients.chosen(parsed["client"], protocol, adapter))
+        adapter = vendor_clients.with_client(adapter, vendor_clients.chosen(parsed["client"], protocol, adapter))
         adapters.parse_assignments(parsed["settings"], adapter.file)
         for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
-from conformance.adapters.controls import against
+from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import LAUNCHERS
 from conformance.claims import Subject, unmet
@@ -137,7 +137,7 @@ def every_way():
         yield from ((adapter, word, None) for word in WIRES if word in adapter.file.protocols)
         for surface in claims.VENDOR_SURFACES if adapter.launcher != "external" else ():
             for client in vendor_clients.speaking(surface, adapter.file):
-                yield vendor_clients.put_upon(adapter, client), surface, client
+                yield vendor_clients.with_client(adapter, client), surface, client
 
 
 def every_adapter():
@@ -157,7 +157,7 @@ def test_every_check_names_what_exists():
     assert {check.exposure for check in checks} - set(exposures.EXPOSURES) == set()
     assert {c.control.name for c in checks if isinstance(c.control, Liar)} - set(liars.LIARS) == set()
     through = [
-        against(check, claims.Kind.SAFETY, "none", "native", word, ())
+        substitute(check, claims.Kind.SAFETY, "none", "native", word, ())
         for check in checks
         for word in claims.VENDOR_SURFACES
         if isinstance(check.control, Liar)
@@ -170,7 +170,7 @@ def test_every_check_has_a_control_that_needs_no_setting_of_the_broker():
     """Its settings may all be fixed. A claim about a default is shown by the opposite setting, and by nothing else."""
     catalogue = claims.load()
     weak = [
-        (check.control, against(check, claim.kind, item.fault_for(claim), launcher, "amqp", ()).control)
+        (check.control, substitute(check, claim.kind, item.fault_for(claim), launcher, "amqp", ()).control)
         for launcher in LAUNCHERS
         for item in scenario.load(catalogue).values()
         for claim, check in ((catalogue.claims[name], check) for name, check in item.decides.items())

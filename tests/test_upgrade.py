@@ -18,7 +18,15 @@ from broker_ports import broker_port
 
 from conformance import adapters, campaign, claims, paths, scenario
 from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
-from conformance.followup.upgrade import Pair, Refusal, UpgradeExpected, Wanted, course, pair, planned
+from conformance.followup.upgrade import (
+    FailedUpgradeStart,
+    UpgradeAdapter,
+    UpgradeExpected,
+    UpgradeRequest,
+    course,
+    pair,
+    planned,
+)
 from conformance.followup.upgrade.planned import hands_over
 from conformance.judge.rows import Judgement, TrialRecord
 from conformance.ledger import Ledger
@@ -93,14 +101,14 @@ def test_every_scenario_that_kills_a_broker_is_an_upgrade():
 
 
 def wanted(old, new, **more):
-    return Wanted(old=str(old), new=str(new), **more)
+    return UpgradeRequest(old=str(old), new=str(new), **more)
 
 
 def test_each_trial_has_a_pair_of_its_own(tmp_path):
     """Data that the new version has taken over is no data of the old one; the liars beside stay what they are."""
     ready = planned.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out", seed=7))
     groups = instances(ready.after.chosen)
-    upgraded = [group for group in groups if isinstance(group[0].adapter, Pair)]
+    upgraded = [group for group in groups if isinstance(group[0].adapter, UpgradeAdapter)]
     others = {trial.adapter.name for group in groups if group not in upgraded for trial in group}
 
     assert upgraded
@@ -201,7 +209,7 @@ def killed(broker):
 
 def prepared(tmp_path, ledger, new="reference", **to_set):
     old = adapters.find("reference")
-    both = Pair(old, adapters.find(str(new)).chosen(to_set), to_set, trial="t.1")
+    both = UpgradeAdapter(old, adapters.find(str(new)).chosen(to_set), to_set, trial="t.1")
     return both, both.prepare(tmp_path / "run" / "brokers" / "01", both.effective(), ["q"], ledger)
 
 
@@ -264,7 +272,7 @@ def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
 def test_an_old_one_that_does_not_start_is_no_refusal(tmp_path, ledger):
     """The new version was never asked."""
     broken = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])
-    both = Pair(adapters.find(str(broken)), adapters.find("reference"), trial="t.1")
+    both = UpgradeAdapter(adapters.find(str(broken)), adapters.find("reference"), trial="t.1")
     with both.prepare(tmp_path / "run" / "b", both.effective(), ["q"], ledger) as broker, pytest.raises(LaunchError):
         broker.start()
 
@@ -307,7 +315,7 @@ def judged(*rows, trials=()):
 
 
 def record(*refused, starts=()):
-    refusals = tuple(Refusal(trial=name, says="no", log="l", log_tail=(), data="d") for name in refused)
+    refusals = tuple(FailedUpgradeStart(trial=name, says="no", log="l", log_tail=(), data="d") for name in refused)
     return course.UpgradeRecord(
         adapter="artemis",
         old="1",

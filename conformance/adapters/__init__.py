@@ -1,13 +1,18 @@
-"""Adapters: what a broker is, in data (`fixtures/brokers/NAME/broker.toml`), and the launcher that runs it.
+"""Adapters: a broker is described by data (`fixtures/brokers/NAME/broker.toml`) and run by a launcher.
 
-Reading order: `interface` (what an adapter is to everybody else), `model`, `starting` and `words` (what the file may
-say), `settings` (what is in force), `fetch` and `download` (where the distribution comes from), `configure` and
-`planned` (from data to a folder and a command), `native` (from these to a running broker), with `readiness`,
-`declaring`, `tree`, `ports` and `java` as its tools; `file_adapter` holds them together, `found` finds one. In a
-container: `engine`, `images` and `bundled` (what it is made from), `docker` (the same broker inside) with `docker_tree`
-as its tool, and `docker_able`. A broker that runs already: `external_table` (what its owner
-says), `external_places`, `external_commands`, `external_queues` and `external_left`, `external`; `launchers` tells
-them all apart. `vendor_clients` are the clients of vendors, likewise data, and what a broker is through one of them.
+`interface`     the two protocols that the rest of the suite uses: `Adapter` and `Broker`
+`registry`      finds an adapter by the words of a user; `launchers` reads the last of these words
+`file_adapter`  the adapter that a `broker.toml` makes
+`file`          the tables of a `broker.toml`, its settings, placeholders and schema
+`distribution`  fetches and unpacks a broker, or finds the installed one
+`launch`        starts a broker as processes of this machine
+`container`     starts a broker in a container
+`external`      uses a broker that runs already
+`config`        copies and edits a user's own configuration
+`credentials`   TLS and login of clients; it holds no secret
+`controls`      chooses the fallback of a control that this broker cannot be given
+`vendor_clients` vendors' own clients, likewise data
+`web`           one HTTP request to a broker's own interface
 """
 
 from __future__ import annotations

@@ -54,13 +54,13 @@ queue was confirmed before any trigger. Not the oldest of the journal: that one 
 
 
 _THROUGH_A_CLIENT: Mapping[str, SessionLiar] = {
-    "never-answers-one-send": SessionLiar("leaves-out-a-listener", trials=3, patient=True),
+    "never-answers-one-send": SessionLiar("leaves-out-a-listener", trials=3, waits_for_liveness=True),
     "requeues-settled": SessionLiar("sends-its-first-message-again"),
 }
 """By the liar of the bundled broker: what a vendor's client does instead."""
 
 
-def against(check: Check, kind: Kind, fault: str, launcher: str, protocol: str, weakens: Collection[str]) -> Check:
+def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: str, weakens: Collection[str]) -> Check:
     """The check with the control that can be run against a broker under that launcher.
 
     `fault` is the one under which the claim is tried. `weakens` are the names of the settings by which its guarantees

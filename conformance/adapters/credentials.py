@@ -111,7 +111,7 @@ def give(secrets: Mapping[str, str]) -> None:
     _GIVEN.update(secrets)
 
 
-class Tls(msgspec.Struct, frozen=True):
+class ClientTls(msgspec.Struct, frozen=True):
     """Files in PEM; nothing in `ca` means the authorities of this machine, and in `server_name` the host.
 
     `certificate` (with its chain) and `key` are the client's own. There is no way to trust everybody.
@@ -129,14 +129,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     password: Secret | None = None
     mechanism: str = ""
-    tls: Tls | None = None
+    tls: ClientTls | None = None
 
     def merged(self, over: Access) -> Access:
         """This one with everything that `over` says instead; each key of `tls` for itself."""
         tls = self.tls
         if over.tls is not None:
             said = {key: value for key, value in msgspec.structs.asdict(over.tls).items() if value}
-            tls = msgspec.structs.replace(tls or Tls(), **said)
+            tls = msgspec.structs.replace(tls or ClientTls(), **said)
         return Access(
             user=over.user or self.user,
             password=over.password or self.password,
@@ -205,7 +205,9 @@ def parse_url(text: str) -> Url:
         raise UsageError(f"{shown}: port 0 is none")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise UsageError(f"{shown}: expected {name}://HOST:PORT, and nothing after it")
-    return Url(scheme.protocol, host, port or scheme.port, Access(user=user, tls=Tls() if scheme.secure else None))
+    return Url(
+        scheme.protocol, host, port or scheme.port, Access(user=user, tls=ClientTls() if scheme.secure else None)
+    )
 
 
 def mechanism_of(access: Access) -> str:
@@ -222,7 +224,7 @@ def check(access: Access, protocol: str) -> None:
 
     Nothing is read: neither a secret nor a file.
     """
-    tls = access.tls or Tls()
+    tls = access.tls or ClientTls()
     if access.mechanism and access.mechanism not in MECHANISMS:
         raise UsageError.unknown("SASL mechanism", access.mechanism, MECHANISMS)
     if access.mechanism and protocol != "amqp":

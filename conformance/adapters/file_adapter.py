@@ -23,7 +23,7 @@ from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, read_tabl
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch import class_archive, native
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.prepared import Options
 from conformance.adapters.launchers import Launcher
 from conformance.claims import Value
@@ -152,7 +152,7 @@ class FileAdapter:
 
     def recipe(self, *, offline: bool = False) -> Recipe:
         """What its image is made from, where it runs in a container."""
-        source = Source(self.file, self.path.parent, self.version, HOME, self.own)
+        source = BrokerSource(self.file, self.path.parent, self.version, HOME, self.own)
         if self.file.default_version == BUNDLED:
             return Recipe(source, bundled_image.distribution, offline, bundled_image.content())
         return Recipe(source, lambda: self.install(offline=offline), offline)
@@ -188,14 +188,14 @@ class FileAdapter:
             from conformance.adapters.external import broker as external
 
             rules, here = self.place.rules, self.place.here
-            source = Source(self.file, self.path.parent, self.version, self.path.parent)
+            source = BrokerSource(self.file, self.path.parent, self.version, self.path.parent)
             return external.prepare(source, rules, here, folder, settings, queues, ledger, liar=liar, options=options)
         if self.launcher == "docker":
             from conformance.adapters.container import docker
 
             recipe = self.recipe(offline=offline)
             return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options)
-        source = Source(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
+        source = BrokerSource(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
         stock = dataclasses.replace(self, file=self.own.base, own=None) if self.own else self
         learns = dataclasses.replace(source, file=stock.file, own=None)
         option = class_archive.option(learns, stock.effective(), ledger)

@@ -28,13 +28,13 @@ class Broker(Protocol):
     Leaving its `with` closes it.
     """
 
-    prover: Callable[[], None] | None
+    prove_ready: Callable[[], None] | None
     """Sends a durable message and has it back, or raises `ClientError`: asked at the end of a start, if at all."""
 
-    gauge: Callable[[str], int] | None
+    ask_depth: Callable[[str], int] | None
     """Asks how many messages a queue holds, or raises `ClientError`."""
 
-    drainer: Callable[[str], None] | None
+    drain_queue: Callable[[str], None] | None
     """Takes whatever a queue holds, or raises `ClientError`: asked of existing queues, where their owner lets it."""
 
     journal: pathlib.Path

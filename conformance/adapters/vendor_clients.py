@@ -143,7 +143,7 @@ def chosen(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
     return client
 
 
-def put_upon(adapter: Adapter, client: ClientFile | None) -> Adapter:
+def with_client(adapter: Adapter, client: ClientFile | None) -> Adapter:
     """The adapter whose broker is seen through that client, with its settings; itself for None.
 
     After its variant was chosen: what that adds may be hidden too.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance import limits
-from conformance.adapters.credentials import OPEN, Access, Tls
+from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.deadline import hung_up_after
 from conformance.errors import UsageError
 
@@ -57,7 +57,7 @@ def ask(
     target = parts.path or "/"
     connection = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_s)
     if parts.scheme == "https":
-        connection = _Secure(parts.hostname, port, access.tls or Tls(), timeout_s)
+        connection = _Secure(parts.hostname, port, access.tls or ClientTls(), timeout_s)
     try:
         connection.connect()
         with hung_up_after(connection.sock, timeout_s):
@@ -85,7 +85,7 @@ class _TlsError(OSError):
 class _Secure(http.client.HTTPSConnection):
     """A connection that verifies `tls.server_name`, where that is not the host."""
 
-    def __init__(self, host: str, port: int, tls: Tls, timeout_s: float) -> None:
+    def __init__(self, host: str, port: int, tls: ClientTls, timeout_s: float) -> None:
         self._made, self._name, self._within_s = context(tls), tls.server_name or host, timeout_s
         super().__init__(host, port, timeout=timeout_s, context=self._made)
 
@@ -107,7 +107,7 @@ class _Secure(http.client.HTTPSConnection):
 
 
 @functools.lru_cache(maxsize=8)
-def context(tls: Tls) -> ssl.SSLContext:
+def context(tls: ClientTls) -> ssl.SSLContext:
     """For the side that connects: TLS 1.2 or later, certificate and name verified. `OSError` names the file."""
     import ssl
 

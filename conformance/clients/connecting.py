@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from conformance.adapters import web
-from conformance.adapters.credentials import SCRAM, Access, Tls
+from conformance.adapters.credentials import SCRAM, Access, ClientTls
 from conformance.adapters.deadline import hung_up_after
 from conformance.adapters.launch.greeting import TLS_RECORD, speaks_tls
 from conformance.errors import ClientError
@@ -72,7 +72,7 @@ def dial(host: str, port: int, access: Access, connect_s: float) -> Line:
         raise
 
 
-def _secured(plain: socket.socket, host: str, where: str, tls: Tls, within_s: float) -> TlsLine:
+def _secured(plain: socket.socket, host: str, where: str, tls: ClientTls, within_s: float) -> TlsLine:
     import ssl
 
     try:
@@ -92,7 +92,7 @@ def _secured(plain: socket.socket, host: str, where: str, tls: Tls, within_s: fl
         ) from error
 
 
-def context(tls: Tls) -> ssl.SSLContext:
+def context(tls: ClientTls) -> ssl.SSLContext:
     """For the side that connects: TLS 1.2 or later, certificate and name verified. `ClientError` names the file."""
     try:
         return web.context(tls)

@@ -13,7 +13,7 @@ from typing import Any
 from conformance import limits
 from conformance.adapters import web
 from conformance.clients.management import Management
-from conformance.clients.workers.job import DepthProbe
+from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
 _ANSWER_S = 30.0
@@ -27,7 +27,7 @@ class DepthGauge:
         name: AMQP container id of its connection.
     """
 
-    def __init__(self, probe: DepthProbe | None, name: str) -> None:
+    def __init__(self, probe: DepthRequest | None, name: str) -> None:
         self._probe, self._name = probe, name
         self._management: Management | None = None
 
@@ -58,7 +58,7 @@ class DepthGauge:
         first = json.loads(reply)[0] if isinstance(reply, str) and reply.startswith("[") else reply
         return first if isinstance(first, str) else json.dumps(first)
 
-    def _reply(self, probe: DepthProbe) -> Any:
+    def _reply(self, probe: DepthRequest) -> Any:
         """The body of the answer to one management request."""
         if self._management is None:
             self._management = Management(
@@ -77,14 +77,14 @@ class DepthGauge:
             self._management = None
 
 
-def _answered(probe: DepthProbe) -> tuple[int, str]:
+def _answered(probe: DepthRequest) -> tuple[int, str]:
     try:
         return web.ask("GET", probe.url, timeout_s=_ANSWER_S, access=probe.access)
     except OSError as error:
         raise ClientError(f"{web.shown(probe.url)} gives no answer: {error}") from error
 
 
-def _over_http(probe: DepthProbe) -> int:
+def _over_http(probe: DepthRequest) -> int:
     status, text = _answered(probe)
     try:
         return int(web.field_of(text, probe.field))
@@ -93,7 +93,7 @@ def _over_http(probe: DepthProbe) -> int:
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
 
 
-def _number_of(probe: DepthProbe, body: Any) -> int:
+def _number_of(probe: DepthRequest, body: Any) -> int:
     """The depth in an answer: a map that holds it, a JSON list whose first item it is, or the depth itself."""
     if isinstance(body, dict):
         if probe.field not in body:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from conformance import limits
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -24,13 +24,13 @@ class Refused(ClientError):
     `answers` are those to the operation that it refused, where it said which: a role that expects a refusal takes them.
     """
 
-    def __init__(self, text: str, answers: Sequence[Outcome | Answer] = ()) -> None:
+    def __init__(self, text: str, answers: Sequence[SendOutcome | OperationAnswer] = ()) -> None:
         super().__init__(text)
         self.answers = answers
 
 
 @dataclasses.dataclass(slots=True)
-class Outcome:
+class SendOutcome:
     """The answer to one send: `ok`, or `fail` with the name of the outcome.
 
     Of a send inside a transaction it is provisional: only the answer to the commit confirms it. `first` and `last` are
@@ -45,14 +45,14 @@ class Outcome:
     last: str | None = None
 
 
-def ranged(covered: Sequence[Outcome]) -> None:
+def ranged(covered: Sequence[SendOutcome]) -> None:
     """Note in each of these outcomes, which one answer covers in this order, where its range begins and ends."""
     for outcome in covered:
         outcome.first, outcome.last = covered[0].message, covered[-1].message
 
 
 @dataclasses.dataclass(slots=True)
-class Answer:
+class OperationAnswer:
     """The answer to an operation that is no send.
 
     `op` is `ack`, `nack`, `begin`, `commit` or `rollback`; `subject` the message, or the transaction by our name.
@@ -80,7 +80,7 @@ class Received:
     handle: Any
 
 
-class Incoming(deque[Received]):
+class DeliveryBuffer(deque[Received]):
     """Deliveries that a role has not taken yet; a broker that sends without end does not fill this machine."""
 
     def __init__(self) -> None:
@@ -120,18 +120,18 @@ class Session(Protocol):
     `pump`, which flushes the recorder first; that is why an `invoke` is always older than its bytes.
     """
 
-    outcomes: deque[Outcome]
+    outcomes: deque[SendOutcome]
     incoming: deque[Received]
-    answers: deque[Answer]
+    answers: deque[OperationAnswer]
     answers_refusals: bool
-    """Whether `refuse` gets an `Answer`."""
+    """Whether `refuse` gets an `OperationAnswer`."""
     releases_after_rollback: bool
     """Whether deliveries that were acknowledged in a transaction stay with the consumer after its rollback."""
 
     def attach_sender(self, queue: str) -> None:
         """Open a sender and wait until the broker has opened its end."""
 
-    def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
+    def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         """Open a receiver, wait until the broker has opened its end, and give credit."""
 
     def sendable(self) -> int:
@@ -147,7 +147,7 @@ class Session(Protocol):
     ) -> None:
         """Accept these deliveries, in the order in which they came.
 
-        `confirmed` asks for the broker's answer: one `Answer` for each of them. On a cumulative subscription `covered`
+        `confirmed` asks for the broker's answer: one `OperationAnswer` for each of them. On a cumulative subscription `covered`
         is everything that is open, and one frame says so.
         """
 
@@ -159,13 +159,13 @@ class Session(Protocol):
         """
 
     def begin(self, transaction: str) -> None:
-        """Ask for a transaction, under our own name for it; its `Answer` must be read before it is used."""
+        """Ask for a transaction, under our own name for it; its `OperationAnswer` must be read before it is used."""
 
     def commit(self, transaction: str) -> None:
-        """Ask to commit; the `Answer` says `ok` or `fail`."""
+        """Ask to commit; the `OperationAnswer` says `ok` or `fail`."""
 
     def rollback(self, transaction: str) -> None:
-        """Ask to roll back; the `Answer` says `ok` or `fail`."""
+        """Ask to roll back; the `OperationAnswer` says `ok` or `fail`."""
 
     def replenish(self, credit: int) -> None:
         """Give that much credit back."""

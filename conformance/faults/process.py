@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from conformance.adapters.external.witness import Witness
+from conformance.adapters.external.witness import WitnessConnection
 from conformance.errors import FaultError
 
 _GONE_S = 20.0
@@ -30,7 +30,7 @@ class Target(Protocol):
         """Whether all of them are gone within that time."""
 
 
-class Commanded(Target, Protocol):
+class CommandedBroker(Target, Protocol):
     """A broker whose faults are commands of its owner's."""
 
     def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
@@ -61,12 +61,12 @@ def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: i
     prove_gone(target, fault)
 
 
-def fire_by_command(broker: Commanded, fault: str, address: tuple[str, int]) -> str:
+def fire_by_command(broker: CommandedBroker, fault: str, address: tuple[str, int]) -> str:
     """Fire the owner's command of a fault that ends the broker, as a trigger does; returns what was seen of it.
 
     A connection to `address` that was open before must be lost in its time, else `FaultError`.
     """
-    with broker.armed(fault) as (gate, _), Witness(address) as witness:
+    with broker.armed(fault) as (gate, _), WitnessConnection(address) as witness:
         began = time.monotonic()
         os.write(gate, b"go\n")
         if not witness.lost(broker.within_s(fault)):

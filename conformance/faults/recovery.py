@@ -26,7 +26,7 @@ _PATIENCE_S = 60.0
 _TICK_MS = 20
 
 
-class Starting(Target, Protocol):
+class StartingBroker(Target, Protocol):
     """What the fault needs of a broker that can be hurt before it is ready."""
 
     journal: pathlib.Path
@@ -39,7 +39,7 @@ class Starting(Target, Protocol):
         """Whether its log says that it was ready."""
 
 
-def kill_in_recovery(broker: Starting, k: int) -> str:
+def kill_in_recovery(broker: StartingBroker, k: int) -> str:
     """Start the broker, and kill every process of it at the k-th access (open, read or write) to its journal's files.
 
     Returns how long after the event the signals were sent, in words. Raises `FaultError` where the recovery was over
@@ -85,7 +85,7 @@ def _watch(folder: pathlib.Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _wait(broker: Starting, watch: int, pidfd: int, k: int) -> int:
+def _wait(broker: StartingBroker, watch: int, pidfd: int, k: int) -> int:
     """How many accesses were seen when there were enough, the broker was ready or gone, or it took too long."""
     poller = select.poll()
     poller.register(watch, select.POLLIN)

@@ -26,7 +26,7 @@ from conformance.errors import ClientError, ConformanceError, LaunchError, Usage
 from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.run import readiness_probe
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.run.planning.plan import Selection
 from conformance.run.planning.protocols import WIRES
 
@@ -72,7 +72,7 @@ def applied(adapter: Adapter, typed: Access) -> Adapter:
     Raises `UsageError` before anything is started; see `run.access.applied`.
     """
     for protocol in _spoken(adapter):
-        adapter = coming_in.applied(adapter, protocol, typed)
+        adapter = credentials.applied(adapter, protocol, typed)
     return adapter
 
 
@@ -121,12 +121,12 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     queues = {protocol: f"check-{protocol}" for protocol in spoken}
     with _step(tell, "prepare") as said:
         broker = adapter.prepare(folder, adapter.effective(), list(queues.values()), ledger, offline=offline)
-        broker.gauge = readiness_probe.gauge(broker)
+        broker.ask_depth = readiness_probe.ask_depth(broker)
         said.append(str(broker.folder))
     with broker, _shown(adapter, broker):
         if spoken:
-            broker.prover = readiness_probe.prover(adapter, broker, spoken[0])
-            broker.drainer = readiness_probe.drainer(adapter, broker, spoken[0])
+            broker.prove_ready = readiness_probe.prove_ready(adapter, broker, spoken[0])
+            broker.drain_queue = readiness_probe.drain_queue(adapter, broker, spoken[0])
         with _step(tell, "start") as said:
             broker.start()
             said.append(

@@ -17,17 +17,17 @@ from importlib.metadata import version as version_of
 from conformance import adapters, campaign, claims, paths, records, scenario
 from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
 from conformance.adapters.config import own_configuration
-from conformance.adapters.controls import against
+from conformance.adapters.controls import substitute
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.followup import upgrade
-from conformance.followup.upgrade import Pair
+from conformance.followup.upgrade import UpgradeAdapter
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.trial_anomalies import RECOVERY, compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.run.planning.plan import Planned, Selection, arm_label, drawn_for, plan, subject_trials
 from conformance.scenario import Scenario, names_of, script_words
 
@@ -36,7 +36,7 @@ _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class ReplayRequest:
     """What a user asks for: `trial` is a number, or the name of the trial's folder; `arm` is `subject` or a control.
 
     `adapter` replaces the one of the run: another version of the broker, or the TOML file that the run was given.
@@ -73,7 +73,7 @@ class Replay:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """What came of a replay: `lines` say whether it was seen again, `void` why recordings count for nothing.
 
     `again` is whether everything that offended in the first recording offended in each new one.
@@ -111,7 +111,7 @@ def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
     return run, found
 
 
-def prepare(wanted: Wanted) -> Replay:
+def prepare(wanted: ReplayRequest) -> Replay:
     """Find the trial, and make the same one again.
 
     Raises:
@@ -152,7 +152,7 @@ def prepare(wanted: Wanted) -> Replay:
         seed=run.seed,
         out=wanted.out,
         offline=wanted.offline,
-        access=coming_in.kept(wanted.folder),
+        access=credentials.kept(wanted.folder),
     )
     made = Campaign(
         options=options,
@@ -167,7 +167,7 @@ def prepare(wanted: Wanted) -> Replay:
     return Replay(made, wanted.folder, record, (*told, *_notes(run, record)))
 
 
-def find_trial(found: Sequence[TrialRecord], wanted: Wanted) -> TrialRecord:
+def find_trial(found: Sequence[TrialRecord], wanted: ReplayRequest) -> TrialRecord:
     """The one trial that the words mean; `UsageError` says what there is, and what is closest."""
     names = sorted({record.scenario for record in found})
     if not names:
@@ -209,7 +209,7 @@ def _numbers(found: Iterable[TrialRecord], arm: str) -> str:
     return ", ".join(str(record.index) for record in sorted(found, key=lambda each: each.index) if _arm(record) == arm)
 
 
-def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
+def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]:
     """The broker, and what a user should know of its file."""
     told: list[str] = []
     record = upgrade.read(wanted.folder)
@@ -233,17 +233,17 @@ def _adapter(wanted: Wanted, run: RunRecord) -> tuple[Adapter, list[str]]:
         found = own_configuration.applied(found, mine)
         told.append(f"with the configuration that the run kept, {mine}")
     through = vendor_clients.find(run.vendor) if run.vendor else None
-    found = vendor_clients.put_upon(found.chosen(run.changed), through)
+    found = vendor_clients.with_client(found.chosen(run.changed), through)
     found.capabilities(run.protocol)
-    return coming_in.applied(found, run.protocol, coming_in.kept(wanted.folder)), told
+    return credentials.applied(found, run.protocol, credentials.kept(wanted.folder)), told
 
 
-def _pair(wanted: Wanted, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> Pair:
+def _pair(wanted: ReplayRequest, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> UpgradeAdapter:
     """Both versions of an upgrade, with the settings of the run."""
-    typed = coming_in.kept(wanted.folder)
+    typed = credentials.kept(wanted.folder)
 
     def find(part: pathlib.Path, version: str) -> Adapter:
-        return coming_in.applied(adapters.find(artifacts.spec(part, run, version, told)), run.protocol, typed)
+        return credentials.applied(adapters.find(artifacts.spec(part, run, version, told)), run.protocol, typed)
 
     found = upgrade.found_again(wanted.folder, record, run.changed, find)
     found.capabilities(run.protocol)
@@ -342,12 +342,14 @@ def _check_able(planned: Planned, selection: Selection, script: Scenario) -> Non
 def _numbered(first: Planned, number: int) -> Planned:
     name = f"{_AGAIN.sub('', first.id)}.again-{number}"
     adapter = first.adapter
-    if isinstance(adapter, Pair):  # data that the new version has taken over is no data of the old one any more
+    if isinstance(
+        adapter, UpgradeAdapter
+    ):  # data that the new version has taken over is no data of the old one any more
         adapter = dataclasses.replace(adapter, trial=name)
     return dataclasses.replace(first, id=name, index=number, adapter=adapter)
 
 
-def _command(wanted: Wanted, record: TrialRecord) -> str:
+def _command(wanted: ReplayRequest, record: TrialRecord) -> str:
     folder = wanted.folder.name if wanted.folder.is_absolute() else str(wanted.folder)
     words = ["conformance", "replay", folder, "--scenario", record.scenario, "--trial", str(record.index)]
     words += ["--arm", record.control] if record.control else []
@@ -367,10 +369,10 @@ def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
         yield f"the first recording is void: {record.void}"
 
 
-def execute(replay: Replay, watcher: Watcher) -> Outcome:
+def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
     """Record the trial again, judge it, and say whether what was seen is seen again. Raises what a run raises."""
     made = replay.campaign
-    upgraded = made.adapter if isinstance(made.adapter, Pair) else None
+    upgraded = made.adapter if isinstance(made.adapter, UpgradeAdapter) else None
     if upgraded is not None:
         upgrade.begin(upgraded, made.folder)
     with campaign.session(made, watcher) as running:
@@ -385,7 +387,7 @@ def execute(replay: Replay, watcher: Watcher) -> Outcome:
     now = [seen[record.trial] for record in new if record.trial in seen]
     lines, again = compared(_checks(replay, judgement), then, now)
     void = tuple(f"{record.trial} is void: {record.void}" for record in judgement.trials if record.void)
-    return Outcome(judgement, (*lines, *void), void, again)
+    return ReplayOutcome(judgement, (*lines, *void), void, again)
 
 
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
@@ -402,7 +404,7 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         if not stated.judged:
             continue
         run = (selection.adapter.launcher, selection.protocol, selection.weakens)
-        control = against(check, stated.kind, script.fault_for(stated), *run).control
+        control = substitute(check, stated.kind, script.fault_for(stated), *run).control
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
             found.setdefault(check.anomaly, []).append(claim)

@@ -36,7 +36,7 @@ NARROW = 72
 
 
 @dataclasses.dataclass
-class Lane:
+class BrokerTrials:
     """The trials that follow each other on one broker after another; `current` is the one that is being played."""
 
     total: int
@@ -76,8 +76,8 @@ class Course:
         # Trials that are added to repeat a violation are a recording of their own, without controls.
         whole = total == len(self._plan)
         self._totals = collections.Counter(trial.lane for trial in self._plan if whole)
-        self.main = Lane(self._totals[""] if whole else total)
-        self.beside: dict[str, Lane] = {}
+        self.main = BrokerTrials(self._totals[""] if whole else total)
+        self.beside: dict[str, BrokerTrials] = {}
         self._waited: list[float] = []
         self._last = 0
 
@@ -89,14 +89,14 @@ class Course:
                 self._begin(progress.total)
             self._last = max(self._last, progress.done)
             name = planned.lane
-            lane = self.beside.setdefault(name, Lane(self._totals[name] or 1)) if name else self.main
+            lane = self.beside.setdefault(name, BrokerTrials(self._totals[name] or 1)) if name else self.main
             if record is None:
                 lane.current, lane.since = planned, now
                 return
             lane.seconds.append(now - lane.since)
             lane.void += bool(record.void)
             lane.current, lane.since = None, now
-            if planned.patient:
+            if planned.waits_for_liveness:
                 self._waited.append(lane.seconds[-1])
             if name and lane.done >= lane.total:
                 del self.beside[name]
@@ -113,8 +113,8 @@ class Course:
         longest = max([main, *waits])
         return left_words(longest, least=unknown) if longest > 0 else ""
 
-    def _left_of(self, lane: Lane, now: float) -> float | None:
-        if lane.current is None or not lane.current.patient:
+    def _left_of(self, lane: BrokerTrials, now: float) -> float | None:
+        if lane.current is None or not lane.current.waits_for_liveness:
             return lane.left(now)
         return statistics.fmean(self._waited) - (now - lane.since) if self._waited else None
 
@@ -126,7 +126,7 @@ class Course:
             beside = [lane for lane in self.beside.values() if lane.current]
             return found + [self._line(lane, self._left_of(lane, now), now) for lane in beside]
 
-    def _line(self, lane: Lane, left: float | None, now: float) -> tuple[str, ...]:
+    def _line(self, lane: BrokerTrials, left: float | None, now: float) -> tuple[str, ...]:
         assert lane.current is not None
         counts = f"{lane.done} of {lane.total} recorded" + (f", {lane.void} void" if lane.void else "")
         if lane is self.main and self.verdicts:

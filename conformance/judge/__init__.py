@@ -10,13 +10,13 @@ message), `compact` (histories to Parquet), `relations` (the one plan), `facts` 
 """
 
 from conformance.judge.exits import REPEATS, exit_code, needs_repeats
-from conformance.judge.spark.session import Session, Starting, start_in_background, start_when_asked
+from conformance.judge.spark.session import JudgeSession, StartingSession, start_in_background, start_when_asked
 from conformance.judge.verdict import judge
 
 __all__ = [
     "REPEATS",
-    "Session",
-    "Starting",
+    "JudgeSession",
+    "StartingSession",
     "exit_code",
     "judge",
     "needs_repeats",

@@ -13,7 +13,7 @@ from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, 
 from conformance.judge import applicable, confidence, reasons, replay_command, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict, VerdictRow
-from conformance.judge.tally import NONE, Evidence, Tally
+from conformance.judge.tally import NONE, ClaimEvidence, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Scenario, names_of
 from conformance.scenario.script import LONGEST_DELAY_MS
@@ -55,7 +55,7 @@ class Ruling:
 
 
 def rows(
-    catalogue: Catalogue, scenarios: Mapping[str, Scenario], evidence: Evidence, untried: Mapping[str, str]
+    catalogue: Catalogue, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence, untried: Mapping[str, str]
 ) -> list[VerdictRow]:
     """A row per claim and scenario that decides it, and one for every other claim, in the catalogue's order."""
     found: list[VerdictRow] = []
@@ -74,7 +74,7 @@ def rows(
     return found
 
 
-def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: Evidence) -> Iterator[Tally]:
+def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence) -> Iterator[Tally]:
     """Scenarios that do not name a claim that is always judged, where its anomaly was seen all the same."""
     check = next((item.decides[claim.id] for item in scenarios.values() if claim.id in item.decides), None)
     if check is None:
@@ -101,8 +101,8 @@ def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Rul
             yield one, ruling
 
 
-def _unscripted(claim: Claim, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
-    if evidence.run.mute:
+def _unscripted(claim: Claim, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ruling:
+    if evidence.run.no_client_reason:
         return _mute(claim, evidence.run)
     why = applicable.why_not(claim, evidence.run)
     if why:
@@ -110,7 +110,7 @@ def _unscripted(claim: Claim, evidence: Evidence, untried: Mapping[str, str]) ->
     return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, _DEFAULT_UNTRIED))
 
 
-def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
+def rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ruling:
     """The verdict on one claim in one scenario; a sentence of another vendor says that the user asked for it."""
     ruling = _rule(one, evidence, untried)
     asked = applicable.judged_as(one.claim, evidence.run)
@@ -119,9 +119,9 @@ def rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
     return dataclasses.replace(ruling, reason=f"{asked} {ruling.reason}", required=True)
 
 
-def _rule(one: Tally, evidence: Evidence, untried: Mapping[str, str]) -> Ruling:
+def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ruling:
     run, claim = evidence.run, one.claim
-    if run.mute:
+    if run.no_client_reason:
         return _mute(claim, run)
     why = applicable.why_not(claim, run, one.scenario.session) or _excluded(one, run)
     required = bool(why) and claim.id in run.required
@@ -202,7 +202,7 @@ def _mute(claim: Claim, run: RunRecord) -> Ruling:
     if why := applicable.others(claim, run):
         return Ruling(Verdict.NOT_APPLICABLE, why)
     chosen = not run.selected or claim.id in run.selected
-    return Ruling(Verdict.NOT_TRIED, run.mute if chosen else _LEFT_OUT)
+    return Ruling(Verdict.NOT_TRIED, run.no_client_reason if chosen else _LEFT_OUT)
 
 
 def _unable(one: Tally, run: RunRecord) -> str:
@@ -241,14 +241,14 @@ def _permission(one: Tally) -> Ruling:
     return Ruling(Verdict.WITNESSED if witnessed else Verdict.NOT_WITNESSED, reasons.permission(one, beside))
 
 
-def _judged(one: Tally, evidence: Evidence) -> Ruling:
+def _judged(one: Tally, evidence: ClaimEvidence) -> Ruling:
     ruling = _against_control(one, evidence)
     base = "the configuration that was given" if evidence.run.configuration else "stock"
     rests_on = reasons.of_default(one, evidence.run.absent, evidence.run.changed, base)
     return dataclasses.replace(ruling, reason=f"{ruling.reason} {rests_on}") if rests_on else ruling
 
 
-def _against_control(one: Tally, evidence: Evidence) -> Ruling:
+def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
     due = REPEATS if one.claim.kind in _REPEATED or one.anomaly.repeated else 1
     if one.offended >= due:
         return Ruling(Verdict.VIOLATED, reasons.violated(one))
@@ -263,7 +263,7 @@ def _against_control(one: Tally, evidence: Evidence) -> Ruling:
     return Ruling(Verdict.HOLDS, reasons.holds(one))
 
 
-def obstacles(one: Tally, evidence: Evidence) -> Iterator[str]:
+def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     """What stands against HOLDS although no counterexample was found, the weightiest first."""
     facts, trials = one.subject.facts, reasons.units(one, one.trials)
     if not evidence.run.finished:
@@ -321,7 +321,7 @@ def _moved(one: Tally) -> str:
     return f" {moved:,} messages were found in the dead-letter or expiry queue." if moved else ""
 
 
-def _why_open(one: Tally, evidence: Evidence) -> str:
+def _why_open(one: Tally, evidence: ClaimEvidence) -> str:
     delay = int(evidence.run.settings.get("redelivery_delay_ms", 0))
     if delay > LONGEST_DELAY_MS:
         return f" (redelivery_delay_ms is {delay:,}, and the suite waits for {LONGEST_DELAY_MS:,} at most)"
@@ -352,7 +352,7 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
         yield f"Its control ({chosen.label}) has {result.trials} valid trials, and needs {chosen.trials}."
 
 
-def _row(claim: Claim, evidence: Evidence, ruling: Ruling, one: Tally | None) -> VerdictRow:
+def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | None) -> VerdictRow:
     run = evidence.run
     tried = one if one is not None and ruling.verdict is not Verdict.NOT_TRIED else None
     clean = tried is not None and ruling.verdict is Verdict.HOLDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from conformance.adapters.controls import against
+from conformance.adapters.controls import substitute
 from conformance.claims import Claim
 from conformance.history import message_id
 from conformance.judge import standing
@@ -22,7 +22,7 @@ WITNESSES = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Evidence:
+class ClaimEvidence:
     """Everything that was recorded: the trials in their order, and the facts of those that are not void."""
 
     run: RunRecord
@@ -148,13 +148,13 @@ class Tally:
 
 
 def count(
-    evidence: Evidence, claim: Claim, scenario: Scenario, check: Check, scenarios: Mapping[str, Scenario]
+    evidence: ClaimEvidence, claim: Claim, scenario: Scenario, check: Check, scenarios: Mapping[str, Scenario]
 ) -> Tally:
     """Count the trials that speak about the claim in this scenario; of a standing one, those of all `scenarios`."""
     fault = NONE if scenario.standing else scenario.fault_for(claim)
     run = evidence.run
     weakens = run.settings if run.weakens is None else run.weakens
-    check = against(check, claim.kind, fault, run.launcher, run.protocol, weakens)
+    check = substitute(check, claim.kind, fault, run.launcher, run.protocol, weakens)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     subject = _arm(evidence.of(scenario.id, "subject"), evidence, fault, ANOMALIES[check.anomaly])
     if scenario.standing:
@@ -169,7 +169,9 @@ def count(
     )
 
 
-def _everywhere(evidence: Evidence, claim: Claim, check: Check, scenarios: Mapping[str, Scenario], own: Arm) -> Arm:
+def _everywhere(
+    evidence: ClaimEvidence, claim: Claim, check: Check, scenarios: Mapping[str, Scenario], own: Arm
+) -> Arm:
     """The trials of every scenario in which a standing check could have failed, or did.
 
     Without an offence and without a trial of its own scenario, where its control fails, it has not been tried.
@@ -193,7 +195,7 @@ def _everywhere(evidence: Evidence, claim: Claim, check: Check, scenarios: Mappi
     return Arm(len(chosen), able, ()) if able else own
 
 
-def _arm(records: Sequence[TrialRecord], evidence: Evidence, fault: str, anomaly: Anomaly) -> Arm:
+def _arm(records: Sequence[TrialRecord], evidence: ClaimEvidence, fault: str, anomaly: Anomaly) -> Arm:
     """A trial whose fault did not bite is void for the claims that are about the fault, and for no others.
 
     What was seen at the disk is true without it: a broker that confirms and never syncs has no sync that could be held.

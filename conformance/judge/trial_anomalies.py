@@ -11,7 +11,7 @@ from conformance.history import message_id
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.input.packing import compact_all
 from conformance.judge.plan.facts import TrialFacts
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
 from conformance.scenario import Scenario
@@ -24,7 +24,7 @@ RECOVERY = "not_recovered"
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class TrialAnomaly:
     """One anomaly in one trial: how often, out of how many it applied to, and some of the messages.
 
     `words` say how a broker did not start again; empty for every other anomaly.
@@ -46,8 +46,8 @@ class Seen:
 
 
 def offences(
-    folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: Session
-) -> dict[str, dict[str, Seen]]:
+    folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: JudgeSession
+) -> dict[str, dict[str, TrialAnomaly]]:
     """The anomalies of the scenario's checks and `RECOVERY`, by trial and name; a void trial has none.
 
     Raises:
@@ -65,15 +65,15 @@ def offences(
     return {trial: {name: _seen(name, facts) for name in names} for trial, facts in found.items()}
 
 
-def _seen(anomaly: str, facts: TrialFacts) -> Seen:
+def _seen(anomaly: str, facts: TrialFacts) -> TrialAnomaly:
     failing = facts.failing.get(anomaly)
     messages = tuple(message_id(producer, n) for _, producer, n in failing.witnesses) if failing else ()
     words = facts.unrecovered if anomaly == RECOVERY else ""
-    return Seen(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, words)
+    return TrialAnomaly(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, words)
 
 
 def compared(
-    checks: Mapping[str, Sequence[str]], then: Mapping[str, Seen], now: Sequence[Mapping[str, Seen]]
+    checks: Mapping[str, Sequence[str]], then: Mapping[str, TrialAnomaly], now: Sequence[Mapping[str, TrialAnomaly]]
 ) -> tuple[list[str], bool]:
     """A line for each anomaly that was seen before or is seen now, and whether all that was before is now."""
     lines, again = [], bool(now)
@@ -90,13 +90,13 @@ def compared(
     return lines, again and any(then[name].count for name in checks if name in then)
 
 
-def _again(before: Seen, each: Sequence[Seen], trials: int) -> str:
+def _again(before: TrialAnomaly, each: Sequence[TrialAnomaly], trials: int) -> str:
     if not each:
         return f"not seen again in {trials}; before: {before.figures}"
     return f"seen again in {len(each)} of {trials}: {_messages(each[0])}"
 
 
-def _messages(seen: Seen) -> str:
+def _messages(seen: TrialAnomaly) -> str:
     if seen.words:
         return seen.words
     more = f" and {seen.count - SHOWN:,} more" if seen.count > SHOWN else ""

@@ -18,14 +18,14 @@ from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import exposures, facts, relations
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
-from conformance.judge.tally import Evidence
+from conformance.judge.tally import ClaimEvidence
 from conformance.records import Checksum
 from conformance.scenario import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from conformance.judge.spark.session import Session, Starting
+    from conformance.judge.spark.session import JudgeSession, StartingSession
 
 TIMELINE = 200
 """Events of one timeline at most."""
@@ -37,7 +37,7 @@ def judge(
     run_dir: pathlib.Path,
     catalogue: Catalogue,
     scenarios: Mapping[str, Scenario],
-    session: Session | Starting,
+    session: JudgeSession | StartingSession,
     *,
     untried: Mapping[str, str] | None = None,
     remembered: Remembered | None = None,
@@ -58,7 +58,7 @@ def judge(
     found = folder.read(run_dir, remembered.checksum)
     exposures.check_names(rules.names_used(scenarios.values()))
     compacted = compact_all(found.trials, found.runs, remembered.checksum)
-    evidence = Evidence(
+    evidence = ClaimEvidence(
         found.run, [trial.record for trial in compacted], _facts(session, compacted, scenarios, remembered)
     )
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
@@ -99,7 +99,7 @@ class Remembered:
 
 
 def _facts(
-    session: Session | Starting,
+    session: JudgeSession | StartingSession,
     trials: Sequence[Compacted],
     scenarios: Mapping[str, Scenario],
     remembered: Remembered,
@@ -150,7 +150,7 @@ def _cause(error: Exception) -> str:
 
 
 def _with_timelines(
-    session: Session | Starting,
+    session: JudgeSession | StartingSession,
     rows: Iterable[VerdictRow],
     trials: Sequence[Compacted],
     known: Mapping[str, TrialFacts],

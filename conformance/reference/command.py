@@ -12,7 +12,7 @@ from typing import Any
 from conformance.errors import ConformanceError, UsageError
 from conformance.reference import profiles, settings
 from conformance.reference.liars import registry
-from conformance.reference.tls import Tls
+from conformance.reference.tls import ServerTls
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,12 +27,12 @@ def main(argv: Sequence[str]) -> int:
         behaviour = registry.behaviour(typed.liar)
         chosen = settings.parse(behaviour.known_settings(typed.set))
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
-        from conformance.reference.server import Wanted, serve
+        from conformance.reference.server import ServerOptions, serve
 
         ports = typed.amqp_port, typed.http_port, typed.stomp_port
         queues = settings.parse_queues(typed.queue, chosen)
         more = {"profile": profiles.profile(typed.profile), "listen": typed.listen, **_secured(typed)}
-        wanted = Wanted(*ports, typed.data, queues, chosen, behaviour, **more)
+        wanted = ServerOptions(*ports, typed.data, queues, chosen, behaviour, **more)
         asyncio.run(serve(wanted))
     except ConformanceError as error:
         print(f"conformance broker: {error}", file=sys.stderr)
@@ -44,7 +44,7 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     """The TLS ports, their files, and who may come in; raises `UsageError` for a word that lacks its other half."""
     from conformance.reference.guard import OPEN, Guard
 
-    tls = Tls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
+    tls = ServerTls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
     if tls is None and any((typed.tls_cert, typed.tls_key, typed.tls_ca)):
         raise UsageError("--tls-cert, --tls-key and --tls-ca: give the first two together")
     if tls is None and (typed.amqps_port is not None or typed.stomps_port is not None):

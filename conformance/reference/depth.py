@@ -27,9 +27,9 @@ from collections.abc import Iterator
 from itertools import islice
 from urllib.parse import parse_qs, unquote_to_bytes
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Message, Queue
-from conformance.reference.core.settlement import Event, State
+from conformance.reference.core.settlement import SettlementEvent, State
 
 _LIMIT = 16 * 1024
 _MOST = 1000
@@ -37,12 +37,12 @@ _MOST_HASHED = 8 * 1024 * 1024
 _END = b"\r\n\r\n"
 _MESSAGES = "/messages"
 
-_COUNTS: dict[str, tuple[Event, ...]] = {
-    "enqueued": (Event.STORED, Event.MOVED),
-    "acknowledged": (Event.ACCEPTED, Event.SENT_SETTLED),
-    "dead_lettered": (Event.REJECTED, Event.EXHAUSTED),
-    "discarded": (Event.DISCARDED,),
-    "expired": (Event.EXPIRED, Event.DIVERTED),
+_COUNTS: dict[str, tuple[SettlementEvent, ...]] = {
+    "enqueued": (SettlementEvent.STORED, SettlementEvent.MOVED),
+    "acknowledged": (SettlementEvent.ACCEPTED, SettlementEvent.SENT_SETTLED),
+    "dead_lettered": (SettlementEvent.REJECTED, SettlementEvent.EXHAUSTED),
+    "discarded": (SettlementEvent.DISCARDED,),
+    "expired": (SettlementEvent.EXPIRED, SettlementEvent.DIVERTED),
 }
 """What is shown of a queue's events: those that came into it by either way, and those that left it by each."""
 
@@ -54,13 +54,13 @@ class _BadQueryError(Exception):
     """A parameter that is no number, or that nobody knows."""
 
 
-class Asked:
+class DepthConnection:
     """One connection: `answer` gives the answer to the next request of those that have come, while one is `complete`.
 
     `closed` says whether the socket is to be closed after what was answered. With `may_delete` queues can be removed.
     """
 
-    def __init__(self, broker: Broker, *, may_delete: bool = False) -> None:
+    def __init__(self, broker: ReferenceBroker, *, may_delete: bool = False) -> None:
         self._broker, self._may_delete = broker, may_delete
         self._buffer = b""
         self.closed = False

@@ -24,7 +24,7 @@ RETRY_S = 0.25
 T = TypeVar("T")
 
 
-class Disk:
+class JournalThread:
     """One batch at a time in a thread of its own; `stored` is called in the loop after each.
 
     What nobody waits for is done in the same thread, in short steps: at most one between two batches.

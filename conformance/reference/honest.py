@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 
 
 class Asked(enum.Enum):
@@ -202,7 +202,7 @@ class Honest:
         """The first-acquirer flag put on the wire."""
         return first
 
-    def applied(self, outcome: Event) -> Event:
+    def applied(self, outcome: SettlementEvent) -> SettlementEvent:
         """The event that an `outcome` of a consumer is for the broker."""
         return outcome
 

@@ -26,7 +26,7 @@ class Unknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class ProfileMode:
     """An acknowledgement mode of a consumer.
 
     `settled`: a message is removed when it is sent. `lazy`: an acknowledgement is answered before it is stored.
@@ -48,11 +48,11 @@ class Publishing:
 class Consuming:
     """What a consumer asked for: its mode, and how many deliveries it may have without an outcome; 0 for no limit."""
 
-    mode: Mode
+    mode: ProfileMode
     prefetch: int
 
 
-PLAIN = Consuming(Mode(), 0)
+PLAIN = Consuming(ProfileMode(), 0)
 """What a consumer gets that asks for nothing."""
 
 
@@ -63,7 +63,7 @@ class Profile:
     description: str
     windows: bool = False
     prefetch: bool = False
-    modes: Mapping[str, Mode] = field(default_factory=dict)
+    modes: Mapping[str, ProfileMode] = field(default_factory=dict)
 
     def publishing(self, asked: Mapping[str, str]) -> Publishing | None:
         """What the words of an attach or a CONNECT ask for; None where the profile has no windows.
@@ -82,13 +82,13 @@ class Profile:
         name = asked.get(ACK_MODE) if self.modes else None
         if name is not None and name not in self.modes:
             raise Unknown(f"{ACK_MODE} {name[:40]!r}: it is one of {', '.join(self.modes)}")
-        mode = self.modes[name] if name is not None else Mode()
+        mode = self.modes[name] if name is not None else ProfileMode()
         return Consuming(mode, _number(asked, PREFETCH, 0) if self.prefetch else 0)
 
 
 STANDARD = Profile("AMQP 1.0 and STOMP as they are written")
 
-_CONFIRMED, _LAZY, _NONE = Mode(), Mode(lazy=True), Mode(settled=True)
+_CONFIRMED, _LAZY, _NONE = ProfileMode(), ProfileMode(lazy=True), ProfileMode(settled=True)
 
 PROFILES: dict[str, Profile] = {
     "standard": STANDARD,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.errors import LaunchError
-from conformance.reference.core.broker import Broker
-from conformance.reference.disk import Disk
+from conformance.reference.core.broker import ReferenceBroker
+from conformance.reference.disk import JournalThread
 from conformance.reference.guard import OPEN, Guard
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import STANDARD, Profile
@@ -27,7 +27,7 @@ from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Journal
 from conformance.reference.store.recovery import CorruptJournal, Recovered, loading, recover
-from conformance.reference.tls import Tls, context
+from conformance.reference.tls import ServerTls, context
 
 if TYPE_CHECKING:
     import ssl
@@ -54,7 +54,7 @@ With Python's own 700 it takes a sixth of the processor at full load, with 5,000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ServerOptions:
     """What a broker is started with; a port of 0 is chosen by the system, where one is None nobody listens.
 
     The ports of `amqps` and `stomps` need `tls`.
@@ -69,13 +69,13 @@ class Wanted:
     behaviour: Honest
     amqps_port: int | None = None
     stomps_port: int | None = None
-    tls: Tls | None = None
+    tls: ServerTls | None = None
     guard: Guard = OPEN
     profile: Profile = STANDARD
     listen: str = HOST
 
 
-async def serve(wanted: Wanted) -> None:
+async def serve(wanted: ServerOptions) -> None:
     """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it."""
     gc.set_threshold(COLLECTED_AFTER, 10, 10)
     files = SegmentFiles(wanted.data, wanted.behaviour)
@@ -93,7 +93,9 @@ async def serve(wanted: Wanted) -> None:
         remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
         journal = Journal(recovered, identities=remembered)
         commit = GroupCommit(journal)
-        broker = Broker(wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile)
+        broker = ReferenceBroker(
+            wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile
+        )
         recovered.messages.clear()  # the broker has them: kept here as well, they would outlive their removal
     server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000)
     broker.surroundings = lambda: {"connections": len(server.connections), "journal_segments": len(journal.segments)}
@@ -107,7 +109,9 @@ class Server:
     starts the disk if it is idle, and flushes every connection that has something to say.
     """
 
-    def __init__(self, broker: Broker, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float) -> None:
+    def __init__(
+        self, broker: ReferenceBroker, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float
+    ) -> None:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
         self.connections: set[PeerProtocol] = set()
@@ -118,12 +122,12 @@ class Server:
         self.max_connections = min(broker.settings.max_connections, _descriptors() - spare)
         self.asking: set[HttpProtocol] = set()
         self._questions: collections.deque[HttpProtocol] = collections.deque()
-        self._disk = Disk(commit, files, buffer_seconds, self.schedule)
+        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule)
         self._scheduled = False
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at: float | None = None
 
-    async def run(self, wanted: Wanted) -> None:
+    async def run(self, wanted: ServerOptions) -> None:
         """Listens, says so, and serves until it is told to stop."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,9 +11,9 @@ from typing import Protocol
 from conformance.reference import tls
 from conformance.reference.amqp import connection as amqp
 from conformance.reference.amqp.links import MAX_UNSENT
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.refusal import LIMIT, Refusal
-from conformance.reference.depth import Asked
+from conformance.reference.depth import DepthConnection
 from conformance.reference.guard import OPEN, Guard
 from conformance.reference.stomp import connection as stomp
 
@@ -31,7 +31,7 @@ HTTP_IDLE_S = 30.0
 class Host(Protocol):
     """What a socket needs of the server; `dirty` are those with something to say at the next turn of the loop."""
 
-    broker: Broker
+    broker: ReferenceBroker
     loop: asyncio.AbstractEventLoop
     connections: set[PeerProtocol]
     dirty: set[PeerProtocol]
@@ -193,12 +193,12 @@ class PeerProtocol(asyncio.Protocol):
 class AmqpProtocol(PeerProtocol):
     """A socket that speaks AMQP."""
 
-    _connection: amqp.Connection
+    _connection: amqp.AmqpConnection
 
-    def _speaker(self, refused: bool) -> amqp.Connection:
+    def _speaker(self, refused: bool) -> amqp.AmqpConnection:
         refusal = Refusal(LIMIT, f"the broker has {self._server.max_connections} connections") if refused else None
         subject = tls.subject(self._transport.get_extra_info("peercert"))
-        return amqp.Connection(self._server.broker, self._wake, self._later, self._server.guard, subject, refusal)
+        return amqp.AmqpConnection(self._server.broker, self._wake, self._later, self._server.guard, subject, refusal)
 
     def _dismiss(self, reason: str) -> None:
         self._connection.close(amqp.FORCED, reason)
@@ -207,12 +207,14 @@ class AmqpProtocol(PeerProtocol):
 class StompProtocol(PeerProtocol):
     """A socket that speaks STOMP."""
 
-    _connection: stomp.Connection
+    _connection: stomp.StompConnection
 
-    def _speaker(self, refused: bool) -> stomp.Connection:
+    def _speaker(self, refused: bool) -> stomp.StompConnection:
         subject = tls.subject(self._transport.get_extra_info("peercert"))
         host = self._server
-        made = stomp.Connection(host.broker, self._wake, host.receipts, self._later, OPEN if subject else host.guard)
+        made = stomp.StompConnection(
+            host.broker, self._wake, host.receipts, self._later, OPEN if subject else host.guard
+        )
         if refused:
             made.close(f"the broker has {self._server.max_connections} connections")
         return made
@@ -226,7 +228,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def __init__(self, server: Host) -> None:
         self._server = server
-        self._asked = Asked(server.broker, may_delete=server.guard == OPEN)
+        self._asked = DepthConnection(server.broker, may_delete=server.guard == OPEN)
         self._due = self._paused = self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-class Tls(NamedTuple):
+class ServerTls(NamedTuple):
     """Files in PEM: certificate (with its chain) and key of the broker, and those who may sign peers' certificates."""
 
     certificate: Path
@@ -19,7 +19,7 @@ class Tls(NamedTuple):
     authorities: Path | None = None
 
 
-def context(tls: Tls) -> ssl.SSLContext:
+def context(tls: ServerTls) -> ssl.SSLContext:
     """For the listening side: TLS 1.2 or later; a peer is asked for a certificate where there are authorities.
 
     A peer without one is let in, and is nobody (ANONYMOUS, or PLAIN); one that nobody trusts ends the handshake.

@@ -179,7 +179,7 @@ _NOTHING = Expectations(exit_code=0, means="")
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class ExpectationOutcome:
     """What follows from a judgement and what was expected of it; every front asks it row by row or as a whole."""
 
     known: tuple[Known, ...]
@@ -250,7 +250,7 @@ def outcome(
     baseline: Report | None = None,
     require_tried: Iterable[str] = (),
     today: datetime.date,
-) -> Outcome:
+) -> ExpectationOutcome:
     """What follows from a judgement and from what was expected of it; reads nothing but its arguments.
 
     `require_tried` are ids of claims. Raises `UsageError` where the baseline is about another broker or protocol.
@@ -258,7 +258,7 @@ def outcome(
     run = judgement.run
     check_baseline(baseline, adapter=run.adapter, protocol=run.protocol)
     then = {_key(row): row.verdict for row in baseline.verdicts + baseline.self_checks} if baseline else None
-    plain = Outcome(tuple(known), then, today)
+    plain = ExpectationOutcome(tuple(known), then, today)
     found = [item for row in judgement.rows for item in plain.items_of(row)]
     found += [item for row in judgement.self_checks for item in plain.items_of(row)]
     found += [*_gone(judgement, baseline), *_untried(judgement, require_tried), *_of_entries(plain, judgement)]
@@ -294,13 +294,13 @@ class Expected:
             require_tried=tuple(claim.id for claim in claims.select(require_tried, catalogue)),
         )
 
-    def of(self, judgement: Judgement) -> Outcome:
+    def of(self, judgement: Judgement) -> ExpectationOutcome:
         """What follows from everything that is judged so far."""
         return outcome(
             judgement, known=self.known, baseline=self.baseline, require_tried=self.require_tried, today=self.today
         )
 
-    def told(self, found: Outcome) -> Expectations | None:
+    def told(self, found: ExpectationOutcome) -> Expectations | None:
         """What the report says of it; None where the user expected nothing."""
         return found.expectations if self.known or self.baseline or self.require_tried else None
 
@@ -339,7 +339,7 @@ def _untried(judgement: Judgement, require_tried: Iterable[str]) -> Iterator[Ite
         yield Item(standing=Standing.UNTRIED, claim=claim, text=f"{why}{enable}")
 
 
-def _of_entries(plain: Outcome, judgement: Judgement) -> Iterator[Item]:
+def _of_entries(plain: ExpectationOutcome, judgement: Judgement) -> Iterator[Item]:
     """Entries that excuse nothing: expired ones, and those that are about no row of this run."""
     for entry in plain.known:
         if entry.expired(plain.today):

@@ -11,7 +11,7 @@ from conformance.adapters.config import own_configuration
 from conformance.adapters.credentials import OPEN
 from conformance.errors import UsageError
 from conformance.records import BrokerRecord, FileRecord, RunRecord
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 
 _PARTS = ("", "from", "to")
 """Where in a run's folder a broker may be written down: an upgrade has two (`Pair.parts`)."""
@@ -48,7 +48,7 @@ def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) ->
             found += [str((part / name).relative_to(folder)) for name in names]
     if replayed and own_configuration.kept(folder) is not None:
         found.append(f"{own_configuration.KEPT}/")
-    if replayed and coming_in.kept(folder) != OPEN:
+    if replayed and credentials.kept(folder) != OPEN:
         found.append("access.json")
     if found:
         other = "" if named or found == ["access.json"] else ", or name a broker of your own by --adapter"

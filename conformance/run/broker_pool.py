@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 
 from conformance.adapters import Broker
 from conformance.errors import FaultError, LaunchError
-from conformance.faults.power.image import Disk
+from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning.plan import Planned
-from conformance.run.readiness_probe import drainer, exchange, gauge, prover
+from conformance.run.readiness_probe import ask_depth, drain_queue, exchange, prove_ready
 
 KEPT = 3
 """Brokers that wait for a later part of the run; each Java broker has a heap."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Stand:
+class RunningBroker:
     """A broker with its disk; `disk` is None where it stores on this machine's own. `queues` are those that it has.
 
     `another` prepares one more broker like it, with a folder and ports of its own; it may raise `LaunchError`.
@@ -35,7 +35,7 @@ class Stand:
     exchange: Callable[[Broker, str], None]
     protocols: Sequence[str] = ()
     queues: frozenset[str] = frozenset()
-    disk: Disk | None = None
+    disk: LossyDisk | None = None
 
     def power(self) -> contextlib.AbstractContextManager[int]:
         """A descriptor by which its power can be cut; `FaultError` where it has no disk of its own."""
@@ -53,13 +53,13 @@ class Stand:
             if self.disk is not None:
                 self.disk.release()
 
-    def _own(self) -> Disk:
+    def _own(self) -> LossyDisk:
         if self.disk is None:
             raise FaultError("a power loss needs a disk of its own, and this broker has none")
         return self.disk
 
 
-class Stands:
+class BrokerPool:
     """The brokers of one run below `folder`, started once per instance as far as that goes.
 
     `expected` are all trials that may ever be asked for: a broker gets the queues of all of them at its first start,
@@ -72,11 +72,11 @@ class Stands:
         for trial in expected:
             self._left.setdefault(trial.instance, set()).add(trial.queue)
         self._options = {trial.queue: trial.script.queue for trial in expected}
-        self._kept: dict[tuple[object, ...], Stand] = {}
+        self._kept: dict[tuple[object, ...], RunningBroker] = {}
         self._brokers = 0
         self._lock = threading.Lock()
 
-    def take(self, group: Sequence[Planned]) -> tuple[Stand, float]:
+    def take(self, group: Sequence[Planned]) -> tuple[RunningBroker, float]:
         """A running broker for these trials of one instance, and the seconds that its start took; 0 if it was there.
 
         Raises:
@@ -96,7 +96,7 @@ class Stands:
         made = self._make(group[0], sorted(declared))
         return made, made.broker.start_seconds[-1]
 
-    def give(self, instance: tuple[object, ...], stand: Stand) -> None:
+    def give(self, instance: tuple[object, ...], stand: RunningBroker) -> None:
         """The trials are over: it is kept where more of its instance may come, and ended where not."""
         with self._lock:
             ended = [] if self._left.get(instance) else [stand]
@@ -114,7 +114,7 @@ class Stands:
                 stack.callback(stand.close)
             self._kept.clear()
 
-    def _make(self, first: Planned, queues: Sequence[str]) -> Stand:
+    def _make(self, first: Planned, queues: Sequence[str]) -> RunningBroker:
         with self._lock:
             self._brokers += 1
             name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
@@ -127,11 +127,13 @@ class Stands:
             exchange(first.adapter, broker, _wire(first), broker.queue_of(queue))
 
         broker = self._prepare(first, queues, name)
-        stand = Stand(broker, self._ledger, another, uses, tuple(first.adapter.file.protocols), frozenset(queues))
+        stand = RunningBroker(
+            broker, self._ledger, another, uses, tuple(first.adapter.file.protocols), frozenset(queues)
+        )
         try:
             if first.own_disk:
                 image = broker.folder / "disk.img"
-                stand = dataclasses.replace(stand, disk=Disk.make(self._ledger, image, broker.data))
+                stand = dataclasses.replace(stand, disk=LossyDisk.make(self._ledger, image, broker.data))
             broker.start()
             if stand.disk is not None:
                 stand.disk.settle()
@@ -154,8 +156,8 @@ class Stands:
             options={queue: self._options[queue] for queue in queues},
         )
         wire = _wire(first)
-        broker.prover, broker.gauge = prover(first.adapter, broker, wire), gauge(broker)
-        broker.drainer = drainer(first.adapter, broker, wire)
+        broker.prove_ready, broker.ask_depth = prove_ready(first.adapter, broker, wire), ask_depth(broker)
+        broker.drain_queue = drain_queue(first.adapter, broker, wire)
         return broker
 
 

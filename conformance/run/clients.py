@@ -18,8 +18,8 @@ from conformance.adapters import Broker
 from conformance.adapters.launch.prepared import DepthProbe
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.child import Child
-from conformance.clients.workers.job import Job, Result
-from conformance.clients.workers.pool import Nursery
+from conformance.clients.workers.job import Job, JobResult
+from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import Ended, Header, close_history
@@ -55,7 +55,7 @@ class Abort:
             raise Interrupted("stopped by the user")
 
 
-class Crew:
+class ClientRunner:
     """Starts the clients of a trial, and closes the history of each.
 
     `queue` is what its queue is called at the broker. `waited_s` is what they spent waiting for silence, or for answers
@@ -64,9 +64,21 @@ class Crew:
     """
 
     def __init__(
-        self, planned: Planned, broker: Broker, nursery: Nursery, folder: pathlib.Path, header: Header, abort: Abort
+        self,
+        planned: Planned,
+        broker: Broker,
+        worker_pool: WorkerPool,
+        folder: pathlib.Path,
+        header: Header,
+        abort: Abort,
     ) -> None:
-        self.planned, self.broker, self.nursery, self.folder, self.abort = planned, broker, nursery, folder, abort
+        self.planned, self.broker, self.worker_pool, self.folder, self.abort = (
+            planned,
+            broker,
+            worker_pool,
+            folder,
+            abort,
+        )
         self.queue = planned.queue
         self._template = header
         self.waited_s = 0.0
@@ -134,7 +146,7 @@ class Crew:
             asynchronous=several,
         )
 
-    def play(self, job: Job, descriptors: Sequence[int] = ()) -> Result:
+    def play(self, job: Job, descriptors: Sequence[int] = ()) -> JobResult:
         """Run one client to its end.
 
         Raises:
@@ -142,13 +154,13 @@ class Crew:
         """
         return self._finish(*self._spawn(job, descriptors))
 
-    def play_together(self, consumers: Iterable[Job], publishers: Iterable[Job]) -> list[Result]:
+    def play_together(self, consumers: Iterable[Job], publishers: Iterable[Job]) -> list[JobResult]:
         """Run these clients beside each other to their ends; publishers begin when every consumer is attached.
 
         Raises what `play` raises; the clients that are left are ended then.
         """
         running: list[tuple[Child, Job]] = []
-        results: list[Result] = []
+        results: list[JobResult] = []
         told: list[int] = []
         try:
             for job in consumers:
@@ -179,7 +191,7 @@ class Crew:
         running.append(self._spawn(job, descriptors))
         self.abort.watch(running[-1][0])
 
-    def _finish(self, child: Child, job: Job) -> Result:
+    def _finish(self, child: Child, job: Job) -> JobResult:
         """Wait for the end of a client, and close its history."""
         path = pathlib.Path(job.history)
         result = self._wait(child)
@@ -215,9 +227,9 @@ class Crew:
         name = f"{_PROCESS[job.role]}-{number}"
         path = self.folder / f"{name}.jsonl"
         job = msgspec.structs.replace(job, header=self.header(name), history=str(path))
-        return self.nursery.spawn(job, self.folder / f"{name}.log", descriptors), job
+        return self.worker_pool.spawn(job, self.folder / f"{name}.log", descriptors), job
 
-    def _wait(self, child: Child) -> Result | None:
+    def _wait(self, child: Child) -> JobResult | None:
         self.abort.watch(child)
         try:
             result = child.wait(min(limits.CLIENT_S, max(self._ends - time.monotonic(), 1.0)))
@@ -235,14 +247,14 @@ class Crew:
         return result
 
 
-def depth_probe(broker: Broker, queue: str) -> jobs.DepthProbe:
+def depth_probe(broker: Broker, queue: str) -> jobs.DepthRequest:
     """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
     return reachable(broker, broker.depth_probe(queue))
 
 
-def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthProbe:
+def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthRequest:
     """The question with where it is asked, and how a client comes in there."""
-    question = jobs.DepthProbe(**{**vars(probe), "properties": dict(probe.properties)})
+    question = jobs.DepthRequest(**{**vars(probe), "properties": dict(probe.properties)})
     if probe.method != "amqp-management":
         return msgspec.structs.replace(question, access=broker.access("http"))
     host, port = broker.endpoint("amqp")

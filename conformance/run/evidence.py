@@ -62,7 +62,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     journals: tuple[JournalCopy, ...]
 
 
-class Evidence:
+class EvidenceKeeper:
     """Keeps the evidence of one trial in its folder: `begin`, `before_restart` after each fault, `end`.
 
     `end` also belongs to a trial that failed half-way, so that what was kept is found. Two copies of one run of the

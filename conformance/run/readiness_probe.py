@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from conformance.adapters import READY_QUEUE, Adapter, Broker
 from conformance.clients.depth import DepthGauge
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Session, pump_until
 from conformance.clients.session_factory import connect
 from conformance.clients.workers import job as jobs
@@ -30,18 +30,18 @@ _SILENCE_S = 0.5
 _numbers = itertools.count(1)
 
 
-def prover(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[], None]:
-    """What `Broker.prover` is set to: a message of its own each time, sent, received and acknowledged."""
+def prove_ready(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[], None]:
+    """What `Broker.prove_ready` is set to: a message of its own each time, sent, received and acknowledged."""
     return functools.partial(exchange, adapter, broker, protocol, broker.queue_of(READY_QUEUE))
 
 
-def gauge(broker: Broker) -> Callable[[str], int]:
-    """What `Broker.gauge` is set to: the depth of a queue, as clients ask for it."""
+def ask_depth(broker: Broker) -> Callable[[str], int]:
+    """What `Broker.ask_depth` is set to: the depth of a queue, as clients ask for it."""
     return functools.partial(depth_of, broker)
 
 
-def drainer(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[str], None]:
-    """What `Broker.drainer` is set to: a client of `protocol` that takes whatever a queue holds."""
+def drain_queue(adapter: Adapter, broker: Broker, protocol: str) -> Callable[[str], None]:
+    """What `Broker.drain_queue` is set to: a client of `protocol` that takes whatever a queue holds."""
     return functools.partial(empty, adapter, broker, protocol)
 
 
@@ -52,7 +52,7 @@ def empty(adapter: Adapter, broker: Broker, protocol: str, queue: str) -> None:
     """
     deadline = time.monotonic() + ANSWER_S
     with _session(adapter, broker, protocol, queue) as session:
-        session.attach_receiver(queue, 100, Subscription.INDIVIDUAL)
+        session.attach_receiver(queue, 100, AckHeader.INDIVIDUAL)
         while True:
             while pump_until(session.pump, lambda: bool(session.incoming), _SILENCE_S):
                 taken = len(session.incoming)
@@ -102,7 +102,7 @@ def receive(adapter: Adapter, broker: Broker, protocol: str, queue: str, message
     came: list[str] = []
     confirmed = "ack_confirmed" in adapter.capabilities(protocol)
     with _session(adapter, broker, protocol, queue) as session:
-        session.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+        session.attach_receiver(queue, 10, AckHeader.INDIVIDUAL)
         deadline = time.monotonic() + ANSWER_S
         while message not in came:
             if not pump_until(session.pump, lambda: bool(session.incoming), deadline - time.monotonic()):
@@ -119,16 +119,16 @@ def receive(adapter: Adapter, broker: Broker, protocol: str, queue: str, message
 
 def depth_reaches(broker: Broker, queue: str, wanted: int) -> None:
     """Ask for the depth of a queue, as clients do, until it is that; a broker may count late. Raises `ClientError`."""
-    gauge = DepthGauge(depth_probe(broker, queue), "proof-depth")
+    ask_depth = DepthGauge(depth_probe(broker, queue), "proof-depth")
     deadline = time.monotonic() + ANSWER_S
     try:
-        while (found := gauge.ask(queue)) != wanted:
+        while (found := ask_depth.ask(queue)) != wanted:
             if time.monotonic() > deadline:
                 raise ClientError(f"[depth] says that {queue} holds {found}, and it should be {wanted}")
     except Disconnected as error:
         raise ClientError(f"[depth] was not answered: {error}") from error
     finally:
-        gauge.close()
+        ask_depth.close()
 
 
 @contextlib.contextmanager

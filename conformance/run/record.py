@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from conformance.clients.workers.pool import Nursery
+from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import Interrupted, LaunchError
 from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
-from conformance.run.broker_pool import Stand, Stands
+from conformance.run.broker_pool import BrokerPool, RunningBroker
 from conformance.run.clients import Abort
 from conformance.run.planning.plan import Planned, instances
 from conformance.run.trial import TrialPlayer, unstarted
@@ -61,8 +61,8 @@ class Recording:
         self.deviations: dict[str, str] = {}
         self._abort = Abort()
         self._error: BaseException | None = None
-        self._nursery = Nursery(ledger)
-        self._stands = Stands(folder / "brokers", ledger, expected, offline=offline)
+        self._nursery = WorkerPool(ledger)
+        self._stands = BrokerPool(folder / "brokers", ledger, expected, offline=offline)
         self._lock = threading.Lock()
         self._done = self._total = 0
 
@@ -119,7 +119,7 @@ class Recording:
         """The trials of one broker instance; the next trial gets a new one after a void one, or one that lost it."""
         found: list[TrialRecord] = []
         floor = 0.0
-        stand: Stand | None = None
+        stand: RunningBroker | None = None
         try:
             for number, planned in enumerate(group):
                 self.on_progress(Progress(planned, None, self._done, self._total))
@@ -146,7 +146,7 @@ class Recording:
             self._stands.give(group[0].instance, stand)
         return found, floor
 
-    def _play(self, planned: Planned, stand: Stand) -> tuple[TrialRecord, bool]:
+    def _play(self, planned: Planned, stand: RunningBroker) -> tuple[TrialRecord, bool]:
         """The record of the trial, and whether its broker can be used for the next one."""
         if self._abort.requested:
             raise Interrupted("stopped by the user")

@@ -20,7 +20,7 @@ from conformance.adapters.launch import ports
 from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import inherited
-from conformance.run.broker_pool import Stand
+from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import check_alive
 
 LONGEST = 10
@@ -55,10 +55,10 @@ class NotReady:
     words: str
 
 
-class Recovery:
+class RestartAttempt:
     """One start after a fault, or one death after such a start, with a copy of the data as they were before it."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: RunningBroker) -> None:
         self._stand, self._broker = stand, stand.broker
         self._copy = stand.broker.folder.parent / f"{stand.broker.folder.name}-data"
         self._no_copy = stand.broker.no_copy

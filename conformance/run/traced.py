@@ -9,21 +9,21 @@ from conformance import history
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
 from conformance.history import Op, Phase
-from conformance.run.clients import Crew
+from conformance.run.clients import ClientRunner
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync
 
 
-class Traced:
+class TracedRun:
     """One run of the broker under the tracer, from `start` to `finish`."""
 
-    def __init__(self, crew: Crew, fault: DiskFault) -> None:
-        self.crew, self.fault = crew, fault
-        number = crew.counts["disk"] = crew.counts.get("disk", 0) + 1
+    def __init__(self, client_runner: ClientRunner, fault: DiskFault) -> None:
+        self.client_runner, self.fault = client_runner, fault
+        number = client_runner.counts["disk"] = client_runner.counts.get("disk", 0) + 1
         self.name = f"disk-{number}"
-        broker = crew.broker
+        broker = client_runner.broker
         contained = broker.processes if broker.contained else None
         self.tracer = injection.Tracer(
-            crew.folder / self.name, broker.journal, fault, files=broker.journal_files, contained=contained
+            client_runner.folder / self.name, broker.journal, fault, files=broker.journal_files, contained=contained
         )
 
     @property
@@ -33,7 +33,7 @@ class Traced:
 
     def start(self) -> None:
         """Start the broker as the tracer's child."""
-        self.crew.broker.start(wrap=self.tracer.wrap)
+        self.client_runner.broker.start(wrap=self.tracer.wrap)
         self.tracer.look()
 
     def finish(self) -> None:
@@ -42,11 +42,14 @@ class Traced:
         Raises:
             FaultError: The tracer was lost, or the fault met nothing.
         """
-        broker = self.crew.broker
+        broker = self.client_runner.broker
         self.tracer.look()
         injection.end(broker)
         self.tracer.finish(
-            self.crew.folder / f"{self.name}.jsonl", self.crew.header(self.name), broker.epoch, list(self._operations())
+            self.client_runner.folder / f"{self.name}.jsonl",
+            self.client_runner.header(self.name),
+            broker.epoch,
+            list(self._operations()),
         )
 
     def _operations(self) -> Iterator[Operation]:
@@ -55,11 +58,11 @@ class Traced:
         What is written after a discharge and before the next request is its record: the client asks for one thing at a
         time, and waits for the answer.
         """
-        for path in sorted(self.crew.folder.glob("publisher-*.jsonl")):
+        for path in sorted(self.client_runner.folder.glob("publisher-*.jsonl")):
             asked = [
                 event
                 for event in history.read(path).events
-                if event.phase is Phase.INVOKE and event.epoch == self.crew.broker.epoch
+                if event.phase is Phase.INVOKE and event.epoch == self.client_runner.broker.epoch
             ]
             for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:

@@ -16,20 +16,20 @@ from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launchers import EXTERNAL
 from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job, Part, Result, Trigger
-from conformance.clients.workers.pool import Nursery
+from conformance.clients.workers.job import Job, JobResult, Part, Trigger
+from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
-from conformance.run.broker_pool import Stand
-from conformance.run.clients import Abort, Crew, check_alive, depth_probe
-from conformance.run.evidence import Evidence
+from conformance.run.broker_pool import RunningBroker
+from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
+from conformance.run.evidence import EvidenceKeeper
 from conformance.run.linked import over_link, watched
 from conformance.run.planning.plan import Planned
-from conformance.run.restart import NotReady, Recovery
-from conformance.run.traced import Traced
+from conformance.run.restart import NotReady, RestartAttempt
+from conformance.run.traced import TracedRun
 from conformance.scenario import (
     After,
     All,
@@ -59,20 +59,26 @@ class TrialPlayer:
     """Plays one planned trial; `play` returns its record and has written `trial.json`."""
 
     def __init__(
-        self, planned: Planned, stand: Stand, nursery: Nursery, folder: pathlib.Path, header: Header, abort: Abort
+        self,
+        planned: Planned,
+        stand: RunningBroker,
+        worker_pool: WorkerPool,
+        folder: pathlib.Path,
+        header: Header,
+        abort: Abort,
     ) -> None:
         self.planned, self.stand, self.folder, self.abort = planned, stand, folder, abort
         self.broker = stand.broker
-        self.crew = Crew(planned, stand.broker, nursery, folder, header, abort)
+        self.client_runner = ClientRunner(planned, stand.broker, worker_pool, folder, header, abort)
         self.floor_s = 0.0
         self.seen_stuck = self.broker_is_lost = self.recovered = False
         self.current: Step | None = None
         self.drains = 0
         self.brought = 0
-        self.traced: Traced | None = None
+        self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
-        self.evidence = Evidence(folder, stand.broker)
-        self.recorder = Recorder(folder / "orchestrator.jsonl", self.crew.header("orchestrator"))
+        self.evidence = EvidenceKeeper(folder, stand.broker)
+        self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
         """Every step in order; an error of ours becomes `TrialRecord.void`.
@@ -101,7 +107,7 @@ class TrialPlayer:
                 describe(self.planned),
                 void=void,
                 void_log=log,
-                floor_seconds=round(self.floor_s + self.crew.waited_s, 3),
+                floor_seconds=round(self.floor_s + self.client_runner.waited_s, 3),
                 seconds=round(time.monotonic() - started, 3),
             )
             records.save(record, self.folder / "trial.json")
@@ -126,7 +132,7 @@ class TrialPlayer:
         except LaunchError as error:
             if not self._after_recovery(error):
                 raise
-            self._lose(Recovery(self.stand).died(error, self.planned.queue))
+            self._lose(RestartAttempt(self.stand).died(error, self.planned.queue))
 
     def _after_recovery(self, error: LaunchError) -> bool:
         """Whether the broker ended by itself, after a start that followed a fault, with nothing to blame but its data.
@@ -151,12 +157,12 @@ class TrialPlayer:
         """
         if self.broker.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
-            if failed := Recovery(self.stand).start():
+            if failed := RestartAttempt(self.stand).start():
                 self._note(Op.BROKER, Phase.INVOKE, detail="start")
                 self._lose(failed)
                 return
             self.floor_s += time.monotonic() - started
-        self.crew.queue = self.broker.queue_of(self.planned.queue)
+        self.client_runner.queue = self.broker.queue_of(self.planned.queue)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):
@@ -164,7 +170,11 @@ class TrialPlayer:
         elif isinstance(step, Offer):
             self._offer(step)
         elif isinstance(step, Ask):
-            self._alive(self.crew.play(self.crew.job("ask", question=step.question, liar=self.planned.session_liar)))
+            self._alive(
+                self.client_runner.play(
+                    self.client_runner.job("ask", question=step.question, liar=self.planned.session_liar)
+                )
+            )
         elif isinstance(step, Drain):
             self._drain()
         elif isinstance(step, Together):
@@ -186,16 +196,16 @@ class TrialPlayer:
             waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
         if self._stays:
             waits = {"delayed": True, "liveness_s": jobs.SILENCE_S}
-        result = self.crew.play(self.crew.job("drain", prefetch=_DRAIN_CREDIT, **waits))
+        result = self.client_runner.play(self.client_runner.job("drain", prefetch=_DRAIN_CREDIT, **waits))
         self._alive(result)
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
         if self.planned.adapter.launcher == EXTERNAL:
             return  # its owner's messages are there
         for queue in claims.set_aside(claims.load().exclusions, settings):
-            job = self.crew.job("collect", prefetch=_DRAIN_CREDIT, collects=queue)
+            job = self.client_runner.job("collect", prefetch=_DRAIN_CREDIT, collects=queue)
             probe = depth_probe(self.broker, queue)
-            self._alive(self.crew.play(msgspec.structs.replace(job, depth=probe)))
+            self._alive(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))
 
     @property
     def _stays(self) -> bool:
@@ -222,7 +232,7 @@ class TrialPlayer:
     def _together(self, step: Together) -> None:
         consumers = (self._client(each) for each in step.steps if isinstance(each, Consume))
         publishers = (self._client(each) for each in step.steps if isinstance(each, Publish))
-        for result in self.crew.play_together(consumers, publishers):
+        for result in self.client_runner.play_together(consumers, publishers):
             self._alive(result)
 
     def _client(self, step: Publish | Consume) -> Job:
@@ -231,14 +241,14 @@ class TrialPlayer:
         role = "publish" if isinstance(step, Publish) else "consume"
         liar = "" if isinstance(step, Consume) and step.honest else self.planned.session_liar
         fields["broker_may_end"] = self.traced is not None and self.traced.may_end_broker
-        return self.crew.job(role, liar=liar, trigger=self._trigger(step.until), **fields)
+        return self.client_runner.job(role, liar=liar, trigger=self._trigger(step.until), **fields)
 
     def _drive(self, step: Publish | Consume) -> None:
         job = self._client(step)
         if isinstance(step.until, LINK_FAULTS):
             self._over_link(job, step.until)
         elif step.linked:
-            with watched(self.stand.ledger, self.crew, job) as linked:
+            with watched(self.stand.ledger, self.client_runner, job) as linked:
                 self._play(linked, step.until)
         else:
             self._play(job, step.until)
@@ -246,7 +256,7 @@ class TrialPlayer:
     def _play(self, job: Job, fault: Fault | None) -> None:
         match fault:
             case ConsumerCrash():
-                self.crew.crash(job)
+                self.client_runner.crash(job)
                 self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
                 self.broker.alive_check()
             case Kill() | Stop():
@@ -256,11 +266,11 @@ class TrialPlayer:
             case PowerLoss():
                 self._lose_power(job)
             case _:
-                self._alive(self.crew.play(job))
+                self._alive(self.client_runner.play(job))
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
         with self.broker.armed(fault.name) as descriptors:
-            result = self.crew.play(job, descriptors)
+            result = self.client_runner.play(job, descriptors)
         self._prove_ended(job, result, fault.name)
 
     def _pause(self, job: Job, fault: Pause) -> None:
@@ -269,7 +279,7 @@ class TrialPlayer:
         Or it kills what it halted.
         """
         with self.broker.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
-            result = self.crew.play(job, descriptors)
+            result = self.client_runner.play(job, descriptors)
         assert job.trigger is not None
         self.floor_s += job.trigger.hold_s
         if fault.then_kill:
@@ -284,10 +294,10 @@ class TrialPlayer:
         Then the disk is mounted again.
         """
         with self.stand.power() as disk, self.broker.pidfds() as pidfds:
-            result = self.crew.play(job, [disk, *pidfds])
+            result = self.client_runner.play(job, [disk, *pidfds])
         self._prove_ended(job, result, "power_loss", prove_disk=True)
 
-    def _prove_ended(self, job: Job, result: Result, fault: str, *, prove_disk: bool = False) -> None:
+    def _prove_ended(self, job: Job, result: JobResult, fault: str, *, prove_disk: bool = False) -> None:
         if not result.fired:
             self.broker.alive_check()
         assert job.trigger is not None
@@ -298,7 +308,7 @@ class TrialPlayer:
         self._note(Op.BROKER, Phase.OK, detail=fault)
 
     def _over_link(self, job: Job, fault: LinkFault) -> None:
-        result = over_link(self.stand.ledger, self.crew, job, fault)
+        result = over_link(self.stand.ledger, self.client_runner, job, fault)
         self.floor_s += getattr(fault, "hold_s", 0.0)
         self.broker.alive_check()
         if result.ended == "disconnected" and fault.name != "cut":
@@ -316,8 +326,8 @@ class TrialPlayer:
         if step.until is not None:
             self._kill_in_recovery(step.until)
             self.evidence.before_restart()
-        self.traced = Traced(self.crew, step.under) if step.under is not None else None
-        if failed := Recovery(self.stand).start(self.traced.start if self.traced else None):
+        self.traced = TracedRun(self.client_runner, step.under) if step.under is not None else None
+        if failed := RestartAttempt(self.stand).start(self.traced.start if self.traced else None):
             self.traced = None
             self._lose(failed)
             return
@@ -367,7 +377,7 @@ class TrialPlayer:
             traced, self.traced = self.traced, None
             traced.finish()
 
-    def _alive(self, result: Result) -> None:
+    def _alive(self, result: JobResult) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
             check_alive(self.broker)
             raise ClientError("the broker closed the connection of a client although no fault was at work")

@@ -141,14 +141,14 @@ class Weakened:
     It is strong, unless it stores nothing.
 
     `widened_by` names what the death of a process shows nothing without (`stand_ins`). `journal`: the fault waits for
-    the journal to be read: a broker that stores nothing shows nothing either. `patient`: as with a `Liar`.
+    the journal to be read: a broker that stores nothing shows nothing either. `waits_for_liveness`: as with a `Liar`.
     """
 
     settings: tuple[tuple[str, bool | int], ...]
     trials: int = TRIALS
     widened_by: str = ""
     journal: bool = False
-    patient: bool = False
+    waits_for_liveness: bool = False
 
     @property
     def label(self) -> str:
@@ -165,13 +165,13 @@ class Weakened:
 class Liar:
     """A check-only control: the bundled broker, wrong in exactly this one way. Deterministic: one trial.
 
-    A liar that does nothing where something is due must be waited for: `patient` trials are idle for the liveness
+    A liar that does nothing where something is due must be waited for: `waits_for_liveness` trials are idle for the liveness
     bound, and `trials` of them repeat what the claim asks for. `profile` is the variant of the broker that it lies in.
     """
 
     name: str
     trials: int = 1
-    patient: bool = False
+    waits_for_liveness: bool = False
     profile: str = ""
 
     @property
@@ -189,7 +189,7 @@ class SessionLiar:
 
     name: str
     trials: int = 1
-    patient: bool = False
+    waits_for_liveness: bool = False
 
     @property
     def label(self) -> str:
@@ -200,9 +200,9 @@ class SessionLiar:
 Control = Weakened | Liar | SessionLiar
 
 
-def weakened(*, trials: int = TRIALS, patient: bool = False, **settings: bool | int) -> Weakened:
+def weakened(*, trials: int = TRIALS, waits_for_liveness: bool = False, **settings: bool | int) -> Weakened:
     """The same product with the guarantee switched off."""
-    return Weakened(tuple(sorted(settings.items())), trials, patient=patient)
+    return Weakened(tuple(sorted(settings.items())), trials, waits_for_liveness=waits_for_liveness)
 
 
 SYNC_OFF = dataclasses.replace(

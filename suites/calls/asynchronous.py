@@ -35,7 +35,9 @@ class ListenerHearsOfEachSend:
     steps = (Publish(2_000, window=100, size=1_024), Drain())
     decides = {
         "ARTEMIS-ASYNC-02": Check(
-            "unanswered_send", exposure="sends", control=SessionLiar("leaves-out-a-listener", trials=3, patient=True)
+            "unanswered_send",
+            exposure="sends",
+            control=SessionLiar("leaves-out-a-listener", trials=3, waits_for_liveness=True),
         ),
         "ARTEMIS-ASYNC-03": ONCE,
     }
@@ -82,7 +84,7 @@ class AsynchronousSendsAreNotHeldUp:
         "ARTEMIS-ASYNC-01": Check(
             "asynchronous_send_waited",
             exposure="sends_halted",
-            control=SessionLiar("waits-for-each-send", trials=2, patient=True),
+            control=SessionLiar("waits-for-each-send", trials=2, waits_for_liveness=True),
         ),
     }
 

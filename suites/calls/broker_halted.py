@@ -14,7 +14,9 @@ RETURNS = Check("send_returned", exposure="sends_halted", control=weakened(block
 
 
 NON_PERSISTENT_WAITS = Check(
-    "send_waited", exposure="sends_halted", control=weakened(trials=2, patient=True, block_on_non_durable_send=True)
+    "send_waited",
+    exposure="sends_halted",
+    control=weakened(trials=2, waits_for_liveness=True, block_on_non_durable_send=True),
 )
 
 
@@ -71,7 +73,9 @@ class PersistentSendsAreNotHeldUp:
     steps = (Publish(40, window=1, until=Pause(SENT, hold_s=LONG_S)), Drain())
     decides = {
         "ARTEMIS-SEND-12": Check(
-            "send_waited", exposure="sends_halted", control=weakened(trials=2, patient=True, block_on_durable_send=True)
+            "send_waited",
+            exposure="sends_halted",
+            control=weakened(trials=2, waits_for_liveness=True, block_on_durable_send=True),
         ),
     }
 
@@ -89,7 +93,7 @@ class TransactedSendsAreNotHeldUp:
         "ARTEMIS-SEND-06": Check(
             "transacted_send_waited",
             exposure="transacted_sends_halted",
-            control=SessionLiar("waits-for-each-send", trials=2, patient=True),
+            control=SessionLiar("waits-for-each-send", trials=2, waits_for_liveness=True),
         ),
         "SOLCD-TX-01": Check("sent_ahead", exposure="transacted_sends_halted"),
     }
@@ -133,7 +137,7 @@ class AcknowledgesAreNotHeldUp:
         "ARTEMIS-ACK-03": Check(
             "acknowledge_waited",
             exposure="acknowledges_halted",
-            control=weakened(trials=2, patient=True, block_on_acknowledge=True),
+            control=weakened(trials=2, waits_for_liveness=True, block_on_acknowledge=True),
         ),
     }
 

@@ -32,13 +32,19 @@ class ConsumerKilledUnderAuto:
     )
     decides = {
         "EMS-STEP-02": Check(
-            "unanswered_send", exposure="sends", control=Liar("never-answers-one-send", trials=3, patient=True)
+            "unanswered_send",
+            exposure="sends",
+            control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
         "EMS-STEP-03": Check(
-            "stuck", exposure="confirmed", control=Liar("skips-every-hundredth-delivery", trials=3, patient=True)
+            "stuck",
+            exposure="confirmed",
+            control=Liar("skips-every-hundredth-delivery", trials=3, waits_for_liveness=True),
         ),
         "STOMP-RCPT-01": Check(
-            "unanswered_send", exposure="sends", control=Liar("never-answers-one-send", trials=3, patient=True)
+            "unanswered_send",
+            exposure="sends",
+            control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
         "AMQP-STATE-01": Check("outcome_changed", exposure="answered", control=Liar("accepts-then-rejects")),
     }

@@ -69,6 +69,6 @@ class PrefetchReached:
     decides = {
         "QPID-CLIENT-04": Check("over_prefetch", exposure="delivered", control=Liar("ignores-prefetch")),
         "QPID-CLIENT-05": Check(
-            "starved", exposure="confirmed", control=Liar("never-refills-prefetch", trials=3, patient=True)
+            "starved", exposure="confirmed", control=Liar("never-refills-prefetch", trials=3, waits_for_liveness=True)
         ),
     }

@@ -42,7 +42,7 @@ class BrokerKilledWhilePublishing:
         **decided(SYNC_OFF),
         "AMQP-DUR-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
         "EMS-STEP-03": Check(
-            "stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, patient=True)
+            "stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)
         ),
         "EXPECT-RECOVER-01": RECOVERED,
     }

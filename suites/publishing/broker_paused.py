@@ -15,6 +15,8 @@ class BrokerPausedWhilePublishing:
     decides = {
         "SOLPUB-WIN-01": Check("over_window", exposure="sends", control=SessionLiar("ignores-its-window")),
         "EMS-STEP-02": Check(
-            "unanswered_send", exposure="sends", control=Liar("never-answers-one-send", trials=3, patient=True)
+            "unanswered_send",
+            exposure="sends",
+            control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
     }

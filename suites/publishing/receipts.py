@@ -12,7 +12,9 @@ class ReceiptsOnTheWire:
     steps = (Publish(250, window=50), *SETTLE)
     decides = {
         "STOMP-RCPT-01": Check(
-            "unanswered_send", exposure="sends", control=Liar("never-answers-one-send", trials=3, patient=True)
+            "unanswered_send",
+            exposure="sends",
+            control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
         "STOMP-RCPT-02": Check(
             "receipt_untrue", exposure="answered", control=Liar("answers-every-hundredth-frame-twice")

@@ -46,7 +46,7 @@ class ThirdOfAWindowSent:
         "SOLPUB-THR-02": Check(
             "answered_late",
             exposure="less_sent",
-            control=Liar("confirms-by-threshold-only", trials=3, patient=True, profile="solace"),
+            control=Liar("confirms-by-threshold-only", trials=3, waits_for_liveness=True, profile="solace"),
         ),
     }
 
@@ -110,6 +110,6 @@ class EverySendOfAWindowAnswered:
         "SOLPUB-ACK-01": Check(
             "unanswered_send",
             exposure="sends",
-            control=Liar("never-answers-one-send", trials=3, patient=True, profile="solace"),
+            control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True, profile="solace"),
         ),
     }

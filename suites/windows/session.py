@@ -19,7 +19,7 @@ class AnswersHeldFromPublisher:
         "SOLPUB-WIN-02": Check(
             "window_stayed_shut",
             exposure="window_waits",
-            control=SessionLiar("never-reopens-its-window", trials=3, patient=True),
+            control=SessionLiar("never-reopens-its-window", trials=3, waits_for_liveness=True),
         ),
         "SOLPUB-WIN-03": Check(
             "blocked_early", exposure="sends", control=SessionLiar("blocks-at-half-its-window", trials=3)

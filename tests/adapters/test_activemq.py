@@ -57,11 +57,11 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: path
 
 
 def _depth(broker: Broker) -> int:
-    gauge = DepthGauge(depth_probe(broker, "orders"), "test")
+    ask_depth = DepthGauge(depth_probe(broker, "orders"), "test")
     try:
-        return gauge.ask("orders")
+        return ask_depth.ask("orders")
     finally:
-        gauge.close()
+        ask_depth.close()
 
 
 def test_without_persistence_a_kill_loses_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger) -> None:

@@ -11,7 +11,7 @@ from stomp_line import Stomp
 from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.distribution import fetch
-from conformance.followup.upgrade import Pair
+from conformance.followup.upgrade import UpgradeAdapter
 from conformance.ledger import Ledger
 
 pytestmark = pytest.mark.artemis
@@ -100,7 +100,7 @@ def test_the_data_of_an_older_version(tmp_path: pathlib.Path, ledger: Ledger, ve
     old, new = adapters.find(f"artemis@{version}"), adapters.find("artemis")
     if not (fetch.dist() / f"apache-artemis-{version}").is_dir():
         pytest.skip(f"{version} is not in the cache: conformance fetch artemis@{version}")
-    pair = Pair(old, new, trial="t.1")
+    pair = UpgradeAdapter(old, new, trial="t.1")
     with pair.prepare(tmp_path / "run" / "brokers" / "01", pair.effective(), ["orders"], ledger) as broker:
         broker.start()
         first = Stomp(broker)

@@ -11,13 +11,13 @@ import pydantic
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters.credentials import Tls, mechanism_of
+from conformance.adapters.credentials import ClientTls, mechanism_of
 from conformance.adapters.distribution.installed import Installed
 from conformance.adapters.file import schema
 from conformance.adapters.file.credentials_table import AccessTable, ProtocolAccess, TlsTable, access_of
 from conformance.adapters.file.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting, read_table
 from conformance.adapters.file.placeholder_names import MEANING
-from conformance.adapters.file.start_table import Queues, ReadyHttp, Start, TemplateFile
+from conformance.adapters.file.start_table import QueuesTable, ReadyHttp, StartTable, TemplateFile
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
@@ -29,9 +29,9 @@ OTHERS = {"policies", "fetch", "java", "xml", "container", "variants", "ack_mode
 def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     """Each table of the page, its model, and the keys that are another's business."""
     yield BrokerFile, EXAMPLE, OTHERS
-    yield Start, EXAMPLE["start"], {"queue_options", "liar", "offer", "refused_status", "ready_ports"}
+    yield StartTable, EXAMPLE["start"], {"queue_options", "liar", "offer", "refused_status", "ready_ports"}
     yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
-    yield Queues, EXAMPLE["queues"], {"command", "remove"}
+    yield QueuesTable, EXAMPLE["queues"], {"command", "remove"}
     yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
     others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with", "also", "exists", "reads"}
     yield Setting, EXAMPLE["settings"]["sync"], others
@@ -56,7 +56,7 @@ def test_the_access_of_the_page_is_one(tmp_path: pathlib.Path) -> None:
     read = read_table({**EXAMPLE, "access": ACCESS}, tmp_path)
 
     assert mechanism_of(access_of(read, tmp_path, "amqp")) == "EXTERNAL"
-    assert access_of(read, tmp_path, "amqp").tls == Tls(
+    assert access_of(read, tmp_path, "amqp").tls == ClientTls(
         *(f"{tmp_path}/{name}" for name in ("ca.pem", "client.pem", "client.key"))
     )
     assert access_of(read, tmp_path, "stomp").user == "bob"
@@ -74,7 +74,13 @@ def test_every_key_has_an_example(model: type, table: dict[str, object], others:
 def test_required_keys_are_marked() -> None:
     """On the page those of the model, in each table that it shows, and no other; so in the schema."""
     tables = PAGE.split("```toml\n")[1].split("```")[0].split("\n[")
-    models = {"protocols.": Protocol, "settings.": Setting, "start]": Start, "queues]": Queues, "depth]": Depth}
+    models = {
+        "protocols.": Protocol,
+        "settings.": Setting,
+        "start]": StartTable,
+        "queues]": QueuesTable,
+        "depth]": Depth,
+    }
     models |= {"data]": Folder, "journal]": JournalFolder, "installed]": Installed, "[template.files]": TemplateFile}
     marked = [re.findall(r"^(\w+) = .*# required", table, re.MULTILINE) for table in tables]
 
@@ -82,7 +88,7 @@ def test_required_keys_are_marked() -> None:
     for table, keys in zip(tables[1:], marked[1:], strict=True):
         model = next((model for name, model in models.items() if table.startswith(name)), None)
         shown = set(required(model)) if model else set()
-        inferred = {"method"} if model is Queues else set()
+        inferred = {"method"} if model is QueuesTable else set()
         assert set(keys) == shown - inferred, table
     for name in ("protocols.amqp", "start", "depth", "data", "journal"):
         assert re.search(rf"^\[{name}\] +# required", PAGE, re.MULTILINE), name

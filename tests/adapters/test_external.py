@@ -14,8 +14,8 @@ import pytest
 
 from conformance import adapters, claims, history, paths, scenario
 from conformance.adapters import web
-from conformance.adapters.controls import against
-from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.controls import substitute
+from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.external.commands import Commands
 from conformance.adapters.external.leftovers import PREFIX
@@ -351,9 +351,9 @@ def test_a_liar_takes_the_place_of_a_weakened_control() -> None:
     check = Check("lost", "confirmed_in_window", SYNC_OFF)
     has = ("journal_buffer_ms", "persistence", "sync_non_transactional")
 
-    assert Liar("loses-the-oldest") == against(check, Kind.SAFETY, "kill", "external", "amqp", has).control
-    assert SYNC_OFF == against(check, Kind.DEFAULT, "kill", "external", "amqp", has).control
-    assert SYNC_OFF == against(check, Kind.SAFETY, "kill", "native", "amqp", has).control
+    assert Liar("loses-the-oldest") == substitute(check, Kind.SAFETY, "kill", "external", "amqp", has).control
+    assert SYNC_OFF == substitute(check, Kind.DEFAULT, "kill", "external", "amqp", has).control
+    assert SYNC_OFF == substitute(check, Kind.SAFETY, "kill", "native", "amqp", has).control
 
 
 def test_a_liar_takes_the_place_of_a_control_whose_deciding_setting_is_fixed() -> None:
@@ -361,16 +361,16 @@ def test_a_liar_takes_the_place_of_a_control_whose_deciding_setting_is_fixed() -
     lost = Check("lost", "confirmed_in_window", SYNC_OFF)
     has = ("journal_buffer_ms", "sync_transactional")
 
-    assert Liar("loses-the-oldest") == against(lost, Kind.SAFETY, "kill", "native", "amqp", has).control
+    assert Liar("loses-the-oldest") == substitute(lost, Kind.SAFETY, "kill", "native", "amqp", has).control
     committed = dataclasses.replace(lost, anomaly="lost_committed")
-    assert SYNC_OFF == against(committed, Kind.SAFETY, "kill", "native", "amqp", has).control
+    assert SYNC_OFF == substitute(committed, Kind.SAFETY, "kill", "native", "amqp", has).control
 
 
 def test_a_setting_of_the_client_stays_the_control() -> None:
     """The suite starts the client itself, whatever the broker is."""
     check = Check("send_returned", "sends_halted", weakened(block_on_durable_send=False))
 
-    assert check == against(check, Kind.SAFETY, "pause", "external", "jms", ())
+    assert check == substitute(check, Kind.SAFETY, "pause", "external", "jms", ())
 
 
 def test_a_vendors_client_takes_the_place_of_a_liar_that_it_cannot_meet() -> None:
@@ -380,15 +380,15 @@ def test_a_vendors_client_takes_the_place_of_a_liar_that_it_cannot_meet() -> Non
         for name in ("never-answers-one-send", "requeues-settled", "stuck-after-recovery")
     )
 
-    assert SessionLiar("leaves-out-a-listener", 3, patient=True) == (
-        against(unanswered, Kind.LIVENESS, "none", "native", "jms", ()).control
+    assert SessionLiar("leaves-out-a-listener", 3, waits_for_liveness=True) == (
+        substitute(unanswered, Kind.LIVENESS, "none", "native", "jms", ()).control
     )
     assert (
         SessionLiar("sends-its-first-message-again")
-        == against(again, Kind.SAFETY, "none", "native", "amqp091", ()).control
+        == substitute(again, Kind.SAFETY, "none", "native", "amqp091", ()).control
     )
-    assert stuck == against(stuck, Kind.SAFETY, "none", "native", "jms", ())
-    assert unanswered == against(unanswered, Kind.LIVENESS, "none", "native", "amqp", ())
+    assert stuck == substitute(stuck, Kind.SAFETY, "none", "native", "jms", ())
+    assert unanswered == substitute(unanswered, Kind.LIVENESS, "none", "native", "amqp", ())
 
 
 def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
@@ -396,14 +396,14 @@ def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
     has = ("persistence", "sync_non_transactional")
     lost, back = (Check(anomaly, "confirmed_in_window", SYNC_OFF) for anomaly in ("lost", "delivered_after_restart"))
 
-    assert weakened(persistence=False) == against(lost, Kind.SAFETY, "kill", "native", "amqp", has).control
-    assert Liar("loses-the-oldest") == against(lost, Kind.SAFETY, "kill", "native", "amqp", has[1:]).control
-    assert Liar("brings-acknowledged-back") == against(back, Kind.SAFETY, "kill", "native", "amqp", has).control
-    assert SYNC_OFF == against(lost, Kind.DEFAULT, "kill", "native", "amqp", has).control
+    assert weakened(persistence=False) == substitute(lost, Kind.SAFETY, "kill", "native", "amqp", has).control
+    assert Liar("loses-the-oldest") == substitute(lost, Kind.SAFETY, "kill", "native", "amqp", has[1:]).control
+    assert Liar("brings-acknowledged-back") == substitute(back, Kind.SAFETY, "kill", "native", "amqp", has).control
+    assert SYNC_OFF == substitute(lost, Kind.DEFAULT, "kill", "native", "amqp", has).control
     reading = dataclasses.replace(lost, control=dataclasses.replace(SYNC_OFF, journal=True))
-    assert Liar("loses-the-oldest") == against(reading, Kind.SAFETY, "kill", "native", "amqp", has).control
+    assert Liar("loses-the-oldest") == substitute(reading, Kind.SAFETY, "kill", "native", "amqp", has).control
     power = Check("lost", "confirmed_in_window", weakened(sync_non_transactional=False, journal_buffer_ms=500))
-    assert power == against(power, Kind.SAFETY, "power_loss", "native", "amqp", has)
+    assert power == substitute(power, Kind.SAFETY, "power_loss", "native", "amqp", has)
 
 
 def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs) -> None:
@@ -614,6 +614,6 @@ def test_the_user_of_the_address_and_a_password_that_was_typed_go_together(
     typed = dataclasses.replace(adapter, file=given(adapter.file, Access(password=password)))
     broker = typed.prepare(tmp_path / "broker", typed.effective(), ["q"], ledger)
 
-    assert broker.access("amqp") == Access(user="alice", password=password, tls=Tls())
+    assert broker.access("amqp") == Access(user="alice", password=password, tls=ClientTls())
     renamed = dataclasses.replace(adapter, file=given(adapter.file, Access(user="bob", password=password)))
     assert renamed.prepare(tmp_path / "other", renamed.effective(), ["q"], ledger).access("amqp").user == "bob"

@@ -43,7 +43,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[adapters.Broker
         Ledger(folder / "l", f"owner-{folder.name}") as ledger,
         REFERENCE.prepare(folder / "b", REFERENCE.effective(), ["a", "b", "ready"], ledger) as broker,
     ):
-        broker.gauge = readiness_probe.gauge(broker)
+        broker.ask_depth = readiness_probe.ask_depth(broker)
         broker.start()
         yield broker
 
@@ -191,7 +191,7 @@ def test_what_is_passed_over_is_told(theirs: adapters.Broker, spec: Spec, tmp_pa
         Ledger(tmp_path / "l", "l") as ledger,
         found.prepare(tmp_path / "x", found.effective(), ["q"], ledger) as broker,
     ):
-        broker.gauge = readiness_probe.gauge(broker)
+        broker.ask_depth = readiness_probe.ask_depth(broker)
         broker.start()
 
         assert "passed over: it held 1 messages, which were left alone" == broker.deviations["queue a"]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.file.credentials_table import given
 from conformance.adapters.launch import greeting
@@ -98,7 +98,7 @@ def answering(certificate: pathlib.Path | None, said: bytes) -> Iterator[int]:
 @pytest.mark.parametrize("protocol", greeting.KNOWN)
 def test_a_port_of_tls_is_asked_in_tls(numbers: Mapping[str, int], protocol: str) -> None:
     """And greets: nothing is wrong with it, whoever signed its certificate."""
-    assert greeting.wrong(protocol, HOST, numbers[f"{protocol}s"], tls=Tls()) == ("", False)
+    assert greeting.wrong(protocol, HOST, numbers[f"{protocol}s"], tls=ClientTls()) == ("", False)
     assert greeting.wrong(protocol, HOST, numbers[protocol]) == ("", False)
 
 
@@ -106,7 +106,7 @@ def test_a_port_of_tls_is_asked_in_tls(numbers: Mapping[str, int], protocol: str
 def test_a_port_of_the_other_kind_is_told_at_once(numbers: Mapping[str, int], protocol: str) -> None:
     """Waiting is no use: TLS where none was to be spoken, and none where it was."""
     plain = greeting.wrong(protocol, HOST, numbers[f"{protocol}s"])
-    secured = greeting.wrong("amqp", HOST, numbers["amqp"], tls=Tls())
+    secured = greeting.wrong("amqp", HOST, numbers["amqp"], tls=ClientTls())
 
     assert (plain[1], "answers in TLS: say so ([access.tls], --tls" in plain[0]) == (True, True), plain
     assert (secured[1], "answers, and not in TLS (" in secured[0]) == (True, True), secured
@@ -114,9 +114,9 @@ def test_a_port_of_the_other_kind_is_told_at_once(numbers: Mapping[str, int], pr
 
 def test_another_protocol_behind_tls_is_told(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
     """An open port of TLS proves nothing: STOMP is no AMQP, and neither is a web server."""
-    place = Place("amqp", HOST, numbers["stomps"], Access(tls=Tls()))
+    place = Place("amqp", HOST, numbers["stomps"], Access(tls=ClientTls()))
     with answering(folder, b"HTTP/1.1 400 Bad Request\r\n") as port:
-        web = Place("amqp", HOST, port, Access(tls=Tls())).wrong()
+        web = Place("amqp", HOST, port, Access(tls=ClientTls())).wrong()
 
     assert ("which is not AMQP 1.0" in place.wrong()[0], place.wrong()[1]) == (True, True)
     assert ("which is not AMQP 1.0" in web[0], web[1]) == (True, True)
@@ -125,21 +125,21 @@ def test_another_protocol_behind_tls_is_told(numbers: Mapping[str, int], folder:
 def test_who_may_still_be_starting_is_waited_for(folder: pathlib.Path) -> None:
     """Silence before and behind TLS, and nobody at all."""
     with answering(None, b"") as port:
-        silent = greeting.wrong("amqp", HOST, port, 0.3, tls=Tls())
+        silent = greeting.wrong("amqp", HOST, port, 0.3, tls=ClientTls())
     with answering(folder, b"") as port:
-        mute = greeting.wrong("amqp", HOST, port, 0.3, tls=Tls())
-    nobody = greeting.wrong("amqp", HOST, port, 0.3, tls=Tls())
+        no_client_reason = greeting.wrong("amqp", HOST, port, 0.3, tls=ClientTls())
+    nobody = greeting.wrong("amqp", HOST, port, 0.3, tls=ClientTls())
 
     assert silent == (
         f"{HOST}:{silent[0].partition(' ')[0].rpartition(':')[2]} takes connections and answers no TLS handshake",
         False,
     )
-    assert ("says nothing in AMQP 1.0" in mute[0], mute[1]) == (True, False)
+    assert ("says nothing in AMQP 1.0" in no_client_reason[0], no_client_reason[1]) == (True, False)
     assert nobody == (f"nobody listens on {HOST}:{port}", False)
 
 
 def test_a_key_that_is_none_is_told_with_its_field(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
-    tls = Tls(certificate=str(folder / "alice.pem"), key=str(folder / "mallory.key"))
+    tls = ClientTls(certificate=str(folder / "alice.pem"), key=str(folder / "mallory.key"))
     told, final = greeting.wrong("amqp", HOST, numbers["amqps"], tls=tls)
 
     assert (told.startswith("tls.certificate and tls.key (--tls-cert, --tls-key): "), final) == (True, True)
@@ -168,7 +168,9 @@ def test_an_external_broker_behind_tls_is_asked_in_tls(
     numbers: Mapping[str, int], folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     """As its address says, or who typed; what is no AMQP behind TLS is told by the key of its address."""
-    typed = Access(user="alice", password=Secret(file=str(folder / "password")), tls=Tls(ca=str(folder / "ca.pem")))
+    typed = Access(
+        user="alice", password=Secret(file=str(folder / "password")), tls=ClientTls(ca=str(folder / "ca.pem"))
+    )
     external(numbers, "amqps", "amqps", tmp_path / "url", Access())
     external(numbers, "amqp", "amqps", tmp_path / "typed", typed)
     with pytest.raises(LaunchError, match=r"external\.urls\.amqp: .* which is not AMQP 1\.0\. Correct the address"):

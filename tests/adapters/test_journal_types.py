@@ -18,7 +18,7 @@ from conformance.faults import possible
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
 from conformance.faults.power import image, loss
-from conformance.faults.power.image import Disk
+from conformance.faults.power.image import LossyDisk
 from conformance.faults.process import prove_gone, send
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.scenario import Weakened
@@ -230,7 +230,7 @@ def test_a_power_loss_takes_what_libaio_had_not_been_given(tmp_path, ledger):
     settings = {"journal_type": "ASYNCIO", **dict(_controls()["ARTEMIS-SEND-10"].settings)}
     with (
         prepared(tmp_path, ledger, **settings) as broker,
-        Disk.make(ledger, tmp_path / "disk.img", broker.data) as lost,
+        LossyDisk.make(ledger, tmp_path / "disk.img", broker.data) as lost,
     ):
         broker.start()
         client = Stomp(broker)

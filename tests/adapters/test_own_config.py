@@ -21,19 +21,19 @@ from conformance.adapters.distribution import installed
 from conformance.adapters.file.config_table import Beside, Config, Listeners, Refuse, Rewrite
 from conformance.adapters.file.model import Setting, read_table
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.instance import Source, make_instance
+from conformance.adapters.launch.instance import BrokerSource, make_instance
 from conformance.adapters.launch.java import find_java
 from conformance.campaign import Options, prepare
 from conformance.claims import unmet
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.followup import replay
 from conformance.followup.bundle.configuration import configuration
-from conformance.followup.replay import Wanted
+from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Judgement
 from conformance.report import html
 from conformance.run import readiness_probe
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.run.trial import describe
 
 NAME = "broker-killed-while-publishing"
@@ -689,7 +689,7 @@ def stock_etc(tmp_path: pathlib.Path) -> pathlib.Path:
     """The folder `etc` of what `artemis create` makes."""
     java = str(find_java(17).home)
     words = {"home": str(ARTEMIS.install()), "instance": str(tmp_path / "made"), "java_home": java}
-    make_instance(Source(ARTEMIS.file, ARTEMIS.path.parent, ARTEMIS.version, ARTEMIS.install()), words)
+    make_instance(BrokerSource(ARTEMIS.file, ARTEMIS.path.parent, ARTEMIS.version, ARTEMIS.install()), words)
     return tmp_path / "made" / "etc"
 
 
@@ -760,7 +760,7 @@ def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tm
     (etc / "artemis-roles.properties").write_text("amq = alice\n")
     monkeypatch.setenv("OF_ALICE", "wonderland")
     mine = own_configuration.applied(ARTEMIS, etc)
-    alice = coming_in.applied(mine, "amqp", Access(user="alice", password=Secret(env="OF_ALICE")))
+    alice = credentials.applied(mine, "amqp", Access(user="alice", password=Secret(env="OF_ALICE")))
 
     with alice.prepare(tmp_path / "broker", alice.effective(), ["orders"], ledger) as broker:
         broker.start()
@@ -807,7 +807,7 @@ def test_a_run_keeps_what_it_was_given_for_its_owner(recorded):
 
 
 def test_a_replay_finds_what_the_run_kept(recorded):
-    prepared = replay.prepare(Wanted(recorded, NAME, "1", trust=True))
+    prepared = replay.prepare(ReplayRequest(recorded, NAME, "1", trust=True))
     own = own_configuration.of(prepared.campaign.adapter)
 
     assert (False, {}) == (prepared.campaign.selection.settings.values["sync_transactional"], {})
@@ -820,7 +820,7 @@ def test_a_replay_of_a_copy_that_was_edited_since_is_refused(recorded):
     kept.write_text(kept.read_text().replace(">false</", ">true</"))
 
     with pytest.raises(UsageError, match="sync_transactional was false in the run and would be true"):
-        replay.prepare(Wanted(recorded, NAME, "1", trust=True))
+        replay.prepare(ReplayRequest(recorded, NAME, "1", trust=True))
 
 
 @pytest.mark.artemis

@@ -17,7 +17,7 @@ from conformance.adapters.distribution import installed
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import weakened
 from conformance.clients.amqp.session import AmqpSession
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Asks
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -114,7 +114,7 @@ def test_amqp_links_have_the_address_of_the_file() -> None:
     spoken = RABBITMQ.file.protocols["amqp"]
     session = AmqpSession(Unconnected(), "", Asks(), spoken.destination)  # type: ignore[arg-type]
     session.attach_sender("orders")
-    session.attach_receiver("orders", 1, Subscription.INDIVIDUAL)
+    session.attach_receiver("orders", 1, AckHeader.INDIVIDUAL)
 
     assert session._sender.target.address == "/amq/queue/orders"
     assert session._receiver.source.address == "/amq/queue/orders"

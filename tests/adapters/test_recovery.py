@@ -19,19 +19,19 @@ from conformance.adapters.launch.prepared import Plan
 from conformance.errors import LaunchError
 from conformance.history import NOT_RECOVERED, Phase
 from conformance.ledger import Ledger
-from conformance.run.broker_pool import Stands
+from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
-from conformance.run.restart import Recovery
+from conformance.run.restart import RestartAttempt
 from conformance.scenario import Drain, Scenario
 
 SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})
 READY_S = 45.0
 """Classic does not end where it cannot have its store: it waits."""
 
-Hook = Callable[[native.Broker, pytest.MonkeyPatch, contextlib.ExitStack], None]
+Hook = Callable[[native.NativeBroker, pytest.MonkeyPatch, contextlib.ExitStack], None]
 
 
-def unreadable(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+def unreadable(broker: native.NativeBroker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
     """A file that the broker must read has other bytes, or a file stands where its store should be a folder."""
     if broker.journal.name == "kahadb":  # it makes anew whatever else is missing or damaged
         shutil.rmtree(broker.journal)
@@ -44,12 +44,12 @@ def unreadable(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextli
             stream.write(b"\xde\xad\xbe\xef" * 256)
 
 
-def port_taken(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+def port_taken(broker: native.NativeBroker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
     """Another process listens where the broker must."""
     undo.enter_context(socket.create_server(broker.endpoint("amqp")))
 
 
-def no_memory(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+def no_memory(broker: native.NativeBroker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
     """The machine has less than the JVM is told to take."""
     environment = {
         name: text.replace("-Xms64M -Xmx512M", "-Xms7000G -Xmx7000G") for name, text in broker.plan.environment.items()
@@ -57,7 +57,7 @@ def no_memory(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib
     patch.setattr(Plan, "environment", environment)
 
 
-def disk_full(broker: native.Broker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
+def disk_full(broker: native.NativeBroker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
     """The data lie on a disk that has no byte left."""
     if os.getuid() != 0:
         pytest.skip("a disk of its own needs root")
@@ -87,22 +87,22 @@ def test_who_is_to_blame(
     tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, product: str, hook: Hook
 ) -> None:
     """The broker where its own data keep it from starting, and no other cause; each hook strikes after a kill."""
-    monkeypatch.setattr(native.Broker, "_ready_s", READY_S)
+    monkeypatch.setattr(native.NativeBroker, "_ready_s", READY_S)
     adapter = adapters.find(product)
     planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
-    stand, _ = Stands(tmp_path / "brokers", ledger, [], offline=False).take([planned])
+    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=False).take([planned])
     with contextlib.closing(stand), contextlib.ExitStack() as undo:
-        assert isinstance(stand.broker, native.Broker)
+        assert isinstance(stand.broker, native.NativeBroker)
         with stand.broker.pidfds() as descriptors:
             for descriptor in descriptors:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         assert stand.broker.wait_gone(20)
         hook(stand.broker, monkeypatch, undo)
         if hook is unreadable:
-            found = Recovery(stand).start()
+            found = RestartAttempt(stand).start()
             assert found is not None
             assert found.phase is Phase.FAIL, found.words
             assert found.words.startswith(f"{NOT_RECOVERED}: {adapter.file.title}")
         else:
             with pytest.raises(LaunchError, match="that is this machine's, not the broker's"):
-                Recovery(stand).start()
+                RestartAttempt(stand).start()

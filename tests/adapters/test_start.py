@@ -89,17 +89,17 @@ path = "{instance}/data"
 """
 
 
-Make = Callable[..., native.Broker]
+Make = Callable[..., native.NativeBroker]
 
 
 @pytest.fixture
 def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
     """`make(script, start="keys of [start]", more="other tables")`: a broker, closed at the end."""
-    made: list[native.Broker] = []
+    made: list[native.NativeBroker] = []
 
     def prepared(
         script: str, start: str = "", more: str = "", command: str = "", **overrides: int | str
-    ) -> native.Broker:
+    ) -> native.NativeBroker:
         (tmp_path / "broker.py").write_text(LISTEN + script)
         text = TOML.replace("ready_s = 10\n", f"{start}\n" if "ready_s" in start else f"ready_s = 10\n{start}\n")
         if command:
@@ -117,7 +117,7 @@ def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
         broker.close()
 
 
-def refused(broker: native.Broker) -> LaunchError:
+def refused(broker: native.NativeBroker) -> LaunchError:
     """Its start fails, and nothing of it is left."""
     with pytest.raises(LaunchError) as caught:
         broker.start()
@@ -125,7 +125,7 @@ def refused(broker: native.Broker) -> LaunchError:
     return caught.value
 
 
-def kill(broker: native.Broker) -> int:
+def kill(broker: native.NativeBroker) -> int:
     with broker.pidfds() as descriptors:
         for descriptor in descriptors:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -242,7 +242,7 @@ def test_a_message_is_the_last_proof_and_is_asked_for_again_until_it_comes(make:
         if len(asked) < 3:
             raise ClientError("the virtual host recovers")
 
-    broker.prover = prove
+    broker.prove_ready = prove
     broker.start()
     kill(broker)
     assert broker.wait_gone(5)
@@ -275,7 +275,7 @@ def test_no_message_goes_to_a_queue_that_a_kill_would_take(make: Make, kind: str
     script = f"{STORES}\nthreading.Timer(0.5, store, ['q1', 'q2', 'conformance-ready']).start(); amqp(said['amqp'])"
     broker = make(script, "ready_message = true", STORED, command=COMMAND, kind=kind)
     seen: list[bool] = []
-    broker.prover = lambda: seen.append((broker.data / "names").is_file())
+    broker.prove_ready = lambda: seen.append((broker.data / "names").is_file())
     broker.start()
 
     assert [kind == "late"] == seen
@@ -298,7 +298,7 @@ def test_a_message_that_never_comes_is_told(make: Make) -> None:
     def prove() -> None:
         raise ClientError("no credit")
 
-    broker.prover = prove
+    broker.prove_ready = prove
 
     assert "start.ready_message: no credit" in str(refused(broker))
 

@@ -11,7 +11,7 @@ import pytest
 
 from conformance import adapters, claims, paths
 from conformance.adapters import VARIANT, parse_assignments
-from conformance.adapters.vendor_clients import chosen, find, names, of_broker, put_upon, said
+from conformance.adapters.vendor_clients import chosen, find, names, of_broker, said, with_client
 from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
 from conformance.run.planning.client_settings import lacks
@@ -172,13 +172,13 @@ def test_one_that_does_not_go_with_the_rest_is_refused(asked: str, protocol: str
 def test_without_a_client_an_adapter_is_itself() -> None:
     adapter = adapters.find("reference")
 
-    assert put_upon(adapter, None) is adapter
+    assert with_client(adapter, None) is adapter
 
 
 def test_a_client_hides_and_adds() -> None:
     """Over its surface only, and beside what the broker speaks itself; the rest of the file is that of the broker."""
     own, client = adapters.find("reference"), find("qpid-jms")
-    shown = put_upon(own, client)
+    shown = with_client(own, client)
     spoken, wire = shown.file.protocols["jms"], own.file.protocols["amqp"]
 
     assert shown.capabilities("jms") == (own.capabilities("amqp") - client.hides) | client.capabilities
@@ -200,14 +200,14 @@ def test_the_file_of_the_broker_stays_as_it_is() -> None:
     """It is shared by whoever finds the adapter."""
     adapter = adapters.find("artemis")
     before = adapter.file.model_dump()
-    put_upon(adapter, find("artemis-jms"))
+    with_client(adapter, find("artemis-jms"))
 
     assert adapter.file.model_dump() == before
     assert "jms" not in adapter.file.protocols
 
 
 def test_a_variant_of_the_broker_is_seen_through_it_as_well() -> None:
-    shown = put_upon(adapters.find("reference"), find("qpid-jms")).chosen({"profile": "solace"})
+    shown = with_client(adapters.find("reference"), find("qpid-jms")).chosen({"profile": "solace"})
 
     assert "jms" in shown.file.protocols
     assert {"publish_window", "block_on_durable_send"} <= set(shown.file.settings)
@@ -225,7 +225,7 @@ def test_a_variant_of_the_broker_is_seen_through_it_as_well() -> None:
 )
 def test_a_broker_that_cannot_be_seen_through_it_is_refused(adapter: adapters.Adapter, words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
-        put_upon(adapter, find("qpid-jms"))
+        with_client(adapter, find("qpid-jms"))
 
 
 # its settings
@@ -233,7 +233,7 @@ def test_a_broker_that_cannot_be_seen_through_it_is_refused(adapter: adapters.Ad
 
 def test_settings_of_the_client_are_not_the_brokers() -> None:
     """One broker serves trials of any of them; a setting of its own makes another of it."""
-    adapter = put_upon(adapters.find("reference"), find("qpid-jms"))
+    adapter = with_client(adapters.find("reference"), find("qpid-jms"))
     stock, waits, async_, lossy = (
         of_broker(adapter.file, adapter.effective(parse_assignments(words, adapter.file)))
         for words in (
@@ -274,7 +274,7 @@ def test_without_a_client_all_settings_are_the_brokers() -> None:
 )
 def test_only_settings_that_were_given_are_said(client: str, words: list[str], expected: dict[str, str]) -> None:
     """In the client's own words; one that is absent is left to what the client does by itself."""
-    adapter = put_upon(adapters.find("artemis"), find(client))
+    adapter = with_client(adapters.find("artemis"), find(client))
 
     assert said(adapter.file, adapter.effective(parse_assignments(words, adapter.file))) == expected
 
@@ -346,6 +346,6 @@ def test_a_mode_that_it_does_not_have_is_told(name: str, mode: str, expected: st
 )
 def test_a_client_of_another_house_promises_nothing_for_a_broker(broker, client, promised):
     """RabbitMQ counts no delivery over AMQP 1.0, and nobody says that it does: Qpid JMS cannot bind it to the mark."""
-    seen = put_upon(adapters.find(broker), find(client))
+    seen = with_client(adapters.find(broker), find(client))
 
     assert ("redelivered_flag_promised" in seen.capabilities("jms")) is promised

@@ -11,10 +11,10 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import web
-from conformance.adapters.credentials import Access, Tls
+from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.external.addresses import at_its_host, places
 from conformance.clients.depth import DepthGauge
-from conformance.clients.workers.job import DepthProbe
+from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError, UsageError
 from conformance.ledger import Ledger
 from conformance.run.clients import depth_probe
@@ -61,11 +61,13 @@ def secure(tmp_path_factory):
 def test_a_depth_over_https(secure):
     """The certificate is verified by the authority that was named."""
     url, folder = secure
-    tls = Tls(ca=str(folder / "ca.pem"))
-    probe = DepthProbe("http", f"{url}/queues/q", "depth", access=Access(tls=tls))
+    tls = ClientTls(ca=str(folder / "ca.pem"))
+    probe = DepthRequest("http", f"{url}/queues/q", "depth", access=Access(tls=tls))
 
     assert 3 == DepthGauge(probe, "test").ask("q")
-    assert (200, '{"depth": 3}') == web.ask("GET", url, access=Access(tls=Tls(ca=tls.ca, server_name="broker.example")))
+    assert (200, '{"depth": 3}') == web.ask(
+        "GET", url, access=Access(tls=ClientTls(ca=tls.ca, server_name="broker.example"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,12 +82,12 @@ def test_a_depth_over_https(secure):
 def test_a_certificate_that_cannot_be_trusted(secure, ca, name, says):
     """One line that says what to give; never a request without a check."""
     url, folder = secure
-    tls = Tls(ca=str(folder / ca) if ca else "", server_name=name)
+    tls = ClientTls(ca=str(folder / ca) if ca else "", server_name=name)
 
     with pytest.raises(OSError, match=says):
         web.ask("GET", url, access=Access(tls=tls))
     with pytest.raises(ClientError, match=says):
-        DepthGauge(DepthProbe("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
+        DepthGauge(DepthRequest("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
 
 
 def test_the_management_of_an_external_broker_over_https(secure, tmp_path):

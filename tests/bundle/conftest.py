@@ -15,7 +15,7 @@ from broker_ports import broker_port
 
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 
 NAME = "broker-killed-while-publishing"
 WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
@@ -24,7 +24,7 @@ WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buf
 @pytest.fixture(scope="session")
 def spark():
     """The Spark that every judgement of this process shares."""
-    with Session.start() as session:
+    with JudgeSession.start() as session:
         yield session
 
 

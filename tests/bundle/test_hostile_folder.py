@@ -14,7 +14,7 @@ from conformance.adapters.credentials import Access, Secret, forms
 from conformance.errors import HistoryError, UsageError
 from conformance.followup import bundle, replay
 from conformance.followup.bundle import archive, bug, script
-from conformance.followup.replay import Wanted
+from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
 from conformance.report import expectations
 from conformance.run import artifacts
@@ -173,7 +173,7 @@ def test_a_record_names_an_installed_broker_or_none(copy, evil, spark, run, tria
     source = bundle.gather(f"{copy}#{FIRST}", spark)
     if run:
         with pytest.raises(UsageError):
-            replay.prepare(Wanted(copy, NAME, "1"))
+            replay.prepare(ReplayRequest(copy, NAME, "1"))
 
     assert source.adapter is None
     assert not mark.exists()
@@ -186,13 +186,14 @@ def test_a_login_and_a_configuration_are_trusted_too(copy, tmp_path, monkeypatch
     (copy / "access.json").write_text(json.dumps({"user": "alice", "password": {"env": "ALICE"}}))
     (copy / "config").mkdir()
     with pytest.raises(UsageError, match=r": config/, access\.json: these files of the run say how"):
-        replay.prepare(Wanted(copy, NAME, "1"))
+        replay.prepare(ReplayRequest(copy, NAME, "1"))
     with pytest.raises(UsageError, match=r": config/, access\.json: "):
-        replay.prepare(Wanted(copy, NAME, "1", adapter="reference"))
+        replay.prepare(ReplayRequest(copy, NAME, "1", adapter="reference"))
     (copy / "config").rmdir()
 
     assert (
-        replay.prepare(Wanted(copy, NAME, "1", trust=True, out=tmp_path / "o")).campaign.options.access.user == "alice"
+        replay.prepare(ReplayRequest(copy, NAME, "1", trust=True, out=tmp_path / "o")).campaign.options.access.user
+        == "alice"
     )
     artifacts.check_trust(copy, replayed=False)
 

@@ -14,11 +14,11 @@ from conformance import campaign, claims, records, scenario
 from conformance.campaign import Watcher
 from conformance.errors import ExitCode, UsageError
 from conformance.followup import replay
-from conformance.followup.replay import Wanted
+from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
 from conformance.frontend.plugin import tell
 from conformance.judge.rows import Verdict
-from conformance.judge.trial_anomalies import Seen, compared
+from conformance.judge.trial_anomalies import TrialAnomaly, compared
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.scenario import SYNC_OFF, script_words
@@ -36,7 +36,7 @@ def trial_file(folder, number=1):
 
 
 def wanted(folder, tmp_path, trial="1", **words):
-    return Wanted(folder, NAME, trial, out=tmp_path / "again", **words)
+    return ReplayRequest(folder, NAME, trial, out=tmp_path / "again", **words)
 
 
 def honest(folder):
@@ -127,7 +127,9 @@ def test_every_violated_row_prints_a_line_that_works(recorded, tmp_path):
     for row in rows:
         command, verb, folder, *words = shlex.split(row.replay)
         options = dict(zip(words[::2], words[1::2], strict=True))
-        found = replay.prepare(Wanted(recorded / folder, options["--scenario"], options["--trial"], out=tmp_path / "x"))
+        found = replay.prepare(
+            ReplayRequest(recorded / folder, options["--scenario"], options["--trial"], out=tmp_path / "x")
+        )
         assert ("conformance", "replay", ".") == (command, verb, folder)
         assert found.record.trial in {witness.trial for witness in row.witnesses}
 
@@ -154,7 +156,7 @@ def test_words_that_name_no_trial(copy, monkeypatch, scenario, trial, arm, line)
     """What there is, and what is closest."""
     monkeypatch.chdir(copy.parent)
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(pathlib.Path("copy"), scenario, trial, arm))
+        replay.prepare(ReplayRequest(pathlib.Path("copy"), scenario, trial, arm))
 
     assert line in str(caught.value)
 
@@ -164,14 +166,14 @@ def test_two_controls_with_the_same_number(copy):
     change(trial_file(copy, 1), arm="control", control="a=false", index=1)
     change(trial_file(copy, 2), arm="control", control="b=false", index=1)
     with pytest.raises(UsageError, match="is in 2 arms: say --arm 'a=false' or 'b=false'"):
-        replay.prepare(Wanted(copy, NAME, "1", "weakened"))
+        replay.prepare(ReplayRequest(copy, NAME, "1", "weakened"))
 
 
 def test_a_control_that_is_gone(copy):
     """The claims of the run need another one today."""
     change(trial_file(copy), arm="control", control="never_heard=of")
     with pytest.raises(UsageError, match="no control 'never_heard=of'"):
-        replay.prepare(Wanted(copy, NAME, "1", "never_heard=of"))
+        replay.prepare(ReplayRequest(copy, NAME, "1", "never_heard=of"))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_a_script_that_has_changed(copy, fields, line):
     """It is noticed, and never recorded as if it were the same."""
     change(trial_file(copy), **fields)
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(copy, fields.get("scenario", NAME), "1"))
+        replay.prepare(ReplayRequest(copy, fields.get("scenario", NAME), "1"))
 
     assert line in str(caught.value)
 
@@ -198,13 +200,13 @@ def test_the_recorded_seed_draws(copy):
     """Not the one that the number of the trial would give: a replay has the seed of what it repeats."""
     item = scenario.load(claims.load())[NAME].drawn(99)
     change(trial_file(copy), seed=99, script=script_words(item))
-    chosen = replay.prepare(Wanted(copy, NAME, "1")).campaign.chosen[0]
+    chosen = replay.prepare(ReplayRequest(copy, NAME, "1")).campaign.chosen[0]
 
     assert (99, item.steps) == (chosen.seed, chosen.script.steps)
 
 
 def seen(count):
-    return {"lost": Seen("lost", count, 9, tuple(f"p1:{n}" for n in range(1, count + 1)))}
+    return {"lost": TrialAnomaly("lost", count, 9, tuple(f"p1:{n}" for n in range(1, count + 1)))}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_what_is_said_of_it(then, now, line, again):
 
 def test_a_broker_that_does_not_start_again_either():
     """How, instead of messages."""
-    dead = {"not_recovered": Seen("not_recovered", 1, 1, (), "not recovered: it ended with status 1")}
+    dead = {"not_recovered": TrialAnomaly("not_recovered", 1, 1, (), "not recovered: it ended with status 1")}
     line = "EXPECT-RECOVER-01: seen again in 1 of 1: not recovered: it ended with status 1"
 
     assert ([line], True) == compared({"not_recovered": ["EXPECT-RECOVER-01"]}, dead, [dead])
@@ -243,7 +245,7 @@ def test_settings_that_have_changed(copy):
     run = json.loads((copy / "run.json").read_text())
     change(copy / "run.json", settings={**run["settings"], "prefetch": 7})
     with pytest.raises(UsageError, match="setting prefetch was 7 in the run and would be 100"):
-        replay.prepare(Wanted(copy, NAME, "1"))
+        replay.prepare(ReplayRequest(copy, NAME, "1"))
 
 
 def test_another_version_of_the_suite(copy):
@@ -251,14 +253,14 @@ def test_another_version_of_the_suite(copy):
     run = json.loads((copy / "run.json").read_text())
     change(copy / "run.json", versions={**run["versions"], "conformance": "0.0.9"})
 
-    assert "recorded by version 0.0.9" in replay.prepare(Wanted(copy, NAME, "1")).notes[0]
+    assert "recorded by version 0.0.9" in replay.prepare(ReplayRequest(copy, NAME, "1")).notes[0]
 
 
 def test_a_broker_that_is_not_known(copy):
     """What to type instead."""
     change(copy / "run.json", adapter="homemade")
     with pytest.raises(UsageError, match="--adapter NAME@VERSION"):
-        replay.prepare(Wanted(copy, NAME, "1"))
+        replay.prepare(ReplayRequest(copy, NAME, "1"))
 
 
 def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
@@ -267,7 +269,7 @@ def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
     from conformance.errors import FaultError
 
     with pytest.raises(FaultError, match="cannot take kill: nobody may"):
-        replay.prepare(Wanted(copy, NAME, "1"))
+        replay.prepare(ReplayRequest(copy, NAME, "1"))
 
 
 def test_a_replay_of_a_replay_keeps_its_name_short(copy):
@@ -276,4 +278,4 @@ def test_a_replay_of_a_replay_keeps_its_name_short(copy):
     change(trial_file(copy), trial=name)
     trial_file(copy).parent.rename(copy / "trials" / name)
 
-    assert name == replay.prepare(Wanted(copy, NAME, "1")).campaign.chosen[0].id
+    assert name == replay.prepare(ReplayRequest(copy, NAME, "1")).campaign.chosen[0].id

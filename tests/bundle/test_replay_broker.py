@@ -12,7 +12,7 @@ from conformance import adapters, campaign, paths, records
 from conformance.errors import UsageError
 from conformance.followup import bundle, replay
 from conformance.followup.bundle import source
-from conformance.followup.replay import Wanted
+from conformance.followup.replay import ReplayRequest
 from conformance.judge.rows import Verdict
 from conformance.records import BrokerRecord, RunRecord
 from conformance.report import model
@@ -57,7 +57,7 @@ def change(path, **fields):
 @pytest.mark.spark
 def test_found_again_without_a_word(run, homemade):
     """From any folder; what the run keeps beside its record is no part of a report."""
-    prepared = replay.prepare(Wanted(run, NAME, "1", trust=True))
+    prepared = replay.prepare(ReplayRequest(run, NAME, "1", trust=True))
     record = records.read(run / "broker.json", BrokerRecord)
 
     assert ("homemade", homemade) == (prepared.campaign.adapter.name, prepared.campaign.adapter.path)
@@ -77,7 +77,9 @@ def test_the_line_under_a_violation(run, homemade):
     for row in rows:
         _, _, folder, *words = shlex.split(row.replay)
         options = dict(zip(words[::2], words[1::2], strict=True))
-        found = replay.prepare(Wanted(run / folder, options.pop("--scenario"), options.pop("--trial"), trust=True))
+        found = replay.prepare(
+            ReplayRequest(run / folder, options.pop("--scenario"), options.pop("--trial"), trust=True)
+        )
         assert ({}, homemade) == (options, found.campaign.adapter.path)
 
 
@@ -89,7 +91,7 @@ def test_a_part_that_a_worker_recorded(run):
     for name in ("broker.json", "broker.toml"):
         (run / name).rename(part / name)
 
-    assert "homemade" == replay.prepare(Wanted(run, NAME, "1", trust=True)).campaign.adapter.name
+    assert "homemade" == replay.prepare(ReplayRequest(run, NAME, "1", trust=True)).campaign.adapter.name
 
 
 @pytest.mark.spark
@@ -97,11 +99,11 @@ def test_a_file_that_is_gone(run, homemade, tmp_path):
     """What is missing, where it lay, and where the copy is; the copy can be named."""
     homemade.unlink()
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(run, NAME, "1", trust=True))
+        replay.prepare(ReplayRequest(run, NAME, "1", trust=True))
 
     assert f"the broker of {homemade}, which cannot be read: No such file" in str(caught.value)
     assert str(run / "broker.toml") in str(caught.value)
-    named = replay.prepare(Wanted(run, NAME, "1", adapter=str(run / "broker.toml"), out=tmp_path / "o"))
+    named = replay.prepare(ReplayRequest(run, NAME, "1", adapter=str(run / "broker.toml"), out=tmp_path / "o"))
     assert "homemade" == named.campaign.adapter.name
 
 
@@ -119,7 +121,7 @@ def test_a_file_that_has_changed(run, homemade, was, is_, line):
     """The first key that is another; nothing is recorded as if it were the same broker, unless the user says so."""
     homemade.write_text(homemade.read_text().replace(was, is_))
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(run, NAME, "1", trust=True))
+        replay.prepare(ReplayRequest(run, NAME, "1", trust=True))
 
     assert f"{homemade} has changed since the run: {line}" in str(caught.value)
     assert f"by --adapter {homemade}" in str(caught.value)
@@ -131,7 +133,7 @@ def test_a_change_that_changes_nothing(run, homemade):
     homemade.write_text(homemade.read_text() + "\n# one more remark\n")
 
     assert (f"{homemade} has changed since, in words that mean the same",) == replay.prepare(
-        Wanted(run, NAME, "1", trust=True)
+        ReplayRequest(run, NAME, "1", trust=True)
     ).notes
 
 

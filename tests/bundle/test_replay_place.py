@@ -11,7 +11,7 @@ from conformance import adapters, campaign, records, scenario
 from conformance.claims import load as claims
 from conformance.errors import FaultError, UsageError
 from conformance.followup import replay
-from conformance.followup.replay import Wanted
+from conformance.followup.replay import ReplayRequest
 from conformance.records import BrokerRecord, RunRecord
 from conformance.run import artifacts
 from conformance.run.planning.plan import drawn_for
@@ -56,7 +56,7 @@ def external(copy, tmp_path, monkeypatch):
 def test_found_at_its_place_again(external, tmp_path):
     """From any folder; the file of its owner is copied, and is no part of a report."""
     run, file = external
-    prepared = replay.prepare(Wanted(run, NAME, "1", trust=True, out=tmp_path / "again"))
+    prepared = replay.prepare(ReplayRequest(run, NAME, "1", trust=True, out=tmp_path / "again"))
     record = records.read(run / "broker.json", BrokerRecord)
 
     assert ("external", f"external={file}") == (
@@ -74,17 +74,17 @@ def test_a_file_of_its_owner_that_has_changed(external):
     run, file = external
     file.write_text(f"{file.read_text()}# one more remark\n")
     assert (f"{file} has changed since, in words that mean the same",) == replay.prepare(
-        Wanted(run, NAME, "1", trust=True)
+        ReplayRequest(run, NAME, "1", trust=True)
     ).notes
     file.write_text(file.read_text().replace("127.0.0.1:2", "127.0.0.1:3"))
     with pytest.raises(UsageError) as caught:
-        replay.prepare(Wanted(run, NAME, "1", trust=True))
+        replay.prepare(ReplayRequest(run, NAME, "1", trust=True))
 
     assert f"{file} has changed since the run: urls.http was 'http://127.0.0.1:2', and is" in str(caught.value)
     assert f":external={file}" in str(caught.value)
     file.unlink()
     with pytest.raises(UsageError, match=f"put {run}/external.toml back"):
-        replay.prepare(Wanted(run, NAME, "1", trust=True))
+        replay.prepare(ReplayRequest(run, NAME, "1", trust=True))
 
 
 def test_what_its_owner_has_no_command_for(copy, tmp_path):
@@ -93,7 +93,7 @@ def test_what_its_owner_has_no_command_for(copy, tmp_path):
     as_run(copy, f"reference:external={file}")
     (copy / "access.json").write_text(json.dumps({"password": {"file": str(file)}}))
     with pytest.raises(FaultError) as caught:
-        replay.prepare(Wanted(copy, NAME, "1", trust=True))
+        replay.prepare(ReplayRequest(copy, NAME, "1", trust=True))
 
     assert "cannot take kill: there is no command for it. Give external.kill.command in" in str(caught.value)
 

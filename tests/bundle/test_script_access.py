@@ -9,11 +9,11 @@ import pytest
 from broker_ports import broker_port
 
 from conformance import adapters, claims, scenario
-from conformance.adapters.credentials import OPEN, Access, Secret, Tls
+from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
 from conformance.adapters.distribution import installed
 from conformance.followup.bundle import archive, script
 from conformance.ledger import Ledger
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 def written(protocol, typed=OPEN, adapter="reference", name=KILLED, anomaly="lost"):
-    found = coming_in.as_typed(adapters.find(adapter), typed)
+    found = credentials.as_typed(adapters.find(adapter), typed)
     return script.write(SCENARIOS[name].drawn(5), [anomaly], found, protocol, "orders", "A title")
 
 
@@ -59,7 +59,7 @@ def tried(folder, tmp_path_factory, python_path, started):
 @pytest.mark.parametrize("protocol", ["amqp", pytest.param("stomp", marks=pytest.mark.full)])
 def test_behind_tls_and_a_login(folder, tried, protocol):
     """The honest broker keeps everything, one that stores nothing loses it; the password is in the environment only."""
-    typed = Access(user="alice", password=Secret(env="ALICE"), tls=Tls(ca=str(folder / "ca.pem")))
+    typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls(ca=str(folder / "ca.pem")))
     text = written(protocol, typed).text
     known, more = {"ALICE": certificates.PASSWORD}, ["--tls-ca", folder / "ca.pem"]
     honest = tried(text, protocol, *more, environment=known)
@@ -92,7 +92,7 @@ def test_a_login_without_tls(folder, tried):
 def test_a_certificate_instead_of_a_password(folder, tried):
     """SASL EXTERNAL; without the certificate it says what is missing, and tries nothing."""
     own = {"certificate": str(folder / "alice.pem"), "key": str(folder / "alice.key")}
-    text = written("amqp", Access(tls=Tls(ca=str(folder / "ca.pem"), **own))).text
+    text = written("amqp", Access(tls=ClientTls(ca=str(folder / "ca.pem"), **own))).text
     mine = ["--tls-cert", folder / "alice.pem", "--tls-key", folder / "alice.key"]
     done = tried(text, "amqp", "--tls-ca", folder / "ca.pem", *mine)
     bare = tried(text, "amqp", "--tls-ca", folder / "ca.pem")
@@ -172,7 +172,7 @@ def test_the_words_of_rabbitmq(tmp_path, protocol, wrong):
 def test_a_relay_reads_no_tls(protocol):
     """So no script is written for a cut there, and it is said why."""
     cut = next(name for name, item in SCENARIOS.items() if any(fault.name == "cut" for fault in item.faults))
-    made = [written(protocol, typed, name=cut) for typed in (OPEN, Access(tls=Tls()))]
+    made = [written(protocol, typed, name=cut) for typed in (OPEN, Access(tls=ClientTls()))]
 
     assert made[0].text, made[0].missing
     assert ("", True) == (made[1].text, any("TLS is not in it" in each for each in made[1].missing)), made[1].missing

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from conformance.clients.session import Answer, Disconnected, Outcome, Received
+from conformance.clients.session import Disconnected, OperationAnswer, Received, SendOutcome
 from conformance.history import Op, Phase, make_body
 
 
@@ -43,7 +43,7 @@ class Listed:
         self.acknowledged += names
         self.log += [(Op.ACK, name, transaction) for name in names]
         if confirmed:
-            self.asked += [Answer(Op.ACK, name, Phase.OK) for name in names]
+            self.asked += [OperationAnswer(Op.ACK, name, Phase.OK) for name in names]
 
     def refuse(self, received, outcome):
         self.refused.append((received.message, outcome))
@@ -61,7 +61,7 @@ class Listed:
     def _ask(self, op, name):
         self.log.append((op, name, name))
         if op not in self.unanswered:
-            self.asked.append(Answer(op, name, Phase.OK))
+            self.asked.append(OperationAnswer(op, name, Phase.OK))
 
     def fetch(self):
         pass
@@ -74,7 +74,7 @@ class Listed:
         if self.dies_after is not None and self.pumps > self.dies_after:
             raise Disconnected("gone")
         if self.replies:
-            self.outcomes.extend(Outcome(message, Phase.OK, None) for message in self.waiting)
+            self.outcomes.extend(SendOutcome(message, Phase.OK, None) for message in self.waiting)
             self.waiting.clear()
         self.answers.extend(self.asked)
         self.asked.clear()

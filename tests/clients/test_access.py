@@ -12,8 +12,8 @@ from conformance.adapters.credentials import (
     OPEN,
     REDACTED,
     Access,
+    ClientTls,
     Secret,
-    Tls,
     check,
     mechanism_of,
     parse_url,
@@ -42,12 +42,12 @@ def table():
     ("text", "shown", "access"),
     [
         ("amqp://broker.example", "amqp://broker.example:5672", OPEN),
-        ("amqps://alice@broker.example", "amqps://alice@broker.example:5671", Access(user="alice", tls=Tls())),
+        ("amqps://alice@broker.example", "amqps://alice@broker.example:5671", Access(user="alice", tls=ClientTls())),
         ("stomp://127.0.0.1:1/", "stomp://127.0.0.1:1", OPEN),
-        ("STOMP+SSL://[::1]", "stomp+ssl://[::1]:61614", Access(tls=Tls())),
+        ("STOMP+SSL://[::1]", "stomp+ssl://[::1]:61614", Access(tls=ClientTls())),
         ("amqp://a%40b@h:7", "amqp://a%40b@h:7", Access(user="a@b")),
         ("tcp://ems.example", "tcp://ems.example:7222", OPEN),
-        ("ssl://ems.example", "ssl://ems.example:7243", Access(tls=Tls())),
+        ("ssl://ems.example", "ssl://ems.example:7243", Access(tls=ClientTls())),
     ],
 )
 def test_a_url_is_protocol_place_and_access(text, shown, access):
@@ -80,10 +80,10 @@ def test_a_wrong_url_says_what_is_wrong_and_repeats_no_password(text, said):
     ("access", "mechanism"),
     [
         (OPEN, "ANONYMOUS"),
-        (Access(tls=Tls(ca="ca.pem")), "ANONYMOUS"),
+        (Access(tls=ClientTls(ca="ca.pem")), "ANONYMOUS"),
         (LOGIN, "PLAIN"),
-        (Access(tls=Tls(certificate="c", key="k")), "EXTERNAL"),
-        (LOGIN.merged(Access(tls=Tls(certificate="c", key="k"))), "PLAIN"),
+        (Access(tls=ClientTls(certificate="c", key="k")), "EXTERNAL"),
+        (LOGIN.merged(Access(tls=ClientTls(certificate="c", key="k"))), "PLAIN"),
         (LOGIN.merged(Access(mechanism="SCRAM-SHA-256")), "SCRAM-SHA-256"),
     ],
 )
@@ -97,7 +97,7 @@ def test_what_is_given_decides_the_mechanism(access, mechanism):
     [
         (Access(user="alice"), "amqp", "give --password-env or --password-file too"),
         (Access(password=Secret(env="SECRET")), "stomp", "give --user too"),
-        (Access(tls=Tls(certificate="c")), "amqp", "--tls-cert and --tls-key"),
+        (Access(tls=ClientTls(certificate="c")), "amqp", "--tls-cert and --tls-key"),
         (Access(mechanism="EXTERNAL"), "amqp", "EXTERNAL is the client's certificate"),
         (Access(mechanism="SCRAM-SHA-256"), "amqp", "SCRAM-SHA-256 is a login"),
         (Access(mechanism="PLAN"), "amqp", "did you mean 'PLAIN'"),
@@ -162,18 +162,18 @@ def test_the_table_of_a_file_and_of_one_protocol(table):
             "stomp": {"user": "bob", "tls": {}},
         }
     )
-    secret, tls = Secret(file="/somewhere/password"), Tls(ca="/somewhere/ca.pem", server_name="broker.example")
+    secret, tls = Secret(file="/somewhere/password"), ClientTls(ca="/somewhere/ca.pem", server_name="broker.example")
 
     assert access_of(file, HERE, "amqp") == Access(user="alice", password=secret, mechanism="PLAIN", tls=tls)
-    assert access_of(file, HERE, "stomp") == Access(user="bob", password=secret, tls=Tls())
+    assert access_of(file, HERE, "stomp") == Access(user="bob", password=secret, tls=ClientTls())
 
 
 def test_an_address_wins_over_the_file_and_what_is_typed_over_both(table):
-    file, at = table({"user": "file", "password": {"env": "A"}}), Access(user="address", tls=Tls())
-    typed = given(file, Access(user="typed", tls=Tls(ca="x")))
+    file, at = table({"user": "file", "password": {"env": "A"}}), Access(user="address", tls=ClientTls())
+    typed = given(file, Access(user="typed", tls=ClientTls(ca="x")))
 
-    assert access_of(file, HERE, "amqp", at) == Access(user="address", password=Secret(env="A"), tls=Tls())
-    assert access_of(typed, HERE, "amqp", at) == Access(user="typed", password=Secret(env="A"), tls=Tls(ca="x"))
+    assert access_of(file, HERE, "amqp", at) == Access(user="address", password=Secret(env="A"), tls=ClientTls())
+    assert access_of(typed, HERE, "amqp", at) == Access(user="typed", password=Secret(env="A"), tls=ClientTls(ca="x"))
 
 
 @pytest.mark.parametrize(

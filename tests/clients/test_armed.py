@@ -13,7 +13,7 @@ import pytest
 from conformance import history
 from conformance.clients.workers import trigger as armed_of
 from conformance.clients.workers.job import Part, Trigger
-from conformance.clients.workers.trigger import Armed
+from conformance.clients.workers.trigger import ArmedTrigger
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
@@ -49,7 +49,7 @@ def armed(tmp_path, victim):
             history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
             return [(e.op, e.phase, e.fault) for e in history.read(tmp_path / "h.jsonl").events]
 
-        return Armed(trigger, recorder, [victim[1]], 1), events
+        return ArmedTrigger(trigger, recorder, [victim[1]], 1), events
 
     return arm
 
@@ -188,9 +188,9 @@ def test_a_client_that_ends_early_kills_nobody(armed, victim):
 def test_after_a_loss_of_power_no_answer_counts(tmp_path, victim, monkeypatch):
     """The disk goes first, then the processes; what is read from then on is unknown, and the history knew before."""
     order = []
-    monkeypatch.setattr(armed_of.power, "lose", lambda disk, **_: order.append(disk) or "gone")
+    monkeypatch.setattr(armed_of.loss, "lose", lambda disk, **_: order.append(disk) or "gone")
     recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
-    trial = Armed(Trigger.nth("confirm", 1, "power_loss"), recorder, [99, victim[1]], 1)
+    trial = ArmedTrigger(Trigger.nth("confirm", 1, "power_loss"), recorder, [99, victim[1]], 1)
     before = trial.told(Phase.OK)
     trial.count("confirm")
     trial.fire_if_due()
@@ -206,7 +206,7 @@ def test_after_a_loss_of_power_no_answer_counts(tmp_path, victim, monkeypatch):
 def test_the_time_from_the_event_to_the_signal_is_recorded(tmp_path, victim):
     """In microseconds, in the event that says that it was fired."""
     recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
-    trial = Armed(Trigger.nth("confirm", 1, "kill"), recorder, [victim[1]], 1)
+    trial = ArmedTrigger(Trigger.nth("confirm", 1, "kill"), recorder, [victim[1]], 1)
     trial.count("confirm")
     trial.ready()
     trial.fire_if_due()

@@ -16,14 +16,14 @@ import certificates
 import pytest
 from proton import SASL
 
-from conformance.adapters.credentials import OPEN, Access, Secret, Tls
-from conformance.clients import connecting as coming_in
+from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
+from conformance.clients import connecting as credentials
 from conformance.clients.depth import DepthGauge
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, pump_until
 from conformance.clients.session_factory import connect
 from conformance.clients.stomp.login import without_secret
-from conformance.clients.workers.job import DepthProbe, Job
+from conformance.clients.workers.job import DepthRequest, Job
 from conformance.clients.workers.pool import run_job
 from conformance.errors import ClientError, UsageError
 from conformance.history import bare_header
@@ -94,7 +94,7 @@ def exchange(wanted, size=1):
         session.send("m", b"x" * size, durable=True)
         assert pump_until(session.pump, lambda: bool(session.outcomes), PATIENCE)
         assert session.outcomes.popleft().phase == "ok"
-        session.attach_receiver("q", 1, Subscription.INDIVIDUAL)
+        session.attach_receiver("q", 1, AckHeader.INDIVIDUAL)
         assert pump_until(session.pump, lambda: bool(session.incoming), PATIENCE)
         received = session.incoming.popleft()
         session.acknowledge([received], confirmed=True)
@@ -107,11 +107,11 @@ def exchange(wanted, size=1):
 def login(folder, name="password", **tls):
     """Alice with the password of that file, over TLS."""
     trusted = {"ca": str(folder / "ca.pem"), **tls}
-    return Access(user="alice", password=Secret(file=str(folder / name)), tls=Tls(**trusted))
+    return Access(user="alice", password=Secret(file=str(folder / name)), tls=ClientTls(**trusted))
 
 
 def owned(folder, name):
-    """A certificate and its key, for `Tls`."""
+    """A certificate and its key, for `ClientTls`."""
     return {"certificate": str(folder / f"{name}.pem"), "key": str(folder / f"{name}.key")}
 
 
@@ -127,7 +127,7 @@ def test_a_login_over_tls_and_without(ports, folder, protocol, client):
 
 def test_a_certificate_is_a_login(ports, folder):
     """SASL EXTERNAL."""
-    mine = Access(tls=Tls(ca=str(folder / "ca.pem"), server_name="broker.example", **owned(folder, "alice")))
+    mine = Access(tls=ClientTls(ca=str(folder / "ca.pem"), server_name="broker.example", **owned(folder, "alice")))
 
     assert exchange(job("amqp", "library", ports["amqps"], mine)) == b"x"
 
@@ -154,7 +154,11 @@ IN_TLS = "does not speak TLS"
     [
         ("{}s", lambda folder: login(folder, "wrong"), "the login of 'alice' was refused"),
         ("{}", lambda folder: OPEN, "give a login (--user|give --user and --password-env"),
-        ("{}s", lambda folder: Access(user="alice", password=Secret(env="NOT_SET"), tls=Tls()), "NOT_SET is not set"),
+        (
+            "{}s",
+            lambda folder: Access(user="alice", password=Secret(env="NOT_SET"), tls=ClientTls()),
+            "NOT_SET is not set",
+        ),
         ("{}s", lambda folder: login(folder, ca=str(folder / "stranger.pem")), UNTRUSTED),
         ("{}s", lambda folder: login(folder, ca=""), UNTRUSTED),
         ("{}s", lambda folder: login(folder, server_name="other.example"), "is for another host; give the name in it"),
@@ -275,13 +279,13 @@ def test_who_looks_at_frames_sees_no_passcode():
 
 def test_a_depth_over_management_comes_in_like_any_client(ports, folder):
     """A gauge is a client of its own: its login is the one that is refused."""
-    probe = DepthProbe(
+    probe = DepthRequest(
         "amqp-management", address="", host="127.0.0.1", port=ports["amqps"], access=login(folder, "wrong")
     )
-    gauge = DepthGauge(probe, "depth")
+    ask_depth = DepthGauge(probe, "depth")
 
     with pytest.raises(ClientError, match="SASL PLAIN: the login of 'alice' was refused"):
-        gauge.ask("q")
+        ask_depth.ask("q")
 
 
 def test_one_thread_may_read_while_another_writes(folder):
@@ -304,7 +308,7 @@ def test_one_thread_may_read_while_another_writes(folder):
         echoing = threading.Thread(target=echo)
         echoing.start()
         port = server.getsockname()[1]
-        line = coming_in.dial("127.0.0.1", port, Access(tls=Tls(ca=str(folder / "ca.pem"))), PATIENCE)
+        line = credentials.dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
 
         def read():
             while data := line.recv(1 << 16):
@@ -338,7 +342,7 @@ def test_what_a_full_socket_did_not_take_is_sent_once(folder):
         listening = threading.Thread(target=listen)
         listening.start()
         port = server.getsockname()[1]
-        line = coming_in.dial("127.0.0.1", port, Access(tls=Tls(ca=str(folder / "ca.pem"))), PATIENCE)
+        line = credentials.dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
         line.setblocking(False)
         at = 0
         while at < len(sent):

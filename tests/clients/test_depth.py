@@ -13,7 +13,7 @@ from proton.reactor import Container
 
 from conformance.clients.depth import DepthGauge
 from conformance.clients.session import Refused
-from conformance.clients.workers.job import DepthProbe
+from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
 
@@ -69,7 +69,7 @@ def manager():
         threads.append(threading.Thread(target=Container(made).run, daemon=True))
         threads[-1].start()
         assert made.ready.wait(10)
-        probe = DepthProbe("amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1")
+        probe = DepthRequest("amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1")
         return made, msgspec.structs.replace(probe, port=port)
 
     yield start
@@ -81,11 +81,11 @@ def manager():
 def test_management_messages_answer_a_list_or_a_number(manager):
     """Each request asks anew, over one connection; a second close does nothing."""
     made, probe = manager(json.dumps([3]), json.dumps(0))
-    gauge = DepthGauge(probe, "x-depth")
+    ask_depth = DepthGauge(probe, "x-depth")
 
-    depths = [gauge.ask("q1"), gauge.ask("q1")]
-    gauge.close()
-    gauge.close()
+    depths = [ask_depth.ask("q1"), ask_depth.ask("q1")]
+    ask_depth.close()
+    ask_depth.close()
 
     assert ([3, 0], 1) == (depths, made.connections)
     assert ("management", [{"op": "count"}] * 2) == (made.address, made.asked)
@@ -94,19 +94,19 @@ def test_management_messages_answer_a_list_or_a_number(manager):
 def test_management_messages_answer_a_map_by_its_field(manager):
     """ActiveMQ Classic sends the statistics of a queue."""
     _, probe = manager({"size": 7, "memoryUsage": 0}, {"memoryUsage": 0})
-    gauge = DepthGauge(msgspec.structs.replace(probe, field="size"), "x-depth")
+    ask_depth = DepthGauge(msgspec.structs.replace(probe, field="size"), "x-depth")
 
-    depth = gauge.ask("q1")
+    depth = ask_depth.ask("q1")
     with pytest.raises(ClientError, match=r"\[depth\] management answers no size: \['memoryUsage'\]"):
-        gauge.ask("q1")
-    gauge.close()
+        ask_depth.ask("q1")
+    ask_depth.close()
 
     assert 7 == depth
 
 
 def test_a_gauge_that_nobody_asks_does_not_connect():
     """The port of its probe need not even be open."""
-    DepthGauge(DepthProbe("amqp-management", host="127.0.0.1", port=1), "x").close()
+    DepthGauge(DepthRequest("amqp-management", host="127.0.0.1", port=1), "x").close()
 
 
 def test_http_answers_by_the_field_of_its_document():
@@ -124,9 +124,9 @@ def test_http_answers_by_the_field_of_its_document():
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        gauge = DepthGauge(DepthProbe("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
-        depth = gauge.ask("q1")
-        gauge.close()
+        ask_depth = DepthGauge(DepthRequest("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
+        depth = ask_depth.ask("q1")
+        ask_depth.close()
         server.shutdown()
         thread.join()
 
@@ -143,11 +143,11 @@ def test_a_refused_link_is_told_in_the_brokers_words(manager):
     """A broker that closes the link instead of an answer; the connection is closed in order by the caller."""
     _, probe = manager(refuses=Condition("amqp:unauthorized-access", "not you"))
 
-    gauge = DepthGauge(probe, "x")
+    ask_depth = DepthGauge(probe, "x")
 
     with pytest.raises(Refused, match=r"the broker closed a sender: .*not you"):
-        gauge.ask("q1")
-    gauge.close()
+        ask_depth.ask("q1")
+    ask_depth.close()
 
 
 def test_nobody_listens_for_management():
@@ -156,4 +156,4 @@ def test_nobody_listens_for_management():
         port = nobody.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        DepthGauge(DepthProbe("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")
+        DepthGauge(DepthRequest("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")

@@ -12,7 +12,7 @@ from conformance import history, limits
 from conformance.adapters.credentials import OPEN
 from conformance.clients.amqp.connection import Wire
 from conformance.clients.amqp.session import NO_ID, AmqpSession
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import StompWords
@@ -75,7 +75,7 @@ def amqp_session(broker):
 
 def consume(session, credit=10):
     """Attach and read for ever; what the broker does to that ends it."""
-    session.attach_receiver("q", credit, Subscription.INDIVIDUAL)
+    session.attach_receiver("q", credit, AckHeader.INDIVIDUAL)
     while True:
         session.pump(5.0)
 
@@ -125,7 +125,7 @@ def test_a_flood_of_deliveries_ends_the_client(hostile, small, again, says):
 def test_a_message_without_an_id_is_one_that_was_never_sent(hostile, payload):
     """It is taken as it is; its name is none of a producer, and so the judge calls it a phantom."""
     session = amqp_session(hostile(*LET_IN, attached("c:q"), (CREDIT, transfer(payload))))
-    session.attach_receiver("q", 10, Subscription.INDIVIDUAL)
+    session.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
     while not session.incoming:
         session.pump(5.0)
 

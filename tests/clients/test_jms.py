@@ -22,16 +22,16 @@ from conformance.adapters import vendor_clients
 from conformance.clients.jms import jvm
 from conformance.clients.jms.questions import Application
 from conformance.clients.jms.session import JmsSession
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.child import Pool
-from conformance.clients.workers.job import NEVER, DepthProbe, Job, Trigger, Vendor
+from conformance.clients.workers.job import NEVER, DepthRequest, Job, Trigger, Vendor
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.run.planning.client_settings import told
 
 CLIENT = vendor_clients.find("qpid-jms")
-SEEN = vendor_clients.put_upon(adapters.find("reference"), CLIENT)
+SEEN = vendor_clients.with_client(adapters.find("reference"), CLIENT)
 PATIENCE = 30
 
 
@@ -92,7 +92,7 @@ class Clients:
             epoch=1,
             ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
             vendor=told(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
-            depth=DepthProbe(probe.method, probe.url, probe.field),
+            depth=DepthRequest(probe.method, probe.url, probe.field),
             **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
         )
         child = (pool or self.pool).spawn(job, job.vendor, path.with_suffix(".log"), pidfds)
@@ -479,7 +479,7 @@ def test_a_closed_session_has_let_go_of_java(monkeypatch):
         mode="client",
     )  # fmt: skip
     session = JmsSession(job, vendor, lambda: None)
-    session.attach_receiver("q", 1, Subscription.CUMULATIVE)
+    session.attach_receiver("q", 1, AckHeader.CUMULATIVE)
     session.fetch()
     session.pump(PATIENCE)
     assert (1, True) == (len(session.incoming), bool(LIVING))

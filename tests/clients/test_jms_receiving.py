@@ -8,7 +8,7 @@ import types
 import pytest
 
 from conformance.clients.jms.calls import Calls
-from conformance.clients.jms.receiving import Listening, Receiving
+from conformance.clients.jms.receiving import JmsReceiver, Listening
 from conformance.errors import ClientError
 
 PATIENCE = 10
@@ -68,7 +68,7 @@ def fails(error, what):
 def receiving(calls, mode, *, liar="", on_session=False, count=30):
     """A consumer with `receive()`, and its session."""
     session = Session(count)
-    return Receiving(session, mode, calls, JPYPE, fails, liar, session if on_session else None), session
+    return JmsReceiver(session, mode, calls, JPYPE, fails, liar, session if on_session else None), session
 
 
 def take(calls, found):

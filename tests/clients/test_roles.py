@@ -8,9 +8,9 @@ from listed_session import Listed
 
 from conformance import history
 from conformance.clients.roles import play as roles
-from conformance.clients.roles.modes import MODES, Subscription
-from conformance.clients.session import Outcome
-from conformance.clients.workers.job import NEVER, DepthProbe, Job, Trigger
+from conformance.clients.roles.modes import MODES, AckHeader
+from conformance.clients.session import SendOutcome
+from conformance.clients.workers.job import NEVER, DepthRequest, Job, Trigger
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
@@ -208,7 +208,7 @@ class AtCommit(Listed):
 
     def commit(self, transaction):
         super().commit(transaction)
-        self.due = [Outcome(message, Phase.OK, None) for message in self.waiting if message not in self.keeps]
+        self.due = [SendOutcome(message, Phase.OK, None) for message in self.waiting if message not in self.keeps]
         self.waiting.clear()
 
     def rollback(self, transaction):
@@ -332,7 +332,7 @@ def test_sessions_that_do_not_acknowledge_after_processing(play, mode, liar, exp
 
 @pytest.mark.parametrize(
     ("mode", "subscription"),
-    [("no_ack", Subscription.SETTLED), ("client", Subscription.CUMULATIVE), ("individual", Subscription.INDIVIDUAL)],
+    [("no_ack", AckHeader.SETTLED), ("client", AckHeader.CUMULATIVE), ("individual", AckHeader.INDIVIDUAL)],
 )
 def test_a_mode_says_how_to_subscribe(play, mode, subscription):
     """NO_ACK asks for settled deliveries."""
@@ -411,7 +411,7 @@ def test_a_drain_needs_a_way_to_ask_for_depths(tmp_path):
     job = Job(role="drain", header=bare_header("p"), history="", host="", port=0, protocol="amqp", queue="q", epoch=1)
     with pytest.raises(roles.ClientError, match="no way to ask for the depth of q"):
         roles.play(job, Listed(), None, [])
-    assert DepthProbe("http").port == 0
+    assert DepthRequest("http").port == 0
 
 
 def test_a_trigger_at_a_send_fires_before_its_answer(play):

@@ -9,8 +9,8 @@ import time
 import pytest
 from stomp_peer import Peer, message, receipt
 
-from conformance.clients.roles.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Outcome, Refused
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import StompWords
@@ -57,7 +57,7 @@ def until_lost(session):
             session.pump(5.0)
 
 
-def subscribed(dial, script, subscription=Subscription.INDIVIDUAL, messages=3):
+def subscribed(dial, script, subscription=AckHeader.INDIVIDUAL, messages=3):
     def whole(peer):
         peer.read()
         peer.write(receipt(1), *(message(f"m{n}", f"a{n}") for n in range(messages)))
@@ -93,7 +93,7 @@ def test_a_send_says_what_the_brokers_words_ask_for(dial):
         "receipt": "receipt-1",
     }
     assert expected == session.peer.frames[1][1]
-    assert [Outcome("m:1\\", Phase.OK, None)] == list(session.outcomes)
+    assert [SendOutcome("m:1\\", Phase.OK, None)] == list(session.outcomes)
 
 
 def test_a_non_durable_send_has_no_persistent_header(dial):
@@ -160,7 +160,7 @@ def test_a_frame_in_pieces_is_one_frame(dial):
         peer.go.wait(10)
 
     session = dial(script)
-    session.attach_receiver("q1", 7, Subscription.INDIVIDUAL)
+    session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
     pump(session, lambda: session.incoming)
 
     assert [("m1", b"a\0b")] == [(received.message, received.body) for received in session.incoming]
@@ -175,7 +175,7 @@ def test_subscribe_fills_the_brokers_words_and_keeps_early_messages(dial):
         peer.go.wait(10)
 
     session = dial(script)
-    session.attach_receiver("q1", 7, Subscription.CUMULATIVE)
+    session.attach_receiver("q1", 7, AckHeader.CUMULATIVE)
 
     headers = session.peer.frames[1][1]
     assert ["m1"] == [received.message for received in session.incoming]
@@ -192,7 +192,7 @@ def test_what_a_delivery_says_of_itself(dial):
         peer.go.wait(10)
 
     session = dial(script)
-    session.attach_receiver("q1", 7, Subscription.INDIVIDUAL)
+    session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
     pump(session, lambda: len(session.incoming) == 4)
 
     expected = [("m1", 2, True, "1"), ("m2", None, None, "2"), ("m3", None, False, "3"), ("foreign:7", None, None, "4")]
@@ -211,12 +211,12 @@ def test_individual_acknowledgements_are_a_frame_each(dial):
 
 def test_one_cumulative_acknowledgement_answers_for_all(dial):
     """One ACK of the last; its one RECEIPT is an answer for each."""
-    session = subscribed(dial, lambda peer: (peer.read(), peer.write(receipt(2))), Subscription.CUMULATIVE)
+    session = subscribed(dial, lambda peer: (peer.read(), peer.write(receipt(2))), AckHeader.CUMULATIVE)
 
     session.acknowledge(list(session.incoming), confirmed=True)
     pump(session, lambda: session.answers)
 
-    assert [Answer(Op.ACK, f"m{n}", Phase.OK) for n in range(3)] == list(session.answers)
+    assert [OperationAnswer(Op.ACK, f"m{n}", Phase.OK) for n in range(3)] == list(session.answers)
     assert [("ACK", {"id": "a2", "receipt": "receipt-2"})] == [frame[:2] for frame in session.peer.frames[2:]]
 
 
@@ -229,7 +229,7 @@ def test_a_settled_subscription_refuses_to_acknowledge(dial):
         peer.go.wait(10)
 
     session = dial(script)
-    session.attach_receiver("q1", 7, Subscription.SETTLED)
+    session.attach_receiver("q1", 7, AckHeader.SETTLED)
     pump(session, lambda: session.incoming)
 
     with pytest.raises(ClientError, match="nothing to acknowledge"):
@@ -247,7 +247,7 @@ def test_a_message_without_ack_is_the_peers_fault(dial):
     session = dial(script)
 
     with pytest.raises(ClientError, match="MESSAGE without ack"):
-        session.attach_receiver("q1", 7, Subscription.INDIVIDUAL)
+        session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
 
 
 def test_every_other_operation_is_answered_by_its_own_receipt(dial):

@@ -3,14 +3,14 @@
 import pytest
 from stomp_peer import Peer, receipt
 
-from conformance.clients.stomp.dialogue import Frame
-from conformance.clients.stomp.raw_session import Decoder, MalformedFrameError, RawStompSession, encode
+from conformance.clients.stomp.dialogue import ReceivedFrame
+from conformance.clients.stomp.raw_session import MalformedFrameError, RawFrameDecoder, RawStompSession, encode
 from conformance.clients.workers.job import StompWords
 from conformance.errors import ClientError
 
 
 def decoded(data):
-    return list(Decoder().feed(data))
+    return list(RawFrameDecoder().feed(data))
 
 
 def connect(script):
@@ -20,22 +20,22 @@ def connect(script):
 
 def test_what_is_encoded_is_decoded():
     """Every character that needs an escape, and octets that look like the end of a frame."""
-    frame = Frame("SEND", {"a:\\\r\n": "b:\\\r\n", "content-length": "4"}, b"\0\n\0x")
+    frame = ReceivedFrame("SEND", {"a:\\\r\n": "b:\\\r\n", "content-length": "4"}, b"\0\n\0x")
 
     assert [frame] == decoded(encode(frame))
 
 
 def test_connect_is_not_escaped():
     """STOMP 1.2, Value Encoding: CONNECT and CONNECTED stay as they were in 1.0."""
-    frame = Frame("CONNECT", {"host": "a:1"})
+    frame = ReceivedFrame("CONNECT", {"host": "a:1"})
 
     assert b"CONNECT\nhost:a:1\n\n\0" == encode(frame)
-    assert [Frame("CONNECTED", {"session": "a\\n:1"})] == decoded(b"CONNECTED\nsession:a\\n:1\n\n\0")
+    assert [ReceivedFrame("CONNECTED", {"session": "a\\n:1"})] == decoded(b"CONNECTED\nsession:a\\n:1\n\n\0")
 
 
 def test_carriage_returns_end_lines_too():
     """STOMP 1.2: EOL is LF or CR LF."""
-    assert [Frame("RECEIPT", {"receipt-id": "1"})] == decoded(b"\r\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0\r\n")
+    assert [ReceivedFrame("RECEIPT", {"receipt-id": "1"})] == decoded(b"\r\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0\r\n")
 
 
 def test_the_first_of_repeated_headers_counts():

@@ -11,8 +11,8 @@ from stomp_peer import Peer, receipt
 from conformance import history
 from conformance.clients.amqp.session import AmqpSession
 from conformance.clients.roles import play as roles
-from conformance.clients.roles.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Outcome, Received, Refused, ranged
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, ranged
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.receipts import Receipts
 from conformance.clients.workers.job import Asks, Job, StompWords, Trigger
@@ -167,7 +167,7 @@ def until(end, pump):
 
 def test_a_refusal_that_ends_the_connection_is_an_answer(play):
     """The send is refused, what was sent beside it is unknown, and the trial goes on."""
-    broker = Refusing(Outcome("p1:2", Phase.FAIL, "queue full"), answers=False)
+    broker = Refusing(SendOutcome("p1:2", Phase.FAIL, "queue full"), answers=False)
     result, events = play("publish", broker, count=3, window=3, liveness_s=5.0, may_be_refused=True)
 
     assert "refused" == result.ended
@@ -176,7 +176,7 @@ def test_a_refusal_that_ends_the_connection_is_an_answer(play):
 
 def test_a_refusal_that_nobody_expects_is_an_error_of_ours(play):
     """As before: its trial is void."""
-    broker = Refusing(Outcome("p1:2", Phase.FAIL, "queue full"), answers=False)
+    broker = Refusing(SendOutcome("p1:2", Phase.FAIL, "queue full"), answers=False)
 
     with pytest.raises(Refused):
         play("publish", broker, count=3, window=3, liveness_s=5.0)
@@ -184,7 +184,7 @@ def test_a_refusal_that_nobody_expects_is_an_error_of_ours(play):
 
 def test_a_refused_acknowledgement_is_an_answer(play):
     """It has its own, and the consumer ends."""
-    broker = Refusing(Answer(Op.ACK, "p1:1", Phase.FAIL, "out of order"), messages=["p1:1", "p1:2"])
+    broker = Refusing(OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "out of order"), messages=["p1:1", "p1:2"])
     broker.acknowledge = lambda covered, **_: None
     result, events = play("consume", broker, mode="individual", stop=2, liveness_s=5.0, may_be_refused=True)
 
@@ -251,7 +251,7 @@ def test_an_attach_names_the_outcomes_that_the_sender_knows():
 def test_an_attach_asks_for_a_mode():
     """The broker's own word for it."""
     session = amqp(Asks(mode="explicit-client"))
-    session.attach_receiver("q", 5, Subscription.INDIVIDUAL)
+    session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
 
     assert {symbol("ack-mode"): "explicit-client"} == dict(session._receiver.properties)
 
@@ -276,8 +276,8 @@ def test_a_disposition_is_a_range(asks, ends):
     disposition(session, Delivery.REJECTED, "m3")
 
     assert [
-        *[Outcome(name, Phase.OK, None, *ends[0]) for name in ("m0", "m1", "m2")],
-        Outcome("m3", Phase.FAIL, "rejected", *ends[1]),
+        *[SendOutcome(name, Phase.OK, None, *ends[0]) for name in ("m0", "m1", "m2")],
+        SendOutcome("m3", Phase.FAIL, "rejected", *ends[1]),
     ] == list(session.outcomes)
 
 
@@ -302,14 +302,14 @@ def test_an_acknowledgement_can_be_refused():
     session.acknowledge([Received("p1:1", b"", 0, None, False, "1", handle)], confirmed=True)
     session.dispatch(types.SimpleNamespace(type=Event.DELIVERY, link="receiver", delivery=handle))
 
-    assert [Answer(Op.ACK, "p1:1", Phase.FAIL, "rejected")] == list(session.answers)
+    assert [OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "rejected")] == list(session.answers)
 
 
 # STOMP
 
 
 def sends(receipts, *messages, in_window=True):
-    return [receipts.ask([Outcome(message, Phase.OK, None)], in_window=in_window) for message in messages]
+    return [receipts.ask([SendOutcome(message, Phase.OK, None)], in_window=in_window) for message in messages]
 
 
 def names(confirmed):
@@ -383,7 +383,7 @@ def test_what_a_stomp_client_asks_for_is_in_its_frames():
         session.send("b", b"x", durable=True, immediate=True)
         while len(session.outcomes) < 2:
             session.pump(5.0)
-        session.attach_receiver("q", 5, Subscription.INDIVIDUAL)
+        session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
         connect, first, second, subscribe = (headers for _, headers, _ in peer.frames)
         assert [("a", "a", "b"), ("b", "a", "b")] == [(o.message, o.first, o.last) for o in session.outcomes]
         assert ("9", "windowed") == (connect["publish-window"], connect["ack-event-mode"])
@@ -413,7 +413,7 @@ def test_an_error_says_what_it_refuses():
         with pytest.raises(Refused) as caught:
             for _ in range(100):
                 session.pump(5.0)
-        assert [Outcome("b", Phase.FAIL, "full", "b", "b")] == list(caught.value.answers)
+        assert [SendOutcome("b", Phase.FAIL, "full", "b", "b")] == list(caught.value.answers)
         assert [] == list(session.outcomes)
     finally:
         session.close()

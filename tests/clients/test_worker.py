@@ -13,8 +13,8 @@ import pytest
 from conformance import adapters, history
 from conformance.clients.workers import pool
 from conformance.clients.workers.child import Child
-from conformance.clients.workers.job import DepthProbe, Job, Trigger
-from conformance.clients.workers.pool import Nursery
+from conformance.clients.workers.job import DepthRequest, Job, Trigger
+from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
@@ -28,8 +28,8 @@ def ledger(tmp_path):
 
 
 @pytest.fixture
-def nursery(ledger):
-    found = Nursery(ledger)
+def worker_pool(ledger):
+    found = WorkerPool(ledger)
     yield found
     found.close()
 
@@ -43,7 +43,7 @@ def broker(tmp_path, ledger):
 
 
 @pytest.fixture
-def client(tmp_path, nursery, broker):
+def client(tmp_path, worker_pool, broker):
     """Start one; returns the child and the path of its history."""
 
     def start(role, process, pidfds=(), **fields):
@@ -60,10 +60,10 @@ def client(tmp_path, nursery, broker):
             queue="q",
             epoch=1,
             ack_confirm="disposition",
-            depth=DepthProbe(probe.method, probe.url, probe.field),
+            depth=DepthRequest(probe.method, probe.url, probe.field),
             **fields,
         )
-        return nursery.spawn(job, tmp_path / f"{process}.log", pidfds), path
+        return worker_pool.spawn(job, tmp_path / f"{process}.log", pidfds), path
 
     return start
 
@@ -160,12 +160,12 @@ def test_client_ends_when_the_harness_hangs_up(client):
     os.close(descriptor)
 
 
-def test_dead_nursery_is_said(client, nursery):
+def test_dead_nursery_is_said(client, worker_pool):
     """Instead of a run that waits for ever."""
-    os.kill(nursery.process.pid, signal.SIGKILL)
-    nursery.process.wait()
+    os.kill(worker_pool.process.pid, signal.SIGKILL)
+    worker_pool.process.wait()
 
-    with pytest.raises(ClientError, match=rf"\(pid {nursery.process.pid}\) was killed, .* run it again"):
+    with pytest.raises(ClientError, match=rf"\(pid {worker_pool.process.pid}\) was killed, .* run it again"):
         client("drain", "drain-1")
 
 
@@ -201,23 +201,23 @@ def interrupted(monkeypatch, client):
     return start
 
 
-def test_a_client_that_nobody_has_heard_of_ends_with_the_interrupt(interrupted, nursery):
+def test_a_client_that_nobody_has_heard_of_ends_with_the_interrupt(interrupted, worker_pool):
     """Ctrl-C comes between a job and the pid of who does it."""
     caught = interrupted()
-    descriptor = os.pidfd_open(int(nursery._control.recv(64)))
+    descriptor = os.pidfd_open(int(worker_pool._control.recv(64)))
     try:
         assert select.select([descriptor], [], [], 10)[0], caught
     finally:
         os.close(descriptor)
 
 
-def test_the_nursery_says_nothing_of_an_interrupt(interrupted, nursery, capfd):
+def test_the_nursery_says_nothing_of_an_interrupt(interrupted, worker_pool, capfd):
     """What it had answered was never read, and to it that is a reset."""
     interrupted()
-    select.select([nursery._control], [], [])  # it has answered
-    nursery.close()
+    select.select([worker_pool._control], [], [])  # it has answered
+    worker_pool.close()
 
-    assert ("", "", 0) == (*capfd.readouterr(), nursery.process.returncode)
+    assert ("", "", 0) == (*capfd.readouterr(), worker_pool.process.returncode)
 
 
 def test_a_client_that_starts_while_all_are_ended_ends_with_them():

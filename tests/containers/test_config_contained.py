@@ -9,11 +9,11 @@ import pytest
 from conformance import adapters
 from conformance.adapters.config import own_configuration
 from conformance.adapters.container.images import broker_image
-from conformance.adapters.credentials import Access, Tls
+from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch.java import find_java
 from conformance.errors import LaunchError
 from conformance.run import readiness_probe
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 
 pytestmark = pytest.mark.artemis
 ARTEMIS = adapters.find("artemis@2.56.0:docker")
@@ -88,7 +88,7 @@ def test_a_key_store_that_it_names_is_there_to_be_read(image, ledger, tmp_path):
     )
     adapter = mine(tmp_path / "etc", text)
     for protocol in ("amqp", "stomp"):
-        adapter = coming_in.applied(adapter, protocol, Access(tls=Tls(ca=str(pem))))
+        adapter = credentials.applied(adapter, protocol, Access(tls=ClientTls(ca=str(pem))))
     with adapter.prepare(tmp_path / "run" / "b", adapter.effective(), ["orders"], ledger) as broker:
         broker.start()
         for protocol in ("amqp", "stomp"):

@@ -17,8 +17,8 @@ from conformance import adapters, paths
 from conformance.adapters.container import docker, host_processes, possible_faults
 from conformance.adapters.container.images import Recipe
 from conformance.adapters.file import model
-from conformance.adapters.file.start_table import Queues, Template, TemplateFile
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.file.start_table import QueuesTable, Template, TemplateFile
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.prepared import READY_QUEUE
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
@@ -29,7 +29,7 @@ from conformance.scenario.script import HeldSync
 REFERENCE = adapters.find("reference").file
 COMMAND = tuple(sys.executable if part == "{python}" else part for part in REFERENCE.start.command)
 START = REFERENCE.start.model_copy(update={"command": COMMAND, "environment": {"PYTHONPATH": str(paths.root())}})
-TABLE = model.Container(images=(model.VendorImage(since="0", name="vendor/broker:{version}"),))
+TABLE = model.ContainerTable(images=(model.VendorImage(since="0", name="vendor/broker:{version}"),))
 CONTAINED = REFERENCE.model_copy(update={"container": TABLE, "start": START})
 """The pretended container has this machine's Python, and this very package."""
 
@@ -45,7 +45,7 @@ def prepared(ledger, tmp_path, file=CONTAINED, here=None):
     here = here or tmp_path / "here"
     here.mkdir(exist_ok=True)
     (here / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
-    recipe = Recipe(Source(file, here, "1.0", pathlib.Path("/opt/broker")), lambda: here)
+    recipe = Recipe(BrokerSource(file, here, "1.0", pathlib.Path("/opt/broker")), lambda: here)
     settings = adapters.find("reference").effective()
     return docker.prepare(recipe, ledger.path.parent / "brokers" / "01", settings, ["orders"], ledger)
 
@@ -321,7 +321,7 @@ def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
     command = ("/bin/sh", "-c", 'echo "$0 $1 $KEY $PWD" >>declared', "{queue}", "{amqp_port}")
     number = free()
     table = TABLE.model_copy(update={"ports": {"amqp": number}})
-    more = {"queues": Queues(method="command", command=command), "container": table}
+    more = {"queues": QueuesTable(method="command", command=command), "container": table}
     file = told(environment={**START.environment, "KEY": "{stomp_port}"}, ready_message=True).model_copy(update=more)
     with prepared(ledger, tmp_path, file) as made:
         made.launch()
@@ -340,7 +340,7 @@ def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
     ],
 )
 def test_a_queue_that_cannot_be_declared(pretend, ledger, tmp_path, command, said):
-    rules = Queues(method="command", command=("/bin/sh", "-c", command), seconds=0.5)
+    rules = QueuesTable(method="command", command=("/bin/sh", "-c", command), seconds=0.5)
     with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"queues": rules})) as made:
         with pytest.raises(LaunchError, match=f"took no queue: queues.command: {said}"):
             made.start()
@@ -352,12 +352,12 @@ def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
     with prepared(ledger, tmp_path, told(ready_message=True)) as made:
         asked = []
 
-        def prover():
+        def prove_ready():
             asked.append(1)
             if len(asked) < 3:
                 raise ClientError("still recovering")
 
-        made.prover = prover
+        made.prove_ready = prove_ready
         made.start()
 
     assert 3 == len(asked)

@@ -18,7 +18,7 @@ from conformance import adapters
 from conformance import ledger as ledger_of
 from conformance.adapters.container import bundled_image, engine, images
 from conformance.adapters.file import model
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
 from tools import build_images, dockerd
@@ -26,7 +26,7 @@ from tools import build_images, dockerd
 VENDOR = "vendor/broker:1.0"
 IMAGES = (model.VendorImage(since="0", name="vendor/broker:{version}"),)
 FILE = adapters.find("reference").file.model_copy(
-    update={"container": model.Container(images=IMAGES, packages=("strace",))}
+    update={"container": model.ContainerTable(images=IMAGES, packages=("strace",))}
 )
 
 
@@ -47,7 +47,7 @@ def recipe(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
 
     def make(version="1.0", offline=False):
-        source = Source(FILE, tmp_path, version, images.HOME)
+        source = BrokerSource(FILE, tmp_path, version, images.HOME)
         return images.Recipe(source, lambda: home, offline)
 
     return make
@@ -70,7 +70,7 @@ def test_the_vendors_image_brings_its_own_distribution(pretend, recipe, ledger):
 def test_a_vendors_image_without_the_broker_gets_it(pretend, recipe, ledger):
     """`bare`: it has what the broker runs on."""
     pretend.images[VENDOR] = "sha256:1"
-    bare = model.Container(images=(IMAGES[0].model_copy(update={"bare": True}),))
+    bare = model.ContainerTable(images=(IMAGES[0].model_copy(update={"bare": True}),))
     made = recipe()
     source = dataclasses.replace(made.source, file=FILE.model_copy(update={"container": bare}))
     images.broker_image(pretend, dataclasses.replace(made, source=source), ledger)

@@ -7,10 +7,10 @@ import pytest
 
 from conformance import adapters
 from conformance.history import Phase
-from conformance.run.broker_pool import Stands
+from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
 from conformance.run.readiness_probe import send
-from conformance.run.restart import Recovery
+from conformance.run.restart import RestartAttempt
 from conformance.scenario import Drain, Scenario
 
 SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})
@@ -21,14 +21,14 @@ def test_after_a_kill(real, ledger, tmp_path, liar, phase):
     """The same rules as for a process of this machine; each container has ports of its own."""
     adapter = adapters.find("reference:docker")
     planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp", liar=liar)
-    stand, _ = Stands(tmp_path / "brokers", ledger, [], offline=True).take([planned])
+    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=True).take([planned])
     with contextlib.closing(stand):
         send(adapter, stand.broker, "amqp", planned.queue)
         with stand.broker.pidfds() as descriptors:
             for descriptor in descriptors:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         assert stand.broker.wait_gone(20)
-        found = Recovery(stand).start()
+        found = RestartAttempt(stand).start()
 
     assert phase is (found and found.phase)
     assert found is None or 2 == found.words.count("is not taken over"), found.words

@@ -403,11 +403,11 @@ def test_the_history_says_what_was_seen_in_the_order_of_time(tmp_path):
     plain = Call(2, "fdatasync", "/j/1", 30, 40, 0)
     failed = Call(1, "pwrite64", "/j/1", 50, 60, -1, error="ENOSPC", injected=True)
     pairs = [
-        pairing.Stored(Operation("p1:1", 1), write, sync),
-        pairing.Stored(Operation("t1:1", 1, transaction=True), write, plain),
-        pairing.Stored(Operation("p1:2", 1), failed=failed),
-        pairing.Stored(Operation("p1:3", 1), write, unseen="too long"),
-        pairing.Stored(Operation("p1:4", 1), write),
+        pairing.StoredOperation(Operation("p1:1", 1), write, sync),
+        pairing.StoredOperation(Operation("t1:1", 1, transaction=True), write, plain),
+        pairing.StoredOperation(Operation("p1:2", 1), failed=failed),
+        pairing.StoredOperation(Operation("p1:3", 1), write, unseen="too long"),
+        pairing.StoredOperation(Operation("p1:4", 1), write),
     ]
     path = tmp_path / "disk.jsonl"
     found = Trace((write, sync), 2)

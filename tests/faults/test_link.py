@@ -19,14 +19,14 @@ import pytest
 
 from benchmarks import link as link_bench
 from conformance import adapters, history
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected
 from conformance.clients.session_factory import connect
 from conformance.clients.workers.job import Job
 from conformance.errors import FaultError
 from conformance.faults.frames.reader import TO_CLIENT
-from conformance.faults.link.connection import Armed, Connection
-from conformance.faults.link.harness import Link, prove
+from conformance.faults.link.connection import ArmedLinkFault, ProxyConnection
+from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.scenario.script import Cut, Delay, Frame, HoldLink, Throttle
@@ -61,7 +61,7 @@ def link(ledger, tmp_path):
             count[0] += 1
             place = upstream.getsockname() if isinstance(upstream, socket.socket) else upstream
             header = bare_header("x")
-            return stack.enter_context(Link(ledger, tmp_path, header, place, protocol, fault, number=count[0]))
+            return stack.enter_context(LinkProxy(ledger, tmp_path, header, place, protocol, fault, number=count[0]))
 
         yield start
 
@@ -176,7 +176,7 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     client.commit("t")
     pump(client, lambda: client.answers)
     client.answers.clear()
-    client.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    client.attach_receiver(queue, 10, AckHeader.INDIVIDUAL)
     pump(client, lambda: len(client.incoming) == 2)
     client.acknowledge(client.incoming, confirmed=True)
     pump(client, lambda: len(client.answers) == 2)
@@ -233,7 +233,9 @@ async def _reset_while_the_broker_sends(pairs, folder):
     (client, to_client), (broker, to_broker) = pairs
     recorder = history.Recorder(folder / "link.jsonl", bare_header("link"))
     ended = asyncio.Event()
-    between = Connection(1, to_client, to_broker, "stomp", Armed(None, recorder, 1), lambda _: ended.set())
+    between = ProxyConnection(
+        1, to_client, to_broker, "stomp", ArmedLinkFault(None, recorder, 1), lambda _: ended.set()
+    )
     client.sendall(SEND % 1)  # on its way before the reset
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
@@ -452,7 +454,7 @@ def test_a_frame_that_was_cut_in_its_middle_is_not_stored(link, broker, session,
         pump(client, lambda: False)
     prove(fault, between.finish())
     other = session(protocol, broker.endpoint(protocol)[1])
-    other.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    other.attach_receiver(queue, 10, AckHeader.INDIVIDUAL)
     pump(other, lambda: len(other.incoming) == 2)
     other.pump(0.2)
 
@@ -478,7 +480,7 @@ def test_a_commit_is_cut_from_its_answer(link, broker, session, protocol):
         pump(client, lambda: client.answers)
     prove(fault, between.finish())
     other = session(protocol, broker.endpoint(protocol)[1])
-    other.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    other.attach_receiver(queue, 10, AckHeader.INDIVIDUAL)
     pump(other, lambda: other.incoming)
 
     assert [] == list(client.answers)
@@ -498,7 +500,7 @@ def test_a_cut_after_a_send_comes_before_its_answer(link, broker, session):
             pump(client, lambda n=n: len(client.outcomes) > n)
     between.finish()
     other = session("amqp", broker.endpoint("amqp")[1])
-    other.attach_receiver(queue, 10, Subscription.INDIVIDUAL)
+    other.attach_receiver(queue, 10, AckHeader.INDIVIDUAL)
     pump(other, lambda: len(other.incoming) == 4)
 
     assert ["m0", "m1", "m2"] == [outcome.message for outcome in client.outcomes]
@@ -717,7 +719,7 @@ def test_a_narrow_link_passes_so_many_bytes_a_second(link, upstream):
 def test_a_fault_with_a_word_that_is_none_cannot_be_armed(ledger, tmp_path, fault, word):
     """Before anything is started."""
     with pytest.raises(FaultError, match=word):
-        Link(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp", fault)
+        LinkProxy(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp", fault)
 
 
 def test_a_link_that_ends_leaves_nothing(link, ledger, marked, tmp_path):
@@ -785,7 +787,7 @@ def test_a_proxy_that_cannot_start_says_why(ledger, tmp_path):
     (tmp_path / "link-1.jsonl").write_text("")
     with (
         pytest.raises(FaultError, match="the link proxy did not start: FileExistsError"),
-        Link(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp") as between,
+        LinkProxy(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp") as between,
     ):
         assert between.port
 

@@ -15,7 +15,7 @@ import pytest
 import conformance
 from conformance.errors import FaultError
 from conformance.faults.power import loss
-from conformance.faults.power.image import FILE_SYSTEMS, Disk, cannot
+from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
 from conformance.ledger import Ledger
 
 PAGE = mmap.PAGESIZE
@@ -34,7 +34,7 @@ def disk(tmp_path, filesystem):
         pytest.skip(cannot(filesystem))
     with (
         Ledger(tmp_path / "run", "power") as ledger,
-        Disk.make(ledger, tmp_path / "image", tmp_path / "disk", filesystem=filesystem) as made,
+        LossyDisk.make(ledger, tmp_path / "image", tmp_path / "disk", filesystem=filesystem) as made,
     ):
         yield made
 
@@ -230,7 +230,7 @@ def test_a_seed_means_the_same_on_another_disk(disk, tmp_path):
     for number in (1, 2):
         with (
             Ledger(tmp_path / f"run-{number}", f"power-{number}") as ledger,
-            Disk.make(ledger, tmp_path / f"image-{number}", tmp_path / f"disk-{number}") as each,
+            LossyDisk.make(ledger, tmp_path / f"image-{number}", tmp_path / f"disk-{number}") as each,
         ):
             paths = [each.mountpoint / folder / name for folder in "abcdef" for name in ("1", "2")]
             for path in paths:

@@ -17,13 +17,13 @@ import pytest
 import conformance
 from conformance import adapters
 from conformance import ledger as ledger_of
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Refused
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.workers.job import StompWords
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import image, loss
-from conformance.faults.power.image import FILE_SYSTEMS, Disk, cannot
+from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
 from conformance.history import Phase, make_body, message_id
 from conformance.ledger import Ledger, release_leftovers
 
@@ -63,7 +63,7 @@ def make(tmp_path, ledger):
             words = {"filesystem": "ext4", **words}
             if cannot(words["filesystem"]):
                 pytest.skip(cannot(words["filesystem"]))
-            return stack.enter_context(Disk.make(ledger, tmp_path / f"{name}.img", tmp_path / name, **words))
+            return stack.enter_context(LossyDisk.make(ledger, tmp_path / f"{name}.img", tmp_path / name, **words))
 
         yield one
     assert ours(tmp_path) == ([], [])
@@ -327,7 +327,7 @@ def test_a_busy_disk_is_released_when_its_last_user_lets_go(make, tmp_path):
 @pytest.mark.parametrize("step", ["losetup", "mount", "cp"])
 def test_an_interrupt_while_it_is_made_leaves_nothing(ledger, tmp_path, monkeypatch, step):
     """Also where it comes between a command and its record."""
-    run = Disk._run
+    run = LossyDisk._run
 
     def interrupted(self, *command, **words):
         said = run(self, *command, **words)
@@ -336,9 +336,9 @@ def test_an_interrupt_while_it_is_made_leaves_nothing(ledger, tmp_path, monkeypa
             raise KeyboardInterrupt
         return said
 
-    monkeypatch.setattr(Disk, "_run", interrupted)
+    monkeypatch.setattr(LossyDisk, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Disk.make(ledger, tmp_path / "disk.img", tmp_path / "disk")
+        LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk")
 
     assert ours(tmp_path) == ([], [])
     assert not (tmp_path / "disk.img").exists()
@@ -350,7 +350,7 @@ def test_an_image_of_somebody_else_is_left_alone(make, ledger, tmp_path):
     """A second disk in the same file is refused, and the first goes on."""
     first = make()
     with pytest.raises(FaultError, match=r"no image of a disk can be made at .*: File exists"):
-        Disk.make(ledger, tmp_path / "disk.img", tmp_path / "other")
+        LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "other")
     stored(first.mountpoint / "file")
     lose(first)
     first.after_loss()
@@ -364,7 +364,7 @@ def test_an_image_of_somebody_else_is_left_alone(make, ledger, tmp_path):
 def test_a_disk_that_is_too_small_says_why(ledger, tmp_path):
     """In the words of the command, and nothing is left."""
     with pytest.raises(FaultError, match=r"`mkfs.xfs .*` ended with 1: .* is too small"):
-        Disk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", size=1 << 20, filesystem="xfs")
+        LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", size=1 << 20, filesystem="xfs")
 
     assert ours(tmp_path) == ([], [])
     assert not (tmp_path / "disk.img").exists()
@@ -373,7 +373,7 @@ def test_a_disk_that_is_too_small_says_why(ledger, tmp_path):
 def test_an_unknown_file_system_is_named(ledger, tmp_path):
     """Before anything is made."""
     with pytest.raises(UsageError, match="unknown file system 'ext3': did you mean 'ext4'"):
-        Disk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", filesystem="ext3")
+        LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", filesystem="ext3")
     with pytest.raises(UsageError, match="unknown file system 'ext3'"):
         cannot("ext3")
 
@@ -552,7 +552,7 @@ def received(broker, count=None):
         with urllib.request.urlopen(broker.depth_probe("q").url, timeout=20) as answer:
             count = json.load(answer)["depth"]
     session = connected(broker)
-    session.attach_receiver("q", 1000, Subscription.SETTLED)
+    session.attach_receiver("q", 1000, AckHeader.SETTLED)
     deadline = time.monotonic() + 20
     while len(session.incoming) < count and time.monotonic() < deadline:
         session.pump(1.0)
@@ -569,7 +569,7 @@ def lost_at(name, tmp_path, ledger, confirms, *, torn=None, filesystem="ext4", s
     adapter = adapters.find(name)
     with (
         adapter.prepare(tmp_path / "broker", adapter.effective(settings or {}), ["q"], ledger) as broker,
-        Disk.make(ledger, tmp_path / "disk.img", broker.data, filesystem=filesystem) as disk,
+        LossyDisk.make(ledger, tmp_path / "disk.img", broker.data, filesystem=filesystem) as disk,
     ):
         broker.start()
         publisher = Publisher(connected(broker))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -13,5 +13,5 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 @pytest.fixture(scope="session")
 def session():
     """A local session; its start is the price of the first test that asks."""
-    with Session.start() as started:
+    with JudgeSession.start() as started:
         yield started

@@ -40,7 +40,7 @@ def evidence(name, subject, control=(), label=None, run=RUN, void="", void_after
             trials.append(about if one else msgspec.structs.replace(about, **gone))
             if one:
                 known[about.trial] = one
-    return tally.Evidence(run, trials, known)
+    return tally.ClaimEvidence(run, trials, known)
 
 
 def everywhere(run=RUN, lies_in="every-trial", **arms):
@@ -56,7 +56,7 @@ def everywhere(run=RUN, lies_in="every-trial", **arms):
                 about = record(f"{item}.{index}", item, arm, "", index)
             trials.append(about)
             known[about.trial] = one
-    return tally.Evidence(run, trials, known)
+    return tally.ClaimEvidence(run, trials, known)
 
 
 def rule(claim, name, *args, scenarios=SCENARIOS, catalogue=CATALOGUE, **kwargs):

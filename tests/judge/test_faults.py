@@ -233,7 +233,7 @@ def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN, power=()):
         found = evidence(item.id, subject, control, label=OFF.label, run=run)
         trials += [msgspec.structs.replace(each, trial=f"{item.id}.{each.trial}") for each in found.trials]
         known |= {f"{item.id}.{name}": counted for name, counted in found.facts.items()}
-    rows = rules.rows(CATALOGUE, {item.id: item for item, _, _ in played}, tally.Evidence(run, trials, known), {})
+    rows = rules.rows(CATALOGUE, {item.id: item for item, _, _ in played}, tally.ClaimEvidence(run, trials, known), {})
     mine = [row for row in rows if row.claim == "ARTEMIS-SEND-09"]
     return mine, exits.exit_code(Judgement(run=run, rows=tuple(mine), self_checks=(), trials=()))
 

@@ -226,7 +226,7 @@ def test_bench_measures(session, monkeypatch):
 
 def test_a_session_beside_another_is_a_guest(session):
     """A process that has Spark already keeps it: ours is one more session in it, and stopping ours ends nothing."""
-    with judge.Session.start() as guest:
+    with judge.JudgeSession.start() as guest:
         assert guest.spark is not session.spark
         assert 3 == guest.spark.range(3).count()
 

@@ -32,7 +32,7 @@ def running(folder, monkeypatch, found):
     )
     whole = dataclasses.replace(prepared, folder=folder)
     written = types.SimpleNamespace(run=RUN, plan=lambda _: None, close=lambda **_: RUN)
-    return campaign.Running(whole, written, recording, None, campaign.Watcher()), recorded
+    return campaign.OpenRun(whole, written, recording, None, campaign.Watcher()), recorded
 
 
 @pytest.mark.parametrize(

@@ -605,7 +605,7 @@ def test_what_was_not_selected_is_not_tried():
 
 def test_every_claim_has_a_row():
     """Of whatever kind; what no scenario tries says why."""
-    rows = rules.rows(CATALOGUE, SCENARIOS, tally.Evidence(RUN, [], {}), {"SOLCD-TX-02": "No transactions yet."})
+    rows = rules.rows(CATALOGUE, SCENARIOS, tally.ClaimEvidence(RUN, [], {}), {"SOLCD-TX-02": "No transactions yet."})
 
     assert set(CATALOGUE.claims) == {row.claim for row in rows}
     assert {Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE} == {row.verdict for row in rows}

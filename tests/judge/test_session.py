@@ -19,7 +19,7 @@ from py4j import java_gateway, protocol
 from conformance.adapters.launch.java import JavaFound, find_java
 from conformance.errors import JudgeError
 from conformance.judge.spark import class_archive, gateway
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 
 pytestmark = pytest.mark.spark
 
@@ -189,9 +189,9 @@ def test_no_java(monkeypatch):
     from conformance.adapters.launch import java
 
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))
-    monkeypatch.setattr(Session, "_guest", classmethod(lambda cls: None))  # another test's session may live here
+    monkeypatch.setattr(JudgeSession, "_guest", classmethod(lambda cls: None))  # another test's session may live here
     with pytest.raises(JudgeError, match="no Java 17 or newer"):
-        Session.start()
+        JudgeSession.start()
 
 
 LONG_ENOUGH = "from conformance.judge import classes\nclasses.WORTH_S = 0.0\n"

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.claims import Kind
 from conformance.frontend.plugin import tell
-from conformance.frontend.plugin.expect import Answer
+from conformance.frontend.plugin.expect import ClaimAnswer
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
 from conformance.report import model
 from conformance.report.expectations import Expect, Expected, Known
@@ -41,7 +41,7 @@ def judgement(verdict):
 def answer(now, then=None, *known, untried=False):
     baseline = model.report(judgement(then)) if then else None
     found = Expected(known=known, baseline=baseline, today=TODAY).of(judgement(now))
-    return Answer(row(now), found, untried=untried)
+    return ClaimAnswer(row(now), found, untried=untried)
 
 
 def told(answer, strict=False):

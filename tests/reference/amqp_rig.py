@@ -8,7 +8,7 @@ from proton import Connection, Delivery, Endpoint, Message, Transport, symbol
 
 from conformance.faults.frames import amqp as frames_amqp
 from conformance.reference.amqp import connection as amqp
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import PROFILES
 from conformance.reference.settings import Settings
@@ -25,13 +25,13 @@ class Rig:
 
     def __init__(self, profile="standard", behaviour=None, **settings):
         self.commit = GroupCommit(Journal(recover({})))
-        self.broker = Broker(
+        self.broker = ReferenceBroker(
             Settings(**settings), behaviour or Honest(), self.commit, recover({}), profile=PROFILES[profile]
         )
         self.timers = []
         self.frames = []
         self._other, self._reader = frames_amqp.pair()
-        self.there = amqp.Connection(self.broker, lambda: None, lambda s, call: self.timers.append((s, call)))
+        self.there = amqp.AmqpConnection(self.broker, lambda: None, lambda s, call: self.timers.append((s, call)))
         self.here = Connection()
         self.transport = Transport()
         self.transport.bind(self.here)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Subscription
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Honest
 from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings, parse_queues
@@ -33,7 +33,7 @@ class Rig:
         self.commit = GroupCommit(Journal(recovered))
         chosen = Settings(**settings)
         options = parse_queues(queues or ("q",), chosen)
-        self.broker = Broker(chosen, self.behaviour, self.commit, recovered, options, lambda: self.now)
+        self.broker = ReferenceBroker(chosen, self.behaviour, self.commit, recovered, options, lambda: self.now)
         self.queue = self.broker.known(next(iter(options)))
         self.answers = []
         self.disk()
@@ -99,7 +99,7 @@ class Rig:
         self.broker.dispatch()
         return link, got
 
-    def settle(self, link, tag, event=Event.ACCEPTED, transaction=None):
+    def settle(self, link, tag, event=SettlementEvent.ACCEPTED, transaction=None):
         self.broker.settle(link, tag, event, nobody, transaction=transaction)
 
     def bodies(self, queue=None):

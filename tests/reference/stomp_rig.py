@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import PROFILES
 from conformance.reference.settings import Settings
@@ -19,7 +19,7 @@ class Rig:
 
     def __init__(self, chosen=None, profile="standard", **settings):
         self.commit = GroupCommit(Journal(recover({})))
-        self.broker = Broker(
+        self.broker = ReferenceBroker(
             Settings(**settings), chosen or Honest(), self.commit, recover({}), profile=PROFILES[profile]
         )
         self.numbers = itertools.count(1)
@@ -61,7 +61,7 @@ class Client:
     def __init__(self, rig):
         self.rig = rig
         self.version = "1.2"
-        self.connection = stomp.Connection(rig.broker, lambda: None, rig.numbers, rig.later)
+        self.connection = stomp.StompConnection(rig.broker, lambda: None, rig.numbers, rig.later)
         self.decoder = Decoder(SERVER)
 
     def say(self, command, headers, body=b""):

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from conformance.reference.amqp.connection import OPEN_S, Connection
+from conformance.reference.amqp.connection import OPEN_S, AmqpConnection
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED
 from tests.reference.amqp_raw import (
     DISPOSITION,
@@ -38,7 +38,7 @@ class Talk:
     def __init__(self, rig, *said):
         self.rig = rig
         self.later = []
-        self.connection = Connection(rig.broker, lambda: None, lambda seconds, call: self.later.append(call))
+        self.connection = AmqpConnection(rig.broker, lambda: None, lambda seconds, call: self.later.append(call))
         self.heard = b""
         for data in said:
             self.say(data)

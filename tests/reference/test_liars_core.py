@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars.registry import behaviour
 from conformance.reference.store.commit import nobody
 
@@ -90,7 +90,7 @@ def failed(rig):
     """What is left of a message whose consumer failed."""
     sent(rig, 1)
     link, _ = rig.link(1)
-    rig.settle(link, 1, Event.FAILED)
+    rig.settle(link, 1, SettlementEvent.FAILED)
     rig.disk()
     return rig.bodies()
 

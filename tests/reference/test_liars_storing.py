@@ -19,9 +19,9 @@ import pytest
 from proton import ConnectionException, Message
 
 import conformance.errors
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Subscription
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
 from conformance.reference.liars.registry import FAMILY, behaviour
@@ -252,7 +252,7 @@ class Bytes:
         self.files = {}
         recovered = recover({})
         self.commit = GroupCommit(Journal(recovered, 8192))
-        self.broker = Broker(Settings(**settings), behaviour(name), self.commit, recovered)
+        self.broker = ReferenceBroker(Settings(**settings), behaviour(name), self.commit, recovered)
         self.queue = self.broker.queue("q")
         self.syncs = []
         self.postponed = []
@@ -313,7 +313,7 @@ def test_what_was_confirmed_too_early_is_stored_before_its_removal():
     rig.publish(1)
     rig.disk()
     link, got = rig.take_all()
-    rig.broker.settle(link, 1, Event.ACCEPTED, nobody)
+    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, nobody)
     rig.late()  # due while the removal waits
     rig.disk()
 
@@ -326,7 +326,7 @@ def test_what_was_confirmed_too_early_goes_out_with_its_removal():
     rig.publish(1)
     rig.disk()
     link, _ = rig.take_all()
-    rig.broker.settle(link, 1, Event.ACCEPTED, nobody)
+    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, nobody)
     rig.disk()
     rig.late()
     rig.disk()

@@ -6,7 +6,7 @@ import pytest
 
 from conformance import paths
 from conformance.errors import UsageError
-from conformance.reference.profiles import PROFILES, Consuming, Mode, Publishing, Unknown, profile
+from conformance.reference.profiles import PROFILES, Consuming, ProfileMode, Publishing, Unknown, profile
 
 
 def test_standard_has_nothing_to_ask_for():
@@ -14,7 +14,7 @@ def test_standard_has_nothing_to_ask_for():
     asked = {"publish-window": "nine", "ack-event-mode": "?", "ack-mode": "?", "prefetch": "?"}
 
     assert profile("standard").publishing(asked) is None
-    assert profile("standard").consuming(asked) == Consuming(Mode(), 0)
+    assert profile("standard").consuming(asked) == Consuming(ProfileMode(), 0)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_a_wrong_word_of_a_publisher(asked):
 @pytest.mark.parametrize(
     ("name", "mode", "found"),
     [
-        ("ems", "explicit-client", Mode()),
-        ("ems", "explicit-client-dups-ok", Mode(lazy=True)),
-        ("ems", "dups-ok", Mode(lazy=True)),
-        ("ems", "no-ack", Mode(settled=True)),
-        ("qpid", "no-ack", Mode(settled=True)),
-        ("qpid", "pre", Mode()),
+        ("ems", "explicit-client", ProfileMode()),
+        ("ems", "explicit-client-dups-ok", ProfileMode(lazy=True)),
+        ("ems", "dups-ok", ProfileMode(lazy=True)),
+        ("ems", "no-ack", ProfileMode(settled=True)),
+        ("qpid", "no-ack", ProfileMode(settled=True)),
+        ("qpid", "pre", ProfileMode()),
     ],
 )
 def test_modes(name, mode, found):

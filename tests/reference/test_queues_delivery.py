@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.store.records import Committed, Counted, Moved, changes
 from conformance.reference.store.recovery import recover
 
@@ -46,8 +46,8 @@ def test_what_comes_back_is_at_its_place_also_after_a_restart():
         rig.send(bytes([n]))
     rig.disk()
     link, _ = rig.link(credit=4)
-    rig.settle(link, 2, Event.FAILED)
-    rig.settle(link, 4, Event.RELEASED)
+    rig.settle(link, 2, SettlementEvent.FAILED)
+    rig.settle(link, 4, SettlementEvent.RELEASED)
     rig.settle(link, 1)
     rig.broker.unsubscribe(link)
     rig.disk()
@@ -63,7 +63,7 @@ def test_redelivered_is_said_of_all_after_a_restart():
     rig.disk()
     link, got = rig.link(credit=1)
     assert got == {1: (b"sent", 0, False)}
-    rig.settle(link, 1, Event.RELEASED)
+    rig.settle(link, 1, SettlementEvent.RELEASED)
     rig.send(b"never")
     rig.disk()
     _, before = rig.link()
@@ -73,11 +73,11 @@ def test_redelivered_is_said_of_all_after_a_restart():
     assert [(body, count, again) for body, count, again in after.values()] == [(b"sent", 0, True), (b"never", 0, True)]
 
 
-def failed(rig, times, event=Event.FAILED, queue=None):
+def failed(rig, times, event=SettlementEvent.FAILED, queue=None):
     """The first message of a queue fails so often, each time with another link."""
     for _ in range(times):
         link, _ = rig.link(credit=1, queue=queue)
-        if event is Event.ABANDONED:
+        if event is SettlementEvent.ABANDONED:
             rig.broker.unsubscribe(link)
         else:
             rig.settle(link, 1, event)
@@ -85,7 +85,7 @@ def failed(rig, times, event=Event.FAILED, queue=None):
         rig.disk()
 
 
-@pytest.mark.parametrize("event", [Event.FAILED, Event.ABANDONED])
+@pytest.mark.parametrize("event", [SettlementEvent.FAILED, SettlementEvent.ABANDONED])
 def test_a_message_is_dead_after_its_attempts(event):
     """Not one earlier; its count goes with it, and is the same after a restart."""
     rig = Rig("q:max_deliveries=3", "DLQ")
@@ -99,7 +99,7 @@ def test_a_message_is_dead_after_its_attempts(event):
         failed(each, 1, event)
         assert each.on_disk() == [("DLQ", b"bad", 3), ("q", b"good", 0)]
         assert [(m.bare, m.failures) for m in each.broker.browse(each.broker.known("DLQ"))] == [(b"bad", 3)]
-    assert (rig.queue.counts[Event.EXHAUSTED], rig.queue.unacknowledged, rig.queue.bytes) == (1, 0, 4)
+    assert (rig.queue.counts[SettlementEvent.EXHAUSTED], rig.queue.unacknowledged, rig.queue.bytes) == (1, 0, 4)
 
 
 def test_a_release_is_no_attempt():
@@ -107,8 +107,8 @@ def test_a_release_is_no_attempt():
     rig = Rig("q:max_deliveries=1")
     rig.send()
     rig.disk()
-    failed(rig, 5, Event.RELEASED)
-    failed(rig, 5, Event.MODIFIED)
+    failed(rig, 5, SettlementEvent.RELEASED)
+    failed(rig, 5, SettlementEvent.MODIFIED)
 
     assert rig.bodies() == [b"x"]
 
@@ -129,7 +129,7 @@ def test_the_move_of_a_dead_message_is_one_record():
     rig.send()
     rig.disk()
     link, _ = rig.link()
-    rig.settle(link, 1, Event.FAILED)
+    rig.settle(link, 1, SettlementEvent.FAILED)
     image = rig.image()
     [write] = rig.commit.take().writes
     states = set()
@@ -151,10 +151,10 @@ def test_a_dead_letter_stays():
     failed(rig, 5, queue="Dead")
     assert rig.on_disk() == [("Dead", b"x", 7)]
     link, _ = rig.link(queue="Dead")
-    rig.settle(link, 1, Event.REJECTED)
+    rig.settle(link, 1, SettlementEvent.REJECTED)
     rig.disk()
 
-    assert (rig.on_disk(), rig.broker.known("Dead").counts[Event.DISCARDED]) == ([], 1)
+    assert (rig.on_disk(), rig.broker.known("Dead").counts[SettlementEvent.DISCARDED]) == ([], 1)
 
 
 @pytest.mark.parametrize(("source", "target"), [("true", "false"), ("false", "true"), ("false", "false")])
@@ -180,7 +180,7 @@ def test_a_commit_can_be_the_last_attempt():
     rig.disk()
     link, _ = rig.link()
     transaction = rig.broker.begin()
-    rig.settle(link, 1, Event.FAILED, transaction)
+    rig.settle(link, 1, SettlementEvent.FAILED, transaction)
     rig.commits(transaction)
     assert rig.on_disk() == [("q", b"x", 0)]
     rig.disk()
@@ -232,7 +232,7 @@ def test_what_is_on_its_way_when_its_queue_is_deleted():
     rig.disk()
     link, _ = rig.link()
     rig.settle(link, 1)
-    rig.settle(link, 2, Event.REJECTED)
+    rig.settle(link, 2, SettlementEvent.REJECTED)
     rig.send(b"3")
     rig.broker.delete(rig.queue)
     rig.disk()
@@ -265,7 +265,7 @@ def test_browsing_takes_nothing():
         rig.send(bytes([n]), ttl=1000 if n == 3 else 0)
     rig.disk()
     link, _ = rig.link(credit=2)
-    rig.settle(link, 1, Event.RELEASED)
+    rig.settle(link, 1, SettlementEvent.RELEASED)
     looking = rig.broker.browse(rig.queue)
     first = next(looking).bare
     rig.settle(link, 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from proton import Message as Sent
 
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.message.header import parse
 
 from .queue_rig import START, Rig
 
-EXPIRED = Event.EXPIRED
+EXPIRED = SettlementEvent.EXPIRED
 
 
 def test_a_message_expires_at_its_end_and_not_before():
@@ -88,7 +88,7 @@ def test_many_that_end_together_go_in_several_turns():
     assert left == [1500, 500, 0]
 
 
-@pytest.mark.parametrize("event", [Event.RELEASED, Event.FAILED])
+@pytest.mark.parametrize("event", [SettlementEvent.RELEASED, SettlementEvent.FAILED])
 def test_an_acquired_message_expires_when_it_comes_back(event):
     """Not in its consumer's hands: it can still be acknowledged there."""
     rig = Rig()
@@ -106,7 +106,7 @@ def test_an_acquired_message_expires_when_it_comes_back(event):
     rig.disk()
 
     assert (rig.bodies(), rig.on_disk(), len(got)) == ([], [], 2)
-    assert (rig.queue.counts[EXPIRED], rig.queue.counts[Event.ACCEPTED]) == (1, 1)
+    assert (rig.queue.counts[EXPIRED], rig.queue.counts[SettlementEvent.ACCEPTED]) == (1, 1)
     assert rig.broker.next_expiry() is None
 
 
@@ -117,7 +117,7 @@ def test_a_message_that_comes_back_in_time_lives_on():
     rig.disk()
     link, _ = rig.link(credit=1)
     rig.now += 1
-    rig.settle(link, 1, Event.RELEASED)
+    rig.settle(link, 1, SettlementEvent.RELEASED)
     assert (rig.bodies(), rig.broker.next_expiry()) == ([b"x"], START + 2)
     rig.now += 1
     rig.broker.dispatch()
@@ -170,7 +170,7 @@ def test_expired_messages_go_to_their_queue_and_stay():
         each.broker.dispatch()
         _, got = each.link(queue="Late")
         assert ([body for body, _, _ in got.values()], each.broker.next_expiry()) == ([b"1"], None)
-    assert rig.queue.counts[Event.DIVERTED] == 1
+    assert rig.queue.counts[SettlementEvent.DIVERTED] == 1
 
 
 def test_a_dead_letter_ends_too():
@@ -179,7 +179,7 @@ def test_a_dead_letter_ends_too():
     rig.send(ttl=3000)
     rig.disk()
     link, _ = rig.link()
-    rig.settle(link, 1, Event.REJECTED)
+    rig.settle(link, 1, SettlementEvent.REJECTED)
     rig.disk()
     assert rig.bodies("DLQ") == [b"x"]
     rig.now += 3

@@ -13,15 +13,15 @@ from urllib.parse import quote
 import pytest
 from proton import Message
 
-from conformance.reference.core.settlement import Event
-from conformance.reference.depth import Asked
+from conformance.reference.core.settlement import SettlementEvent
+from conformance.reference.depth import DepthConnection
 
 from .queue_rig import START, Rig, identified
 
 
 def ask(rig, target):
     """The status, and what the JSON says."""
-    asked = Asked(rig.broker)
+    asked = DepthConnection(rig.broker)
     asked.receive(f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode("latin-1"))
     answer = asked.answer()
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -41,11 +41,11 @@ def test_a_queue_tells_what_has_happened_to_its_messages():
     link, _ = rig.link(credit=5)
     rig.settle(link, 1)
     rig.settle(link, 2)
-    rig.settle(link, 3, Event.REJECTED)
-    rig.settle(link, 4, Event.FAILED)
+    rig.settle(link, 3, SettlementEvent.REJECTED)
+    rig.settle(link, 4, SettlementEvent.FAILED)
     rig.disk()
     other, _ = rig.link(credit=1)
-    rig.settle(other, 1, Event.FAILED)
+    rig.settle(other, 1, SettlementEvent.FAILED)
     rig.now += 2
     rig.broker.dispatch()
     rig.disk()
@@ -79,7 +79,7 @@ def test_messages_are_shown_and_not_taken():
     rig.send(b"second", durable=False)
     rig.disk()
     link, _ = rig.link(credit=1)
-    rig.settle(link, 1, Event.FAILED)
+    rig.settle(link, 1, SettlementEvent.FAILED)
     rig.disk()
     rig.link(credit=1)
     status, shown = ask(rig, "/queues/q/messages")

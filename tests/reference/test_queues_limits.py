@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 
 from .queue_rig import Rig
 
@@ -104,7 +104,7 @@ def test_dead_letters_are_never_refused():
     rig.disk()
     link, _ = rig.link()
     for tag in (1, 2, 3):
-        rig.settle(link, tag, Event.REJECTED)
+        rig.settle(link, tag, SettlementEvent.REJECTED)
     rig.disk()
     rig.send(queue="DLQ")
 
@@ -144,7 +144,7 @@ def test_a_batch_that_finds_no_room_is_refused_whole():
     assert (rig.bodies(), rig.queue.arriving, rig.queue.bytes) == ([b"3", b"4"], 0, 2)
 
 
-EVERY = [Event.ACCEPTED, Event.REJECTED, Event.FAILED, Event.RELEASED]
+EVERY = [SettlementEvent.ACCEPTED, SettlementEvent.REJECTED, SettlementEvent.FAILED, SettlementEvent.RELEASED]
 
 
 def transacted(rig):

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 
 from conformance.reference.core.queues import Message
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 
 from .queue_rig import Rig, identified
 
@@ -40,12 +40,12 @@ def accepted(rig, link):
 
 def failed_once(rig, link):
     for tag, message in list(link.held.items()):
-        rig.settle(link, tag, Event.ACCEPTED if message.failures else Event.FAILED)
+        rig.settle(link, tag, SettlementEvent.ACCEPTED if message.failures else SettlementEvent.FAILED)
 
 
 def rejected(rig, link):
     for tag in list(link.held):
-        rig.settle(link, tag, Event.REJECTED)
+        rig.settle(link, tag, SettlementEvent.REJECTED)
 
 
 def transacted(rig, link):

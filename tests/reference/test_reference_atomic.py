@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Subscription
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars.registry import Honest
 from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings
@@ -22,7 +22,7 @@ class Rig:
         self.files = {number: bytearray(data) for number, data in (files or {}).items()}
         recovered = recover(self.image())
         self.commit = GroupCommit(Journal(recovered, 8192))
-        self.broker = Broker(Settings(**settings), Honest(), self.commit, recovered)
+        self.broker = ReferenceBroker(Settings(**settings), Honest(), self.commit, recovered)
         self.queue = self.broker.queue("q")
         self.disk()
 
@@ -54,7 +54,7 @@ class Rig:
         self.broker.dispatch()
         return link, got
 
-    def settle(self, link, tag, event=Event.ACCEPTED, transaction=None):
+    def settle(self, link, tag, event=SettlementEvent.ACCEPTED, transaction=None):
         self.broker.settle(link, tag, event, nobody, transaction=transaction)
 
     def content(self):
@@ -78,7 +78,9 @@ def test_a_commit_cut_at_any_byte_is_there_whole_or_not_at_all():
     rig.publish(4, transaction)
     rig.publish(5, transaction, "other")
     rig.publish(6, transaction, durable=False)
-    for tag, event in enumerate((Event.ACCEPTED, Event.REJECTED, Event.FAILED, Event.RELEASED), 1):
+    for tag, event in enumerate(
+        (SettlementEvent.ACCEPTED, SettlementEvent.REJECTED, SettlementEvent.FAILED, SettlementEvent.RELEASED), 1
+    ):
         rig.settle(link, tag, event, transaction)
     rig.broker.queue("DLQ")
     rig.disk()
@@ -125,7 +127,7 @@ def test_a_link_that_ends_while_the_commit_is_on_its_way_gives_nothing_back():
     link, _ = rig.link()
     transaction = rig.broker.begin()
     rig.settle(link, 1, transaction=transaction)
-    rig.settle(link, 2, Event.RELEASED, transaction)
+    rig.settle(link, 2, SettlementEvent.RELEASED, transaction)
     rig.broker.commit(transaction, nobody)
     rig.broker.unsubscribe(link)
     _, got = rig.link()
@@ -144,7 +146,7 @@ def test_an_outcome_outside_takes_its_delivery_out_of_the_transaction():
     link, _ = rig.link(credit=1)
     transaction = rig.broker.begin()
     rig.settle(link, 1, transaction=transaction)
-    rig.settle(link, 1, Event.RELEASED)
+    rig.settle(link, 1, SettlementEvent.RELEASED)
     other, got = rig.link()
     rig.broker.commit(transaction, nobody)
     rig.disk()

@@ -16,11 +16,11 @@ from conformance.reference.store.records import (
     Committed,
     Counted,
     Identified,
+    IdentifiedAgain,
     Moved,
     QueueDeclared,
     QueueDeleted,
     Removed,
-    Seen,
     Stored,
     payload,
     record,
@@ -73,7 +73,7 @@ ENTRIES = [
     QueueDeleted("q/ü"),
     Stored(3, 4, "q/ü", 5, b"rest", b"body", 1_700_000_000_000),
     Identified("q/ü", b"id"),
-    Seen("q/ü", b"id", 2**40),
+    IdentifiedAgain("q/ü", b"id", 2**40),
     Committed(()),
     Committed(
         (Stored(3, 4, "q", 5, b"", b"body"), Identified("q", b"\0"), Removed(9), Counted(8, 2), Moved(7, 1, "DLQ"))

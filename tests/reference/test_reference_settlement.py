@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 from conformance.reference.core.queues import Message, Queue
-from conformance.reference.core.settlement import COUNTED, TRANSITIONS, Event, IllegalStep, State, step
+from conformance.reference.core.settlement import COUNTED, TRANSITIONS, IllegalStep, SettlementEvent, State, step
 
 
-@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, SettlementEvent)))
 def test_every_pair_is_a_rule_or_an_error(state, event):
     """No pair is answered by anything but the table."""
     if (state, event) in TRANSITIONS:
@@ -28,19 +28,23 @@ def test_every_state_is_reached_and_only_gone_is_final():
 
 def test_an_acknowledged_message_has_one_way_only():
     """After accepted nothing leads back to ready."""
-    assert {(e, s) for (at, e), s in TRANSITIONS.items() if at is State.REMOVING} == {(Event.REMOVED, State.GONE)}
+    assert {(e, s) for (at, e), s in TRANSITIONS.items() if at is State.REMOVING} == {
+        (SettlementEvent.REMOVED, State.GONE)
+    }
 
 
-@pytest.mark.parametrize("event", [Event.RELEASED, Event.MODIFIED, Event.FAILED, Event.ABANDONED])
+@pytest.mark.parametrize(
+    "event", [SettlementEvent.RELEASED, SettlementEvent.MODIFIED, SettlementEvent.FAILED, SettlementEvent.ABANDONED]
+)
 def test_only_deliveries_that_may_have_failed_are_counted(event):
     """Released and modified without delivery-failed are not."""
     message = Message(1, Queue("q"), 1, True, b"", b"")
-    for each in (Event.STORED, Event.SENT, event):
+    for each in (SettlementEvent.STORED, SettlementEvent.SENT, event):
         message.advance(each)
 
     assert message.state is State.READY
     assert message.failures == (event in COUNTED)
-    assert frozenset({Event.FAILED, Event.ABANDONED, Event.EXHAUSTED}) == COUNTED
+    assert frozenset({SettlementEvent.FAILED, SettlementEvent.ABANDONED, SettlementEvent.EXHAUSTED}) == COUNTED
 
 
 def test_an_outcome_means_the_same_in_a_transaction():
@@ -48,11 +52,13 @@ def test_an_outcome_means_the_same_in_a_transaction():
     held = {event: state for (at, event), state in TRANSITIONS.items() if at is State.ACQUIRED}
     committing = {event: state for (at, event), state in TRANSITIONS.items() if at is State.COMMITTING}
 
-    assert held.pop(Event.COMMITTED) is State.COMMITTING
-    assert committing.pop(Event.REFUSED) is State.ACQUIRED
+    assert held.pop(SettlementEvent.COMMITTED) is State.COMMITTING
+    assert committing.pop(SettlementEvent.REFUSED) is State.ACQUIRED
     assert held == committing
 
 
 def test_a_message_does_not_expire_in_its_consumers_hands():
     """Only one that waits can."""
-    assert {at for at, event in TRANSITIONS if event in (Event.EXPIRED, Event.DIVERTED)} == {State.READY}
+    assert {at for at, event in TRANSITIONS if event in (SettlementEvent.EXPIRED, SettlementEvent.DIVERTED)} == {
+        State.READY
+    }

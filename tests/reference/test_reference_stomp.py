@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.reference.core.queues import Subscription
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars.registry import behaviour
 from conformance.reference.stomp import connection as stomp
 
@@ -382,7 +382,7 @@ def test_a_peer_that_is_faster_than_the_disk_is_to_be_held_back(rig):
 def test_who_was_held_back_is_told_when_the_disk_is_done(rig):
     """Though there is nothing to be sent: a peer that asks for no receipts would else never be read again."""
     woken = []
-    connection = stomp.Connection(rig.broker, lambda: woken.append(connection.choked), rig.numbers, rig.later)
+    connection = stomp.StompConnection(rig.broker, lambda: woken.append(connection.choked), rig.numbers, rig.later)
     connection.receive(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
     connection.receive(b"SEND\ndestination:q\npersistent:true\n\nx\0" * stomp.MAX_UNFINISHED)
     assert woken.pop()
@@ -400,7 +400,7 @@ def test_what_another_released_is_marked_and_not_counted(rig):
     other = Subscription(rig.broker.queue("q"), False, lambda: 1, lambda tag, message: tags.append(tag))
     rig.broker.subscribe(other)
     rig.broker.dispatch()
-    rig.broker.settle(other, tags[0], Event.RELEASED, lambda: None)
+    rig.broker.settle(other, tags[0], SettlementEvent.RELEASED, lambda: None)
     other.credit = lambda: 0
     (message,) = client.subscribe()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.reference.stomp import frames as stomp_frames
-from conformance.reference.stomp.frames import CLIENT, MAX_HEADERS, MAX_LINE, SERVER, Decoder, Frame
+from conformance.reference.stomp.frames import CLIENT, MAX_HEADERS, MAX_LINE, SERVER, Decoder, StompFrame
 
 EVERY = CLIENT | SERVER
 
@@ -55,7 +55,7 @@ def read(*pieces, version="1.2", commands=EVERY, **limits):
 )
 def test_what_the_grammar_does_not_have_is_refused(data, wrong):
     """With one sentence that says what; the frame before it is still read, and a split changes nothing."""
-    before = Frame("SEND", {"a": "b"}, b"x")
+    before = StompFrame("SEND", {"a": "b"}, b"x")
     stream = b"SEND\na:b\n\nx\0" + data
 
     assert read(stream) == ([before], (wrong, None))
@@ -103,4 +103,4 @@ def test_the_version_rules_from_the_next_frame_on():
         decoder.version = "1.0"
         seen.append(frame)
 
-    assert seen == [Frame("CONNECT", {}), Frame("SEND", {"a": "b:c"})]
+    assert seen == [StompFrame("CONNECT", {}), StompFrame("SEND", {"a": "b:c"})]

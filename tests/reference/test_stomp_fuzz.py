@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conformance.clients.stomp import raw_session
 from conformance.reference.stomp import frames as stomp_frames
-from conformance.reference.stomp.frames import CLIENT, SERVER, VERSIONS, Decoder, Frame, ProtocolError, encode
+from conformance.reference.stomp.frames import CLIENT, SERVER, VERSIONS, Decoder, ProtocolError, StompFrame, encode
 
 from .stomp_rig import Client, Rig
 
@@ -59,7 +59,7 @@ def frames(draw):
     body = draw(st.binary(max_size=MAX)) if command in BODIES else b""
     if draw(st.booleans()) or b"\0" in body:
         headers["content-length"] = str(len(body))
-    return Frame(command, headers, body)
+    return StompFrame(command, headers, body)
 
 
 PLACES = st.lists(st.integers(0, 10_000), max_size=8)
@@ -74,14 +74,14 @@ def test_what_is_written_is_read_however_it_is_cut(sent, version, between, place
     assert read(cut(stream, places), version) == (sent, None)
     assert read(one_by_one(stream), version) == (sent, None)
     if version == "1.2":
-        assert [Frame(f.command, f.headers, f.body) for f in raw_session.Decoder().feed(stream)] == sent
+        assert [StompFrame(f.command, f.headers, f.body) for f in raw_session.RawFrameDecoder().feed(stream)] == sent
 
 
 @BOUNDED
 @given(
     st.lists(
         st.builds(
-            Frame,
+            StompFrame,
             st.sampled_from(BODIES),
             st.dictionaries(
                 st.text(st.characters(codec="ascii", exclude_characters="\0\n:"), min_size=1, max_size=8).filter(

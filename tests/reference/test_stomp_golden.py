@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.stomp.frames import CLIENT, SERVER, VERSIONS, Decoder, Frame, ProtocolError, encode
+from conformance.reference.stomp.frames import CLIENT, SERVER, VERSIONS, Decoder, ProtocolError, StompFrame, encode
 
 from .stomp_rig import Client, Rig
 
@@ -24,72 +24,77 @@ TOLD_12 = TOLD_11.replace(b"\n\n\n", b"\n\n")
 
 EXAMPLES = [
     # section, version, bytes, frame
-    ("1.0 CONNECTED", "1.0", b"CONNECTED\nsession: s-1\n\n\0", Frame("CONNECTED", {"session": "s-1"})),
+    ("1.0 CONNECTED", "1.0", b"CONNECTED\nsession: s-1\n\n\0", StompFrame("CONNECTED", {"session": "s-1"})),
     (
         "1.0 SEND",
         "1.0",
         b"SEND\ndestination:/queue/a\n\nhello queue a\n\0",
-        Frame("SEND", {"destination": "/queue/a"}, b"hello queue a\n"),
+        StompFrame("SEND", {"destination": "/queue/a"}, b"hello queue a\n"),
     ),
     (
         "1.0 SUBSCRIBE",
         "1.0",
         b"SUBSCRIBE\ndestination: /queue/foo\nack: client\n\n\0",
-        Frame("SUBSCRIBE", {"destination": "/queue/foo", "ack": "client"}),
+        StompFrame("SUBSCRIBE", {"destination": "/queue/foo", "ack": "client"}),
     ),
     (
         "1.0 UNSUBSCRIBE",
         "1.0",
         b"UNSUBSCRIBE\ndestination: /queue/a\n\n\0",
-        Frame("UNSUBSCRIBE", {"destination": "/queue/a"}),
+        StompFrame("UNSUBSCRIBE", {"destination": "/queue/a"}),
     ),
     *[
-        (f"1.0 {command}", "1.0", f"{command}\ntransaction: t-1\n\n\0".encode(), Frame(command, {"transaction": "t-1"}))
+        (
+            f"1.0 {command}",
+            "1.0",
+            f"{command}\ntransaction: t-1\n\n\0".encode(),
+            StompFrame(command, {"transaction": "t-1"}),
+        )
         for command in ("BEGIN", "COMMIT", "ABORT")
     ],
     (
         "1.0 ACK",
         "1.0",
         b"ACK\nmessage-id: m-1\ntransaction: t-1\n\n\0",
-        Frame("ACK", {"message-id": "m-1", "transaction": "t-1"}),
+        StompFrame("ACK", {"message-id": "m-1", "transaction": "t-1"}),
     ),
-    ("1.0 DISCONNECT", "1.0", b"DISCONNECT\n\n\0", Frame("DISCONNECT", {})),
+    ("1.0 DISCONNECT", "1.0", b"DISCONNECT\n\n\0", StompFrame("DISCONNECT", {})),
     (
         "1.0 Receipt",
         "1.0",
         b"SEND\ndestination:/queue/a\nreceipt:message-12345\n\nHello a!\0",
-        Frame("SEND", {"destination": "/queue/a", "receipt": "message-12345"}, b"Hello a!"),
+        StompFrame("SEND", {"destination": "/queue/a", "receipt": "message-12345"}, b"Hello a!"),
     ),
     (
         "1.0 MESSAGE",
         "1.0",
         b"MESSAGE\ndestination:/queue/a\nmessage-id: m-1\n\nhello queue a\0",
-        Frame("MESSAGE", {"destination": "/queue/a", "message-id": "m-1"}, b"hello queue a"),
+        StompFrame("MESSAGE", {"destination": "/queue/a", "message-id": "m-1"}, b"hello queue a"),
     ),
     (
         "1.0 RECEIPT",
         "1.0",
         b"RECEIPT\nreceipt-id:message-12345\n\n\0",
-        Frame("RECEIPT", {"receipt-id": "message-12345"}),
+        StompFrame("RECEIPT", {"receipt-id": "message-12345"}),
     ),
     (
         "1.0 ERROR",
         "1.0",
         b"ERROR\nmessage: malformed packet received\n\n" + TOLD_10 + b"\0",
-        Frame("ERROR", {"message": "malformed packet received"}, TOLD_10),
+        StompFrame("ERROR", {"message": "malformed packet received"}, TOLD_10),
     ),
     (
         "1.1 ACK",
         "1.1",
         b"ACK\nsubscription:0\nmessage-id:007\ntransaction:tx1\n\n\0",
-        Frame("ACK", {"subscription": "0", "message-id": "007", "transaction": "tx1"}),
+        StompFrame("ACK", {"subscription": "0", "message-id": "007", "transaction": "tx1"}),
     ),
     (
         "1.1 ERROR",
         "1.1",
         b"ERROR\nreceipt-id:message-12345\ncontent-type:text/plain\ncontent-length:171\n"
         b"message: malformed frame received\n\n" + TOLD_11 + b"\0",
-        Frame(
+        StompFrame(
             "ERROR",
             {
                 "receipt-id": "message-12345",
@@ -100,13 +105,18 @@ EXAMPLES = [
             TOLD_11,
         ),
     ),
-    ("1.2 ACK", "1.2", b"ACK\nid:12345\ntransaction:tx1\n\n\0", Frame("ACK", {"id": "12345", "transaction": "tx1"})),
+    (
+        "1.2 ACK",
+        "1.2",
+        b"ACK\nid:12345\ntransaction:tx1\n\n\0",
+        StompFrame("ACK", {"id": "12345", "transaction": "tx1"}),
+    ),
     (
         "1.2 ERROR",
         "1.2",
         b"ERROR\nreceipt-id:message-12345\ncontent-type:text/plain\ncontent-length:170\n"
         b"message:malformed frame received\n\n" + TOLD_12 + b"\0",
-        Frame(
+        StompFrame(
             "ERROR",
             {
                 "receipt-id": "message-12345",
@@ -124,56 +134,56 @@ BOTH = [
     (
         "Connecting",
         b"CONNECT\naccept-version:1.2\nhost:stomp.github.org\n\n\0",
-        Frame("CONNECT", {"accept-version": "1.2", "host": "stomp.github.org"}),
+        StompFrame("CONNECT", {"accept-version": "1.2", "host": "stomp.github.org"}),
     ),
-    ("Connecting, answer", b"CONNECTED\nversion:1.1\n\n\0", Frame("CONNECTED", {"version": "1.1"})),
+    ("Connecting, answer", b"CONNECTED\nversion:1.1\n\n\0", StompFrame("CONNECTED", {"version": "1.1"})),
     (
         "Protocol Negotiation",
         b"CONNECT\naccept-version:1.0,1.1,2.0\nhost:stomp.github.org\n\n\0",
-        Frame("CONNECT", {"accept-version": "1.0,1.1,2.0", "host": "stomp.github.org"}),
+        StompFrame("CONNECT", {"accept-version": "1.0,1.1,2.0", "host": "stomp.github.org"}),
     ),
     (
         "Protocol Negotiation, refused",
         b"ERROR\nversion:1.2,2.1\ncontent-type:text/plain\n\nSupported protocol versions are 1.2 2.1\0",
-        Frame(
+        StompFrame(
             "ERROR",
             {"version": "1.2,2.1", "content-type": "text/plain"},
             b"Supported protocol versions are 1.2 2.1",
         ),
     ),
-    ("Heart-beating", b"CONNECT\nheart-beat:1,2\n\n\0", Frame("CONNECT", {"heart-beat": "1,2"})),
-    ("Heart-beating, answer", b"CONNECTED\nheart-beat:3,4\n\n\0", Frame("CONNECTED", {"heart-beat": "3,4"})),
-    ("Repeated Header Entries", b"MESSAGE\nfoo:World\nfoo:Hello\n\n\0", Frame("MESSAGE", {"foo": "World"})),
+    ("Heart-beating", b"CONNECT\nheart-beat:1,2\n\n\0", StompFrame("CONNECT", {"heart-beat": "1,2"})),
+    ("Heart-beating, answer", b"CONNECTED\nheart-beat:3,4\n\n\0", StompFrame("CONNECTED", {"heart-beat": "3,4"})),
+    ("Repeated Header Entries", b"MESSAGE\nfoo:World\nfoo:Hello\n\n\0", StompFrame("MESSAGE", {"foo": "World"})),
     (
         "SEND",
         b"SEND\ndestination:/queue/a\ncontent-type:text/plain\n\nhello queue a\n\0",
-        Frame("SEND", {"destination": "/queue/a", "content-type": "text/plain"}, b"hello queue a\n"),
+        StompFrame("SEND", {"destination": "/queue/a", "content-type": "text/plain"}, b"hello queue a\n"),
     ),
     (
         "Header receipt",
         b"SEND\ndestination:/queue/a\nreceipt:message-12345\n\nhello queue a\0",
-        Frame("SEND", {"destination": "/queue/a", "receipt": "message-12345"}, b"hello queue a"),
+        StompFrame("SEND", {"destination": "/queue/a", "receipt": "message-12345"}, b"hello queue a"),
     ),
     (
         "SUBSCRIBE",
         b"SUBSCRIBE\nid:0\ndestination:/queue/foo\nack:client\n\n\0",
-        Frame("SUBSCRIBE", {"id": "0", "destination": "/queue/foo", "ack": "client"}),
+        StompFrame("SUBSCRIBE", {"id": "0", "destination": "/queue/foo", "ack": "client"}),
     ),
-    ("UNSUBSCRIBE", b"UNSUBSCRIBE\nid:0\n\n\0", Frame("UNSUBSCRIBE", {"id": "0"})),
+    ("UNSUBSCRIBE", b"UNSUBSCRIBE\nid:0\n\n\0", StompFrame("UNSUBSCRIBE", {"id": "0"})),
     *[
-        (command, f"{command}\ntransaction:tx1\n\n\0".encode(), Frame(command, {"transaction": "tx1"}))
+        (command, f"{command}\ntransaction:tx1\n\n\0".encode(), StompFrame(command, {"transaction": "tx1"}))
         for command in ("BEGIN", "COMMIT", "ABORT")
     ],
     (
         "MESSAGE",
         b"MESSAGE\nsubscription:0\nmessage-id:007\ndestination:/queue/a\ncontent-type:text/plain\n\nhello queue a\0",
-        Frame(
+        StompFrame(
             "MESSAGE",
             {"subscription": "0", "message-id": "007", "destination": "/queue/a", "content-type": "text/plain"},
             b"hello queue a",
         ),
     ),
-    ("RECEIPT", b"RECEIPT\nreceipt-id:message-12345\n\n\0", Frame("RECEIPT", {"receipt-id": "message-12345"})),
+    ("RECEIPT", b"RECEIPT\nreceipt-id:message-12345\n\n\0", StompFrame("RECEIPT", {"receipt-id": "message-12345"})),
 ]
 VECTORS = EXAMPLES + [(f"{v} {section}", v, data, frame) for section, data, frame in BOTH for v in ("1.1", "1.2")]
 IDS = [vector[0] for vector in VECTORS]

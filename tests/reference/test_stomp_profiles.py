@@ -7,7 +7,7 @@ import pytest
 from conformance.reference.guard import Guard
 from conformance.reference.honest import LAZY_S
 from conformance.reference.liars.registry import behaviour
-from conformance.reference.stomp.connection import Connection
+from conformance.reference.stomp.connection import StompConnection
 
 from .stomp_rig import Client, Rig
 
@@ -264,7 +264,7 @@ def test_a_liar_takes_neighbours_lazily():
 def test_a_guarded_broker(headers, command):
     """One user, and nobody else; the ERROR does not repeat the passcode."""
     client = Client(Rig())
-    client.connection = Connection(
+    client.connection = StompConnection(
         client.rig.broker, lambda: None, client.rig.numbers, client.rig.later, Guard("u", b"p")
     )
     client.say("CONNECT", {"accept-version": "1.2", "host": "h", **headers})

@@ -7,7 +7,7 @@ import pytest
 from conformance.reference.store import compaction
 from conformance.reference.store.compaction import Compaction
 from conformance.reference.store.journal import Journal
-from conformance.reference.store.records import Committed, Counted, Identified, Moved, Removed, Seen, Stored
+from conformance.reference.store.records import Committed, Counted, Identified, IdentifiedAgain, Moved, Removed, Stored
 from conformance.reference.store.recovery import CorruptJournal, Recovered
 
 SEGMENT = 4096
@@ -66,7 +66,7 @@ def test_what_is_live_is_written_again_as_it_is_now():
         stored(1)._replace(failures=5),
         stored(2)._replace(failures=1, number=9, queue="DLQ"),
         stored(4),
-        Committed((Seen("q", b"a", 1),)),
+        Committed((IdentifiedAgain("q", b"a", 1),)),
     ]
 
     assert [copies for copies in old.all() if copies] == [expected]
@@ -77,7 +77,7 @@ def test_an_id_that_was_seen_again_has_its_later_place():
     """Its first record is in the same segment: written again as that, it would be the first to be forgotten."""
     old = Old(*(Identified("q", identity) for identity in (b"a", b"b", b"a")))
 
-    assert old.slice() == [Committed((Seen("q", b"b", 2), Seen("q", b"a", 3)))]
+    assert old.slice() == [Committed((IdentifiedAgain("q", b"b", 2), IdentifiedAgain("q", b"a", 3)))]
 
 
 def test_slices_are_bounded_and_leave_nothing_out(monkeypatch):

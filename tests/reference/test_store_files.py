@@ -17,7 +17,7 @@ from proton.utils import BlockingConnection, SendException
 
 from conformance.errors import LaunchError
 from conformance.reference import disk
-from conformance.reference.disk import Disk
+from conformance.reference.disk import JournalThread
 from conformance.reference.store import files as files_module
 from conformance.reference.store.commit import FULL, TOO_LARGE, GroupCommit, nobody
 from conformance.reference.store.files import NoSpace, SegmentFiles
@@ -426,7 +426,7 @@ class Served:
 
     def __init__(self, store):
         self.changed = asyncio.Event()
-        self.disk = Disk(store.commit, store.files, 0.003, self.turn)
+        self.disk = JournalThread(store.commit, store.files, 0.003, self.turn)
         self.store = store
 
     def turn(self):

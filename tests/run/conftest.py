@@ -9,7 +9,7 @@ import pytest
 
 from conformance import adapters
 from conformance.history import bare_header
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 from conformance.ledger import Ledger
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
@@ -22,7 +22,7 @@ ADAPTER = adapters.find("reference")
 @pytest.fixture(scope="module")
 def spark_for_all():
     """The Spark of a file: what judges in this process takes a session of it, and starts no JVM of its own."""
-    with Session.start() as session:
+    with JudgeSession.start() as session:
         yield session
 
 

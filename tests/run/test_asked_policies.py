@@ -47,7 +47,7 @@ def asked(tmp_path):
             found = adapters.find(f"{adapter.name}:external=amqp://127.0.0.1:{theirs.endpoint('amqp')[1]}{http}")
             outside = dataclasses.replace(found, file=change(found.file))
             with outside.prepare(tmp_path / "here", outside.effective(), [], ours) as broker:
-                broker.gauge = readiness_probe.gauge(broker)
+                broker.ask_depth = readiness_probe.ask_depth(broker)
                 broker.start()
                 known, unread = policies.read(broker, outside.effective())
                 assert isinstance(hash(known), int)  # a run groups its trials by their settings

@@ -11,16 +11,16 @@ from conformance import limits
 from conformance.clients.workers.child import Child
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.run.clients import Abort, Crew
+from conformance.run.clients import Abort, ClientRunner
 
 
 @pytest.fixture
-def crew(tmp_path):
+def client_runner(tmp_path):
     planned = types.SimpleNamespace(queue="q")
-    return Crew(planned, None, None, tmp_path, bare_header("p"), Abort())
+    return ClientRunner(planned, None, None, tmp_path, bare_header("p"), Abort())
 
 
-def test_the_clients_of_a_trial_share_its_time(crew, tmp_path, monkeypatch):
+def test_the_clients_of_a_trial_share_its_time(client_runner, tmp_path, monkeypatch):
     """The first may take as long as a client may; the last has what is left of the trial."""
     given = []
 
@@ -32,11 +32,11 @@ def test_the_clients_of_a_trial_share_its_time(crew, tmp_path, monkeypatch):
             """Nothing is open."""
 
     child = Given()
-    crew._wait(child)
-    monkeypatch.setattr(crew, "_ends", crew._ends - limits.TRIAL_S + 100)
-    crew._wait(child)
-    monkeypatch.setattr(crew, "_ends", crew._ends - 1000)
-    crew._wait(child)
+    client_runner._wait(child)
+    monkeypatch.setattr(client_runner, "_ends", client_runner._ends - limits.TRIAL_S + 100)
+    client_runner._wait(child)
+    monkeypatch.setattr(client_runner, "_ends", client_runner._ends - 1000)
+    client_runner._wait(child)
 
     assert (600, 1) == (given[0], given[2])
     assert 90 < given[1] <= 100

@@ -4,7 +4,7 @@ import pytest
 from trial_histories import drained, events_of
 
 from conformance.history import Op, Phase
-from conformance.run.clients import Crew
+from conformance.run.clients import ClientRunner
 from conformance.run.trial import TrialPlayer
 from conformance.scenario import SETTLE, Kill, Nth, Publish, Restart
 from conformance.scenario.script import MOST_DRAINS, Drain
@@ -64,16 +64,16 @@ def test_at_most_five_drains(play, monkeypatch, brought, expected):
 @pytest.mark.parametrize(("slowest_s", "expected"), [(0.0, 30.0), (2.0, 30.0), (4.5, 45.0)])
 def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s, expected):
     """And at least the liveness bound."""
-    real, seen = Crew.play, []
+    real, seen = ClientRunner.play, []
 
-    def played(crew, job, descriptors=()):
+    def played(client_runner, job, descriptors=()):
         if job.role == "drain":
             seen.append(job.liveness_s)
-        result = real(crew, job, descriptors)
-        crew.slowest_s = slowest_s
+        result = real(client_runner, job, descriptors)
+        client_runner.slowest_s = slowest_s
         return result
 
-    monkeypatch.setattr(Crew, "play", played)
+    monkeypatch.setattr(ClientRunner, "play", played)
     record, _ = play(Publish(20, window=10), *SETTLE)
 
     assert ("", [expected, expected]) == (record.void, seen)

@@ -9,7 +9,7 @@ import pytest
 
 from conformance import records
 from conformance.run import evidence
-from conformance.run.evidence import Evidence, Kept, copy_journal
+from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal
 from conformance.scenario import Between, Kill, Nth, Publish, Scenario, script_words
 
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_named(broker, place, monkeypatch):
 
 def test_the_log_of_a_trial(broker, place):
     """From where it was at the beginning to where it is at the end; a new file belongs to it whole."""
-    kept = Evidence(place, broker)
+    kept = EvidenceKeeper(place, broker)
     kept.begin()
     with (broker.folder / "start-1.log").open("ab") as log:
         log.write(b"during\n")
@@ -126,7 +126,7 @@ def test_the_log_of_a_trial(broker, place):
 
 def test_a_log_that_was_rotated(broker, place):
     """It is shorter than it was: all of it is new."""
-    kept = Evidence(place, broker)
+    kept = EvidenceKeeper(place, broker)
     kept.begin()
     (broker.folder / "start-1.log").write_bytes(b"new\n")
 
@@ -135,7 +135,7 @@ def test_a_log_that_was_rotated(broker, place):
 
 def test_one_copy_of_each_start(broker, place):
     """The first, which is the journal as the fault left it."""
-    kept = Evidence(place, broker)
+    kept = EvidenceKeeper(place, broker)
     for data in (b"first", b"second, longer"):
         (broker.journal / "a").write_bytes(data)
         kept.before_restart()

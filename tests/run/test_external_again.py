@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 from conformance import campaign, claims, paths, report, scenario
-from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.launch import greeting, ports
 from conformance.campaign import Options, Watcher
 from conformance.followup import bundle, replay
@@ -51,7 +51,7 @@ def theirs(tmp_path, monkeypatch):
     )
     subprocess.run([script, "start"], check=True, env=dict(os.environ))
     deadline = time.monotonic() + 60
-    while greeting.wrong("amqp", "127.0.0.1", reserved["amqp"], tls=Tls())[0]:
+    while greeting.wrong("amqp", "127.0.0.1", reserved["amqp"], tls=ClientTls())[0]:
         assert time.monotonic() < deadline, (folder / "broker.log").read_text()
         time.sleep(0.05)
     yield folder / "mine.toml"
@@ -62,7 +62,7 @@ def theirs(tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path):
     """The loss of the first run is there in the replay, killed by the owner's command; nothing of it holds a secret."""
-    tls = Tls(ca=str(theirs.parent / "ca.pem"))
+    tls = ClientTls(ca=str(theirs.parent / "ca.pem"))
     claim = ("SOLCD-ACK-01",)
     options = Options(
         f"reference:external={theirs}", protocol="amqp", claims=claim, required=claim, trials=1, seed=3,
@@ -75,7 +75,7 @@ def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path)
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
     zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark_for_all, trust=True)
-    wanted = replay.Wanted(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
+    wanted = replay.ReplayRequest(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
     again = replay.prepare(wanted)
     outcome = replay.execute(again, Watcher())
     with zipfile.ZipFile(zipped.path) as members:

@@ -6,12 +6,12 @@ import pathlib
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.adapters.controls import LIARS, against, changes_broker
+from conformance.adapters.controls import LIARS, changes_broker, substitute
 from conformance.claims import Kind
 from conformance.faults import possible
 from conformance.history import bare_header
 from conformance.judge.input.packing import compact
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
 from conformance.run.planning.plan import Selection, plan
@@ -31,7 +31,7 @@ def fallbacks():
         for claim_id, check in item.decides.items():
             claim = CATALOGUE.claims[claim_id]
             if isinstance(check.control, Weakened) and claim.kind is not Kind.DEFAULT and changes_broker(check.control):
-                given = against(check, claim.kind, item.fault_for(claim), "native", "amqp", ())
+                given = substitute(check, claim.kind, item.fault_for(claim), "native", "amqp", ())
                 found.setdefault(item.id, {})[given.anomaly] = given
     return found
 
@@ -88,7 +88,7 @@ def test_each_fallback_control_fails(only, tmp_path):
         finally:
             recording.close()
     used = [(anomaly, check.exposure) for item in only for anomaly, check in FALLBACKS[item].items()]
-    with Session.start() as session:
+    with JudgeSession.start() as session:
         facts = collect_facts(
             session.spark, [compact(tmp_path / "trials" / name, one) for name, one in records.items()], used
         )

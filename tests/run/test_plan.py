@@ -127,8 +127,8 @@ def test_liars_are_bundled_brokers():
     trials = [trial for trial in planned(adapter="artemis") if trial.liar]
 
     assert {"reference"} == {trial.adapter.name for trial in trials}
-    patient = {"never-answers-one-send", "skips-every-hundredth-delivery", "stuck-after-recovery"}
-    assert patient == {t.liar for t in trials if t.patient}
+    waits_for_liveness = {"never-answers-one-send", "skips-every-hundredth-delivery", "stuck-after-recovery"}
+    assert waits_for_liveness == {t.liar for t in trials if t.waits_for_liveness}
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ def test_only_some_scenarios():
 def test_lanes():
     """The broker on trial and its weakened self in one, liars beside it, and each patient trial by itself."""
     trials = planned("AMQP-DUR-01", "AMQP-HDR-01", "EMS-STEP-02")
-    lanes = {trial.arm_label: trial.lane for trial in trials if not trial.patient}
-    patient = [trial for trial in trials if trial.patient]
+    lanes = {trial.arm_label: trial.lane for trial in trials if not trial.waits_for_liveness}
+    waits_for_liveness = [trial for trial in trials if trial.waits_for_liveness]
 
     assert {"subject": "", "weakened": "", "liar counts-from-one": "liars"} == lanes
-    assert len(patient) > 1
-    assert [trial.id for trial in patient] == [trial.lane for trial in patient]
-    assert len(patient) == len({trial.instance for trial in patient})
+    assert len(waits_for_liveness) > 1
+    assert [trial.id for trial in waits_for_liveness] == [trial.lane for trial in waits_for_liveness]
+    assert len(waits_for_liveness) == len({trial.instance for trial in waits_for_liveness})
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_liar_lies_in_the_variant_of_its_claim():
     liars = [trial for trial in trials if trial.liar]
 
     assert {("confirms-by-threshold-only", True, "solace")} == {
-        (trial.liar, trial.patient, trial.settings.values["profile"]) for trial in liars
+        (trial.liar, trial.waits_for_liveness, trial.settings.values["profile"]) for trial in liars
     }
     assert 3 == len(liars)
     assert all("ranged_confirms" in trial.adapter.capabilities("amqp") for trial in trials)

@@ -18,7 +18,7 @@ EVERYWHERE = pytest.mark.parametrize(
 )
 WEAK, LIAR = scenario.weakened(persistence=False), Liar("counts-from-one")
 SHORT = (Publish(10, window=5), *SETTLE)
-PATIENT = Liar("never-answers-one-send", trials=3, patient=True)
+PATIENT = Liar("never-answers-one-send", trials=3, waits_for_liveness=True)
 
 
 def everything(adapter="reference", protocol="amqp", **changes):
@@ -61,7 +61,7 @@ def test_few_claims_that_need_no_patience(adapter, protocol):
 
     assert 0 < len(found.claims) <= CLAIMS
     assert {claim.id for claim in found.claims} == {
-        claim for claim, c in decided if isinstance(c, Weakened | Liar) and not getattr(c, "patient", False)
+        claim for claim, c in decided if isinstance(c, Weakened | Liar) and not getattr(c, "waits_for_liveness", False)
     }
     assert [] == [claim.id for claim in found.claims if claim.needs or not claim.judged]
 

@@ -79,7 +79,7 @@ def trial(fake):
 @pytest.fixture
 def play(tmp_path, monkeypatch):
     """Record these trials with a player that only does `during`; returns what was found, and the recording."""
-    monkeypatch.setattr(recording, "Nursery", lambda ledger: types.SimpleNamespace())
+    monkeypatch.setattr(recording, "WorkerPool", lambda ledger: types.SimpleNamespace())
 
     def run(*trials, during=lambda planned: None, floors=None, void=(), again=()):
         headers = {}
@@ -87,7 +87,7 @@ def play(tmp_path, monkeypatch):
         class Player:
             broker_is_lost = False
 
-            def __init__(self, planned, broker, nursery, folder, header, abort):
+            def __init__(self, planned, broker, worker_pool, folder, header, abort):
                 self.planned = planned
                 headers[planned.id] = header
 
@@ -114,7 +114,7 @@ def play(tmp_path, monkeypatch):
 def test_lanes_run_beside_each_other(play, trial):
     """Three trials meet, each in its lane; one after the other they would wait for each other in vain."""
     meeting = threading.Barrier(3)
-    trials = trial("a"), trial("b", liar="x"), trial("c", liar="y", patient=True)
+    trials = trial("a"), trial("b", liar="x"), trial("c", liar="y", waits_for_liveness=True)
     found = play(*trials, during=lambda _: meeting.wait(BESIDE_S))
 
     assert {"a": "", "b": "", "c": ""} == found.voids
@@ -150,7 +150,7 @@ def test_the_floor_is_that_of_the_longest_lane(play, trial):
     """Starts and waits of the others went by beside it: here those of two liars, each with its start of a second."""
     floors = {"a": 2.0, "b": 2.0, "c": 4.0, "d": 3.0, "e": 7.5}
     liars = trial("c", liar="x"), trial("d", liar="y")
-    found = play(trial("a"), trial("b"), *liars, trial("e", liar="z", patient=True), floors=floors)
+    found = play(trial("a"), trial("b"), *liars, trial("e", liar="z", waits_for_liveness=True), floors=floors)
 
     assert (1.0 + 4.0) + (1.0 + 3.0) == found.made.floor_seconds
 

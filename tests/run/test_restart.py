@@ -11,7 +11,7 @@ from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.faults.disk import injection
 from conformance.history import Ended, Op, Phase
 from conformance.run import restart
-from conformance.run.restart import Recovery
+from conformance.run.restart import RestartAttempt
 from conformance.scenario import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
 
 needs_tracer = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
@@ -80,7 +80,9 @@ def recovery(tmp_path):
                 raise ClientError("its connection was lost")
 
         return (
-            Recovery(types.SimpleNamespace(broker=broker, another=another, exchange=exchange, protocols=protocols)),
+            RestartAttempt(
+                types.SimpleNamespace(broker=broker, another=another, exchange=exchange, protocols=protocols)
+            ),
             broker,
             made,
         )
@@ -196,7 +198,7 @@ def test_the_copy_has_holes_for_zeros(recovery):
     start, broker, _ = recovery(DEAD, DEAD, None)
     kept = start._copy / "large"
     (broker.data / "large").write_bytes(bytes(4 << 20) + b"record")
-    copied = Recovery(start._stand)
+    copied = RestartAttempt(start._stand)
 
     assert (broker.data / "large").read_bytes() == kept.read_bytes()
     assert kept.stat().st_blocks * 512 < 1 << 20

@@ -14,17 +14,17 @@ import pytest
 from click.testing import CliRunner
 
 from conformance import adapters, campaign, claims, paths, report, scenario
-from conformance.adapters.credentials import Access, Secret, Tls
+from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.campaign import Options, Watcher
 from conformance.errors import LaunchError, UsageError
 from conformance.followup import bundle, replay
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Verdict
 from conformance.judge.spark.gateway import Gateway
-from conformance.judge.spark.session import Session
+from conformance.judge.spark.session import JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.run.planning.credential_options import WORDS
 from conformance.run.planning.plan import subject_trials
 
@@ -40,7 +40,7 @@ SECURED = """"--amqps-port", "{amqp_port}", "--stomps-port", "{stomp_port}", "--
 
 @pytest.fixture(scope="module")
 def spark():
-    with Session.start() as session:
+    with JudgeSession.start() as session:
         yield session
 
 
@@ -85,7 +85,7 @@ def files_with(secret, root):
 def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     """Killed while publishing: every part of the way comes in, and nothing that is kept has the password."""
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
-    tls = Tls(ca=str(folder / "ca.pem"), **{name: str(folder / file) for name, file in mine.items()})
+    tls = ClientTls(ca=str(folder / "ca.pem"), **{name: str(folder / file) for name, file in mine.items()})
     typed = Access(tls=tls) if mine else Access(user="alice", password=Secret(env="ALICE"), tls=tls)
     made = prepared(folder, tmp_path / "run", protocol, typed, "SOLCD-ACK-01")
     only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
@@ -94,7 +94,7 @@ def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
     zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark, trust=True)
-    wanted = replay.Wanted(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
+    wanted = replay.ReplayRequest(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
     again = replay.prepare(wanted)
 
     (row,) = (row for row in judged.rows if row.trials and row.claim == "SOLCD-ACK-01")
@@ -129,7 +129,7 @@ def test_no_process_inherits_the_password(folder, tmp_path, monkeypatch, started
     """Neither the broker, nor a JVM, nor a client: those that log in, and so publish and drain, get it with their job."""
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
     monkeypatch.setenv("ANOTHER", "kept")
-    typed = Access(user="alice", password=Secret(env="ALICE"), tls=Tls(ca=str(folder / "ca.pem")))
+    typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls(ca=str(folder / "ca.pem")))
     made = prepared(folder, tmp_path / "run", "stomp", typed, "SOLCD-ACK-01")
     only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
     (trial,) = subject_trials(only, made.scenarios[KILLED], [1])
@@ -146,7 +146,7 @@ def test_no_process_inherits_the_password(folder, tmp_path, monkeypatch, started
 
 def test_what_reads_frames_is_not_tried_over_tls(folder, tmp_path):
     """And is over the plain port."""
-    secured = prepared(folder, tmp_path / "a", "amqp", Access(tls=Tls(ca=str(folder / "ca.pem"))), "AMQP-TX-01")
+    secured = prepared(folder, tmp_path / "a", "amqp", Access(tls=ClientTls(ca=str(folder / "ca.pem"))), "AMQP-TX-01")
     plain = prepared(folder, tmp_path / "b", "amqp", Access(), "AMQP-TX-01")
 
     assert CUT in {trial.script.id for trial in plain.trials}
@@ -271,11 +271,11 @@ def test_an_upgrade_behind_tls(folder, tmp_path, conformance, words):
 
 def test_what_was_typed_is_found_in_each_part(tmp_path):
     """Of a run of several processes; a replay would stand before the door without it."""
-    typed = Access(user="alice", password=Secret(env="ALICE"), tls=Tls())
+    typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls())
     (tmp_path / "workers/gw1").mkdir(parents=True)
-    coming_in.keep(tmp_path / "workers/gw1", typed)
+    credentials.keep(tmp_path / "workers/gw1", typed)
 
-    assert typed == coming_in.kept(tmp_path)
+    assert typed == credentials.kept(tmp_path)
 
 
 def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
@@ -285,8 +285,8 @@ def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
         campaign.prepare(Options(secured, out=tmp_path / "run"))
     for scheme, why in (("amqps", "over TLS a link passes"), ("amqp", "")):
         adapter = adapters.find(f"reference:external={scheme}://127.0.0.1:1,http://127.0.0.1:2")
-        assert coming_in.unread(adapter, "amqp").startswith(why)
-        assert bool(coming_in.unread(adapter, "amqp")) == bool(why)
+        assert credentials.unread(adapter, "amqp").startswith(why)
+        assert bool(credentials.unread(adapter, "amqp")) == bool(why)
 
 
 def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):

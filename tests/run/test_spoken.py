@@ -40,9 +40,11 @@ def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: path
 
     assert set() == tried
     assert {row.claim for row in rows if row.verdict is Verdict.NOT_TRIED} >= EMS
-    assert {prepared.selection.mute} == {row.reason for row in rows if row.verdict is Verdict.NOT_TRIED}
-    assert "No client that this suite has speaks jms as TIBCO EMS does" in prepared.selection.mute
-    assert records.read(tmp_path / "run" / "run.json", RunRecord).mute == prepared.selection.mute
+    assert {prepared.selection.no_client_reason} == {row.reason for row in rows if row.verdict is Verdict.NOT_TRIED}
+    assert "No client that this suite has speaks jms as TIBCO EMS does" in prepared.selection.no_client_reason
+    assert (
+        records.read(tmp_path / "run" / "run.json", RunRecord).no_client_reason == prepared.selection.no_client_reason
+    )
 
 
 def test_its_run_ends_with_the_code_for_nothing_tried(typed: Run, tmp_path: pathlib.Path) -> None:
@@ -58,7 +60,7 @@ def test_a_broker_that_is_spoken_to_is_tried() -> None:
     """The counter-test: it is the protocol that makes a run mute, not the launcher, nor that nobody verified the file."""
     solace = campaign.prepare(campaign.Options(adapter="solace"))
 
-    assert ("amqp", "") == (solace.selection.protocol, solace.selection.mute)
+    assert ("amqp", "") == (solace.selection.protocol, solace.selection.no_client_reason)
     assert solace.trials
 
 
@@ -72,7 +74,7 @@ def test_a_protocol_of_vendors_clients_is_spoken_where_one_of_them_can() -> None
     artemis, reference = adapters.find("artemis"), adapters.find("reference")
     amqp091 = "no client that this suite knows speaks with Apache ActiveMQ Artemis so"
 
-    assert ("jms", "") == (protocols.chosen("jms", artemis), protocols.mute("jms", artemis))
+    assert ("jms", "") == (protocols.chosen("jms", artemis), protocols.no_client_reason("jms", artemis))
     assert "jms" == protocols.chosen("jms", reference)
     with pytest.raises(UsageError, match=amqp091):
         protocols.chosen("amqp091", artemis)

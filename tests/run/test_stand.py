@@ -8,7 +8,7 @@ import pytest
 from conformance import adapters
 from conformance.ledger import Ledger
 from conformance.run import broker_pool as stand_of
-from conformance.run.broker_pool import Stands
+from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
 from conformance.scenario import Drain, Nth, PowerLoss, Publish, Scenario
 
@@ -54,7 +54,7 @@ def stands(tmp_path, monkeypatch):
 
     monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
     with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:
-        yield lambda expected: (Stands(tmp_path, ledger, expected, offline=True), made)
+        yield lambda expected: (BrokerPool(tmp_path, ledger, expected, offline=True), made)
 
 
 def test_a_broker_is_kept_for_the_rest_of_its_instance(stands):
@@ -112,7 +112,7 @@ def test_a_power_loss_has_a_broker_of_its_own(stands, monkeypatch):
         def release(self):
             disks.append("released")
 
-    monkeypatch.setattr(stand_of, "Disk", Disk)
+    monkeypatch.setattr(stand_of, "LossyDisk", Disk)
     loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
     lost, plain = planned(1, script=loses), planned(2)
     keeper, made = stands([])

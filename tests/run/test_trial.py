@@ -111,8 +111,8 @@ def test_a_stop_is_asked_of_the_main_process(play, monkeypatch, fault, main_only
         asked.append(main_only)
         return real(broker, main_only=main_only)
 
-    asked, real = [], native.Broker.pidfds
-    monkeypatch.setattr(native.Broker, "pidfds", pidfds)
+    asked, real = [], native.NativeBroker.pidfds
+    monkeypatch.setattr(native.NativeBroker, "pidfds", pidfds)
     record, _ = play(Publish(5_000, window=10, until=fault(Nth("confirm", 20))))
 
     assert ("", [main_only]) == (record.void, asked)

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from conformance import campaign, claims, records, scenario
-from conformance.adapters.credentials import Access, Tls
+from conformance.adapters.credentials import Access, ClientTls
 from conformance.errors import FetchError, UsageError
 from conformance.followup import replay
 from conformance.history import Op, Phase, read
@@ -93,7 +93,9 @@ def test_a_call_made_in_the_pause_is_what_decides(judged: Judgement, folder: pat
 
 @pytest.mark.spark
 def test_a_trial_of_it_is_replayed_with_the_same_client(judged: Judgement, folder: pathlib.Path, tmp_path) -> None:
-    wanted = replay.Wanted(folder=folder, scenario="listener-closed-under-auto", trial="1", out=tmp_path / "again")
+    wanted = replay.ReplayRequest(
+        folder=folder, scenario="listener-closed-under-auto", trial="1", out=tmp_path / "again"
+    )
     again = replay.prepare(wanted)
 
     assert "qpid-jms" == again.campaign.selection.client
@@ -169,7 +171,7 @@ def test_settings_of_the_client_make_no_other_broker(tmp_path: pathlib.Path) -> 
         ({"adapter": "artemis", "protocol": "amqp", "client": "qpid-jms"}, "add --protocol jms"),
         ({"adapter": "reference", "client": "artemis-jms"}, "speaks core .* does not over jms: qpid-jms"),
         ({"adapter": "reference", "client": "qpidjms"}, "unknown client 'qpidjms': did you mean 'qpid-jms'"),
-        ({"adapter": "reference", "access": Access(tls=Tls())}, "no vendor's client comes in by TLS or a login"),
+        ({"adapter": "reference", "access": Access(tls=ClientTls())}, "no vendor's client comes in by TLS or a login"),
         ({"adapter": "solace"}, "no vendor's client is tried on a broker that runs"),
         ({"adapter": "artemis", "settings": ("block_on_durable_sends=true",)}, "did you mean 'block_on_durable_send'"),
     ],

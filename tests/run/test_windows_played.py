@@ -10,7 +10,7 @@ from conformance.adapters.launch import native
 from conformance.errors import LaunchError
 from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
-from conformance.run.broker_pool import Stands
+from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
 from conformance.scenario import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Scenario
 
@@ -37,13 +37,13 @@ def test_settings_are_offered_and_refused(play):
 def test_what_was_taken_is_in_force_until_the_next_restart(play, monkeypatch):
     """The trial after it gets the broker as it was."""
     seen = []
-    start = native.Broker.start
+    start = native.NativeBroker.start
 
     def noted(self, wrap=(), *, more=()):
         seen.append(tuple(more))
         start(self, wrap, more=more)
 
-    monkeypatch.setattr(native.Broker, "start", noted)
+    monkeypatch.setattr(native.NativeBroker, "start", noted)
     record, _ = play(Offer(("journal_buffer_ms=7", "nothing=1")), Restart(clean=True))
     taken = ("--set", "journal_buffer_ms=7")
 
@@ -88,7 +88,7 @@ def test_a_kept_broker_knows_the_options_of_later_trials(tmp_path, monkeypatch):
         for n, queue in ((1, ()), (2, (("durable", False),)))
     )
     with pytest.raises(LaunchError):
-        Stands(tmp_path, None, [one, two], offline=True).take([one])
+        BrokerPool(tmp_path, None, [one, two], offline=True).take([one])
 
     assert [{"s-1": (), "s-2": (("durable", False),)}] == told
 

@@ -24,8 +24,8 @@ from conformance.adapters.container.host_processes import ContainerTree, listeni
 from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.file.settings import EffectiveSettings, show
 from conformance.adapters.launch import instance, ports
-from conformance.adapters.launch.instance import Source
-from conformance.adapters.launch.native import Broker
+from conformance.adapters.launch.instance import BrokerSource
+from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.prepared import READY_QUEUE, Options, Plan, declared, start_command, words_of
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError
@@ -50,7 +50,7 @@ def prepare(
     *,
     liar: str | None = None,
     options: Mapping[str, Options] | None = None,
-) -> Broker:
+) -> NativeBroker:
     """Make the broker's folder (new, or empty) and reserve its ports; no container is made yet.
 
     Its image is built first where the engine has it not. `options` are those of some of the
@@ -89,13 +89,13 @@ def prepare(
         raise
 
 
-def _make_instance(engine: Engine, image: Image, source: Source, words: dict[str, str], ledger: Ledger) -> None:
+def _make_instance(engine: Engine, image: Image, source: BrokerSource, words: dict[str, str], ledger: Ledger) -> None:
     """The stock instance is made by the product in the image, once; the cache is shared with no native one.
 
     `{home}` is a path that only exists inside, and part of its key.
     """
 
-    def create(command: Sequence[str], source: Source, words: object) -> None:
+    def create(command: Sequence[str], source: BrokerSource, words: object) -> None:
         stock = paths.cache() / "instances"
         name = names_of(["conformance", ledger.run_id, "create"])
         status, said = engine.run(Spec(image.name, tuple(command), (Bind(stock),)), name, ledger)
@@ -114,7 +114,7 @@ def _binds(folder: pathlib.Path, ledger: Ledger) -> tuple[Bind, ...]:
     return (Bind(ledger.path.parent, recursive=False), Bind(folder))
 
 
-def _theirs(source: Source) -> tuple[Bind, ...]:
+def _theirs(source: BrokerSource) -> tuple[Bind, ...]:
     """Key stores and the like that the configuration of a user names: the copy finds them where they are, to read."""
     return tuple(Bind(path, recursive=False, read_only=True) for path in (source.own.outside if source.own else ()))
 
@@ -128,7 +128,7 @@ def _deviations(engine: Engine, image: Image) -> dict[str, str]:
     }
 
 
-class ContainerBroker(Broker):
+class ContainerBroker(NativeBroker):
     """A broker in a container; see the module. `container` is None before its first start, and after `close`.
 
     `numbers` are its ports inside. What tells when it is ready, declares its queues and proves it by a message is that

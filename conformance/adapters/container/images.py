@@ -23,8 +23,8 @@ from conformance import ledger as ledger_of
 from conformance import paths
 from conformance.adapters.container.engine import Engine
 from conformance.adapters.distribution.fetch import locked
-from conformance.adapters.file.model import Container
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.file.model import ContainerTable
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
@@ -46,13 +46,13 @@ class Recipe:
     `content` tells one distribution from another of the same version: the bundled broker's changes with each edit.
     """
 
-    source: Source
+    source: BrokerSource
     distribution: Callable[[], pathlib.Path]
     offline: bool = False
     content: str = ""
 
     @property
-    def table(self) -> Container:
+    def table(self) -> ContainerTable:
         """The `[container]` of the broker's file; whoever made the recipe has looked."""
         assert self.source.file.container is not None
         return self.source.file.container

@@ -7,7 +7,7 @@ import socket
 import urllib.parse
 from collections.abc import Iterable, Mapping
 
-from conformance.adapters.credentials import OPEN, Access, Tls, parse_url, scheme_of
+from conformance.adapters.credentials import OPEN, Access, ClientTls, parse_url, scheme_of
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.launch import greeting
 from conformance.adapters.web import PORTS
@@ -29,7 +29,7 @@ class Place:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def wrong(self, tls: Tls | None = None) -> tuple[str, bool]:
+    def wrong(self, tls: ClientTls | None = None) -> tuple[str, bool]:
         """What is wrong with who answers there, and whether waiting is no use; see `greeting.wrong`.
 
         `tls` is what clients come in by, which may be more than the address says. A management is only connected to.
@@ -125,7 +125,7 @@ def _place(url: str) -> Place:
             raise UsageError(f"{url}: expected {parts.scheme}://HOST:PORT: {error}") from error
         if not host or parts.username is not None or parts.path not in ("", "/") or parts.query:
             raise UsageError(f"{url.rpartition('@')[2]}: expected {parts.scheme}://HOST:PORT, and nothing else")
-        access = Access(tls=Tls()) if parts.scheme == "https" else OPEN
+        access = Access(tls=ClientTls()) if parts.scheme == "https" else OPEN
         return Place(HTTP, host, port or PORTS[parts.scheme], access)
     found = parse_url(url)
     return Place(found.protocol, found.host, found.port, found.access)

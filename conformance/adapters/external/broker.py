@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
-from conformance.adapters.credentials import OPEN, Access, Tls
+from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.external.addresses import Place, at_its_host, numbers_of, places
-from conformance.adapters.external.commands import Commands, Running
-from conformance.adapters.external.queues import PREFIX, Existing, Queues
-from conformance.adapters.external.witness import Witness
+from conformance.adapters.external.commands import Commands, RunningCommand
+from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
+from conformance.adapters.external.witness import WitnessConnection
 from conformance.adapters.file.credentials_table import access_of
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.prepared import (
     READY_QUEUE,
     DepthProbe,
@@ -46,7 +46,7 @@ _GATES = {"kill": ("kill",), "stop": ("stop",), "pause": ("pause", "resume"), "p
 
 
 def prepare(
-    source: Source,
+    source: BrokerSource,
     rules: External,
     here: pathlib.Path,
     folder: pathlib.Path,
@@ -115,19 +115,19 @@ class ExternalBroker:
         self.data = self.journal = plan.folder / "nothing-of-it-is-here"
         self.epoch = 0
         self.start_seconds: list[float] = []
-        self.prover: Callable[[], None] | None = None
-        self.gauge: Callable[[str], int] | None = None
-        self.drainer: Callable[[str], None] | None = None
+        self.prove_ready: Callable[[], None] | None = None
+        self.ask_depth: Callable[[str], int] | None = None
+        self.drain_queue: Callable[[str], None] | None = None
         self.no_copy = "the data of an external broker is its owner's"
         self.patience_s = 0.0
         self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
-        self._queues = Queues(
+        self._queues = RunQueues(
             plan, rules, self.commands, ledger, drain=self._drain, place=self._amqp, moved=self._at_its_host
         )
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._down = False
         self._halted = False
-        self._armed: list[Running] = []
+        self._armed: list[RunningCommand] = []
         self._check_depth()
 
     def __enter__(self) -> Self:
@@ -229,7 +229,7 @@ class ExternalBroker:
         rules = self.rules.stop
         if rules is None:
             raise LaunchError(f"{self._title}: external.stop.command is not given, so it cannot be stopped in order")
-        with self.armed("stop") as (gate, _), Witness(self.endpoint(self._place_in_use.protocol)) as witness:
+        with self.armed("stop") as (gate, _), WitnessConnection(self.endpoint(self._place_in_use.protocol)) as witness:
             os.write(gate, b"go\n")
             if not witness.lost(rules.seconds):
                 raise LaunchError(
@@ -320,7 +320,7 @@ class ExternalBroker:
             )
         return self.places[protocol]
 
-    def _tls(self, protocol: str) -> Tls | None:
+    def _tls(self, protocol: str) -> ClientTls | None:
         """That of its clients: the file, the address and who typed have a say."""
         source = self.plan.source
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
@@ -384,9 +384,9 @@ class ExternalBroker:
         return True
 
     def _prove(self, began: float, ready_s: float) -> None:
-        while self.prover is not None:
+        while self.prove_ready is not None:
             try:
-                self.prover()
+                self.prove_ready()
             except ClientError as error:
                 if time.monotonic() - began > ready_s:
                     raise LaunchError(
@@ -408,11 +408,11 @@ class ExternalBroker:
             raise LaunchError(f"{self._title}: {error}") from error
 
     def _depth_of(self, queue: str) -> int:
-        return self.gauge(queue) if self.gauge else 0
+        return self.ask_depth(queue) if self.ask_depth else 0
 
     def _drain(self, queue: str) -> None:
-        if self.drainer is not None:
-            self.drainer(queue)
+        if self.drain_queue is not None:
+            self.drain_queue(queue)
 
     def _let_go_on(self) -> None:
         """A pause that nobody has ended: its owner's `resume`; commands that still run are waited for."""

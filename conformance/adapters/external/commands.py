@@ -27,7 +27,7 @@ Fill = Callable[[str, str], str]
 """Fills the words in braces of a text; the second is the field it stands in."""
 
 
-class Running:
+class RunningCommand:
     """One command that was started, or waits at its gate; its output is in `log`."""
 
     def __init__(
@@ -119,20 +119,20 @@ class Commands:
         """Whether the user gave that command."""
         return self.rules.command(name) is not None
 
-    def run(self, name: str) -> Running | None:
+    def run(self, name: str) -> RunningCommand | None:
         """Run a command to its end; None where there is none. Raises `LaunchError`."""
         rules = self.rules.command(name)
         if rules is None:
             return None
         return self._run(name, rules)
 
-    def run_for(self, name: str, rules: Command, fill: Fill) -> Running:
+    def run_for(self, name: str, rules: Command, fill: Fill) -> RunningCommand:
         """The same for a command that is none of `COMMANDS`, with words of its own."""
         return self._run(name, rules, fill)
 
     @contextlib.contextmanager
-    def gated(self, name: str) -> Iterator[Running]:
-        """The command at its gate: `Running.gate` is the end of a pipe, and a line written there starts it.
+    def gated(self, name: str) -> Iterator[RunningCommand]:
+        """The command at its gate: `RunningCommand.gate` is the end of a pipe, and a line written there starts it.
 
         Whoever gets a copy of that descriptor can open it. Leaving the block closes this one; a command that has begun
         goes on, and belongs to whoever calls `finish`.
@@ -160,7 +160,7 @@ class Commands:
         """What the commands have printed, the oldest first."""
         return sorted(self.folder.glob("[0-9]*-*.log"))
 
-    def _run(self, name: str, rules: Command, fill: Fill | None = None) -> Running:
+    def _run(self, name: str, rules: Command, fill: Fill | None = None) -> RunningCommand:
         running = self._start(name, rules, fill or self._fill)
         try:
             running.finish()
@@ -170,7 +170,7 @@ class Commands:
             raise
         return running
 
-    def _start(self, name: str, rules: Command, fill: Fill, *, stdin: int = subprocess.DEVNULL) -> Running:
+    def _start(self, name: str, rules: Command, fill: Fill, *, stdin: int = subprocess.DEVNULL) -> RunningCommand:
         field = f"external.{name}"
         command = [fill(part, field) for part in rules.command]
         self._runs += 1
@@ -192,7 +192,7 @@ class Commands:
             self._ledger.released(ticket)
             raise LaunchError(f"{field}: {command[0]} cannot be started: {error.strerror}") from error
         self._ledger.made(ticket, pid=process.pid)
-        return Running(name, rules, process, log, functools.partial(self._ledger.released, ticket))
+        return RunningCommand(name, rules, process, log, functools.partial(self._ledger.released, ticket))
 
     def _environment(self, name: str) -> Mapping[str, str]:
         own = {key: text for key, text in os.environ.items() if key not in (RUN_VARIABLE, MARK)}

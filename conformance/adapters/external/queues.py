@@ -22,7 +22,7 @@ from conformance.adapters.launch.prepared import READY_QUEUE, Plan
 from conformance.errors import ClientError, LaunchError
 from conformance.ledger import Ledger
 
-__all__ = ["PREFIX", "Existing", "Queues"]
+__all__ = ["PREFIX", "Existing", "RunQueues"]
 
 _REMOVE_S = 60.0
 """For all removals of one broker, and for emptying what is left: a run must end."""
@@ -103,7 +103,7 @@ def _summary(left: Mapping[str, str], content: str, prefix: str) -> Iterable[str
     yield f"{count} left, {content}: {reasons}. Remove by hand what begins with {prefix}"
 
 
-class Queues:
+class RunQueues:
     """Names of ours, `conformance-RUN-...`, for the queues of a plan; none of them where there are existing ones.
 
     Each is in the ledger from before it is declared until it was removed. No name without that prefix and the run's id

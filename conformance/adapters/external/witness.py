@@ -15,7 +15,7 @@ _YOUNG_S = 2.0
 _CONNECT_S = 5.0
 
 
-class Witness:
+class WitnessConnection:
     """Open from the beginning of its `with`; `LaunchError` where nobody takes the connection."""
 
     def __init__(self, address: tuple[str, int]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pydantic
 
-from conformance.adapters.credentials import OPEN, Access, Secret, Tls, check, redacted
+from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret, check, redacted
 from conformance.adapters.file.placeholders import fill, placeholders
 from conformance.adapters.file.table import Table
 from conformance.errors import UsageError
@@ -140,7 +140,7 @@ def _plain(table: ProtocolAccess, here: pathlib.Path) -> Access:
         user=table.user,
         password=Secret(env=secret.env, file=filled(secret.file)) if secret else None,
         mechanism=table.mechanism or "",
-        tls=Tls(filled(tls.ca), filled(tls.certificate), filled(tls.key), tls.server_name) if tls else None,
+        tls=ClientTls(filled(tls.ca), filled(tls.certificate), filled(tls.key), tls.server_name) if tls else None,
     )
 
 

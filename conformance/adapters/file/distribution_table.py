@@ -22,7 +22,7 @@ def order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-class Group(Table):
+class MavenGroup(Table):
     """The Maven group that holds the versions from `since` on."""
 
     since: str
@@ -51,7 +51,7 @@ class Fetch(Table):
     """
 
     artifact: str = ""
-    groups: tuple[Group, ...] = ()
+    groups: tuple[MavenGroup, ...] = ()
     classifier: str = "bin"
     extension: str = "tar.gz"
     folder: str

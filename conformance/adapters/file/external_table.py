@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from conformance.adapters.file.start_table import Depth, Queues, Remove
+from conformance.adapters.file.start_table import Depth, QueuesTable, Remove
 from conformance.adapters.file.table import Seconds, Table, Word, problems
 from conformance.errors import UsageError
 
@@ -77,7 +77,7 @@ class External(Table):
     pause: Command | None = None
     resume: Command | None = None
     wait_ready: Command | None = None
-    declare: Queues | None = None
+    declare: QueuesTable | None = None
     creates_queues: bool = False
     queues: tuple[str, ...] = ()
     drain_queues: bool = False
@@ -122,7 +122,7 @@ class External(Table):
             yield "external.depth", self.depth.texts, _ASKED
 
 
-def queue_texts(field: str, queues: Queues) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+def queue_texts(field: str, queues: QueuesTable) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """The same of a table that declares queues."""
     remove = (queues.remove,) if isinstance(queues.remove, str) else queues.remove
     texts = {"url": (queues.url,), "remove": remove, "lasting": (queues.lasting,)}

@@ -19,7 +19,7 @@ from conformance.adapters.file.config_table import Config
 from conformance.adapters.file.credentials_table import AccessTable
 from conformance.adapters.file.distribution_table import Fetch, order
 from conformance.adapters.file.external_table import NEVER_HERE, External, outside
-from conformance.adapters.file.start_table import Depth, Queues, Start, Template, Xml
+from conformance.adapters.file.start_table import Depth, QueuesTable, StartTable, Template, Xml
 from conformance.adapters.file.table import Inside, Pattern, Table, Word, problems
 from conformance.errors import UsageError
 
@@ -59,7 +59,7 @@ class Protocol(Table):
     transacted_sends: Literal["at_once", "at_commit"] = "at_once"
 
 
-class Stored(Table):
+class QueueFiles(Table):
     """Files below `{data_dir}` (`*` stands for any name) of which one has the pattern of each `{queue}`.
 
     For a broker that answers a declaration before a kill would leave anything of it: it is ready when all stand there.
@@ -86,7 +86,7 @@ class Choice(Table):
     refused: str = ""
     requires: Mapping[str, Value] = {}
     without: tuple[Word, ...] = ()
-    stored: Stored | None = None
+    stored: QueueFiles | None = None
 
 
 class OffWith(Table):
@@ -230,7 +230,7 @@ class VendorImage(Table):
     bare: bool = False
 
 
-class Container(Table):
+class ContainerTable(Table):
     """How the broker comes into a container.
 
     `dockerfile` lies beside this file: its build argument BASE_IMAGE is the vendor's image, or a plain Debian with
@@ -271,15 +271,15 @@ class BrokerFile(Table):
     java: Java | None = None
     template: Template | None = None
     xml: Xml | None = None
-    start: Start
-    queues: Queues | None = None
+    start: StartTable
+    queues: QueuesTable | None = None
     depth: Depth | None = None
     policies: Policies | None = None
     journal: JournalFolder
     data: Folder
     logs: Logs = Logs()
     deviations: Mapping[str, str] = {}
-    container: Container | None = None
+    container: ContainerTable | None = None
     external: External | None = None
     access: AccessTable = AccessTable()
     config: Config | None = None

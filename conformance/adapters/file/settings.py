@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 
 from conformance.adapters.file.distribution_table import order
-from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, Choice, Setting, Stored
+from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, Choice, QueueFiles, Setting
 from conformance.adapters.file.placeholders import fill, python_words
 from conformance.claims import Value
 from conformance.errors import UsageError
@@ -218,7 +218,7 @@ def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
     return hidden[0] if hidden else ""
 
 
-def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, Stored]:
+def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, QueueFiles]:
     """Where queues stand under these settings once a restart finds them, by the key that says so."""
     return {
         f"settings.{name}.choices.{settings.values[name]}.stored": choice.stored

@@ -82,7 +82,7 @@ class ReadyHttp(Table):
         return self
 
 
-class Start(Table):
+class StartTable(Table):
     """How it is started, when it is ready, and how it is stopped cleanly. Times in seconds.
 
     `{queue}` in `each_queue` is a name, or `name:option=value,...` with some of `queue_options`. `offer` is how a
@@ -165,7 +165,7 @@ class Remove(Table):
         return self
 
 
-class Queues(Table):
+class QueuesTable(Table):
     """How durable queues are declared at a broker that is ready, one after another, once: a restart keeps them.
 
     `http`: `verb` to `url` with `body`, answered with one of `status`. `command`: it ends with 0. `{queue}` is the name
@@ -199,7 +199,7 @@ class Queues(Table):
         return data
 
     @pydantic.model_validator(mode="after")
-    def _has_its_own(self) -> Queues:
+    def _has_its_own(self) -> QueuesTable:
         needed, other = (self.url, self.command) if self.method == "http" else (self.command, self.url)
         if not needed or other:
             raise ValueError("method http goes with url, method command with command")

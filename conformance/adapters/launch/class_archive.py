@@ -10,13 +10,13 @@ from conformance import paths
 from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.launch import native
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import find_java
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
 
-def option(source: Source, stock: EffectiveSettings, ledger: Ledger) -> str:
+def option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger) -> str:
     """The JVM option that uses the archive; it is made first where there is none. Empty where there cannot be one.
 
     An archive fits one Java, one distribution and one command line, so all are in its name. A JVM that finds that it
@@ -37,7 +37,9 @@ def option(source: Source, stock: EffectiveSettings, ledger: Ledger) -> str:
     return f"-XX:SharedArchiveFile={target}" if target.exists() else ""
 
 
-def _make(source: Source, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path) -> None:
+def _make(
+    source: BrokerSource, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path
+) -> None:
     """One start and one clean stop; a JVM writes the archive at its exit. Failing is remembered, and harmless."""
     draft = target.with_suffix(".draft")
     draft.unlink(missing_ok=True)

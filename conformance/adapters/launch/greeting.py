@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from conformance import limits
-from conformance.adapters.credentials import Tls
+from conformance.adapters.credentials import ClientTls
 from conformance.adapters.deadline import hung_up_after
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ class _Wrong(Exception):
         self.final = final
 
 
-def wrong(protocol: str, host: str, port: int, timeout_s: float = 1.0, *, tls: Tls | None = None) -> tuple[str, bool]:
+def wrong(
+    protocol: str, host: str, port: int, timeout_s: float = 1.0, *, tls: ClientTls | None = None
+) -> tuple[str, bool]:
     """What is wrong with the greeting of whoever listens, and whether waiting is no use; nothing where it is right.
 
     `timeout_s` is for the connection and for each of its bytes. Silence, an end and a refused connection may be those
@@ -110,7 +112,7 @@ def _answer(line: socket.socket, protocol: str) -> bytes:
     return said
 
 
-def _dialled(host: str, port: int, timeout_s: float, tls: Tls | None) -> socket.socket:
+def _dialled(host: str, port: int, timeout_s: float, tls: ClientTls | None) -> socket.socket:
     context = None if tls is None else _context(tls)
     try:
         line = socket.create_connection((host, port), timeout=timeout_s)
@@ -129,7 +131,7 @@ def _dialled(host: str, port: int, timeout_s: float, tls: Tls | None) -> socket.
         raise
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def _context(tls: ClientTls) -> ssl.SSLContext:
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

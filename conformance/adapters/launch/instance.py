@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from conformance.adapters.config.own_configuration import OwnConfig
     from conformance.adapters.file.settings import EffectiveSettings
 
-__all__ = ["Source", "edit_xml", "fill", "make_instance", "python_words", "template_deviations"]
+__all__ = ["BrokerSource", "edit_xml", "fill", "make_instance", "python_words", "template_deviations"]
 
 _CREATE_S = 120
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class BrokerSource:
     """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution.
 
     `own` is the configuration of a user that takes the place of the stock one.
@@ -45,11 +45,11 @@ class Source:
     own: OwnConfig | None = None
 
 
-Create = Callable[[Sequence[str], Source, Mapping[str, str]], None]
+Create = Callable[[Sequence[str], BrokerSource, Mapping[str, str]], None]
 """Runs the product's own command that makes a stock instance."""
 
 
-def make_instance(source: Source, words: Mapping[str, str], create: Create | None = None) -> None:
+def make_instance(source: BrokerSource, words: Mapping[str, str], create: Create | None = None) -> None:
     """Make `{instance}`: a copy of the stock instance where the broker has one, else a folder; then the files for it.
 
     Raises `LaunchError` where the command of the product fails, or a file of the template cannot be copied.
@@ -91,7 +91,7 @@ def template_deviations(files: Sequence[TemplateFile]) -> dict[str, str]:
     return {wanted.to or wanted.file: wanted.why for wanted in files if wanted.why}
 
 
-def _stock_instance(source: Source, words: Mapping[str, str], create: Create) -> pathlib.Path:
+def _stock_instance(source: BrokerSource, words: Mapping[str, str], create: Create) -> pathlib.Path:
     """The instance that the product's own command makes; made once, since that costs a JVM start (1 s).
 
     It holds absolute paths (of itself and of the distribution), so both are part of its key: a cache that was moved
@@ -111,7 +111,7 @@ def _stock_instance(source: Source, words: Mapping[str, str], create: Create) ->
     return stock
 
 
-def _create(command: Sequence[str], source: Source, words: Mapping[str, str]) -> None:
+def _create(command: Sequence[str], source: BrokerSource, words: Mapping[str, str]) -> None:
     environment = {**inherited(), **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
     try:
         made = subprocess.run(
@@ -131,7 +131,7 @@ def _rewrite(file: pathlib.Path, old: str, new: str) -> None:
 
 
 def edit_xml(
-    source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
+    source: BrokerSource, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
 ) -> dict[str, str]:
     """Apply edits, settings and queues to the instance's XML file; returns the deviations, element to reason.
 

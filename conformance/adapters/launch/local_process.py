@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable
 
 
-class Here:
+class LocalProcessMixin:
     """The part of `interface.Broker` that an external broker does in another way."""
 
     by_command = False
-    gauge: Callable[[str], int] | None = None
-    drainer: Callable[[str], None] | None = None
+    ask_depth: Callable[[str], int] | None = None
+    drain_queue: Callable[[str], None] | None = None
     no_copy = ""
     patience_s = 0.0
 

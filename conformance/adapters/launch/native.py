@@ -17,9 +17,9 @@ from conformance.adapters.file.credentials_table import access_of, clean
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.launch import instance, ports, queue_declaration
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import find_java
-from conformance.adapters.launch.local_process import Here
+from conformance.adapters.launch.local_process import LocalProcessMixin
 from conformance.adapters.launch.prepared import (
     READY_QUEUE,
     DepthProbe,
@@ -35,14 +35,14 @@ from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 
-__all__ = ["Broker", "DepthProbe", "Options", "Plan", "declared", "prepare", "start_command"]
+__all__ = ["DepthProbe", "NativeBroker", "Options", "Plan", "declared", "prepare", "start_command"]
 
 _TAIL = 40
 _TICK_MS = 20
 
 
 def prepare(
-    source: Source,
+    source: BrokerSource,
     folder: pathlib.Path,
     settings: EffectiveSettings,
     queues: Sequence[str],
@@ -51,7 +51,7 @@ def prepare(
     liar: str | None = None,
     archive: str = "",
     options: Mapping[str, Options] | None = None,
-) -> Broker:
+) -> NativeBroker:
     """Make the broker's folder (which must not exist, or be empty) and reserve its ports; nothing is started.
 
     `options` are those of some of the queues, by name. `archive` is the JVM option of a class archive. Raises
@@ -76,18 +76,18 @@ def prepare(
         files = source.file.template.files if source.file.template else ()
         deviations = {**edits, **instance.template_deviations(files), **source.file.deviations}
         plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations, options=options or {})
-        return Broker(plan, reserved, ledger)
+        return NativeBroker(plan, reserved, ledger)
     except BaseException:
         reserved.close()
         raise
 
 
-class Broker(Here):
+class NativeBroker(LocalProcessMixin):
     """One broker: started, stopped, killed by others, started again on the same ports and data.
 
     `epoch` counts the starts, `start_seconds` has the time of each from spawn to ready. `settings`, `deviations` and
     `java` are for the report. `data` and `journal` are folders that faults look at, `journal_files` the names in it.
-    `prover` sends a message through it and has it back, or raises `ClientError`; it is asked at the end of each start
+    `prove_ready` sends a message through it and has it back, or raises `ClientError`; it is asked at the end of each start
     that no tracer is part of, where the file says `ready_message`.
     """
 
@@ -102,7 +102,7 @@ class Broker(Here):
         self.journal_files = plan.source.file.journal.files
         self.epoch = 0
         self.start_seconds: list[float] = []
-        self.prover: Callable[[], None] | None = None
+        self.prove_ready: Callable[[], None] | None = None
         self._ports = reserved
         self._ledger = ledger
         self._readiness = Readiness(plan, reserved.by_name, lambda: ports.listening(self.processes()))
@@ -369,9 +369,9 @@ class Broker(Here):
     def _prove(self, began: float) -> None:
         """A message in and out again; a broker whose recovery still goes on may refuse it for a while."""
         start = self.plan.source.file.start
-        while start.ready_message and self.prover is not None and not self._wrapped:
+        while start.ready_message and self.prove_ready is not None and not self._wrapped:
             try:
-                self.prover()
+                self.prove_ready()
             except ClientError as error:
                 if time.monotonic() - began > self._ready_s:
                     raise self._error(

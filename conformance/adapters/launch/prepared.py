@@ -14,7 +14,7 @@ from conformance.adapters.file.placeholders import fill, python_words
 from conformance.adapters.file.settings import EffectiveSettings, explicit
 from conformance.adapters.file.start_table import Depth
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.instance import Source
+from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import JavaFound
 from conformance.errors import UsageError
 
@@ -75,7 +75,7 @@ class Plan:
     `options` are the rules of their own that some of its queues have.
     """
 
-    source: Source
+    source: BrokerSource
     settings: EffectiveSettings
     queues: tuple[str, ...]
     folder: pathlib.Path
@@ -120,7 +120,7 @@ class Plan:
 
 
 def words_of(
-    source: Source,
+    source: BrokerSource,
     folder: pathlib.Path,
     settings: EffectiveSettings,
     numbers: Mapping[str, int],
@@ -144,7 +144,7 @@ def words_of(
     return {**words, "data_dir": fill(source.file.data.path, words, "data.path")}
 
 
-def declared(source: Source, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
+def declared(source: BrokerSource, queues: Sequence[str], options: Mapping[str, Options]) -> list[str]:
     """What `{queue}` of the command is filled with, for each queue; `UsageError` for an option that there is not."""
     found, known = [], source.file.queue_options
     for queue in queues:
@@ -159,7 +159,7 @@ def declared(source: Source, queues: Sequence[str], options: Mapping[str, Option
 
 
 def start_command(
-    source: Source, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str], liar: str | None
+    source: BrokerSource, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str], liar: str | None
 ) -> tuple[str, ...]:
     """The broker's command line; `UsageError` where it is to be a liar and has none."""
     start = source.file.start

@@ -15,9 +15,17 @@ from proton import Data, Delivery, Endpoint, Event, Link, Message, MessageExcept
 
 from conformance import limits
 from conformance.clients.amqp.connection import Wire
-from conformance.clients.amqp.transactions import TRANSACTIONAL, Coordinator, coordinator_link
-from conformance.clients.roles.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Incoming, Outcome, Received, Refused, ranged
+from conformance.clients.amqp.transactions import TRANSACTIONAL, TransactionController, coordinator_link
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import (
+    DeliveryBuffer,
+    Disconnected,
+    OperationAnswer,
+    Received,
+    Refused,
+    SendOutcome,
+    ranged,
+)
 from conformance.clients.workers.job import Asks, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -62,19 +70,19 @@ class AmqpSession:
         destination: str = "{queue}",
         outcomes: Sequence[str] = (),
     ) -> None:
-        self.outcomes: deque[Outcome] = deque()
-        self.incoming: deque[Received] = Incoming()
-        self.answers: deque[Answer] = deque()
+        self.outcomes: deque[SendOutcome] = deque()
+        self.incoming: deque[Received] = DeliveryBuffer()
+        self.answers: deque[OperationAnswer] = deque()
         self._wire, self._ack_confirm, self._asks, self._destination = wire, ack_confirm, asks, destination
         self._known = outcomes
         self._session = wire.connection.session()
         self._session.open()
-        self._answered: list[Outcome] = []
+        self._answered: list[SendOutcome] = []
         self._order: dict[str, int] = {}
         self._sender: Any = None
         self._receiver: Any = None
         self._unconfirmed: dict[Any, str] = {}  # by proton's delivery: tags may be any bytes
-        self._coordinator = Coordinator(
+        self._coordinator = TransactionController(
             lambda: self._opened(coordinator_link(self._session, f"{wire.connection.container}-coordinator"))
         )
         self._enlisted: dict[str, list[Received]] = {}
@@ -90,10 +98,10 @@ class AmqpSession:
         _know(sender, self._known)
         self._sender = self._open(sender, target=queue)
 
-    def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
+    def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         """Open a receiver from `queue` with that much credit; settled where the subscription asks for it."""
         receiver = self._session.receiver(f"{self._wire.connection.container}:{queue}")
-        if subscription is Subscription.SETTLED:
+        if subscription is AckHeader.SETTLED:
             receiver.snd_settle_mode = Link.SND_SETTLED
         _ask(receiver, self._asks.consumer)
         self._receiver = self._open(receiver, source=queue)
@@ -219,10 +227,10 @@ class AmqpSession:
             state = self._coordinator.outcome(delivery) or Delivery.ACCEPTED
         if state in _OUTCOMES:
             phase, detail = _OUTCOMES[state]
-            self._answered.append(Outcome(delivery.tag, phase, detail))
+            self._answered.append(SendOutcome(delivery.tag, phase, detail))
         if delivery.settled:
             if state not in _OUTCOMES:
-                self._answered.append(Outcome(delivery.tag, Phase.FAIL, "settled without an outcome"))
+                self._answered.append(SendOutcome(delivery.tag, Phase.FAIL, "settled without an outcome"))
             delivery.settle()
 
     def _on_message(self, link: Any, delivery: Any) -> None:
@@ -246,13 +254,13 @@ class AmqpSession:
     def _on_ack_answer(self, delivery: Any) -> None:
         message = self._unconfirmed.pop(delivery, None)
         if message is not None and delivery.remote_state in (Delivery.ACCEPTED, 0):
-            self.answers.append(Answer(Op.ACK, message, Phase.OK))
+            self.answers.append(OperationAnswer(Op.ACK, message, Phase.OK))
         elif message is not None:
             said = delivery.remote.condition or _OUTCOMES.get(delivery.remote_state, (None, "another state"))[1]
-            self.answers.append(Answer(Op.ACK, message, Phase.FAIL, self._wire.clean(said)))
+            self.answers.append(OperationAnswer(Op.ACK, message, Phase.FAIL, self._wire.clean(said)))
         delivery.settle()
 
-    def _on_coordinator(self, answer: Answer) -> None:
+    def _on_coordinator(self, answer: OperationAnswer) -> None:
         own = self._own.get(answer.subject)
         if own is not None:
             self._on_own(answer, own)
@@ -274,7 +282,7 @@ class AmqpSession:
         self._own[name] = list(covered)
         self.begin(name)
 
-    def _on_own(self, answer: Answer, covered: Sequence[Received]) -> None:
+    def _on_own(self, answer: OperationAnswer, covered: Sequence[Received]) -> None:
         if answer.op is Op.BEGIN:
             if answer.phase is not Phase.OK:
                 raise ClientError(f"the broker declared no transaction: {answer.detail}")
@@ -282,7 +290,7 @@ class AmqpSession:
             self.commit(answer.subject)
             return
         del self._own[answer.subject]
-        self.answers += [Answer(Op.ACK, received.message, answer.phase, answer.detail) for received in covered]
+        self.answers += [OperationAnswer(Op.ACK, received.message, answer.phase, answer.detail) for received in covered]
         if answer.phase is Phase.OK:
             self._settle(answer.subject)
 

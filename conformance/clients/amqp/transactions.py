@@ -8,7 +8,7 @@ from typing import Any
 from cproton import pn_data_clear, pn_disposition_data
 from proton import Delivery, Described, Endpoint, Message, Terminus, symbol, ulong
 
-from conformance.clients.session import Answer
+from conformance.clients.session import OperationAnswer
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -18,7 +18,7 @@ TRANSACTIONAL = 0x34
 _DECLARED = 0x33
 
 
-class Coordinator:
+class TransactionController:
     """One control link, attached when it is first needed. Transactions have our names; their ids are the broker's."""
 
     def __init__(self, attach: Callable[[], Any]) -> None:
@@ -47,7 +47,7 @@ class Coordinator:
             raise ClientError(f"transaction {name} was not declared")
         return self._ids[name]
 
-    def answered(self, delivery: Any) -> Answer | None:
+    def answered(self, delivery: Any) -> OperationAnswer | None:
         """What a disposition on the control link answers; None where it answers nothing of ours."""
         asked = self._asked.get(delivery)
         if asked is None or not (delivery.remote_state or delivery.settled):
@@ -62,8 +62,8 @@ class Coordinator:
         condition = delivery.remote.condition
         delivery.settle()
         if delivered:
-            return Answer(op, name, Phase.OK)
-        return Answer(op, name, Phase.FAIL, str(condition or f"state {int(state)}"))
+            return OperationAnswer(op, name, Phase.OK)
+        return OperationAnswer(op, name, Phase.FAIL, str(condition or f"state {int(state)}"))
 
     def outcome(self, delivery: Any) -> int:
         """The provisional outcome inside a transactional state (section 4.5.8); 0 where there is none."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.clients.jms.calls import Calls
-from conformance.clients.session import Outcome
+from conformance.clients.session import SendOutcome
 from conformance.history import Phase
 
 _AT = 50
@@ -51,7 +51,7 @@ class Completions:
         if self._liar == "leaves-out-a-listener" and self._answered == _AT:
             return
         if self._was_open(name):
-            self._calls.told.put(Outcome(name, Phase.OK, None))
+            self._calls.told.put(SendOutcome(name, Phase.OK, None))
         if self._liar == "tells-a-listener-twice" and self._answered == _AT:
             self._was_open(name)
 

@@ -23,7 +23,7 @@ _WAIT_MS = 10_000
 """So long at most a message that is there may take to come."""
 
 
-class Answered(NamedTuple):
+class QuestionResult(NamedTuple):
     """One question, whether it was answered as the claim says, and by what."""
 
     asked: str
@@ -37,13 +37,13 @@ class Application:
     def __init__(self, connection: Any, vendor: Vendor, job: Job, jpype: Any, is_loss: Callable[[Any], bool]) -> None:
         self.connection, self.vendor, self.job, self.jpype, self._is_loss = connection, vendor, job, jpype, is_loss
 
-    def refused(self, asked: str, error: Exception) -> Answered:
+    def refused(self, asked: str, error: Exception) -> QuestionResult:
         """The client answered by an exception; `ClientError` where that is about its connection."""
         if not isinstance(error, self.jpype.JException):
-            return Answered(asked, False, str(error))
+            return QuestionResult(asked, False, str(error))
         if self._is_loss(error):
             raise ClientError(f"{asked}: the connection was lost: {jvm.text(error)}")
-        return Answered(asked, False, jvm.text(error))
+        return QuestionResult(asked, False, jvm.text(error))
 
     @contextlib.contextmanager
     def session(self, mode: str, number: int | None = None) -> Iterator[Any]:
@@ -81,7 +81,7 @@ class Application:
         return number + 1 if lies else int(session.getAcknowledgeMode())
 
 
-def _modes(app: Application) -> Iterator[Answered]:
+def _modes(app: Application) -> Iterator[QuestionResult]:
     """A session that is not transacted in each of the three modes of the standard (JMS 2.0, 6.2.10)."""
     for mode in ("client", "auto", "dups_ok"):
         try:
@@ -90,10 +90,10 @@ def _modes(app: Application) -> Iterator[Answered]:
         except app.jpype.JException as error:
             yield app.refused(f"createSession({mode})", error)
         else:
-            yield Answered(f"createSession({mode})", True, "a session")
+            yield QuestionResult(f"createSession({mode})", True, "a session")
 
 
-def _stays(app: Application) -> Iterator[Answered]:
+def _stays(app: Application) -> Iterator[QuestionResult]:
     """The mode of a session after it was created, and after a message of it was taken and given back."""
     for mode in app.offered("client", *_UNASKED):
         number = app.vendor.modes[mode]
@@ -102,10 +102,10 @@ def _stays(app: Application) -> Iterator[Answered]:
             app.message(session)
             (session.rollback if mode == _TRANSACTED else session.recover)()
             found.add(app.reported(session, number))
-        yield Answered(f"getAcknowledgeMode() of a session in {mode}", {number} == found, f"{sorted(found)}")
+        yield QuestionResult(f"getAcknowledgeMode() of a session in {mode}", {number} == found, f"{sorted(found)}")
 
 
-def _without_effect(app: Application) -> Iterator[Answered]:
+def _without_effect(app: Application) -> Iterator[QuestionResult]:
     """acknowledge() of a message in each mode that needs none, and in a transaction that is then rolled back."""
     for mode in app.offered(*_UNASKED):
         with app.session(mode) as session:
@@ -116,12 +116,12 @@ def _without_effect(app: Application) -> Iterator[Answered]:
                 yield app.refused(f"acknowledge() in {mode}", error)
                 continue
             if mode != _TRANSACTED:
-                yield Answered(f"acknowledge() in {mode}", True, "returned")
+                yield QuestionResult(f"acknowledge() in {mode}", True, "returned")
                 continue
             (session.commit if app.job.liar == "commits-where-it-acknowledges" else session.rollback)()
             came = _comes_again(consumer, str(message.getJMSMessageID()))
             session.rollback()
-            yield Answered(
+            yield QuestionResult(
                 f"acknowledge() in {mode}, rolled back", came, "came again" if came else "did not come again"
             )
 
@@ -134,8 +134,8 @@ def _comes_again(consumer: Any, message: str) -> bool:
     return False
 
 
-def _constant(mode: str, name: str) -> Callable[[Application], Iterator[Answered]]:
-    def asked(app: Application) -> Iterator[Answered]:
+def _constant(mode: str, name: str) -> Callable[[Application], Iterator[QuestionResult]]:
+    def asked(app: Application) -> Iterator[QuestionResult]:
         try:
             number = int(app.constant(name))
             with app.session(mode, number) as session:
@@ -143,7 +143,7 @@ def _constant(mode: str, name: str) -> Callable[[Application], Iterator[Answered
         except (app.jpype.JException, AttributeError, TypeError) as error:
             yield app.refused(f"createSession({name})", error)
         else:
-            yield Answered(f"createSession({name})", found == number, f"a session of mode {found}")
+            yield QuestionResult(f"createSession({name})", found == number, f"a session of mode {found}")
 
     return asked
 
@@ -151,7 +151,7 @@ def _constant(mode: str, name: str) -> Callable[[Application], Iterator[Answered
 _CORE = "org.apache.activemq.artemis.api.core.client"
 
 
-def _handler(app: Application) -> Iterator[Answered]:
+def _handler(app: Application) -> Iterator[QuestionResult]:
     """A handler, set on a session of the core client (seed 004: ClientSession, SendAcknowledgementHandler)."""
     with app.session("auto") as session:
         try:
@@ -163,10 +163,10 @@ def _handler(app: Application) -> Iterator[Answered]:
         except (app.jpype.JException, AttributeError, TypeError) as error:
             yield app.refused("setSendAcknowledgementHandler()", error)
         else:
-            yield Answered("setSendAcknowledgementHandler()", True, "set")
+            yield QuestionResult("setSendAcknowledgementHandler()", True, "set")
 
 
-QUESTIONS: Mapping[str, Callable[[Application], Iterator[Answered]]] = {
+QUESTIONS: Mapping[str, Callable[[Application], Iterator[QuestionResult]]] = {
     "has it a session in each mode of the standard": _modes,
     "does a session keep its mode": _stays,
     "does acknowledge() do nothing where nobody needs it": _without_effect,

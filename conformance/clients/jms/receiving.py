@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.clients.jms.calls import Calls
-from conformance.clients.session import Answer, Received
+from conformance.clients.session import OperationAnswer, Received
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -68,7 +68,7 @@ class _Deliveries:
             return None
 
 
-class Receiving(_Deliveries):
+class JmsReceiver(_Deliveries):
     """`receive()`, when it is asked for; `acknowledge()` as the mode has it."""
 
     def __init__(self, *about: Any) -> None:
@@ -111,7 +111,7 @@ class Receiving(_Deliveries):
             self._fails(error, "acknowledge()")
             return
         for received in covered if confirmed else ():
-            self._calls.told.put(Answer(Op.ACK, received.message, Phase.OK))
+            self._calls.told.put(OperationAnswer(Op.ACK, received.message, Phase.OK))
 
     def _with_flag(self, message: Any) -> None:
         """Every tenth, and with it all before it: a call of the client for AMQP 0-9-1 that no application makes."""

@@ -17,10 +17,10 @@ from typing import Any
 from conformance.clients.jms import jvm
 from conformance.clients.jms.calls import Calls
 from conformance.clients.jms.completions import Completions, Returned, Untrue
-from conformance.clients.jms.questions import QUESTIONS, Answered, Application
-from conformance.clients.jms.receiving import Listening, Receiving
-from conformance.clients.roles.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Outcome, Received
+from conformance.clients.jms.questions import QUESTIONS, Application, QuestionResult
+from conformance.clients.jms.receiving import JmsReceiver, Listening
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import Disconnected, OperationAnswer, Received, SendOutcome
 from conformance.clients.workers.job import Job, Vendor, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -53,7 +53,7 @@ _RECEIVES = ("acknowledges-on-arrival", "sets-the-multiple-flag")
 """Lies that are told by `receive()`."""
 
 
-class Lost:
+class ConnectionLost:
     """The client has said that its connection is gone."""
 
     def __init__(self, text: str) -> None:
@@ -67,9 +67,9 @@ class JmsSession:
     releases_after_rollback = False
 
     def __init__(self, job: Job, vendor: Vendor, before_write: Callable[[], None]) -> None:
-        self.outcomes: deque[Outcome] = deque()
+        self.outcomes: deque[SendOutcome] = deque()
         self.incoming: deque[Received] = deque()
-        self.answers: deque[Answer] = deque()
+        self.answers: deque[OperationAnswer] = deque()
         self.returned: deque[str] = deque()
         self.anomalies: deque[str] = deque()
         self._job, self._vendor, self._before_write = job, vendor, before_write
@@ -80,7 +80,7 @@ class JmsSession:
         self._session: Any = None
         self._producer: Any = None
         self._first: Any = None
-        self._receiving: Receiving | Listening | None = None
+        self._receiving: JmsReceiver | Listening | None = None
         self._completions = Completions(self._calls, self._failed_later, job.liar)
         self._listener = self._proxy("CompletionListener", self._completions) if vendor.asynchronous else None
         self._connection = self._calls.now(self._connect, job.connect_s, "the connection")
@@ -91,7 +91,7 @@ class JmsSession:
         """A session and a producer, in a transaction where the job sends in some."""
         self._now(lambda: self._open_sender(queue), "a producer")
 
-    def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
+    def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         """A session in the job's mode and a consumer, with a listener where its mode acknowledges by itself."""
         self._now(lambda: self._open_receiver(queue), "a consumer")
 
@@ -122,7 +122,7 @@ class JmsSession:
 
     def begin(self, transaction: str) -> None:
         """A transacted session is always in a transaction."""
-        self.answers.append(Answer(Op.BEGIN, transaction, Phase.OK))
+        self.answers.append(OperationAnswer(Op.BEGIN, transaction, Phase.OK))
 
     def commit(self, transaction: str) -> None:
         """`commit()` at the next `pump`."""
@@ -155,10 +155,10 @@ class JmsSession:
         except queue.Empty:
             return
 
-    def asked(self, question: str) -> list[Answered]:
+    def asked(self, question: str) -> list[QuestionResult]:
         """The answers to one of `QUESTIONS`. `Disconnected` where the connection was lost, `ClientError` otherwise."""
         application = Application(self._connection, self._vendor, self._job, self._jpype, self._is_loss)
-        found: list[Answered] = []
+        found: list[QuestionResult] = []
         self._now(lambda: found.extend(QUESTIONS[question](application)), "an answer", _ANSWER_S)
         return found
 
@@ -219,7 +219,7 @@ class JmsSession:
     def _loses(self, text: str) -> None:
         if not self._lost.is_set():
             self._lost.set()
-            self._calls.told.put(Lost(text))
+            self._calls.told.put(ConnectionLost(text))
 
     def _is_loss(self, error: Any) -> bool:
         """Whether an exception is about the connection: by its class, or since the client says so at the same time."""
@@ -230,7 +230,7 @@ class JmsSession:
 
     def _unsent(self, message: str, error: Any) -> None:
         if not self._is_loss(error):
-            self._calls.told.put(Outcome(message, Phase.FAIL, jvm.text(error)))
+            self._calls.told.put(SendOutcome(message, Phase.FAIL, jvm.text(error)))
 
     # in the thread of calls
 
@@ -258,7 +258,7 @@ class JmsSession:
         session = self._session = self._connection.createSession(mode == "transacted", number)
         consumer = session.createConsumer(self._queue(session, queue))
         listens = mode in _LISTENS and job.role != "drain" and not job.receives and job.liar not in _RECEIVES
-        kind = Listening if listens else Receiving
+        kind = Listening if listens else JmsReceiver
         by = session if job.on_session or job.liar == "sets-the-multiple-flag" else None
         self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by)
         if isinstance(self._receiving, Listening):
@@ -292,7 +292,7 @@ class JmsSession:
                 self._calls.told.put(Returned(message))
             self._unsent(message, error)
         else:
-            sent = Outcome(message, Phase.OK, None)
+            sent = SendOutcome(message, Phase.OK, None)
             self._calls.told.put(sent if self._listener is None else Returned(message))
 
     def _mode_of(self, message: str, *, durable: bool) -> tuple[int, ...]:
@@ -311,7 +311,7 @@ class JmsSession:
     def _discharge(self, op: Op, transaction: str) -> None:
         early = self._job.liar == "returns-before-commit"
         if early:
-            self._calls.told.put(Answer(op, transaction, Phase.OK))
+            self._calls.told.put(OperationAnswer(op, transaction, Phase.OK))
         try:
             (self._session.commit if op is Op.COMMIT else self._session.rollback)()
         except self._jpype.JException as error:
@@ -319,10 +319,10 @@ class JmsSession:
                 return
             rolled_back = f"{self._vendor.api}.TransactionRolledBackException" in jvm.chain(error)
             phase = Phase.FAIL if rolled_back else Phase.INFO
-            self._calls.told.put(Answer(op, transaction, phase, jvm.text(error)))
+            self._calls.told.put(OperationAnswer(op, transaction, phase, jvm.text(error)))
         else:
             if not early:
-                self._calls.told.put(Answer(op, transaction, Phase.OK))
+                self._calls.told.put(OperationAnswer(op, transaction, Phase.OK))
 
     def _fails(self, error: Any, what: str) -> None:
         """A call that is no send has failed."""
@@ -344,9 +344,9 @@ class JmsSession:
 
     def _take(self, found: object) -> None:
         match found:
-            case Outcome():
+            case SendOutcome():
                 self.outcomes.append(found)
-            case Answer():
+            case OperationAnswer():
                 self.answers.append(found)
             case Received():
                 self.incoming.append(found)
@@ -354,7 +354,7 @@ class JmsSession:
                 self.returned.append(found.message)
             case Untrue():
                 self.anomalies.append(found.text)
-            case Lost():
+            case ConnectionLost():
                 raise Disconnected(found.text)
             case BaseException():
                 raise found

@@ -6,11 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from conformance.clients.roles.modes import MODES, Covers, Subscription, When
+from conformance.clients.roles.modes import MODES, AckHeader, Covers, When
 from conformance.clients.roles.operations import Operations, next_answer, next_received, pump, seen
-from conformance.clients.session import Answer, Disconnected, Received, Refused, Session
-from conformance.clients.workers.job import NEVER, Job, Result
-from conformance.clients.workers.trigger import Armed
+from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
+from conformance.clients.workers.job import NEVER, Job, JobResult
+from conformance.clients.workers.trigger import ArmedTrigger
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder
 
@@ -19,8 +19,8 @@ _SILENCES = 2
 
 
 def consume(
-    job: Job, session: Session, recorder: Recorder, armed: Armed, attached: Callable[[], object] = bool
-) -> Result:
+    job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger, attached: Callable[[], object] = bool
+) -> JobResult:
     """Receive, process and acknowledge until `stop` deliveries, silence, the fault, or the loss of the broker.
 
     `attached` is called once the consumer is attached.
@@ -28,7 +28,7 @@ def consume(
     consumer = _Consumer(job, session, recorder, armed)
     subscription = consumer.mode.subscription
     if job.liar == "acknowledges-in-every-mode":
-        subscription = Subscription.INDIVIDUAL
+        subscription = AckHeader.INDIVIDUAL
     recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=job.prefetch)
     session.attach_receiver(job.queue, job.prefetch, subscription)
     attached()
@@ -39,9 +39,9 @@ def consume(
         answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
         if isinstance(error, Refused) and not (answered or armed.broker_is_ending):
             raise
-        session.answers.extend(one for one in answered if isinstance(one, Answer))
+        session.answers.extend(one for one in answered if isinstance(one, OperationAnswer))
         consumer.disconnected()
-        return Result(
+        return JobResult(
             ended="refused" if answered else "disconnected", count=consumer.delivered, fired=armed.done, seen=armed.seen
         )
     finally:
@@ -49,7 +49,7 @@ def consume(
 
 
 class _Consumer:
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
         self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
         self.mode = MODES[job.mode]
         self.confirmed = (self.mode.confirmed or job.confirm) and job.ack_confirm != NEVER
@@ -63,7 +63,7 @@ class _Consumer:
         self.processed: list[tuple[int, Received]] = []
         self.waiting: list[Received] = []
 
-    def run(self) -> Result:
+    def run(self) -> JobResult:
         while self.job.stop is None or self.delivered < self.job.stop:
             if not self._arrived(self._patience_s()):
                 return self._nothing_came()
@@ -97,14 +97,14 @@ class _Consumer:
             pump(self.session, self.armed, max(left, 0.01))
         return True
 
-    def _nothing_came(self) -> Result:
+    def _nothing_came(self) -> JobResult:
         if self.job.until_silent:
             return self._result("finished")
         self.recorder.record(Op.DELIVER, Phase.INFO, queue=self.job.queue, epoch=self.job.epoch, detail="nothing came")
         return self._result("stuck")
 
-    def _result(self, ended: str) -> Result:
-        return Result(
+    def _result(self, ended: str) -> JobResult:
+        return JobResult(
             ended=ended, count=self.delivered, fired=self.armed.done, seen=self.armed.seen, waited_s=self.waited_s
         )
 

@@ -26,7 +26,7 @@ class Covers(enum.StrEnum):
     ALL_DELIVERED = "every message delivered so far"
 
 
-class Subscription(enum.StrEnum):
+class AckHeader(enum.StrEnum):
     """What the consumer asks of the broker when it subscribes; the values are STOMP's words for `ack`."""
 
     INDIVIDUAL = "client-individual"
@@ -49,7 +49,7 @@ class Mode:
     covers: Covers = Covers.THIS
     confirmed: bool = False
     transacted: bool = False
-    subscription: Subscription = Subscription.INDIVIDUAL
+    subscription: AckHeader = AckHeader.INDIVIDUAL
 
 
 MODES = {
@@ -57,11 +57,11 @@ MODES = {
     for mode in (
         Mode("auto", When.AFTER_PROCESSING),
         Mode("dups_ok", When.AFTER_PROCESSING),
-        Mode("client", When.BY_APPLICATION, Covers.ALL_DELIVERED, subscription=Subscription.CUMULATIVE),
+        Mode("client", When.BY_APPLICATION, Covers.ALL_DELIVERED, subscription=AckHeader.CUMULATIVE),
         Mode("individual", When.BY_APPLICATION, confirmed=True),
         Mode("individual_dups_ok", When.BY_APPLICATION, confirmed=True),
         Mode("pre", When.BEFORE_PROCESSING),
-        Mode("no_ack", When.NEVER, subscription=Subscription.SETTLED),
+        Mode("no_ack", When.NEVER, subscription=AckHeader.SETTLED),
         Mode("transacted", When.BY_APPLICATION, Covers.ALL_DELIVERED, transacted=True),
     )
 }

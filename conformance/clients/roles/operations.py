@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from conformance.clients.session import Answer, Received, Session
+from conformance.clients.session import OperationAnswer, Received, Session
 from conformance.clients.workers.job import Job
-from conformance.clients.workers.trigger import Armed
+from conformance.clients.workers.trigger import ArmedTrigger
 from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_intact
 
 
-def pump(session: Session, armed: Armed, timeout_s: float) -> None:
+def pump(session: Session, armed: ArmedTrigger, timeout_s: float) -> None:
     """One round of I/O that is not longer than a pause has left to last."""
     armed.tick()
     session.pump(armed.left_s(timeout_s))
@@ -35,7 +35,7 @@ def next_received(session: Session, job: Job) -> Received:
     return received
 
 
-def next_answer(session: Session, armed: Armed, deadline: float) -> Answer | None:
+def next_answer(session: Session, armed: ArmedTrigger, deadline: float) -> OperationAnswer | None:
     """The next answer to what is no send; None where `deadline` (monotonic) went by first. A pause is no wait."""
     while not session.answers:
         left = deadline - time.monotonic()
@@ -51,7 +51,7 @@ def next_answer(session: Session, armed: Armed, deadline: float) -> Answer | Non
 class Operations:
     """Begin, commit and rollback: recorded before they leave, and again when they are answered or will never be."""
 
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
         self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
         self._open: tuple[Op, str] | None = None
 

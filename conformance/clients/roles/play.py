@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 from conformance.clients.depth import DepthGauge
 from conformance.clients.roles.consumer import consume
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import next_received, seen
 from conformance.clients.roles.publisher import check_raw, publish
 from conformance.clients.session import Session
-from conformance.clients.workers.command_trigger import Commanded
-from conformance.clients.workers.job import LIVENESS_FACTOR, Job, Result
-from conformance.clients.workers.trigger import Armed
+from conformance.clients.workers.command_trigger import CommandTrigger
+from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
+from conformance.clients.workers.trigger import ArmedTrigger
 from conformance.errors import ClientError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 
@@ -27,7 +27,7 @@ _ASKER = 9
 """No publisher of a script has this number."""
 
 
-def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
+def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> JobResult:
     """Receive and accept everything until silence, and until the broker itself says that nothing is left.
 
     One drain is never trusted: an AMQP drain may be answered before the queue is empty, so silence ends nothing
@@ -35,7 +35,7 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
     ten times the longest wait for a message in this drain, whichever is longer.
     """
     recorder.record(Op.DRAIN, Phase.INVOKE, queue=job.queue, epoch=job.epoch)
-    session.attach_receiver(job.queue, job.prefetch, Subscription.INDIVIDUAL)
+    session.attach_receiver(job.queue, job.prefetch, AckHeader.INDIVIDUAL)
     started = last = time.monotonic()
     received, working, silence, bound = 0, 0.0, job.silence_s, job.liveness_s
     while True:
@@ -56,7 +56,7 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
     ended = left if depth else "finished"
     phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
     recorder.record(Op.DRAIN, phase, queue=job.queue, epoch=job.epoch, count=received, detail=detail)
-    return Result(ended=ended, count=received, depth=depth, waited_s=time.monotonic() - started - working)
+    return JobResult(ended=ended, count=received, depth=depth, waited_s=time.monotonic() - started - working)
 
 
 def _take_drained(
@@ -74,12 +74,12 @@ def _take_drained(
     return got
 
 
-def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
+def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> JobResult:
     """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` where it keeps something.
 
     Each message is a DRAIN of unknown outcome in the queue of the trial: it was not delivered there, and is not lost.
     """
-    session.attach_receiver(job.collects, job.prefetch, Subscription.INDIVIDUAL)
+    session.attach_receiver(job.collects, job.prefetch, AckHeader.INDIVIDUAL)
     began = last = time.monotonic()
     found = 0
     while True:
@@ -93,12 +93,12 @@ def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> Result:
         elif now - last >= job.silence_s:
             depth = ask(job.collects)
             if not depth:
-                return Result(count=found, waited_s=now - began)
+                return JobResult(count=found, waited_s=now - began)
             if now - last > job.liveness_s:
                 raise ClientError(f"{job.collects} holds {depth} messages that a consumer was not given")
 
 
-def inquire(job: Job, session: Session, recorder: Recorder) -> Result:
+def inquire(job: Job, session: Session, recorder: Recorder) -> JobResult:
     """Put a question to a vendor's client; each part of its answer is an event of its own, numbered like a message."""
     recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch)
     answers = session.asked(job.question)  # type: ignore[attr-defined]
@@ -106,20 +106,20 @@ def inquire(job: Job, session: Session, recorder: Recorder) -> Result:
         about = {"queue": job.queue, "message": message_id(_ASKER, number), "epoch": job.epoch}
         recorder.record(Op.ASK, Phase.INVOKE, **about, detail=answer.asked)
         recorder.record(Op.ASK, Phase.OK if answer.so else Phase.FAIL, **about, detail=answer.said)
-    return Result(count=len(answers))
+    return JobResult(count=len(answers))
 
 
-def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) -> Result:
+def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) -> JobResult:
     """Play the role of the job; raises `ClientError` for an unknown one."""
     check_raw(job, session)
     if job.role in ("drain", "collect"):
         if job.depth is None:
             raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
-        gauge = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
+        ask_depth = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
         try:
-            return (drain if job.role == "drain" else collect)(job, session, recorder, gauge.ask)
+            return (drain if job.role == "drain" else collect)(job, session, recorder, ask_depth.ask)
         finally:
-            gauge.close()
+            ask_depth.close()
     if job.role == "ask":
         return inquire(job, session, recorder)
     if job.tells_attached:
@@ -130,11 +130,11 @@ def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) 
     return roles[job.role](job, session, recorder, _armed(job, recorder, pidfds))
 
 
-def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> Armed:
-    armed: Armed
+def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedTrigger:
+    armed: ArmedTrigger
     if job.trigger is not None and job.trigger.within_s:
-        armed = Commanded(job.trigger, recorder, descriptors, job.epoch)
+        armed = CommandTrigger(job.trigger, recorder, descriptors, job.epoch)
     else:
-        armed = Armed(job.trigger, recorder, descriptors, job.epoch)
+        armed = ArmedTrigger(job.trigger, recorder, descriptors, job.epoch)
     armed.hears_broker = job.vendor is None
     return armed

@@ -7,11 +7,11 @@ import math
 import time
 
 from conformance.clients.roles import window
-from conformance.clients.roles.modes import Subscription
+from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Operations, next_received, pump, seen, trial_of
-from conformance.clients.session import Disconnected, Outcome, Refused, Session
-from conformance.clients.workers.job import LIVENESS_FACTOR, Job, Result
-from conformance.clients.workers.trigger import Armed
+from conformance.clients.session import Disconnected, Refused, SendOutcome, Session
+from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
+from conformance.clients.workers.trigger import ArmedTrigger
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder, make_body, message_id, parse_message
 
@@ -20,7 +20,7 @@ _IN_FLIGHT = 5
 """How many sends a fault at a confirm is to meet at least."""
 
 
-def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Result:
+def publish(job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> JobResult:
     """Send until `count` are sent and answered, the fault has taken the broker away, or it is gone."""
     publisher = (_Transacted if job.batch else _Publisher)(job, session, recorder, armed)
     session.attach_sender(job.queue)
@@ -32,14 +32,14 @@ def publish(job: Job, session: Session, recorder: Recorder, armed: Armed) -> Res
         answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
         if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.broker_may_end):
             raise
-        session.outcomes.extend(one for one in answered if isinstance(one, Outcome))
+        session.outcomes.extend(one for one in answered if isinstance(one, SendOutcome))
         return publisher.disconnected("refused" if answered else "disconnected")
     finally:
         armed.heal_if_due(now=True)
 
 
 class _Publisher:
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
         self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
         self.window = window.size(job)
         self.waiting = window.Wait(job, recorder)
@@ -56,7 +56,7 @@ class _Publisher:
         self.listens = job.vendor is not None and job.vendor.asynchronous
         self.calling = 0
 
-    def run(self) -> Result:
+    def run(self) -> JobResult:
         while not self.armed.broker_is_ending and (self.sent < self.count or self.pending or self.armed.awaits_loss):
             self._send_what_fits()
             self._pump(1.0)
@@ -79,7 +79,7 @@ class _Publisher:
         """How many it sends; without end while a command is about to end the broker."""
         return math.inf if self.armed.awaits_loss else self.job.count
 
-    def disconnected(self, ended: str) -> Result:
+    def disconnected(self, ended: str) -> JobResult:
         self._take_outcomes()
         self._give_up("disconnected")
         self._no_answer(self.unasked, "no answer was asked for")
@@ -197,7 +197,7 @@ class _Publisher:
                 self._count(outcome)
         self._take_untrue_receipts()
 
-    def _count(self, outcome: Outcome) -> None:
+    def _count(self, outcome: SendOutcome) -> None:
         """What the answer is to a trigger; a range counts once, at its end."""
         self.armed.count("confirm")
         if not self.listens:
@@ -260,8 +260,8 @@ class _Publisher:
                 Op.SEND, Phase.INFO, queue=self.job.queue, message=message, epoch=self.job.epoch, detail=detail
             )
 
-    def _result(self, ended: str, waited_s: float = 0.0) -> Result:
-        return Result(
+    def _result(self, ended: str, waited_s: float = 0.0) -> JobResult:
+        return JobResult(
             ended=ended,
             count=self.answered,
             fired=self.armed.done,
@@ -274,16 +274,16 @@ class _Publisher:
 class _Transacted(_Publisher):
     """Sends in transactions of `batch`, each begun, filled, and discharged before the next."""
 
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: Armed) -> None:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
         super().__init__(job, session, recorder, armed)
         self.operations = Operations(job, session, recorder, armed)
         self.begun = ""
         self.waited_s = 0.0
 
-    def run(self) -> Result:
+    def run(self) -> JobResult:
         job = self.job
         if job.peek:
-            self.session.attach_receiver(job.queue, _PEEK_CREDIT, Subscription.INDIVIDUAL)
+            self.session.attach_receiver(job.queue, _PEEK_CREDIT, AckHeader.INDIVIDUAL)
         for number in itertools.count(1):
             if self.sent >= self.count or self.armed.broker_is_ending:
                 break
@@ -298,7 +298,7 @@ class _Transacted(_Publisher):
         self._peek()
         return self._result("finished", self.waited_s)
 
-    def disconnected(self, ended: str) -> Result:
+    def disconnected(self, ended: str) -> JobResult:
         self.operations.disconnected()
         return super().disconnected(ended)
 

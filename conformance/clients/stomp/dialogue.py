@@ -17,8 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance import limits
 from conformance.clients.connecting import Line
-from conformance.clients.roles.modes import Subscription
-from conformance.clients.session import Answer, Disconnected, Incoming, Outcome, Received, Refused, pump_until
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import (
+    DeliveryBuffer,
+    Disconnected,
+    OperationAnswer,
+    Received,
+    Refused,
+    SendOutcome,
+    pump_until,
+)
 from conformance.clients.stomp.login import StompLogin, without_secret
 from conformance.clients.stomp.receipts import Receipts
 from conformance.clients.workers.job import Asks, StompWords, address
@@ -34,7 +42,7 @@ _REDELIVERED = {"true": True, "false": False}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Frame:
+class ReceivedFrame:
     """One STOMP frame with its headers unescaped; the first of repeated ones counts (STOMP 1.2, Repeated Headers)."""
 
     command: str
@@ -80,24 +88,24 @@ class StompDialogue:
     """STOMP 1.2 has no word for it: what was acknowledged in an aborted transaction comes back with the connection."""
 
     def __init__(self, login: StompLogin, words: StompWords, before_write: Callable[[], None], asks: Asks) -> None:
-        self.outcomes: deque[Outcome] = deque()
-        self.incoming: deque[Received] = Incoming()
-        self.answers: deque[Answer] = deque()
+        self.outcomes: deque[SendOutcome] = deque()
+        self.incoming: deque[Received] = DeliveryBuffer()
+        self.answers: deque[OperationAnswer] = deque()
         self._receipts = Receipts(asks)
         self.anomalies = self._receipts.anomalies
-        self.on_frame: Callable[[str, Frame], None] | None = None
+        self.on_frame: Callable[[str, ReceivedFrame], None] | None = None
         self._login = login
         self._words, self._before_write, self._asks = words, before_write, asks
-        self._arrived: deque[Frame | End] = deque()
+        self._arrived: deque[ReceivedFrame | End] = deque()
         self._handled = 0
-        self._queued: list[Frame] = []
+        self._queued: list[ReceivedFrame] = []
         self._output = bytearray()
         self._blocked = False
         self._deliveries = 0
         self._connected = False
         self._closed = False
         self._destination = ""
-        self._subscription = Subscription.INDIVIDUAL
+        self._subscription = AckHeader.INDIVIDUAL
         self._poll = select.poll()
         self._readable = -1
         self._own: frozenset[int] = frozenset()
@@ -109,7 +117,7 @@ class StompDialogue:
         """Remember where to send; STOMP opens nothing for a sender."""
         self._destination = address(self._words.destination, queue)
 
-    def attach_receiver(self, queue: str, credit: int, subscription: Subscription) -> None:
+    def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         """SUBSCRIBE, and wait for its RECEIPT; messages may come before it and are kept.
 
         The credit is only what the broker's own header makes of it: STOMP has no credit.
@@ -121,7 +129,7 @@ class StompDialogue:
             "id": _SUBSCRIPTION,
             "ack": subscription.value,
         }
-        limited = subscription is not Subscription.SETTLED  # where nothing is acknowledged, nothing reopens a limit
+        limited = subscription is not AckHeader.SETTLED  # where nothing is acknowledged, nothing reopens a limit
         for name, value in self._words.subscribe.items():
             if "{prefetch" in value and not limited:
                 continue
@@ -144,7 +152,7 @@ class StompDialogue:
         headers = self._sending(message, body, durable=durable)
         if immediate:
             headers["ack-immediately"] = "true"
-        self._ask("SEND", headers, [Outcome(message, Phase.OK, None)], transaction=transaction, body=body)
+        self._ask("SEND", headers, [SendOutcome(message, Phase.OK, None)], transaction=transaction, body=body)
 
     def acknowledge(
         self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None
@@ -154,10 +162,10 @@ class StompDialogue:
         Raises:
             ClientError: On a settled subscription, whose deliveries STOMP does not let anybody acknowledge.
         """
-        cumulative = self._subscription is Subscription.CUMULATIVE
+        cumulative = self._subscription is AckHeader.CUMULATIVE
         for group in [covered] if cumulative and covered else [[received] for received in covered]:
             headers = {"id": self._ack_id(group[-1])}
-            answers = [Answer(Op.ACK, received.message, Phase.OK) for received in group]
+            answers = [OperationAnswer(Op.ACK, received.message, Phase.OK) for received in group]
             if confirmed:
                 self._ask("ACK", headers, answers, transaction=transaction)
             else:
@@ -165,19 +173,19 @@ class StompDialogue:
 
     def refuse(self, received: Received, outcome: str) -> None:
         """NACK, whatever the outcome: STOMP has one word. On a cumulative subscription it covers those before it."""
-        self._ask("NACK", {"id": self._ack_id(received)}, [Answer(Op.NACK, received.message, Phase.OK)])
+        self._ask("NACK", {"id": self._ack_id(received)}, [OperationAnswer(Op.NACK, received.message, Phase.OK)])
 
     def begin(self, transaction: str) -> None:
         """BEGIN with a receipt."""
-        self._ask("BEGIN", {}, [Answer(Op.BEGIN, transaction, Phase.OK)], transaction=transaction)
+        self._ask("BEGIN", {}, [OperationAnswer(Op.BEGIN, transaction, Phase.OK)], transaction=transaction)
 
     def commit(self, transaction: str) -> None:
         """COMMIT with a receipt."""
-        self._ask("COMMIT", {}, [Answer(Op.COMMIT, transaction, Phase.OK)], transaction=transaction)
+        self._ask("COMMIT", {}, [OperationAnswer(Op.COMMIT, transaction, Phase.OK)], transaction=transaction)
 
     def rollback(self, transaction: str) -> None:
         """ABORT with a receipt."""
-        self._ask("ABORT", {}, [Answer(Op.ROLLBACK, transaction, Phase.OK)], transaction=transaction)
+        self._ask("ABORT", {}, [OperationAnswer(Op.ROLLBACK, transaction, Phase.OK)], transaction=transaction)
 
     def replenish(self, credit: int) -> None:
         """Nothing: the acknowledgement itself gives the broker's window back."""
@@ -210,7 +218,7 @@ class StompDialogue:
 
     # what a transport has of its own
 
-    def _encode(self, frame: Frame) -> bytes:
+    def _encode(self, frame: ReceivedFrame) -> bytes:
         """The bytes of a frame."""
         raise NotImplementedError
 
@@ -257,13 +265,13 @@ class StompDialogue:
     def _put(self, command: str, headers: dict[str, str], *, transaction: str | None = None, body: bytes = b"") -> None:
         if transaction is not None:
             headers["transaction"] = transaction
-        self._queued.append(Frame(command, headers, body))
+        self._queued.append(ReceivedFrame(command, headers, body))
 
     def _ask(
         self,
         command: str,
         headers: dict[str, str],
-        confirms: Sequence[Outcome | Answer] = (),
+        confirms: Sequence[SendOutcome | OperationAnswer] = (),
         *,
         transaction: str | None = None,
         body: bytes = b"",
@@ -274,7 +282,7 @@ class StompDialogue:
         return receipt
 
     def _ack_id(self, received: Received) -> str:
-        if self._subscription is Subscription.SETTLED:
+        if self._subscription is AckHeader.SETTLED:
             raise ClientError("a settled subscription has nothing to acknowledge")
         return str(received.handle)
 
@@ -347,7 +355,7 @@ class StompDialogue:
                 self.on_frame("received", item)
             self._dispatch(item)
 
-    def _dispatch(self, frame: Frame) -> None:
+    def _dispatch(self, frame: ReceivedFrame) -> None:
         if frame.command == "MESSAGE":
             self.incoming.append(self._received(frame))
         elif frame.command == "RECEIPT":
@@ -362,17 +370,17 @@ class StompDialogue:
         else:
             raise ClientError(f"the broker broke the protocol: a frame {limits.quoted(repr(frame.command))}")
 
-    def _answer(self, confirmed: Sequence[Outcome | Answer]) -> None:
-        self.outcomes.extend(one for one in confirmed if isinstance(one, Outcome))
-        self.answers.extend(one for one in confirmed if isinstance(one, Answer))
+    def _answer(self, confirmed: Sequence[SendOutcome | OperationAnswer]) -> None:
+        self.outcomes.extend(one for one in confirmed if isinstance(one, SendOutcome))
+        self.answers.extend(one for one in confirmed if isinstance(one, OperationAnswer))
 
-    def _received(self, frame: Frame) -> Received:
+    def _received(self, frame: ReceivedFrame) -> Received:
         headers = frame.headers
         count = headers.get("delivery-count")
         if count is not None and not is_number(count):
             raise ClientError(f"the broker broke the protocol: a MESSAGE with delivery-count {limits.quoted(count)!r}")
         acknowledged_by = headers.get("ack")
-        if acknowledged_by is None and self._subscription is not Subscription.SETTLED:
+        if acknowledged_by is None and self._subscription is not AckHeader.SETTLED:
             raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
         return Received(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from conformance import limits
 from conformance.adapters.credentials import OPEN, Access
-from conformance.clients.stomp.dialogue import End, Frame, StompDialogue, is_number
+from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, is_number
 from conformance.clients.stomp.login import StompLogin
 from conformance.clients.workers.job import Asks, StompWords
 from conformance.errors import ClientError
@@ -32,7 +32,7 @@ class MalformedFrameError(ClientError):
     """What arrived is no STOMP 1.2 frame."""
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: ReceivedFrame) -> bytes:
     r"""The bytes of a frame, headers in their order.
 
     >>> encode(Frame("SEND", {"a": "1:2"}, b"x"))
@@ -45,7 +45,7 @@ def encode(frame: Frame) -> bytes:
     return "\n".join(lines).encode() + b"\n\n" + frame.body + b"\0"
 
 
-class Decoder:
+class RawFrameDecoder:
     r"""Bytes in, frames out.
 
     >>> decoder = Decoder()
@@ -57,7 +57,7 @@ class Decoder:
         self._input = bytearray()
         self._searched = 0  # bytes that hold no NUL of the body without content-length that is arriving
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[ReceivedFrame]:
         """Each frame that is complete now.
 
         Raises:
@@ -74,7 +74,7 @@ class Decoder:
             del self._input[:offset]
             del self._input[: _EOLS.match(self._input).end()]  # type: ignore[union-attr]
 
-    def _next(self, start: int) -> tuple[Frame, int] | None:
+    def _next(self, start: int) -> tuple[ReceivedFrame, int] | None:
         data = self._input
         start = _EOLS.match(data, start).end()  # type: ignore[union-attr]  # it matches nothing too
         blank = _BLANK_LINE.search(data, start)
@@ -87,7 +87,7 @@ class Decoder:
             return None
         command, headers = _head(bytes(data[start:stop]))
         end = self._body_end(headers, blank.end())
-        return None if end is None else (Frame(command, headers, bytes(data[blank.end() : end])), end + 1)
+        return None if end is None else (ReceivedFrame(command, headers, bytes(data[blank.end() : end])), end + 1)
 
     def _body_end(self, headers: dict[str, str], start: int) -> int | None:
         """Where the NUL stands, or None while it has not arrived."""
@@ -151,7 +151,7 @@ class RawStompSession(StompDialogue):
         access: Access = OPEN,
     ) -> None:
         super().__init__(StompLogin(host, port, access), words, before_write, asks)
-        self._decoder = Decoder()
+        self._decoder = RawFrameDecoder()
         self._socket = self._login.dial(connect_s)
         self._socket.setblocking(False)
         self._open(self._socket.fileno(), connect_s)
@@ -160,7 +160,7 @@ class RawStompSession(StompDialogue):
         """SEND without a receipt: no outcome will come."""
         self._put("SEND", self._sending(message, body, durable=durable), body=body)
 
-    def _encode(self, frame: Frame) -> bytes:
+    def _encode(self, frame: ReceivedFrame) -> bytes:
         return encode(frame)
 
     def _read(self) -> None:

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from conformance import limits
-from conformance.clients.session import Answer, Outcome, ranged
+from conformance.clients.session import OperationAnswer, SendOutcome, ranged
 from conformance.clients.workers.job import Asks
 from conformance.errors import ClientError
 from conformance.history import Phase
 
-Confirmed = Outcome | Answer
+Confirmed = SendOutcome | OperationAnswer
 _ANSWERED_BY_US = re.compile(r"receipt-([1-9][0-9]{0,17})")  # what a longer one names was never asked for
 
 
@@ -90,5 +90,5 @@ class Receipts:
     def _told(self, receipts: Sequence[str]) -> Sequence[Confirmed]:
         found = [one for receipt in receipts for one in self._waiting.pop(receipt)]
         if self._ranges:
-            ranged([one for one in found if isinstance(one, Outcome)])
+            ranged([one for one in found if isinstance(one, SendOutcome)])
         return found

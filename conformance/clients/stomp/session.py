@@ -19,7 +19,7 @@ from typing import Any
 
 from conformance import limits
 from conformance.adapters.credentials import OPEN, Access
-from conformance.clients.stomp.dialogue import End, Frame, StompDialogue
+from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue
 from conformance.clients.stomp.login import StompLogin
 from conformance.clients.workers.job import Asks, StompWords
 from conformance.errors import ClientError
@@ -124,11 +124,11 @@ class StompSession(StompDialogue):
 
         transport.receive, transport.cleanup = bounded, given_up
 
-    def _append(self, item: Frame | End) -> None:
+    def _append(self, item: ReceivedFrame | End) -> None:
         """In the receiver thread. One wake is enough until the other thread has looked: it looks after it clears."""
         if self._ended:
             return
-        if isinstance(item, Frame):
+        if isinstance(item, ReceivedFrame):
             self._unframed = 0
             self._given += item.size
             if item.head > limits.STOMP_HEAD:
@@ -145,7 +145,7 @@ class StompSession(StompDialogue):
         os.eventfd_read(self._wake)
         self._woken = False
 
-    def _encode(self, frame: Frame) -> bytes:
+    def _encode(self, frame: ReceivedFrame) -> bytes:
         self._encoded.clear()
         self._connection.send_frame(frame.command, dict(frame.headers), frame.body)
         return bytes(self._encoded)
@@ -163,11 +163,11 @@ class StompSession(StompDialogue):
 class _Listener:
     """Runs in the receiver thread."""
 
-    def __init__(self, append: Callable[[Frame | End], None]) -> None:
+    def __init__(self, append: Callable[[ReceivedFrame | End], None]) -> None:
         self._append = append
 
     def on_message(self, frame: Any) -> None:
-        self._append(Frame(frame.cmd, frame.headers, frame.body))
+        self._append(ReceivedFrame(frame.cmd, frame.headers, frame.body))
 
     on_receipt = on_error = on_connected = on_message
 

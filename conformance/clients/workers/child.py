@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from conformance import limits
-from conformance.clients.workers.job import Job, Result, Vendor
+from conformance.clients.workers.job import Job, JobResult, Vendor
 from conformance.errors import ClientError
 from conformance.ledger import Ledger, inherited
 
@@ -45,7 +45,7 @@ class Child:
         self._control, self._ended = control, ended
         self._good = False
 
-    def wait(self, timeout_s: float) -> Result | None:
+    def wait(self, timeout_s: float) -> JobResult | None:
         """Its result when it has ended as it should, None when it died without one.
 
         Raises:
@@ -64,7 +64,7 @@ class Child:
         except ConnectionError:
             data = b""  # it was killed
         try:
-            result = msgspec.json.decode(data, type=Result) if data else None
+            result = msgspec.json.decode(data, type=JobResult) if data else None
         except msgspec.DecodeError:
             result = None  # it was killed while it wrote
         self._good = result is not None and not (result.error or result.spent)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 
 from conformance.clients.workers.job import Trigger
-from conformance.clients.workers.trigger import Armed
+from conformance.clients.workers.trigger import ArmedTrigger
 from conformance.errors import ClientError
 from conformance.history import Phase, Recorder
 
@@ -27,8 +27,8 @@ _ENDED_LATER_S = 10.0
 """How long after the end of its command a pause or its end may be seen at the latest."""
 
 
-class Commanded(Armed):
-    """As `Armed`. The descriptors are, for each command of the fault, the pipe that starts it and a pidfd of it."""
+class CommandTrigger(ArmedTrigger):
+    """As `ArmedTrigger`. The descriptors are, for each command of the fault, the pipe that starts it and a pidfd of it."""
 
     def __init__(self, trigger: Trigger, recorder: Recorder, descriptors: Sequence[int], epoch: int) -> None:
         super().__init__(trigger, recorder, descriptors, epoch)

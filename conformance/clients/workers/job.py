@@ -17,7 +17,7 @@ LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
 
 
-class DepthProbe(msgspec.Struct, frozen=True):
+class DepthRequest(msgspec.Struct, frozen=True):
     """How to ask a broker for the depth of a queue: `http` with `url` and `field`, or `amqp-management`.
 
     For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's
@@ -201,7 +201,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     broker_may_end: bool = False
     may_be_refused: bool = False
     ack_confirm: str = ""
-    depth: DepthProbe | None = None
+    depth: DepthRequest | None = None
     collects: str = ""
     delayed: bool = False
     destination: str = "{queue}"
@@ -223,7 +223,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(msgspec.structs.replace(self, secrets={name: os.environ[name] for name in names}))
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """The last word of a process that ended as it should.
 
     `ended` is `finished`, `disconnected` (the broker went away under it), `refused` (a refusal that it recorded has

@@ -25,7 +25,7 @@ from conformance.clients.roles.play import play
 from conformance.clients.session import Disconnected
 from conformance.clients.session_factory import connect
 from conformance.clients.workers.child import Child, Pool, environment
-from conformance.clients.workers.job import Job, Result
+from conformance.clients.workers.job import Job, JobResult
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import Recorder
 from conformance.ledger import Ledger
@@ -35,8 +35,8 @@ _MAX_FDS = 64
 _GOING_S = 5.0
 
 
-def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> Result:
-    """Do one job in this process and return its result; errors of ours become `Result.error`.
+def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobResult:
+    """Do one job in this process and return its result; errors of ours become `JobResult.error`.
 
     The recorder writes through where the job's own process is the victim of its fault.
     """
@@ -53,7 +53,7 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> Resu
             recorder.flush()
             session.close()
     except (ConformanceError, Disconnected) as error:
-        return Result(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
+        return JobResult(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
     finally:
         recorder.close()
 
@@ -100,7 +100,7 @@ def _child(job: Job, harness: socket.socket, log: int, pidfds: list[int]) -> Non
         os._exit(status)
 
 
-class Nursery:
+class WorkerPool:
     """The harness's end: `spawn` starts a client process and returns at once.
 
     Raises:

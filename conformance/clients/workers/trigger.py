@@ -28,7 +28,7 @@ _SIGNALS = {
 _STOPPED_S = 5.0
 
 
-class Armed:
+class ArmedTrigger:
     """Counts the events of this process; when its trigger is due, this process fires the fault, once.
 
     `hears_broker`: an answer is the broker's own. The return of a call of a vendor's client is not, and shows nothing

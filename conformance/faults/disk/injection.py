@@ -30,7 +30,7 @@ import msgspec
 
 from conformance.errors import FaultError
 from conformance.faults.disk import pairing, trace
-from conformance.faults.disk.pairing import Stored
+from conformance.faults.disk.pairing import StoredOperation
 from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
 from conformance.faults.process import Target, prove_gone, send
 from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
@@ -162,7 +162,9 @@ class Tracer:
             self._reasons.add("nobody looked whether the broker maps its journal, or uses libaio or io_uring")
         return found
 
-    def finish(self, path: pathlib.Path, header: Header, epoch: int, operations: Sequence[Operation]) -> list[Stored]:
+    def finish(
+        self, path: pathlib.Path, header: Header, epoch: int, operations: Sequence[Operation]
+    ) -> list[StoredOperation]:
         """Read, prove, pair, and write the history: all that is left to do once the broker is gone.
 
         Raises `FaultError` where the fault did not take effect, with what hides the broker's writes from it, or the
@@ -180,7 +182,7 @@ class Tracer:
         return pairs
 
 
-class Traced(Target, Protocol):
+class TracedBroker(Target, Protocol):
     """What is needed of a broker that runs under a tracer: the tracer's process is the first of its tree."""
 
     @property
@@ -188,7 +190,7 @@ class Traced(Target, Protocol):
         """Of the tracer: None while it runs."""
 
 
-def end(target: Traced) -> None:
+def end(target: TracedBroker) -> None:
     """SIGKILL the broker and leave its tracer to write down the end: a tracer that is killed with it may not.
 
     Raises `FaultError` where they are not gone.
@@ -255,7 +257,7 @@ def write_history(
     epoch: int,
     fault: DiskFault,
     found: Trace,
-    pairs: Iterable[Stored],
+    pairs: Iterable[StoredOperation],
     unseen: Iterable[str],
     times: tuple[int, int],
 ) -> None:
@@ -289,7 +291,7 @@ def _fault_events(fault: DiskFault, found: Trace, times: tuple[int, int]) -> lis
     return [armed, *events, healed]
 
 
-def _sync_events(pair: Stored, fault: str) -> list[Event]:
+def _sync_events(pair: StoredOperation, fault: str) -> list[Event]:
     """What is known of one operation; nothing where the tracer could not see it: the reason stands by itself."""
     named = "transaction" if pair.operation.transaction else "message"
 

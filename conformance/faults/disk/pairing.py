@@ -16,7 +16,7 @@ _EACH_WRITE = frozenset("O_DSYNC O_SYNC RWF_DSYNC RWF_SYNC".split())
 
 
 @dataclasses.dataclass(frozen=True)
-class Stored:
+class StoredOperation:
     """How one operation came to the disk.
 
     `write` is the write that holds it, `sync` the call that put that on the disk (the write itself where its descriptor
@@ -36,7 +36,7 @@ class Stored:
         return self.sync is not None and self.sync.delayed
 
 
-def stored(trace: Trace, operations: Iterable[Operation]) -> list[Stored]:
+def stored(trace: Trace, operations: Iterable[Operation]) -> list[StoredOperation]:
     """For each operation the write that holds it and the sync that covers this write.
 
     The write started at or after the operation was invoked, before its `until_ns` where it has one, and shows its
@@ -64,8 +64,8 @@ class _Journal:
             own = [call for call in calls if call.name in SYNCS - EVERYWHERE and self._file[id(call)] == file]
             self._syncs[file] = sorted([*own, *everywhere], key=lambda call: call.started_ns)
 
-    def stored(self, operation: Operation) -> Stored:
-        best, hidden = Stored(operation), None
+    def stored(self, operation: Operation) -> StoredOperation:
+        best, hidden = StoredOperation(operation), None
         forms = _forms(operation.marker)
         for write in self._writes[bisect.bisect_left(self._starts, operation.invoked_ns) :]:
             if best.sync is not None and write.started_ns >= (best.sync.ended_ns or 0):
@@ -77,10 +77,12 @@ class _Journal:
                 continue
             best = self._better(best, write)
         if hidden is not None:
-            return Stored(operation, unseen=f"{hidden.short}: only its first {len(hidden.sample)} bytes were shown")
+            return StoredOperation(
+                operation, unseen=f"{hidden.short}: only its first {len(hidden.sample)} bytes were shown"
+            )
         return best
 
-    def _better(self, best: Stored, write: Call) -> Stored:
+    def _better(self, best: StoredOperation, write: Call) -> StoredOperation:
         if write.failed:
             return best if best.failed else dataclasses.replace(best, failed=write)
         sync, failed = self._covered(write)
@@ -131,7 +133,7 @@ def _last_names(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
         yield id(call), last.get(call.file, call.file)
 
 
-def unseen(trace: Trace, pairs: Sequence[Stored]) -> list[str]:
+def unseen(trace: Trace, pairs: Sequence[StoredOperation]) -> list[str]:
     """Reasons why a trace says less than everything, sorted; empty where it says all."""
     reasons = {reason for call in trace.calls if (reason := _hides(call))} | {pair.unseen for pair in pairs} - {""}
     sought = [pair for pair in pairs if pair.operation.marker]

@@ -9,8 +9,8 @@ from typing import Any
 
 from conformance.faults.frames import amqp_values
 from conformance.faults.frames import reader as frames
-from conformance.faults.frames.amqp_values import Described
-from conformance.faults.frames.reader import Frame, Splitter, Unreadable
+from conformance.faults.frames.amqp_values import DescribedValue
+from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
 
 _HEADER = struct.Struct(">IBBH")
@@ -79,18 +79,18 @@ class _Amqp(Splitter):
         self._shared = shared
         self._partial: dict[tuple[int, int], _Carried] = {}  # by link, in the middle of a transfer of several frames
 
-    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
         if end - at < _HEADER.size:
             return None
         if data[at : at + 4] == b"AMQP":
             name = _PROTOCOLS.get(data[at + 4], str(data[at + 4]))
-            return Frame(offset, 8, frames.OTHER, "header", f"header {name}")
+            return LinkFrame(offset, 8, frames.OTHER, "header", f"header {name}")
         size, doff, kind, channel = _HEADER.unpack_from(data, at)
         if doff < 2 or size < doff * 4 or kind not in (_AMQP, _SASL):
             raise Unreadable(f"a frame of {size} bytes, data offset {doff}, type {kind}")
         body, known = at + doff * 4, min(end, at + size)
         if size == doff * 4:
-            return Frame(offset, size, frames.OTHER, "heartbeat", "heartbeat")
+            return LinkFrame(offset, size, frames.OTHER, "heartbeat", "heartbeat")
         for limit in (_HEAD, _WHOLE):
             head = bytes(data[body : min(known, body + limit)])
             whole = body + len(head) == at + size or len(head) >= _WHOLE
@@ -104,9 +104,9 @@ class _Amqp(Splitter):
             raise Unreadable(f"a frame of {size} bytes whose performative does not end in it")
         return None
 
-    def _performative(self, head: bytes, channel: int, offset: int, size: int, *, whole: bool) -> Frame:
+    def _performative(self, head: bytes, channel: int, offset: int, size: int, *, whole: bool) -> LinkFrame:
         performative, at = amqp_values.read(head, 0)
-        if not isinstance(performative, Described):
+        if not isinstance(performative, DescribedValue):
             raise ValueError("no performative")  # noqa: TRY004 - it is the stream that is wrong, as with the others
         code = performative.code
         fields = (*performative.value, *(None,) * 12)
@@ -116,11 +116,11 @@ class _Amqp(Splitter):
             return self._disposition(fields, channel, offset, size)
         self._remember(code, channel, fields)
         name = _NAMES.get(code, f"performative {code!r}") if isinstance(code, int) else f"performative {code!r}"
-        return Frame(offset, size, frames.OTHER, name, name)
+        return LinkFrame(offset, size, frames.OTHER, name, name)
 
     def _transfer(
         self, fields: tuple[Any, ...], head: bytes, at: int, channel: int, offset: int, size: int, *, whole: bool
-    ) -> Frame:
+    ) -> LinkFrame:
         """Section 2.7.5: handle, delivery-id, delivery-tag, message-format, settled, more, ..., state, ..., aborted."""
         handle, delivery, _, _, settled, more, _, state, _, aborted, *_ = fields
         key = (channel, handle)
@@ -139,7 +139,7 @@ class _Amqp(Splitter):
         told = {"settled": settled, "aborted": aborted, "continued": continued, "more": more, kind: kind in _ANSWERS}
         told["persistent"] = persistent
         words = ["transfer", f"handle={handle}", *(word for word, true in told.items() if true)]
-        return Frame(
+        return LinkFrame(
             offset,
             size,
             kind,
@@ -150,7 +150,7 @@ class _Amqp(Splitter):
             message=message,
         )
 
-    def _disposition(self, fields: tuple[Any, ...], channel: int, offset: int, size: int) -> Frame:
+    def _disposition(self, fields: tuple[Any, ...], channel: int, offset: int, size: int) -> LinkFrame:
         """Section 2.7.6: role (true: of a receiver), first, last, settled, state."""
         role, first, last, settled, state, *_ = fields
         last = first if last is None else last
@@ -160,7 +160,7 @@ class _Amqp(Splitter):
         kind, asked, transaction = self._answered(bool(role), channel, first, last)
         if asked:
             words.append(f"of {asked}")
-        return Frame(
+        return LinkFrame(
             offset,
             size,
             kind,
@@ -214,7 +214,7 @@ class _ToBroker(_Amqp):
             shared.sessions[channel] = shared.begun
         elif code == _ATTACH:
             target = fields[6]
-            if isinstance(target, Described) and target.code == _COORDINATOR:
+            if isinstance(target, DescribedValue) and target.code == _COORDINATOR:
                 shared.coordinators.add((channel, fields[1]))
             else:
                 shared.coordinators.discard((channel, fields[1]))
@@ -286,10 +286,10 @@ def _request(head: bytes, at: int) -> _Request:
     IndexError where its body is not whole yet.
     """
     section: Any = None
-    while not (isinstance(section, Described) and section.code == _VALUE):
+    while not (isinstance(section, DescribedValue) and section.code == _VALUE):
         section, at = amqp_values.read(head, at)
     request = section.value
-    if not isinstance(request, Described) or request.code not in (_DECLARE, _DISCHARGE):
+    if not isinstance(request, DescribedValue) or request.code not in (_DECLARE, _DISCHARGE):
         raise ValueError("a message to the coordinator that asks for nothing")
     if request.code == _DECLARE:
         return frames.BEGIN, None
@@ -299,14 +299,14 @@ def _request(head: bytes, at: int) -> _Request:
 
 def _transaction(state: Any) -> str | None:
     """The id in a `declared` or a `transactional-state` (sections 4.5.7 and 4.5.8), as hexadecimal digits."""
-    if isinstance(state, Described) and state.code in (_DECLARED, _TRANSACTIONAL) and state.value:
+    if isinstance(state, DescribedValue) and state.code in (_DECLARED, _TRANSACTIONAL) and state.value:
         return bytes(state.value[0]).hex()
     return None
 
 
 def _outcome(state: Any) -> list[str]:
     """The words of a delivery state; of a transactional one with the outcome in it."""
-    if not isinstance(state, Described):
+    if not isinstance(state, DescribedValue):
         return []
     words = [_STATES.get(state.code, repr(state.code)) if isinstance(state.code, int) else repr(state.code)]
     if state.code == _TRANSACTIONAL and len(state.value) > 1:

@@ -30,9 +30,9 @@ from typing import ClassVar, NamedTuple
 
 from conformance.faults.frames import amqp091_methods
 from conformance.faults.frames import reader as frames
-from conformance.faults.frames.amqp091_channels import Channels, Told, runs
+from conformance.faults.frames.amqp091_channels import Channels, MethodEffect, runs
 from conformance.faults.frames.amqp091_methods import Arguments
-from conformance.faults.frames.reader import Frame, Splitter, Unreadable
+from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
 
 _HEAD = struct.Struct(">BHI")  # type, channel, size of the payload (section 4.2.3)
@@ -85,12 +85,12 @@ class _Amqp091(Splitter):
         self._channels = channels
         self._partial: dict[int, _Content] = {}  # by channel; a piece of it was told
 
-    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
         if end - at < _AROUND:
             return None  # no frame is shorter, and a protocol header is as long
         if data[at : at + 4] == b"AMQP":
             version = "-".join(map(str, data[at + 5 : at + 8]))  # section 4.2.2
-            return Frame(offset, 8, frames.OTHER, "header", f"header {version}")
+            return LinkFrame(offset, 8, frames.OTHER, "header", f"header {version}")
         kind, channel, size = _HEAD.unpack_from(data, at)
         partial = self._partial.get(channel)
         if partial is not None and kind == partial.next:
@@ -101,7 +101,7 @@ class _Amqp091(Splitter):
         if payload is None:
             return None
         if kind == _HEARTBEAT:
-            return Frame(offset, size + _AROUND, frames.OTHER, "heartbeat", "heartbeat")
+            return LinkFrame(offset, size + _AROUND, frames.OTHER, "heartbeat", "heartbeat")
         try:
             name = amqp091_methods.name(payload)
             arguments = amqp091_methods.arguments(name, payload)
@@ -113,18 +113,18 @@ class _Amqp091(Splitter):
             return self._carry(content, data, at, at + size + _AROUND, end, offset)
         return self._method(name, arguments, channel, offset, size + _AROUND)
 
-    def _method(self, name: str, arguments: Arguments, channel: int, offset: int, length: int) -> Frame:
+    def _method(self, name: str, arguments: Arguments, channel: int, offset: int, length: int) -> LinkFrame:
         told = self._told(name, arguments, channel)
         kind = self.kinds.get(name, frames.OTHER)
         words = [name, *told.words, *([f"covers={runs(told.covers)}"] if told.covers else [])]
         if kind != frames.OTHER:
             words += self._session(channel)
         first, last = (told.covers[0], told.covers[-1]) if told.covers else (None, None)
-        return Frame(offset, length, kind, name, " ".join(words), first=first, last=last)
+        return LinkFrame(offset, length, kind, name, " ".join(words), first=first, last=last)
 
     def _carry(
         self, content: _Content, data: bytes | bytearray, at: int, here: int, end: int, offset: int
-    ) -> Frame | None:
+    ) -> LinkFrame | None:
         """As much of a message as stands side by side from `at` on; what stands before `here` was read."""
         before = content.left
         while content.left != 0:
@@ -143,7 +143,7 @@ class _Amqp091(Splitter):
             content, here = grown, here + size + _AROUND
         return self._piece(content, offset, here - at)
 
-    def _piece(self, content: _Content, offset: int, length: int) -> Frame:
+    def _piece(self, content: _Content, offset: int, length: int) -> LinkFrame:
         channel, more = content.channel, content.left != 0
         continued = channel in self._partial
         if not continued:
@@ -159,7 +159,7 @@ class _Amqp091(Splitter):
             "not persistent": content.persistent is False,
         }
         words = [content.name, *content.words, *(word for word, true in told.items() if true)]
-        return Frame(
+        return LinkFrame(
             offset,
             length,
             frames.OTHER if continued else content.kind,
@@ -181,7 +181,7 @@ class _Amqp091(Splitter):
     def _begin(self, content: _Content) -> None:
         """The first piece of a message is told."""
 
-    def _told(self, name: str, arguments: Arguments, channel: int) -> Told:
+    def _told(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
         """What a method without content says; it is remembered."""
         raise NotImplementedError
 
@@ -204,7 +204,7 @@ class _ToBroker(_Amqp091):
         if content.tag:
             self._channels[content.channel].publish(content.tag)
 
-    def _told(self, name: str, arguments: Arguments, channel: int) -> Told:
+    def _told(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
         if name == "channel.open":
             self._channels.open(channel)
         return self._channels[channel].asks(name, arguments)
@@ -232,7 +232,7 @@ class _ToClient(_Amqp091):
             here = self._channels[content.channel]
             here.deliver(content.name, content.tag, settled="settled" in content.words)
 
-    def _told(self, name: str, arguments: Arguments, channel: int) -> Told:
+    def _told(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
         return self._channels[channel].answers(name, arguments)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from conformance.faults.frames.amqp091_methods import Arguments
 
 
-class Told(NamedTuple):
+class MethodEffect(NamedTuple):
     """What a method without content says: words to add to its detail, and the tags that it settles, ascending."""
 
     words: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Channel:
         if tag and not settled:
             self._wait([tag])
 
-    def asks(self, method: str, arguments: Arguments) -> Told:
+    def asks(self, method: str, arguments: Arguments) -> MethodEffect:
         """A method without content goes to the broker."""
         match method:
             case "basic.ack" | "basic.nack" | "basic.reject":
@@ -83,22 +83,22 @@ class Channel:
             case "tx.rollback":
                 self._wait(sorted(self._taken))
                 self._taken.clear()
-        return Told()
+        return MethodEffect()
 
-    def answers(self, method: str, arguments: Arguments) -> Told:
+    def answers(self, method: str, arguments: Arguments) -> MethodEffect:
         """A method without content goes to the client."""
         match method:
             case "basic.ack" | "basic.nack":
                 covers = _covered(self.unanswered, arguments)
                 _remove(self.unanswered, covers)
-                return Told((_multiple(arguments), "accepted" if method == "basic.ack" else "rejected"), covers)
+                return MethodEffect((_multiple(arguments), "accepted" if method == "basic.ack" else "rejected"), covers)
             case "basic.consume-ok" if self._consumes:
                 self._consumers[arguments.consumer] = self._consumes.popleft()
             case "basic.get-empty" if self._gets:
                 self._gets.popleft()
             case "basic.recover-ok":
                 self.unsettled.clear()  # also what was on its way when the client asked for it
-        return Told()
+        return MethodEffect()
 
     def _consume(self, arguments: Arguments) -> None:
         """A consumer without a tag gets one in the answer, and no-wait asks for none (the XML's class 60 method 20)."""
@@ -108,7 +108,7 @@ class Channel:
         if "no-wait" not in arguments.bits:
             self._consumes.append(settled)
 
-    def _acknowledged(self, method: str, arguments: Arguments) -> Told:
+    def _acknowledged(self, method: str, arguments: Arguments) -> MethodEffect:
         """A rollback takes back acknowledgements; whether also refusals the XML's class 90 does not say."""
         covers = _covered(self.unsettled, arguments)
         if method == "basic.ack" and self._transacted:
@@ -117,7 +117,7 @@ class Channel:
         outcome: tuple[str, ...] = ("accepted",) if method == "basic.ack" else ("rejected",)
         if "requeue" in arguments.bits:
             outcome = ("released", "requeue")
-        return Told((_multiple(arguments), *outcome), covers)
+        return MethodEffect((_multiple(arguments), *outcome), covers)
 
     def _wait(self, tags: list[int]) -> None:
         """These are to be acknowledged, after a rollback once more."""

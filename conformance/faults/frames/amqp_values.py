@@ -14,7 +14,7 @@ _SIZE_OF_SIZE = {0xA0: 1, 0xB0: 4, 0xC0: 1, 0xD0: 4, 0xE0: 1, 0xF0: 4}
 _BOOLEAN, _LIST8, _LIST32 = 0x56, 0xC0, 0xD0
 
 
-class Described(NamedTuple):
+class DescribedValue(NamedTuple):
     """A value with its descriptor: the code of one of the standard's types, or a symbol that is none of them."""
 
     code: int | bytes
@@ -49,7 +49,7 @@ def read(data: bytes, at: int) -> tuple[Any, int]:
     if code == 0:
         descriptor, at = read(data, at)
         value, at = read(data, at)
-        return Described(SYMBOLS.get(descriptor, descriptor), value), at
+        return DescribedValue(SYMBOLS.get(descriptor, descriptor), value), at
     group = code & 0xF0
     if group in _WIDTH:
         number, at = _number(data, at, _WIDTH[group])

@@ -40,7 +40,7 @@ class Unreadable(Exception):
     """The stream is not what its protocol says; from here on nothing is known of it."""
 
 
-class Frame(NamedTuple):
+class LinkFrame(NamedTuple):
     """One frame: where it stands in the stream, in bytes, and what it is.
 
     `name` is the protocol's word. `delivery` is an AMQP delivery-id, or of STOMP the receipt of a SEND, the receipt-id
@@ -89,7 +89,7 @@ class Splitter:
         self._tail = bytearray()  # the head of a frame that is not reported yet
         self._blind = False
 
-    def feed(self, data: bytes | bytearray, start: int = 0, end: int | None = None) -> list[Frame]:
+    def feed(self, data: bytes | bytearray, start: int = 0, end: int | None = None) -> list[LinkFrame]:
         """The frames that `data[start:end]`, the next bytes of the stream, makes known.
 
         A stream that turns out to be unreadable gives one frame `unreadable` without length, and nothing after it.
@@ -110,22 +110,22 @@ class Splitter:
         self.passable = self.offset - len(self._tail)
         return frames
 
-    def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[Frame], int]:
+    def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[LinkFrame], int]:
         """The frames between `at` and `end`, and where the first one that cannot be told yet begins."""
-        frames: list[Frame] = []
+        frames: list[LinkFrame] = []
         base = self.offset - end  # of data[0] in the stream
         try:
             while at < end and (frame := self._frame(data, at, end, base + at)) is not None:
                 frames.append(frame)
                 at += frame.length
         except Unreadable as error:
-            frames.append(Frame(base + at, 0, OTHER, "unreadable", f"unreadable: {error}"))
+            frames.append(LinkFrame(base + at, 0, OTHER, "unreadable", f"unreadable: {error}"))
             self._blind = True
             return frames, end
         self._left = max(at - end, 0)
         return frames, min(at, end)
 
-    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
         """The frame that begins at `at`, `offset` in the stream; None where too little of it has come.
 
         Raises:
@@ -137,7 +137,7 @@ class Splitter:
 class Opaque(Splitter):
     """A protocol of one vendor: bytes that are passed on as they come, and no frame is told of them."""
 
-    def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[Frame], int]:
+    def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[LinkFrame], int]:
         return [], end
 
 

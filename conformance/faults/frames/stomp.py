@@ -11,7 +11,7 @@ import re
 
 from conformance import limits
 from conformance.faults.frames import reader as frames
-from conformance.faults.frames.reader import Frame, Splitter, Unreadable
+from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
 
 _ASKS = {
@@ -67,7 +67,7 @@ class _Stomp(Splitter):
         self._shared = shared
         self._searched = 0  # how much of an unreported frame has no NUL in its body
 
-    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+    def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
         if data[at] in (_LF, _CR):
             return _eol(data, at, end, offset)
         found = _head(data, at, end)
@@ -81,7 +81,7 @@ class _Stomp(Splitter):
         kind, note, transaction = self._kind(command, headers)
         names = _IDENTITY.get(command, ("id", "message-id"))
         shown = [f"{name}={headers[name]}" for name in _SHOWN if name in headers]
-        return Frame(
+        return LinkFrame(
             offset,
             length,
             kind,
@@ -143,7 +143,7 @@ class _ToClient(_Stomp):
         return f"subscription={mine or ''} {word}" if word == frames.SUBSCRIPTIONS["client"] else word
 
 
-def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | None:
+def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
     length = 1
     if data[at] == _CR:
         length = 2
@@ -151,7 +151,7 @@ def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> Frame | Non
             return None
         if data[at + 1] != _LF:
             raise Unreadable("a CR between frames that no LF follows")
-    return Frame(offset, length, frames.OTHER, "EOL", "EOL")
+    return LinkFrame(offset, length, frames.OTHER, "EOL", "EOL")
 
 
 def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, str], int] | None:

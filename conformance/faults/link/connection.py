@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from conformance.faults.frames import reader as frames
-from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, Frame
-from conformance.faults.link.direction import Lane, Pace
-from conformance.faults.link.messages import Told
+from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, LinkFrame
+from conformance.faults.link.direction import LinkDirection, Pace
+from conformance.faults.link.messages import ProxyResult
 from conformance.history import Event, Op, Phase, Recorder
 from conformance.scenario.script import Cut, Delay, HoldLink, LinkFault, Throttle
 
@@ -30,12 +30,12 @@ _ESTABLISHED = "01"
 _RESET = struct.pack("ii", 1, 0)
 
 
-class Armed:
+class ArmedLinkFault:
     """The fault of this proxy, the history that says what came of it, and what the harness will be told."""
 
     def __init__(self, fault: LinkFault | None, recorder: Recorder, epoch: int) -> None:
         self.fault, self.recorder, self.epoch = fault, recorder, epoch
-        self.told = Told()
+        self.told = ProxyResult()
         self.tasks: set[asyncio.Task[None]] = set()
         self._flush_due = False
         self.taken = False  # by the connection that it hits
@@ -100,7 +100,7 @@ class Armed:
         self.recorder.flush()
 
 
-class Connection:
+class ProxyConnection:
     """Passes on between two connected sockets until both directions have ended, or the fault does it."""
 
     def __init__(
@@ -109,8 +109,8 @@ class Connection:
         client: socket.socket,
         broker: socket.socket,
         protocol: str,
-        armed: Armed,
-        closed: Callable[[Connection], None],
+        armed: ArmedLinkFault,
+        closed: Callable[[ProxyConnection], None],
     ) -> None:
         self.number = number
         self._client, self._broker, self._armed, self._closed = client, broker, armed, closed
@@ -123,8 +123,8 @@ class Connection:
         to_broker, to_client = frames.pair(protocol)
         pace = armed.pace
         self._lanes = {
-            TO_BROKER: Lane(TO_BROKER, client, broker, to_broker, self, pace()),
-            TO_CLIENT: Lane(TO_CLIENT, broker, client, to_client, self, pace()),
+            TO_BROKER: LinkDirection(TO_BROKER, client, broker, to_broker, self, pace()),
+            TO_CLIENT: LinkDirection(TO_CLIENT, broker, client, to_client, self, pace()),
         }
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Connection:
 
     # what lanes tell
 
-    def saw(self, lane: Lane, seen: list[Frame], at_ns: int) -> None:
+    def saw(self, lane: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
         """Record each, and find the one that the trigger waits for."""
         armed = self._armed
         armed.add(frames=armed.told.frames + len(seen))
@@ -152,7 +152,7 @@ class Connection:
         if self._mine:
             armed.recorder.flush()
 
-    def reached(self, lane: Lane) -> None:
+    def reached(self, lane: LinkDirection) -> None:
         """The moment of the fault: what was to pass before it has passed."""
         armed = self._armed
         where, lane.gate = lane.gate, None
@@ -164,7 +164,7 @@ class Connection:
             self._lanes[armed.fault.direction].hold()
             asyncio.get_running_loop().call_later(armed.fault.hold_s, self._heal, armed.fault.direction)
 
-    def affected(self, lane: Lane, size: int) -> None:
+    def affected(self, lane: LinkDirection, size: int) -> None:
         """A fault that works on bytes is proven by the first of them."""
         armed = self._armed
         self._affected += size
@@ -179,7 +179,7 @@ class Connection:
             case Cut(how="half_open"):
                 armed.take_effect(f"{size} bytes {lane.name} were swallowed", self.number)
 
-    def ended(self, lane: Lane) -> None:
+    def ended(self, lane: LinkDirection) -> None:
         """An end of stream was passed on by the lane; a reset is here. Of two ended lanes nothing is left.
 
         The kernel tells a socket's error once. Where a write took it, the lane that reads there reads what had come
@@ -200,7 +200,7 @@ class Connection:
 
     # history
 
-    def _counted(self, lane: Lane, frame: Frame) -> None:
+    def _counted(self, lane: LinkDirection, frame: LinkFrame) -> None:
         armed, trigger = self._armed, self._armed.trigger
         assert trigger is not None
         self._count += 1
@@ -213,7 +213,7 @@ class Connection:
                 "after": frame.end,
             }[trigger.at]
 
-    def _record(self, lane: Lane, frame: Frame, at_ns: int) -> None:
+    def _record(self, lane: LinkDirection, frame: LinkFrame, at_ns: int) -> None:
         beyond = lane.gate is not None and frame.end > lane.gate and isinstance(self._armed.fault, Cut)
         lost = beyond or self._cut
         event = Event(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from conformance.faults.frames.reader import Frame, Splitter
+from conformance.faults.frames.reader import LinkFrame, Splitter
 
 _BUFFER = 1 << 18
 _MOST_KEPT = 1 << 26
@@ -45,23 +45,23 @@ class Pace:
         return self._free, waits
 
 
-class Watcher(Protocol):
+class DirectionWatcher(Protocol):
     """What a lane tells to its connection."""
 
-    def saw(self, lane: Lane, seen: list[Frame], at_ns: int) -> None:
+    def saw(self, lane: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
         """Frames became known, none of them passed on yet; may set the gate."""
 
-    def reached(self, lane: Lane) -> None:
+    def reached(self, lane: LinkDirection) -> None:
         """Everything before the gate was handed to the kernel, nothing after it."""
 
-    def affected(self, lane: Lane, size: int) -> None:
+    def affected(self, lane: LinkDirection, size: int) -> None:
         """So many bytes are withheld or swallowed, or leave after they were slowed."""
 
-    def ended(self, lane: Lane) -> None:
+    def ended(self, lane: LinkDirection) -> None:
         """Nothing more will pass."""
 
 
-class Lane:
+class LinkDirection:
     """Reads `source`, writes `target`; both are without blocking, and the other lane's with roles changed.
 
     Attributes:
@@ -79,7 +79,7 @@ class Lane:
         source: socket.socket,
         target: socket.socket,
         splitter: Splitter,
-        watcher: Watcher,
+        watcher: DirectionWatcher,
         pace: Pace | None,
     ) -> None:
         self.name, self.source, self.target = name, source, target

@@ -1,6 +1,6 @@
 """The link between a client and a broker, seen from the harness: started, ended, and its fault proven.
 
-A client of a step connects to `Link.port` instead of the broker's. The proxy itself is a process of its own: what a
+A client of a step connects to `LinkProxy.port` instead of the broker's. The proxy itself is a process of its own: what a
 harness does must not slow a link.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 
 from conformance.errors import FaultError
 from conformance.faults.link import proxy
-from conformance.faults.link.messages import Order, Told, fields_of
+from conformance.faults.link.messages import ProxyConfig, ProxyResult, fields_of
 from conformance.history import Ended, Header, close_history
 from conformance.ledger import Ledger, inherited
 from conformance.scenario.script import Cut, HoldLink, LinkFault
@@ -28,7 +28,7 @@ _END_S = 20.0
 _MAX_TOLD = 1 << 16
 
 
-class Link:
+class LinkProxy:
     """One proxy and its history, `link-N.jsonl` of the folder.
 
     The process starts with the `with` block; only `port` waits for it. The block ends it in any case.
@@ -61,8 +61,8 @@ class Link:
     ) -> None:
         name = f"link-{number}"
         self.history, self.log = folder / f"{name}.jsonl", folder / f"{name}.log"
-        self._ledger, self._told, self._port = ledger, Told(), 0
-        self._order = Order(
+        self._ledger, self._told, self._port = ledger, ProxyResult(), 0
+        self._order = ProxyConfig(
             header=msgspec.structs.replace(header, process=name),
             history=str(self.history),
             host=upstream[0],
@@ -116,7 +116,7 @@ class Link:
                 raise FaultError(f"the link proxy did not start: {self._complaint()}")
         return self._port
 
-    def finish(self) -> Told:
+    def finish(self) -> ProxyResult:
         """End it in order, close its history, and return its last word; a second call only returns it.
 
         Raises:
@@ -135,7 +135,7 @@ class Link:
             raise FaultError(f"the link proxy died: {complaint}")
         close_history(self.history, Ended.FINISHED)
         self.log.unlink()
-        self._told = msgspec.json.decode(last, type=Told)
+        self._told = msgspec.json.decode(last, type=ProxyResult)
         return self._told
 
     def _hang_up(self, control: socket.socket) -> bytes:
@@ -165,7 +165,7 @@ class Link:
         return lines[-1] if lines else "it left no word"
 
 
-def prove(fault: LinkFault, told: Told) -> None:
+def prove(fault: LinkFault, told: ProxyResult) -> None:
     """Raise `FaultError` unless the fault struck, and was seen to do what it is for."""
     unread = f" ({told.unreadable})" if told.unreadable else ""
     if isinstance(fault, Cut | HoldLink) and not told.fired:

@@ -19,7 +19,7 @@ _WORDS = {
 }
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Pass on what comes to `host`:`port`, write `history`, and carry out a fault: its name, and its fields."""
 
     header: Header
@@ -37,7 +37,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return None if kind is None else msgspec.convert(self.fields, type=kind)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyResult(msgspec.Struct, frozen=True, kw_only=True):
     """The last word of a proxy that ended in order.
 
     `seen` is how many frames of the trigger's kind came on the connection that had the most of them, `refused` how many

@@ -1,6 +1,6 @@
 """The process between a client and a broker: `python -m conformance.faults.link.proxy DESCRIPTOR`.
 
-The descriptor is a control socket. The harness writes an `Order`, this process answers with its port, and when the
+The descriptor is a control socket. The harness writes an `ProxyConfig`, this process answers with its port, and when the
 harness hangs up, or at SIGTERM, it closes every connection, writes a `Told` and ends. So it never outlives a harness.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from conformance.faults.link.connection import Armed, Connection
-from conformance.faults.link.messages import Order
+from conformance.faults.link.connection import ArmedLinkFault, ProxyConnection
+from conformance.faults.link.messages import ProxyConfig
 from conformance.history import Recorder
 
 HOST = "127.0.0.1"
@@ -30,10 +30,10 @@ _ENDING_S = 5.0
 class Proxy:
     """Listens, and connects each client to the broker."""
 
-    def __init__(self, order: Order, recorder: Recorder) -> None:
+    def __init__(self, order: ProxyConfig, recorder: Recorder) -> None:
         self._order = order
-        self.armed = Armed(order.decoded(), recorder, order.epoch)
-        self._connections: set[Connection] = set()
+        self.armed = ArmedLinkFault(order.decoded(), recorder, order.epoch)
+        self._connections: set[ProxyConnection] = set()
         self._listening = socket.create_server((HOST, 0), backlog=_BACKLOG)
         self._listening.setblocking(False)
         self.port: int = self._listening.getsockname()[1]
@@ -84,7 +84,7 @@ class Proxy:
             number = self.armed.told.connections + 1
             self.armed.add(connections=number)
             self._connections.add(
-                Connection(number, client, broker, self._order.protocol, self.armed, self._connections.discard)
+                ProxyConnection(number, client, broker, self._order.protocol, self.armed, self._connections.discard)
             )
         except OSError:
             self.armed.add(refused=self.armed.told.refused + 1)
@@ -92,7 +92,7 @@ class Proxy:
             broker.close()
 
 
-async def _play(control: socket.socket, order: Order) -> bytes:
+async def _play(control: socket.socket, order: ProxyConfig) -> bytes:
     recorder = Recorder(pathlib.Path(order.history), order.header)
     try:
         proxy = Proxy(order, recorder)
@@ -110,7 +110,7 @@ def main(descriptor: int) -> None:
         data = control.recv(_MAX_ORDER)
         if not data:
             return
-        last = asyncio.run(_play(control, msgspec.json.decode(data, type=Order)))
+        last = asyncio.run(_play(control, msgspec.json.decode(data, type=ProxyConfig)))
         with contextlib.suppress(BrokenPipeError):
             control.send(last)
 

@@ -1,6 +1,6 @@
 """A disk that can lose its power: an image file behind a loop device, with a file system of its own.
 
-`Disk.make` before the broker starts; `power.lose` by the client that owns the trigger, through the descriptor of
+`LossyDisk.make` before the broker starts; `power.lose` by the client that owns the trigger, through the descriptor of
 `handle`, then SIGKILL to the broker; `after_loss` before its next start; `release` at the end. The log is replayed by
 the mount, as after a real loss. Every piece is in the ledger before it is made.
 
@@ -71,7 +71,7 @@ FILE_SYSTEMS = {
 }
 
 
-class Disk:
+class LossyDisk:
     """See `make`.
 
     Attributes:
@@ -317,7 +317,7 @@ def _missing(tool: str, filesystem: str) -> str:
 def _try(folder: pathlib.Path, filesystem: str) -> None:
     with (
         Ledger(folder / "run", f"power-{uuid.uuid4().hex[:12]}") as ledger,
-        Disk.make(ledger, folder / "disk.img", folder / "disk", filesystem=filesystem) as disk,
+        LossyDisk.make(ledger, folder / "disk.img", folder / "disk", filesystem=filesystem) as disk,
     ):
         file = disk.mountpoint / "file"
         with file.open("wb", buffering=0) as stream:

@@ -60,7 +60,7 @@ class WrittenBack:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lost:
+class PowerLossReport:
     """What a power loss did; as text, the detail of its event.
 
     `invoked_ns` (CLOCK_MONOTONIC) is the moment from which the machine counts as dead, `shutdown_us` how long the ioctl
@@ -75,7 +75,7 @@ class Lost:
         return f"{self.shutdown_us} us for the shutdown" + (f", {self.torn}" if self.torn else "")
 
 
-def lose(descriptor: int, *, torn: int | None = None, folder: str = ".") -> Lost:
+def lose(descriptor: int, *, torn: int | None = None, folder: str = ".") -> PowerLossReport:
     """Lose the power of the file system that `descriptor`, an open folder, is on.
 
     Args:
@@ -94,7 +94,7 @@ def lose(descriptor: int, *, torn: int | None = None, folder: str = ".") -> Lost
         fcntl.ioctl(descriptor, _SHUTDOWN, _NOLOGFLUSH)
     except OSError as error:
         raise FaultError(f"the power cannot be lost: {_why(error)}") from error
-    return Lost(invoked_ns, (time.monotonic_ns() - began) // 1000, written)
+    return PowerLossReport(invoked_ns, (time.monotonic_ns() - began) // 1000, written)
 
 
 def _refuse_the_machines_own(descriptor: int) -> None:

@@ -16,10 +16,10 @@ from conformance.errors import UsageError
 from conformance.followup.bundle import archive, bug
 from conformance.followup.bundle.configuration import configuration
 from conformance.followup.bundle.script import Reproduction, write
-from conformance.followup.bundle.source import MESSAGES, Source, frames, gather
-from conformance.judge.spark.session import Session
+from conformance.followup.bundle.source import MESSAGES, BundleSource, frames, gather
+from conformance.judge.spark.session import JudgeSession
 from conformance.run.evidence import Kept
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 
 README = """# {title}
 
@@ -53,7 +53,9 @@ class Made:
     lines: tuple[str, ...]
 
 
-def make(words: str, out: pathlib.Path | None = None, spark: Session | None = None, *, trust: bool = False) -> Made:
+def make(
+    words: str, out: pathlib.Path | None = None, spark: JudgeSession | None = None, *, trust: bool = False
+) -> Made:
     """Write the bundle of the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
 
     With `trust` the broker's own file of that run is loaded, which may be anybody's code.
@@ -78,26 +80,26 @@ def make(words: str, out: pathlib.Path | None = None, spark: Session | None = No
     if made.text:
         members["reproduce.py"] = made.text.encode()
     members["README.md"] = _readme(source, members).encode()
-    for secret, word in coming_in.secrets(source.adapter, source.run.protocol, source.folder):
+    for secret, word in credentials.secrets(source.adapter, source.run.protocol, source.folder):
         members = {name: data.replace(secret, word) for name, data in members.items()}
     archive.write(path, members, archive.places(source.folder, *_place(source)))
     return Made(path, tuple(_lines(source, made, missing)))
 
 
-def _place(source: Source) -> list[tuple[pathlib.Path, str]]:
+def _place(source: BundleSource) -> list[tuple[pathlib.Path, str]]:
     """The folder of the broker's file, where it was the user's."""
     kept = records.kept_broker(source.folder)
     return [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
 
 
-def _lines(source: Source, made: Reproduction, missing: list[str]) -> list[str]:
+def _lines(source: BundleSource, made: Reproduction, missing: list[str]) -> list[str]:
     lines = [bug.title(source)]
     if not source.findings:
         lines.append(bug.NOTHING)
     return [*lines, *(f"missing: {each}" for each in missing), *(f"reproduce.py: {each}" for each in made.missing)]
 
 
-def _reproduction(source: Source) -> Reproduction:
+def _reproduction(source: BundleSource) -> Reproduction:
     if source.script is None:
         return Reproduction("", ("the scenario has changed since it was recorded, so no script can be written",))
     if source.adapter is None:
@@ -111,7 +113,7 @@ def _reproduction(source: Source) -> Reproduction:
     return write(source.script, anomalies, source.adapter, source.run.protocol, source.queue, bug.title(source))
 
 
-def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
+def _members(source: BundleSource) -> tuple[dict[str, bytes], list[str]]:
     members: dict[str, bytes] = {}
     missing: list[str] = []
     found = configuration(source)
@@ -132,7 +134,7 @@ def _members(source: Source) -> tuple[dict[str, bytes], list[str]]:
     return members, missing
 
 
-def _broker_file(source: Source) -> dict[str, bytes]:
+def _broker_file(source: BundleSource) -> dict[str, bytes]:
     """The file that described the broker, where it was the user's."""
     kept = records.kept_broker(source.folder)
     if kept is None or not kept[0].copy:
@@ -141,7 +143,7 @@ def _broker_file(source: Source) -> dict[str, bytes]:
     return {f"configuration/{copy.name}": copy.read_bytes()} if copy.is_file() else {}
 
 
-def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:
+def _logs(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
     if source.broker is None or source.kept is None:
         missing.append("`broker.log`: the run kept no log of the broker for this trial")
         return {}
@@ -161,7 +163,7 @@ def _logs(source: Source, missing: list[str]) -> dict[str, bytes]:
     return {"broker.log": b"".join(whole), "broker-trial.log": b"".join(own)}
 
 
-def _journals(source: Source, missing: list[str]) -> dict[str, bytes]:
+def _journals(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
     kept: Kept | None = source.kept
     if kept is None or not kept.journals:
         missing.append("`journal/`: no copy was made, because no fault ended the broker in this trial")
@@ -179,7 +181,7 @@ def _journals(source: Source, missing: list[str]) -> dict[str, bytes]:
     return members
 
 
-def _timelines(source: Source) -> list[dict[str, object]]:
+def _timelines(source: BundleSource) -> list[dict[str, object]]:
     """Of the messages that offended; of a trial without any, of nothing but its faults and starts."""
     found: list[dict[str, object]] = [
         {
@@ -202,7 +204,7 @@ def _text_of(timelines: list[dict[str, object]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _readme(source: Source, members: dict[str, bytes]) -> str:
+def _readme(source: BundleSource, members: dict[str, bytes]) -> str:
     there = [name for name in CONTENTS if any(member.startswith(name) for member in members)]
     rows = "\n".join(f"| `{name}` | {CONTENTS[name]} |" for name in there)
     return README.format(title=bug.title(source), rows=rows)

@@ -10,11 +10,11 @@ from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
 from conformance.claims import Claim
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
-from conformance.followup.bundle.source import Finding, Source
-from conformance.followup.upgrade import Pair
+from conformance.followup.bundle.source import BundleSource, Finding
+from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
 from conformance.report.words import steps_in_words
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 
 _EXTERNAL = "external"
 """The launcher of a broker that ran already: how it is started is its owner's."""
@@ -33,17 +33,19 @@ NOTHING = (
 )
 
 
-def title(source: Source) -> str:
+def title(source: BundleSource) -> str:
     """One line: the broker and what was seen."""
     what = source.findings[0].seen.figures if source.findings else "nothing was violated"
     return f"{_broker(source)}: {what} ({source.record.scenario})"
 
 
-def _broker(source: Source) -> str:
+def _broker(source: BundleSource) -> str:
     return f"{source.run.title} {source.run.version}"
 
 
-def text(source: Source, made: Reproduction, timelines: Sequence[Mapping[str, object]], missing: Sequence[str]) -> str:
+def text(
+    source: BundleSource, made: Reproduction, timelines: Sequence[Mapping[str, object]], missing: Sequence[str]
+) -> str:
     """The text of `bug.md`. `timelines` are those of `timeline.json`; `missing` is what the bundle does not have."""
     parts = [f"# {title(source)}", *_opening(source), *_about(source), *_steps(source, made)]
     parts += ["## Expected", *_expected(source), "## Actual", *_actual(source), *_excerpt(timelines)]
@@ -53,7 +55,7 @@ def text(source: Source, made: Reproduction, timelines: Sequence[Mapping[str, ob
     return visible("\n\n".join(part for part in parts if part)) + "\n"
 
 
-def _opening(source: Source) -> Iterator[str]:
+def _opening(source: BundleSource) -> Iterator[str]:
     if source.record.arm != "subject":
         yield f"This is a trial of a control ({source.record.control}): it is wrong on purpose, and proves a check."
     elif not source.findings:
@@ -67,7 +69,7 @@ def _opening(source: Source) -> Iterator[str]:
         yield f"The trial is void: {source.record.void}. Nothing can be concluded from it."
 
 
-def _about(source: Source) -> Iterator[str]:
+def _about(source: BundleSource) -> Iterator[str]:
     run, record = source.run, source.record
     versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
     yield "## Version"
@@ -86,7 +88,7 @@ def _about(source: Source) -> Iterator[str]:
     yield "The files are in `configuration/`."
 
 
-def _key(source: Source, name: str) -> str:
+def _key(source: BundleSource, name: str) -> str:
     setting = source.adapter.file.settings.get(name) if source.adapter else None
     if setting is None:
         return ""
@@ -94,18 +96,18 @@ def _key(source: Source, name: str) -> str:
     return f" ({key}{setting.description})"
 
 
-def capture(source: Source) -> str:
+def capture(source: BundleSource) -> str:
     """How the maintainer sees what the trial did not keep of the wire."""
     hidden = source.run.protocol == "stomp" and _access(source).tls is not None
     return _HIDDEN if hidden else _CAPTURE[source.run.protocol]
 
 
-def _access(source: Source) -> Access:
+def _access(source: BundleSource) -> Access:
     """How the clients of the trial came in."""
-    return coming_in.told(source.adapter, source.run.protocol) if source.adapter else OPEN
+    return credentials.told(source.adapter, source.run.protocol) if source.adapter else OPEN
 
 
-def _steps(source: Source, made: Reproduction) -> Iterator[str]:
+def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
     yield "## Steps to reproduce"
     if source.script is not None:
         yield "\n".join(f"{number}. {step}" for number, step in enumerate(steps_in_words(source.script), 1))
@@ -127,7 +129,7 @@ def _steps(source: Source, made: Reproduction) -> Iterator[str]:
     yield from _login(access)
     address = f"127.0.0.1:{port_of(source.run.protocol, access)}{_files(access)}"
     then = ""
-    if isinstance(source.adapter, Pair):
+    if isinstance(source.adapter, UpgradeAdapter):
         yield (
             f"`--start` runs {source.adapter.old.version}. From the first start after the fault on, `--then` runs "
             f"{source.adapter.new.version}, on the same data and at the same address."
@@ -162,7 +164,7 @@ def _files(access: Access) -> str:
     return f"{' --tls-ca CA.pem' if access.tls.ca else ''}{own}"
 
 
-def _start(source: Source, adapter: Adapter | None, home: str = "<distribution>") -> str:
+def _start(source: BundleSource, adapter: Adapter | None, home: str = "<distribution>") -> str:
     """The command of the broker with words instead of places."""
     if adapter is None or adapter.launcher == _EXTERNAL:
         return "COMMAND THAT RUNS THE BROKER"
@@ -171,7 +173,7 @@ def _start(source: Source, adapter: Adapter | None, home: str = "<distribution>"
     options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
     queue = ":".join(filter(None, [source.queue, options]))
     command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
-    changed = source.adapter.to_set if isinstance(source.adapter, Pair) and home != "<distribution>" else {}
+    changed = source.adapter.to_set if isinstance(source.adapter, UpgradeAdapter) and home != "<distribution>" else {}
     for name, value in sorted({**source.record.settings, **changed}.items()):
         setting = settings.get(name)
         if setting is not None and setting.argument and setting.settable and value != setting.default:
@@ -186,11 +188,11 @@ def _quoted(part: str) -> str:
     return part if re.fullmatch(r"[\w@%+=:,./{}<>-]*", part, re.ASCII) else shlex.quote(part)
 
 
-def _journal(source: Source) -> str:
+def _journal(source: BundleSource) -> str:
     return source.adapter.file.journal.path if source.adapter else "<journal>"
 
 
-def _words(source: Source, text: str) -> str:
+def _words(source: BundleSource, text: str) -> str:
     """A text of the broker's file with words instead of its placeholders."""
     names = source.adapter.file.ports if source.adapter else ()
     ports = {f"{name}_port": str(_port(source, name)) for name in names}
@@ -201,16 +203,16 @@ def _words(source: Source, text: str) -> str:
     return text
 
 
-def _port(source: Source, name: str) -> int:
+def _port(source: BundleSource, name: str) -> int:
     """The usual number of a port of the broker's file."""
     spoken = source.adapter.file.protocols if source.adapter else {}
     found = [protocol for protocol, one in spoken.items() if one.port == name and protocol in _CAPTURE]
     if source.adapter is None or not found:
         return 8161
-    return port_of(found[0], coming_in.told(source.adapter, found[0]))
+    return port_of(found[0], credentials.told(source.adapter, found[0]))
 
 
-def _expected(source: Source) -> Iterator[str]:
+def _expected(source: BundleSource) -> Iterator[str]:
     if not source.findings:
         yield "What the claims of this scenario say; none of them was violated in this trial."
     rows = {row.claim: row for finding in source.findings for row in finding.rows}
@@ -222,12 +224,12 @@ def _expected(source: Source) -> Iterator[str]:
         yield f"{claim.says}\n\n{address}"
 
 
-def _address(source: Source, claim: Claim) -> str:
+def _address(source: BundleSource, claim: Claim) -> str:
     basis = f"; {claim.basis}" if claim.basis else ""
     return f"{source.catalogue.document_title(claim)}, section “{claim.source.section}”{basis}"
 
 
-def _actual(source: Source) -> Iterator[str]:
+def _actual(source: BundleSource) -> Iterator[str]:
     if not source.findings:
         yield "Nothing offended."
     for finding in source.findings:

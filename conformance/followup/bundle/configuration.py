@@ -13,12 +13,11 @@ from conformance import records
 from conformance.adapters import Adapter
 from conformance.adapters.config import own_configuration
 from conformance.adapters.file.placeholders import python_words
-from conformance.adapters.launch.instance import Source as BrokerSource
-from conformance.adapters.launch.instance import make_instance
+from conformance.adapters.launch.instance import BrokerSource, make_instance
 from conformance.adapters.launch.java import find_java
 from conformance.errors import ConformanceError
-from conformance.followup.bundle.source import Source
-from conformance.followup.upgrade import Pair
+from conformance.followup.bundle.source import BundleSource
+from conformance.followup.upgrade import UpgradeAdapter
 
 LARGEST = 1 << 20
 """Bytes of one file; a larger one is no configuration."""
@@ -35,14 +34,14 @@ class Configuration:
     missing: tuple[str, ...]
 
 
-def configuration(source: Source) -> Configuration:
+def configuration(source: BundleSource) -> Configuration:
     """The effective files of the broker's instance, its settings, and unified diffs against stock."""
     files: dict[str, bytes] = {"settings.diff": _settings_diff(source).encode()}
     missing: list[str] = []
     if source.broker is None:
         missing.append("the folder of the broker is gone, and with it its configuration: record the trial again")
         return Configuration(files, tuple(missing))
-    if isinstance(source.adapter, Pair):
+    if isinstance(source.adapter, UpgradeAdapter):
         both = {"old": source.adapter.old, "new": source.adapter.new}
         for name, adapter in both.items():
             found = _of_one(source, adapter, records.inside(source.broker, name), missing)
@@ -52,7 +51,9 @@ def configuration(source: Source) -> Configuration:
     return Configuration(files, tuple(missing))
 
 
-def _of_one(source: Source, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]) -> dict[str, bytes]:
+def _of_one(
+    source: BundleSource, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]
+) -> dict[str, bytes]:
     """The files of the broker in that folder."""
     settings, instance = (records.inside(broker, name) for name in ("settings.toml", "instance"))
     files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
@@ -79,7 +80,7 @@ def _text_files(instance: pathlib.Path) -> Iterator[tuple[str, bytes]]:
                 yield str(inside), data
 
 
-def _settings_diff(source: Source) -> str:
+def _settings_diff(source: BundleSource) -> str:
     """What differs from stock, in the product's own words where it has some."""
     known = source.adapter.file.settings if source.adapter else {}
     lines = []

@@ -19,9 +19,9 @@ from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mech
 from conformance.clients.roles.modes import MODES
 from conformance.followup.bundle import disk_faults, link_faults, process_faults
 from conformance.followup.bundle.body import Body, CannotError, call
-from conformance.followup.upgrade import Pair
+from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.scenario import (
     Ask,
     Consume,
@@ -128,9 +128,9 @@ def write(
     wanted = list(dict.fromkeys(anomalies))
     sizes = [step.size for step in singles(script.steps) if isinstance(step, Publish)]
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
-    if coming_in.told(adapter, protocol).tls is not None:
+    if credentials.told(adapter, protocol).tls is not None:
         body.needs.add("tls")
-    if isinstance(adapter, Pair):
+    if isinstance(adapter, UpgradeAdapter):
         body.needs.add("upgrade")
     body.missing += [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
     checks = list(dict.fromkeys(ANOMALIES[name] for name in wanted if name in ANOMALIES))
@@ -261,7 +261,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
     )
     environment.filters.update(docstring=docstring, repr=repr)
     protocol = body.protocol
-    spoken, access = adapter.file.protocols[protocol], coming_in.told(adapter, protocol)
+    spoken, access = adapter.file.protocols[protocol], credentials.told(adapter, protocol)
     held = body.words.get("held")
     words = {
         **body.words,

@@ -15,13 +15,13 @@ from conformance.followup import replay, upgrade
 from conformance.history import Event, Op, read
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
-from conformance.judge.spark.session import Session
-from conformance.judge.trial_anomalies import Seen, offences
+from conformance.judge.spark.session import JudgeSession
+from conformance.judge.trial_anomalies import TrialAnomaly, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.run import artifacts as kept_run
 from conformance.run.evidence import FILE, Kept
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.scenario import Scenario, script_words
 
 EVENTS = 200
@@ -40,7 +40,7 @@ _ALWAYS = (Op.FAULT, Op.BROKER)
 class Finding:
     """One anomaly that was seen in the trial, and the rows of the claims that it speaks about."""
 
-    seen: Seen
+    seen: TrialAnomaly
     rows: tuple[VerdictRow, ...]
 
     @property
@@ -50,7 +50,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class BundleSource:
     """One trial. `script` is the drawn one; None where this version of the suite has another, or none, of that name.
 
     `kept` and `broker` are None where the run kept no evidence, or its broker's folder is gone. `adapter` is None where
@@ -89,7 +89,7 @@ class Source:
         ][:EVENTS]
 
 
-def gather(words: str, spark: Session | None = None, *, trust: bool = False) -> Source:
+def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False) -> BundleSource:
     """Read the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
 
     Raises:
@@ -117,7 +117,7 @@ def gather(words: str, spark: Session | None = None, *, trust: bool = False) -> 
             f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
         )
     kept, broker = _evidence(folder, record)
-    return Source(
+    return BundleSource(
         folder=folder,
         run=run,
         record=record,
@@ -150,7 +150,7 @@ def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapt
     subject = record.adapter == run.adapter
 
     def find(part: pathlib.Path, version: str) -> Adapter:
-        return coming_in.as_typed(adapters.find(kept_run.spec_of_then(part, run, version)), coming_in.kept(folder))
+        return credentials.as_typed(adapters.find(kept_run.spec_of_then(part, run, version)), credentials.kept(folder))
 
     try:
         if not subject:
@@ -221,7 +221,7 @@ def _findings(
     record: TrialRecord,
     script: Scenario,
     catalogue: Catalogue,
-    spark: Session | None,
+    spark: JudgeSession | None,
 ) -> tuple[Finding, ...]:
     """What offends in the trial, by the judge; the rows are those of the run's report, where it has one."""
     rows = _reported(folder, run)
@@ -258,14 +258,14 @@ def _reported(folder: pathlib.Path, run: RunRecord) -> tuple[VerdictRow, ...] | 
     return report.verdicts if report.run.run == run.run and report.run.seconds == run.seconds else None
 
 
-def _judged(folder: pathlib.Path, catalogue: Catalogue, spark: Session) -> Judgement:
+def _judged(folder: pathlib.Path, catalogue: Catalogue, spark: JudgeSession) -> Judgement:
     try:
         return judge.judge(folder, catalogue, scenario.load(catalogue), spark, untried=scenario.untried(catalogue))
     except ConformanceError as error:
         raise HistoryError(f"{folder} cannot be judged: {error}") from error
 
 
-def frames(source: Source) -> list[dict[str, object]]:
+def frames(source: BundleSource) -> list[dict[str, object]]:
     """What crossed the wire, where the trial went over the link."""
     began = source.events[0][1].at_ns if source.events else 0
     return [

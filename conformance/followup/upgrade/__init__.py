@@ -10,21 +10,21 @@ Reading order: `broker` (two brokers on one folder of data, which look like one)
 
 from __future__ import annotations
 
-from conformance.followup.upgrade.broker import Refusal, Succession
-from conformance.followup.upgrade.course import Result, UpgradeRecord, begin, execute, finish, found_again, read
+from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradedBroker
+from conformance.followup.upgrade.course import UpgradeRecord, UpgradeResult, begin, execute, finish, found_again, read
 from conformance.followup.upgrade.outcome import UpgradeExpected
-from conformance.followup.upgrade.pair import Pair
-from conformance.followup.upgrade.planned import Upgrade, Wanted, prepare
+from conformance.followup.upgrade.pair import UpgradeAdapter
+from conformance.followup.upgrade.planned import Upgrade, UpgradeRequest, prepare
 
 __all__ = [
-    "Pair",
-    "Refusal",
-    "Result",
-    "Succession",
+    "FailedUpgradeStart",
     "Upgrade",
+    "UpgradeAdapter",
     "UpgradeExpected",
     "UpgradeRecord",
-    "Wanted",
+    "UpgradeRequest",
+    "UpgradeResult",
+    "UpgradedBroker",
     "begin",
     "execute",
     "finish",

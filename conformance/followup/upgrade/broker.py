@@ -21,7 +21,7 @@ from conformance.adapters.credentials import Access
 from conformance.errors import LaunchError
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class FirstStart(msgspec.Struct, frozen=True, kw_only=True):
     """The first start of the new version in a trial: its epoch, and the seconds that it and the old one's took."""
 
     trial: str
@@ -30,7 +30,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     old_seconds: float
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class FailedUpgradeStart(msgspec.Struct, frozen=True, kw_only=True):
     """The new version did not start on the data of the old one: what it said, and where the data is kept."""
 
     trial: str
@@ -41,25 +41,25 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclasses.dataclass
-class Diary:
+class UpgradeLog:
     """What became of each trial's upgrade; trials of several lanes write into it."""
 
-    starts: dict[str, Start] = dataclasses.field(default_factory=dict)
-    refusals: list[Refusal] = dataclasses.field(default_factory=list)
+    starts: dict[str, FirstStart] = dataclasses.field(default_factory=dict)
+    refusals: list[FailedUpgradeStart] = dataclasses.field(default_factory=list)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
 
-class Succession:
+class UpgradedBroker:
     """Two brokers that are one to everybody else; see `conformance.adapters.Broker`.
 
     The first start after an end that nobody asked for by `stop` is that of the new version, and so is every later one.
     """
 
-    drainer: Callable[[str], None] | None = None
+    drain_queue: Callable[[str], None] | None = None
     no_copy = "two versions share it"
     patience_s = 0.0
 
-    def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, diary: Diary) -> None:
+    def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, diary: UpgradeLog) -> None:
         self.old, self.new, self._now = old, new, old
         self._folder, self._trial, self._diary = folder.absolute(), trial, diary
         self._stopped = self._refused = False
@@ -72,22 +72,22 @@ class Succession:
         self.close()
 
     @property
-    def prover(self) -> Callable[[], None] | None:
+    def prove_ready(self) -> Callable[[], None] | None:
         """See `Broker`; it asks whichever of the two is at work."""
-        return self._now.prover
+        return self._now.prove_ready
 
-    @prover.setter
-    def prover(self, prover: Callable[[], None] | None) -> None:
-        self.old.prover = self.new.prover = prover
+    @prove_ready.setter
+    def prove_ready(self, prove_ready: Callable[[], None] | None) -> None:
+        self.old.prove_ready = self.new.prove_ready = prove_ready
 
     @property
-    def gauge(self) -> Callable[[str], int] | None:
+    def ask_depth(self) -> Callable[[str], int] | None:
         """See `Broker`; it asks whichever of the two is at work."""
-        return self._now.gauge
+        return self._now.ask_depth
 
-    @gauge.setter
-    def gauge(self, gauge: Callable[[str], int] | None) -> None:
-        self.old.gauge = self.new.gauge = gauge
+    @ask_depth.setter
+    def ask_depth(self, ask_depth: Callable[[str], int] | None) -> None:
+        self.old.ask_depth = self.new.ask_depth = ask_depth
 
     @property
     def folder(self) -> pathlib.Path:
@@ -253,7 +253,7 @@ class Succession:
         self._now = self.new
 
     def _note(self) -> None:
-        start = Start(
+        start = FirstStart(
             trial=self._trial,
             epoch=self.epoch,
             seconds=round(self.new.start_seconds[0], 3),
@@ -265,7 +265,7 @@ class Succession:
     def _remember(self, error: LaunchError) -> None:
         self._refused = True
         below = self._folder.parent.parent  # the folder of the run: what is written must not name this machine
-        refusal = Refusal(
+        refusal = FailedUpgradeStart(
             trial=self._trial,
             says=str(error),
             log=str(self.new.log.relative_to(below)),

@@ -19,9 +19,9 @@ from conformance.adapters.file.credentials_table import clean
 from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
-from conformance.followup.upgrade.broker import Refusal, Start
+from conformance.followup.upgrade.broker import FailedUpgradeStart, FirstStart
 from conformance.followup.upgrade.outcome import UpgradeExpected
-from conformance.followup.upgrade.pair import FROM, TO, Pair
+from conformance.followup.upgrade.pair import FROM, TO, UpgradeAdapter
 from conformance.followup.upgrade.planned import Upgrade
 from conformance.judge.rows import Judgement
 from conformance.ledger import Ledger
@@ -50,12 +50,12 @@ class UpgradeRecord(msgspec.Struct, frozen=True, kw_only=True):
     launcher: str
     downgrade: bool
     to_set: dict[str, bool | int | str]
-    starts: tuple[Start, ...]
-    refusals: tuple[Refusal, ...]
+    starts: tuple[FirstStart, ...]
+    refusals: tuple[FailedUpgradeStart, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class UpgradeResult:
     """The upgrade judged; `expected` decides what follows, and `lines` are about the starts of the new version."""
 
     judgement: Judgement
@@ -63,7 +63,7 @@ class Result:
     lines: tuple[str, ...]
 
 
-def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Result:
+def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> UpgradeResult:
     """Show that the new version starts at all; record and judge the old one alone, then the upgrade.
 
     Raises:
@@ -79,7 +79,7 @@ def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Resul
     record = finish(upgrade.pair, upgrade.after.folder, judgement.trials)
     today = datetime.datetime.now().astimezone().date()
     expected = UpgradeExpected(baseline=baseline, today=today, record=record)
-    return Result(judgement, expected, tuple(_lines(record)))
+    return UpgradeResult(judgement, expected, tuple(_lines(record)))
 
 
 def alone(upgrade: Upgrade) -> None:
@@ -138,13 +138,13 @@ def _after(upgrade: Upgrade, watcher: Watcher) -> Judgement:
         return judged
 
 
-def begin(pair: Pair, folder: pathlib.Path) -> None:
+def begin(pair: UpgradeAdapter, folder: pathlib.Path) -> None:
     """Write down which versions follow each other, before anything is recorded: a replay has to know it."""
     folder.mkdir(parents=True, exist_ok=True)
     records.save(_record(pair), folder / FILE)
 
 
-def finish(pair: Pair, folder: pathlib.Path, trials: Sequence[TrialRecord]) -> UpgradeRecord:
+def finish(pair: UpgradeAdapter, folder: pathlib.Path, trials: Sequence[TrialRecord]) -> UpgradeRecord:
     """Write down how it went; `FaultError` where a trial was played without the new version."""
     record = _record(pair)
     records.save(record, folder / FILE)
@@ -162,13 +162,13 @@ def found_again(
     record: UpgradeRecord,
     changed: Mapping[str, Value],
     find: Callable[[pathlib.Path, str], Adapter],
-) -> Pair:
+) -> UpgradeAdapter:
     """The two versions of a run. `find` gets the part of its folder that may say more of one, and the version."""
     old, new = find(folder / FROM, record.old), find(folder / TO, record.new)
-    return Pair(old.chosen(changed), new.chosen({**changed, **record.to_set}), record.to_set)
+    return UpgradeAdapter(old.chosen(changed), new.chosen({**changed, **record.to_set}), record.to_set)
 
 
-def _record(pair: Pair) -> UpgradeRecord:
+def _record(pair: UpgradeAdapter) -> UpgradeRecord:
     return UpgradeRecord(
         adapter=pair.name,
         old=pair.old.version,

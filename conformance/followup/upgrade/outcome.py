@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from conformance.errors import ExitCode
-from conformance.followup.upgrade.broker import Refusal
+from conformance.followup.upgrade.broker import FailedUpgradeStart
 from conformance.judge.rows import Judgement, Verdict
-from conformance.report.expectations import Expected, Outcome
+from conformance.report.expectations import ExpectationOutcome, Expected
 from conformance.report.expected import Expectations, Item, Standing
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class UpgradeExpected(Expected):
 
     record: UpgradeRecord | None = None
 
-    def of(self, judgement: Judgement) -> Outcome:
+    def of(self, judgement: Judgement) -> ExpectationOutcome:
         """What follows from everything that was judged."""
         plain = super().of(judgement)
         found = self._new(self.record.refusals if self.record else ())
@@ -44,17 +44,17 @@ class UpgradeExpected(Expected):
         code = ExitCode.VIOLATED
         return dataclasses.replace(plain, expectations=Expectations(exit_code=int(code), means=_MEANS, items=items))
 
-    def _new(self, refusals: Sequence[Refusal]) -> list[Refusal]:
+    def _new(self, refusals: Sequence[FailedUpgradeStart]) -> list[FailedUpgradeStart]:
         """Without those trials that were void for the old version alone as well."""
         trials = self.baseline.trials if self.baseline else ()
         void = {trial.trial for trial in trials if trial.void}
         return [refusal for refusal in refusals if refusal.trial not in void]
 
-    def _items(self, found: Sequence[Refusal], judgement: Judgement) -> Iterator[Item]:
+    def _items(self, found: Sequence[FailedUpgradeStart], judgement: Judgement) -> Iterator[Item]:
         """One for each scenario and arm."""
         assert self.record is not None  # something was found in it
         known = {trial.trial: trial for trial in judgement.trials}
-        groups: dict[tuple[str, str], list[Refusal]] = collections.defaultdict(list)
+        groups: dict[tuple[str, str], list[FailedUpgradeStart]] = collections.defaultdict(list)
         for refusal in found:
             trial = known[refusal.trial]
             groups[trial.scenario, trial.control].append(refusal)

@@ -11,7 +11,7 @@ from conformance.adapters.distribution.fetch import Artifact
 from conformance.adapters.file.distribution_table import order
 from conformance.claims import Value
 from conformance.errors import UsageError
-from conformance.followup.upgrade.broker import Diary, Succession
+from conformance.followup.upgrade.broker import UpgradedBroker, UpgradeLog
 from conformance.ledger import Ledger
 
 _LAUNCHERS = ("native", "docker")
@@ -20,7 +20,7 @@ FROM, TO = "from", "to"
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
+class UpgradeAdapter:
     """See `Adapter`; what it says of itself is what the old version says, as far as the new one can do it too.
 
     `to_set` are settings of the new version only. Each trial has a pair of its own, by `trial`: data that the new
@@ -31,7 +31,7 @@ class Pair:
     new: Adapter
     to_set: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     trial: str = ""
-    diary: Diary = dataclasses.field(default_factory=Diary, compare=False)
+    diary: UpgradeLog = dataclasses.field(default_factory=UpgradeLog, compare=False)
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ class Pair:
         """Why one of them cannot play a scenario."""
         return self.old.lacks(need) or self.new.lacks(need)
 
-    def chosen(self, overrides: Mapping[str, Value]) -> Pair:
+    def chosen(self, overrides: Mapping[str, Value]) -> UpgradeAdapter:
         """The same settings make another broker of both."""
         old = self.old.chosen(overrides)
         return dataclasses.replace(self, old=old, new=self.new.chosen({**overrides, **self.to_set}))
@@ -122,7 +122,7 @@ class Pair:
         *,
         offline: bool = False,
         options: Mapping[str, Options] | None = None,
-    ) -> Succession:
+    ) -> UpgradedBroker:
         """Both, in folders of their own below `folder`; neither is started.
 
         What a file declares at a broker that runs (`[queues]`) is declared at the old one only: a second declaration
@@ -144,7 +144,7 @@ class Pair:
         except BaseException:
             old.close()
             raise
-        return Succession(folder, old, new, self.trial, self.diary)
+        return UpgradedBroker(folder, old, new, self.trial, self.diary)
 
 
 def check(old: Adapter, new: Adapter, protocol: str) -> None:

@@ -11,10 +11,10 @@ from conformance import adapters, campaign, scenario
 from conformance.adapters.credentials import OPEN, Access
 from conformance.campaign import Campaign, Options
 from conformance.errors import UsageError
-from conformance.followup.upgrade.pair import Pair, check
+from conformance.followup.upgrade.pair import UpgradeAdapter, check
 from conformance.report import expectations
 from conformance.report.model import Report
-from conformance.run.planning import credentials as coming_in
+from conformance.run.planning import credentials
 from conformance.run.planning.plan import Planned, plan
 from conformance.run.planning.quick import quick
 from conformance.scenario import Kill, Pause, PowerLoss, Restart, Scenario, Stop
@@ -25,7 +25,7 @@ BEFORE = "before"
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class UpgradeRequest:
     """What a user asks for. `settings` are those of both versions, `to_settings` of the new one only.
 
     `scenarios` are ids; all that can be played where it is empty. `baseline` is an earlier report about the old
@@ -55,8 +55,8 @@ class Upgrade:
     `notes` is what a user should know before.
     """
 
-    wanted: Wanted
-    pair: Pair
+    wanted: UpgradeRequest
+    pair: UpgradeAdapter
     before: Campaign
     after: Campaign
     baseline: Report | None
@@ -66,13 +66,13 @@ class Upgrade:
         """The trials, each with a pair of its own; liars are no part of the upgrade and stay as they are."""
         return tuple(
             dataclasses.replace(trial, adapter=dataclasses.replace(trial.adapter, trial=trial.id))
-            if isinstance(trial.adapter, Pair)
+            if isinstance(trial.adapter, UpgradeAdapter)
             else trial
             for trial in trials
         )
 
 
-def prepare(wanted: Wanted) -> Upgrade:
+def prepare(wanted: UpgradeRequest) -> Upgrade:
     """Check every word the user typed; nothing is downloaded or started.
 
     Raises `UsageError`: an unknown word, two brokers that are not versions of one, two that are the same.
@@ -109,13 +109,13 @@ def prepare(wanted: Wanted) -> Upgrade:
     return dataclasses.replace(made, after=after)
 
 
-def _pair(wanted: Wanted, whole: Campaign) -> Pair:
+def _pair(wanted: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
     new = adapters.find(wanted.new)
     both = whole.selection.overrides
     to_set = adapters.parse_assignments(wanted.to_settings, new.file)
-    new = coming_in.applied(new.chosen({**both, **to_set}), wanted.protocol, wanted.access)
+    new = credentials.applied(new.chosen({**both, **to_set}), wanted.protocol, wanted.access)
     check(whole.adapter, new, wanted.protocol)
-    pair = Pair(whole.adapter, new, to_set)
+    pair = UpgradeAdapter(whole.adapter, new, to_set)
     now = pair.of_new(whole.selection.settings)
     if new.spec == whole.adapter.spec and now == whole.selection.settings:
         raise UsageError(
@@ -125,7 +125,7 @@ def _pair(wanted: Wanted, whole: Campaign) -> Pair:
     return pair
 
 
-def _playable(wanted: Wanted, scenarios: Iterable[Scenario]) -> list[str]:
+def _playable(wanted: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str]:
     names = [item.id for item in scenarios if hands_over(item.steps)]
     for name in wanted.scenarios:
         if name not in names:
@@ -149,7 +149,7 @@ def hands_over(steps: Sequence[Step]) -> bool:
     return False
 
 
-def _baseline(wanted: Wanted, whole: Campaign) -> Report | None:
+def _baseline(wanted: UpgradeRequest, whole: Campaign) -> Report | None:
     """The report about the old version that the user has; `UsageError` where it is about another."""
     if wanted.baseline is None:
         return None
@@ -163,7 +163,7 @@ def _baseline(wanted: Wanted, whole: Campaign) -> Report | None:
     return report
 
 
-def _notes(pair: Pair, protocol: str) -> Iterable[str]:
+def _notes(pair: UpgradeAdapter, protocol: str) -> Iterable[str]:
     if pair.downgrade:
         yield (
             f"{pair.new.version} is older than {pair.old.version}: this is a downgrade, which few products promise "
@@ -173,12 +173,12 @@ def _notes(pair: Pair, protocol: str) -> Iterable[str]:
         yield f"{pair.new.version} does not have what {pair.old.version} has, and it is not tried: {', '.join(lost)}"
 
 
-def _command(wanted: Wanted, whole: Campaign, pair: Pair) -> str:
+def _command(wanted: UpgradeRequest, whole: Campaign, pair: UpgradeAdapter) -> str:
     """The command line that repeats the upgrade, without what belongs to one machine."""
     words = ["conformance", "upgrade", "--from", pair.old.spec, "--to", pair.new.spec, "--protocol", wanted.protocol]
     words += [word for setting in wanted.settings for word in ("--set", setting)]
     words += [word for setting in wanted.to_settings for word in ("--to-set", setting)]
     words += ["--claims", ",".join(wanted.claims)] if tuple(wanted.claims) != ("*",) else []
     words += [word for name in wanted.scenarios for word in ("--scenario", name)]
-    words += [*coming_in.words_of(wanted.access), *(["--quick"] if wanted.quick else [])]
+    words += [*credentials.words_of(wanted.access), *(["--quick"] if wanted.quick else [])]
     return shlex.join([*words, "--trials", str(wanted.trials), "--seed", str(whole.selection.seed)])

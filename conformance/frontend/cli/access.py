@@ -14,7 +14,7 @@ from conformance.run.planning.credential_options import FILE, WORDS, Word, typed
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def coming_in(command: Command) -> Command:
+def credentials(command: Command) -> Command:
     """Give a command these options; it gets one argument `access` (an `Access`) for them all."""
 
     @functools.wraps(command)

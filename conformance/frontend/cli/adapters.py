@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from conformance.frontend.cli import listing
-from conformance.frontend.cli.access import coming_in
+from conformance.frontend.cli.access import credentials
 from conformance.frontend.cli.group import cli, say, terminated
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
 @click.argument("adapter")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder, and its logs, here.")
-@coming_in
+@credentials
 def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access: Access) -> int:
     """Try whether an adapter does what the suite needs: start, message, kill, restart, message, stop.
 

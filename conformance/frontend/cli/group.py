@@ -25,7 +25,7 @@ class ClosedPipeError(Exception):
     """A write failed because the other end of a pipe or socket is closed."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that keeps click from turning a closed pipe into exit 1, which says that a claim was violated."""
 
     def make_context(self, *args: Any, **words: Any) -> click.Context:
@@ -43,7 +43,7 @@ class Group(click.Group):
             raise ClosedPipeError(str(error)) from error
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(conformance.__version__, prog_name="conformance")
 def cli() -> None:
     """Does a message broker keep its word? Puts acknowledgement guarantees on trial.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from conformance.frontend.cli.access import coming_in
+from conformance.frontend.cli.access import credentials
 from conformance.frontend.cli.group import FILE, cli, expected_of, expecting, say, terminated, write_report
 
 _ADAPTER = (
@@ -45,7 +45,7 @@ QUICK = (
 @expecting
 @click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
 @click.option("--seed", type=int, help="Repeats a run: the same trigger points.  [default: random, printed]")
-@coming_in
+@credentials
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--quick", is_flag=True, help=QUICK)
@@ -149,7 +149,7 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     from conformance.followup import replay
     from conformance.frontend.progress import Show
 
-    prepared = replay.prepare(replay.Wanted(folder=run, **words))
+    prepared = replay.prepare(replay.ReplayRequest(folder=run, **words))
     say(prepared.title)
     for note in prepared.notes:
         say(f"note: {note}")

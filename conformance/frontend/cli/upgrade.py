@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conformance.frontend.cli.access import coming_in
+from conformance.frontend.cli.access import credentials
 from conformance.frontend.cli.group import FILE, cli, say, terminated, write_report
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--baseline", type=FILE, metavar="REPORT", help="A report about the old version, not played alone then.")
 @click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
 @click.option("--seed", type=int, help="Repeats it: the same trigger points.  [default: random, printed]")
-@coming_in
+@credentials
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
 @click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--quick", is_flag=True, help="The ten strongest claims.")
@@ -58,7 +58,9 @@ def upgrade_command(
     from conformance.claims import words as patterns
     from conformance.followup import upgrade
 
-    prepared = upgrade.prepare(upgrade.Wanted(claims=patterns(claims or ["*"]), scenarios=patterns(scenarios), **words))
+    prepared = upgrade.prepare(
+        upgrade.UpgradeRequest(claims=patterns(claims or ["*"]), scenarios=patterns(scenarios), **words)
+    )
     for note in prepared.notes:
         say(f"note: {note}")
     signal.signal(signal.SIGTERM, terminated)

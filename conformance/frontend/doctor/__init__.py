@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 import conformance
 from conformance.errors import ExitCode
 from conformance.frontend.doctor import losses, machine, software
-from conformance.frontend.doctor.seen import Seen, State
+from conformance.frontend.doctor.seen import ProbeResult, State
 
-__all__ = ["PROBES", "Check", "Probe", "Seen", "as_json", "check", "examine", "exit_code", "text"]
+__all__ = ["PROBES", "PartCheck", "Probe", "ProbeResult", "as_json", "check", "examine", "exit_code", "text"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Probe:
     """One part of the machine, and what it is for; without one that is `needed` no broker can be tried."""
 
     name: str
-    look: Callable[[], Seen]
+    look: Callable[[], ProbeResult]
     enables: Callable[[], str]
     needed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class PartCheck:
     """What is told of one part; `enables` and `todo` only where it is not as it should be."""
 
     name: str
@@ -92,51 +92,51 @@ PROBES = (
 """In the order in which a newcomer needs them."""
 
 
-def examine(probes: Sequence[Probe] | None = None) -> tuple[Check, ...]:
+def examine(probes: Sequence[Probe] | None = None) -> tuple[PartCheck, ...]:
     """Ask these, or all of `PROBES`. Does not raise: what a probe cannot do is what it found out."""
     return tuple(map(_check, PROBES if probes is None else probes))
 
 
-def check(name: str) -> Check:
+def check(name: str) -> PartCheck:
     """One part, by the name of its probe."""
     return _check(next(probe for probe in PROBES if probe.name == name))
 
 
-def _check(probe: Probe) -> Check:
+def _check(probe: Probe) -> PartCheck:
     seen = _guarded(probe.look)
     enables = ""
     if seen.state != "ok":
-        found = _guarded(lambda: Seen("ok", probe.enables()))
+        found = _guarded(lambda: ProbeResult("ok", probe.enables()))
         enables = found.says if found.state == "ok" else f"not counted: {found.todo or found.says}"
-    return Check(probe.name, seen.state, seen.says, enables, seen.todo, probe.needed)
+    return PartCheck(probe.name, seen.state, seen.says, enables, seen.todo, probe.needed)
 
 
-def _guarded(look: Callable[[], Seen]) -> Seen:
+def _guarded(look: Callable[[], ProbeResult]) -> ProbeResult:
     """A probe that fails is a finding: the machine may lack what the probe itself is made of."""
     try:
         return look()
     except ImportError as error:
         name = software.PACKAGES.get(str(error.name), error.name)
-        return Seen("missing", f"it cannot be asked: {name} is not installed", f"pip install {name}")
+        return ProbeResult("missing", f"it cannot be asked: {name} is not installed", f"pip install {name}")
     except Exception as error:
-        return Seen("missing", f"it cannot be asked: {type(error).__name__}: {error}")
+        return ProbeResult("missing", f"it cannot be asked: {type(error).__name__}: {error}")
 
 
-def exit_code(checks: Sequence[Check]) -> ExitCode:
+def exit_code(checks: Sequence[PartCheck]) -> ExitCode:
     """0 where the bundled broker can be tried, 3 where something is missing without which nothing can."""
     return ExitCode.HARNESS if _blocking(checks) else ExitCode.CONFORMANT
 
 
-def _blocking(checks: Sequence[Check]) -> list[str]:
+def _blocking(checks: Sequence[PartCheck]) -> list[str]:
     return [check.name for check in checks if check.needed and check.state == "missing"]
 
 
-def text(checks: Sequence[Check]) -> str:
+def text(checks: Sequence[PartCheck]) -> str:
     """For people."""
     return "\n".join([f"conformance {conformance.__version__}", "", *_lines(checks), "", *_end(checks), ""])
 
 
-def _lines(checks: Sequence[Check]) -> Iterator[str]:
+def _lines(checks: Sequence[PartCheck]) -> Iterator[str]:
     wide = max((len(check.name) for check in checks), default=0)
     for check in checks:
         yield f"{check.state:8} {check.name:{wide}}  {check.says}"
@@ -146,7 +146,7 @@ def _lines(checks: Sequence[Check]) -> Iterator[str]:
                 yield f"{'':8} {'':{wide}}    {word}: {told}"
 
 
-def _end(checks: Sequence[Check]) -> Iterator[str]:
+def _end(checks: Sequence[PartCheck]) -> Iterator[str]:
     yield _not_tried()
     if blocking := _blocking(checks):
         yield f"Not even the bundled broker can be tried: {', '.join(blocking)}."
@@ -156,15 +156,15 @@ def _end(checks: Sequence[Check]) -> Iterator[str]:
 
 def _not_tried() -> str:
     """All that is missing together loses more than each part by itself: two faults may decide the same claim."""
-    found = _guarded(lambda: Seen("ok", str(losses.lost(losses.unable())) if losses.unable() else ""))
+    found = _guarded(lambda: ProbeResult("ok", str(losses.lost(losses.unable())) if losses.unable() else ""))
     if found.state != "ok":
         return f"What would not be tried here is not counted: {found.todo or found.says}."
     return f"NOT_TRIED here: {found.says}." if found.says else "No fault of any scenario is refused here."
 
 
-def as_json(checks: Sequence[Check]) -> str:
+def as_json(checks: Sequence[PartCheck]) -> str:
     """For machines: the same checks, the versions of all packages, and by name what is not tried."""
-    lost = _guarded(lambda: Seen("ok", json.dumps(_named(), sort_keys=True)))
+    lost = _guarded(lambda: ProbeResult("ok", json.dumps(_named(), sort_keys=True)))
     told = {
         "version": conformance.__version__,
         "able": not _blocking(checks),

@@ -10,7 +10,7 @@ AT_THE_DISK = ("held_sync", "power_loss")
 
 
 @dataclasses.dataclass(frozen=True)
-class Lost:
+class NotTried:
     """What is not tried without some faults: scenarios by id, and the claims that are decided in no other.
 
     `on_disk`: claims that are tried all the same, and stay INCONCLUSIVE, since no fault at the disk is left for them.
@@ -34,7 +34,7 @@ def many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def lost(faults: Collection[str]) -> Lost:
+def lost(faults: Collection[str]) -> NotTried:
     """What the suite does not try where these faults, by name, cannot be taken."""
     from conformance import claims, scenario
 
@@ -49,7 +49,7 @@ def lost(faults: Collection[str]) -> Lost:
         if catalogue.claims[claim].needs == "disk"
     }
     short = {claim for claim, where in disk.items() if where and where <= gone} - only
-    return Lost(frozenset(gone), frozenset(only), frozenset(short))
+    return NotTried(frozenset(gone), frozenset(only), frozenset(short))
 
 
 def unable() -> dict[str, str]:

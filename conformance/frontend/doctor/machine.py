@@ -19,7 +19,7 @@ import time
 
 from conformance import paths
 from conformance.errors import LaunchError
-from conformance.frontend.doctor.seen import Seen
+from conformance.frontend.doctor.seen import ProbeResult
 
 _ASKED_S = 2.0
 _SIZED_S = 0.5
@@ -28,7 +28,7 @@ _LOOP = pathlib.Path("/dev/loop-control")
 _OPEN_FILES = 1024
 
 
-def kernel() -> Seen:
+def kernel() -> ProbeResult:
     """A process is killed by its pidfd, and never by a pid that another may have by then."""
     says = f"{platform.system()} {platform.release()}"
     try:
@@ -39,21 +39,21 @@ def kernel() -> Seen:
             os.close(descriptor)
     except (AttributeError, OSError) as error:
         why = getattr(error, "strerror", None) or error
-        return Seen(
+        return ProbeResult(
             "missing", f"{says}: no pidfds ({why})", "Linux 5.3 or newer; in a sandbox, one that allows pidfd_open"
         )
-    return Seen("ok", f"{says}; a process can be killed by its pidfd")
+    return ProbeResult("ok", f"{says}; a process can be killed by its pidfd")
 
 
-def loopback() -> Seen:
+def loopback() -> ProbeResult:
     """Everything listens on 127.0.0.1."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), _ASKED_S).close()
     except OSError as error:
-        return Seen("missing", f"127.0.0.1 does not answer itself: {error}", "ip link set lo up")
+        return ProbeResult("missing", f"127.0.0.1 does not answer itself: {error}", "ip link set lo up")
     told = _read("/proc/sys/net/ipv4/ip_local_port_range").split()
-    return Seen("ok", f"answers; brokers listen below the kernel's own ports ({'-'.join(told) or 'unknown'})")
+    return ProbeResult("ok", f"answers; brokers listen below the kernel's own ports ({'-'.join(told) or 'unknown'})")
 
 
 def _read(path: str) -> str:
@@ -63,18 +63,18 @@ def _read(path: str) -> str:
         return ""
 
 
-def folder(path: pathlib.Path, option: str) -> Seen:
+def folder(path: pathlib.Path, option: str) -> ProbeResult:
     """Room and kind of the file system that `path` lies in, or will."""
     there = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.is_dir())
     free, kind = shutil.disk_usage(there).free, _file_system(there)
     says = f"{path}: {free / _GIB:.1f} GiB free, {kind or 'unknown file system'}"
     if not os.access(there, os.W_OK | os.X_OK):
-        return Seen("missing", f"{says}; {there} may not be written to", option)
+        return ProbeResult("missing", f"{says}; {there} may not be written to", option)
     if kind in ("tmpfs", "ramfs"):
-        return Seen("note", f"{says}: in memory, so a sync means nothing there", f"{option}, on a disk")
+        return ProbeResult("note", f"{says}: in memory, so a sync means nothing there", f"{option}, on a disk")
     if free < _GIB:
-        return Seen("note", f"{says}: a run takes up to 1 GiB", f"{option}, where there is room")
-    return Seen("ok", says)
+        return ProbeResult("note", f"{says}: a run takes up to 1 GiB", f"{option}, where there is room")
+    return ProbeResult("ok", says)
 
 
 def _file_system(folder: pathlib.Path) -> str:
@@ -88,7 +88,7 @@ def _file_system(folder: pathlib.Path) -> str:
     return kind
 
 
-def cache() -> Seen:
+def cache() -> ProbeResult:
     """Distributions, class archives, images; and what they take."""
     seen = folder(paths.cache(), "XDG_CACHE_HOME=DIR")
     ends = time.monotonic() + _SIZED_S
@@ -111,14 +111,16 @@ def _size(entry: pathlib.Path, ends: float) -> str:
     return f"{entry.name} {total / 1e6:.0f} MB"
 
 
-def strace() -> Seen:
+def strace() -> ProbeResult:
     """Its version, and whether it may trace."""
     from conformance.faults.disk import injection
 
     if why := injection.cannot():
-        return Seen("missing", why, "apt-get install strace; in a container, allow ptrace (--cap-add SYS_PTRACE)")
+        return ProbeResult(
+            "missing", why, "apt-get install strace; in a container, allow ptrace (--cap-add SYS_PTRACE)"
+        )
     said = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False, timeout=_ASKED_S).stdout  # noqa: S607
-    return Seen("ok", f"{said.splitlines()[0].rpartition(' ')[2]}, and it may trace")
+    return ProbeResult("ok", f"{said.splitlines()[0].rpartition(' ')[2]}, and it may trace")
 
 
 _SCOPES = {
@@ -129,39 +131,39 @@ _SCOPES = {
 }
 
 
-def ptrace() -> Seen:
+def ptrace() -> ProbeResult:
     """What Yama allows; a tracer of ours starts what it traces."""
     scope = _read("/proc/sys/kernel/yama/ptrace_scope")
     if scope == "3" or (scope == "2" and os.geteuid() != 0):
-        return Seen("missing", _SCOPES[scope], "sysctl kernel.yama.ptrace_scope=1 (after 3: boot first)")
-    return Seen("ok", _SCOPES.get(scope, "no Yama in this kernel: nothing restricts it"))
+        return ProbeResult("missing", _SCOPES[scope], "sysctl kernel.yama.ptrace_scope=1 (after 3: boot first)")
+    return ProbeResult("ok", _SCOPES.get(scope, "no Yama in this kernel: nothing restricts it"))
 
 
-def root() -> Seen:
+def root() -> ProbeResult:
     """Mounts, and a container engine."""
     if os.geteuid() == 0:
-        return Seen("ok", "this is root")
-    return Seen("missing", f"this is user {os.geteuid()}", "run it with sudo; in a container, --privileged")
+        return ProbeResult("ok", "this is root")
+    return ProbeResult("missing", f"this is user {os.geteuid()}", "run it with sudo; in a container, --privileged")
 
 
-def loop_devices() -> Seen:
+def loop_devices() -> ProbeResult:
     """A disk that can lose its power is an image behind one."""
     if not _LOOP.exists():
-        return Seen("missing", f"no {_LOOP}", "modprobe loop; in a container, --privileged")
-    return Seen("ok", f"{_LOOP}, and {len(list(_LOOP.parent.glob('loop[0-9]*')))} devices made")
+        return ProbeResult("missing", f"no {_LOOP}", "modprobe loop; in a container, --privileged")
+    return ProbeResult("ok", f"{_LOOP}, and {len(list(_LOOP.parent.glob('loop[0-9]*')))} devices made")
 
 
-def power(filesystem: str) -> Seen:
+def power(filesystem: str) -> ProbeResult:
     """By losing the power of a small disk."""
     from conformance.faults.power import image
 
     package = image.FILE_SYSTEMS[filesystem].package
     if why := image.cannot(filesystem):
-        return Seen("missing", why, f"as root, with loop devices: apt-get install {package} mount")
-    return Seen("ok", "tried: what was synced survives, the rest is gone")
+        return ProbeResult("missing", why, f"as root, with loop devices: apt-get install {package} mount")
+    return ProbeResult("ok", "tried: what was synced survives, the rest is gone")
 
 
-def docker() -> Seen:
+def docker() -> ProbeResult:
     """Whether one answers, where, and whether this user may speak to it."""
     from testcontainers.core.docker_client import get_docker_host
 
@@ -172,17 +174,19 @@ def docker() -> Seen:
         version = _asked(host)
         engine.connect()
     except PermissionError:
-        return Seen("missing", f"{host} may not be opened by this user", "usermod -aG docker USER, then log in again")
+        return ProbeResult(
+            "missing", f"{host} may not be opened by this user", "usermod -aG docker USER, then log in again"
+        )
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        return Seen(
+        return ProbeResult(
             "missing",
             f"no engine answers at {host}: {why}",
             "start it, or name its socket in DOCKER_HOST (Debian: apt-get install docker.io)",
         )
     except LaunchError as error:
-        return Seen("missing", f"{host} answers: {error}", "apt-get install docker.io")
-    return Seen("ok", f"{version} at {host}")
+        return ProbeResult("missing", f"{host} answers: {error}", "apt-get install docker.io")
+    return ProbeResult("ok", f"{version} at {host}")
 
 
 def _asked(host: str) -> str:
@@ -203,29 +207,31 @@ def _asked(host: str) -> str:
     return str(answer["Version"])
 
 
-def open_files() -> Seen:
+def open_files() -> ProbeResult:
     """A broker and its clients have some hundred files and connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
-        return Seen("note", f"{soft} for one process", f"ulimit -n {_OPEN_FILES} (the hard limit is {hard})")
-    return Seen("ok", f"{soft} for one process")
+        return ProbeResult("note", f"{soft} for one process", f"ulimit -n {_OPEN_FILES} (the hard limit is {hard})")
+    return ProbeResult("ok", f"{soft} for one process")
 
 
-def cores() -> Seen:
+def cores() -> ProbeResult:
     """A busy machine blurs claims about time, and makes all else slower only: triggers count what is on the wire."""
     number, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     says = f"{number} for this process, load {load:.1f}"
     if load > number:
-        return Seen("note", f"{says}: other work delays every answer", "run it when the machine is idle")
-    return Seen("ok", says)
+        return ProbeResult("note", f"{says}: other work delays every answer", "run it when the machine is idle")
+    return ProbeResult("ok", says)
 
 
-def memory() -> Seen:
+def memory() -> ProbeResult:
     """The JVM of Spark takes 1 GiB at most, a Java broker half of that."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
     if match is None:
-        return Seen("note", "the kernel does not say how much is free", "")
+        return ProbeResult("note", "the kernel does not say how much is free", "")
     free = int(match[1]) * 1024
     if free < 2 * _GIB:
-        return Seen("note", f"{free / _GIB:.1f} GiB free; Spark and a Java broker take 2", "end what is not needed")
-    return Seen("ok", f"{free / _GIB:.1f} GiB free")
+        return ProbeResult(
+            "note", f"{free / _GIB:.1f} GiB free; Spark and a Java broker take 2", "end what is not needed"
+        )
+    return ProbeResult("ok", f"{free / _GIB:.1f} GiB free")

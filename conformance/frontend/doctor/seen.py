@@ -9,7 +9,7 @@ State = Literal["ok", "note", "missing"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class ProbeResult:
     """What a probe saw: `ok`, there with a `note`, or `missing`; and the next step of a user."""
 
     state: State

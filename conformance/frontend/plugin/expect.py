@@ -10,7 +10,7 @@ import pytest
 from conformance import claims
 from conformance.campaign import Campaign
 from conformance.judge.rows import Verdict, VerdictRow
-from conformance.report.expectations import Expected, Outcome, check_baseline
+from conformance.report.expectations import ExpectationOutcome, Expected, check_baseline
 from conformance.report.expected import WORDS, Standing
 
 
@@ -28,11 +28,11 @@ def read(config: pytest.Config, campaign: Campaign) -> Expected:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class ClaimAnswer:
     """What a test goes by: its row, what follows from it, and whether its claim had to be tried and is not."""
 
     row: VerdictRow
-    outcome: Outcome
+    outcome: ExpectationOutcome
     untried: bool = False
 
     @property

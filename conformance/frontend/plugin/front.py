@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 
 from conformance import campaign, claims, report, scenario
-from conformance.campaign import Options, Running, Watcher
+from conformance.campaign import OpenRun, Options, Watcher
 from conformance.claims import Kind, Scope
 from conformance.errors import ConformanceError, Interrupted, UsageError
 from conformance.frontend.plugin import expect, parts, tell
 from conformance.frontend.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
-from conformance.frontend.plugin.expect import Answer
+from conformance.frontend.plugin.expect import ClaimAnswer
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.quoting import visible
-from conformance.report.expectations import Outcome
+from conformance.report.expectations import ExpectationOutcome
 from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
@@ -55,10 +55,10 @@ class Front:
         if self.controller:
             _keep_scenarios_whole(config, chosen)
         self.judgement: Judgement | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: ExpectationOutcome | None = None
         self.written: Mapping[str, pathlib.Path] = {}
         self.error: BaseException | None = None
-        self._running: Running | None = None
+        self._running: OpenRun | None = None
         self._stack = contextlib.ExitStack()
         self._rows: dict[tuple[str, str], VerdictRow] = {}
         self._logs: dict[str, list[pathlib.Path]] = {}
@@ -128,7 +128,7 @@ class Front:
 
     # tests
 
-    def answer(self, item: ClaimItem) -> Answer:
+    def answer(self, item: ClaimItem) -> ClaimAnswer:
         """What that test goes by; its scenario is recorded and judged when the first of its tests asks."""
         chosen = item.group.scenario
         if item.group.timing and int(self.sent.get("workercount", 1)) > 1:
@@ -143,7 +143,7 @@ class Front:
         assert self._running is not None
         assert self.judgement is not None
         run = self._running.run
-        answer = Answer(row, self.expected.of(self.judgement), untried=item.name in self._untried)
+        answer = ClaimAnswer(row, self.expected.of(self.judgement), untried=item.name in self._untried)
         item.user_properties += tell.properties(answer, run)
         if self.config.pluginmanager.hasplugin("allure_listener"):
             tell.tell_allure(row, run, chosen, self.campaign.folder, self._logs[chosen.id])
@@ -171,7 +171,7 @@ class Front:
             return contextlib.nullcontext()
         return capture.global_and_fixture_disabled()  # type: ignore[no-any-return]
 
-    def _open(self) -> Running:
+    def _open(self) -> OpenRun:
         if self.error is not None:
             raise self.error  # a part of ours failed: nothing more is recorded into this run
         if self._running is None:
@@ -241,7 +241,7 @@ class Front:
         if self.sent:
             self.config.workeroutput["conformance_files"] = self._files  # type: ignore[attr-defined]
 
-    def _close(self, running: Running) -> None:
+    def _close(self, running: OpenRun) -> None:
         with self._stack:
             if self.error is not None:
                 raise self.error

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from conformance.claims import Claim, Kind
-from conformance.frontend.plugin.expect import Answer
+from conformance.frontend.plugin.expect import ClaimAnswer
 from conformance.frontend.plugin.parts import PARTS
 from conformance.judge import replay_command
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
@@ -50,7 +50,7 @@ def without_traceback(error: BaseException) -> Any:
     return made
 
 
-def raise_for(answer: Answer, folder: pathlib.Path = _HERE, *, strict: bool) -> None:
+def raise_for(answer: ClaimAnswer, folder: pathlib.Path = _HERE, *, strict: bool) -> None:
     """What a verdict does to its test: nothing, a skip with the reason, or a failure with the counterexample.
 
     A violation that is spared fails as expected (`xfailed`): the failure that it would be is the cause of that, and
@@ -103,7 +103,7 @@ def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:
     return visible("\n".join([f"{row.verdict} {row.claim}: {row.reason}", *tail]))
 
 
-def properties(answer: Answer, run: RunRecord) -> list[tuple[str, object]]:
+def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
     """What goes into junit.xml beside the test."""
     row = answer.row
     words = {

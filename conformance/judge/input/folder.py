@@ -24,7 +24,7 @@ NO_PLAN = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Folder:
+class RunFolder:
     """A run and its trials, each with its folder. `runs` are the ids that its histories may carry."""
 
     run: RunRecord
@@ -32,7 +32,7 @@ class Folder:
     trials: tuple[tuple[pathlib.Path, TrialRecord], ...]
 
 
-def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = records.checksum) -> Folder:
+def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = records.checksum) -> RunFolder:
     """Read the folder of a run. `RunRecord.incomplete` says what is wrong with it.
 
     A planned trial that is missing or was changed is void. A folder that is none of the plan is left out.
@@ -57,7 +57,7 @@ def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = re
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         record = msgspec.structs.replace(record, finished=False, incomplete=f"{wrong[0]}{more}")
-    return Folder(record, frozenset({run.run, *parts}), tuple(trials))
+    return RunFolder(record, frozenset({run.run, *parts}), tuple(trials))
 
 
 def _recorded(folder: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Path, TrialRecord]]:

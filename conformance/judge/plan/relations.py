@@ -16,7 +16,7 @@ from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, PACK, TRIAL_WINDOWS
-from conformance.judge.plan.exposures import EXPOSURES, Exposure
+from conformance.judge.plan.exposures import EXPOSURES, ExposureRule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +45,7 @@ EVERY: Sequence[Check] = (*((name, "sends") for name in ANOMALIES), *(("lost", n
 """Every row of both tables: for benchmarks, warm-up and tests."""
 
 
-def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[Exposure, ...]]:
+def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[ExposureRule, ...]]:
     """The rows of both tables that these checks need, each once: their own, and what must be seen beside."""
     pairs = list(used)
     exposures = dict.fromkeys(exposure for _, exposure in pairs)
@@ -59,12 +59,12 @@ def figure_column(anomaly: Anomaly, place: int) -> str:
     return f"figure_{anomaly.name}_{place}"
 
 
-def _exposed(exposure: Exposure) -> str:
+def _exposed(exposure: ExposureRule) -> str:
     within = f" AND fired_at - {exposure.since} <= flush_ns" if exposure.since else ""
     return f"is_message AND ({exposure.counts}){within}"
 
 
-def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[Exposure]) -> dict[str, str]:
+def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[ExposureRule]) -> dict[str, str]:
     """What is counted once a trial, in the rows where `failing` is empty: every message has one of those."""
     found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
     found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in exposures}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conformance.judge.plan.relations import Check
 
 
-class Session:
+class JudgeSession:
     """A Spark session and, where it is a local one, the JVM below it. `start` makes one; `stop` ends both."""
 
     def __init__(self, spark: SparkSession, gateway: Gateway | None, *, guest: bool = False) -> None:
@@ -26,7 +26,7 @@ class Session:
         self._guest_only = guest
 
     @classmethod
-    def start(cls, *, master: str = "", remote: str = "", warm: Sequence[Check] = ()) -> Session:
+    def start(cls, *, master: str = "", remote: str = "", warm: Sequence[Check] = ()) -> JudgeSession:
         """Start a session: local, on a cluster (`master`), or over Spark Connect (`remote`).
 
         The plan of the checks in `warm` is run once on trials of three messages, so that the first judgement does not
@@ -49,13 +49,13 @@ class Session:
         return session
 
     @classmethod
-    def _remote(cls, url: str) -> Session:
+    def _remote(cls, url: str) -> JudgeSession:
         from pyspark.sql import SparkSession
 
         return cls(SparkSession.builder.remote(url).appName(NAME).create(), None)
 
     @classmethod
-    def _guest(cls) -> Session | None:
+    def _guest(cls) -> JudgeSession | None:
         """One more session in the Spark of this process, where it has one: PySpark allows no second JVM."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ class Session:
         return cls(spark, None, guest=True)
 
     @classmethod
-    def _local(cls, master: str) -> Session:
+    def _local(cls, master: str) -> JudgeSession:
         gateway = Gateway()
         try:
             return cls(gateway.session(master), gateway)
@@ -87,21 +87,21 @@ class Session:
         elif not self._guest_only:
             spark.stop()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> JudgeSession:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
 
-class Starting:
+class StartingSession:
     """A session that is on its way; nothing of it is shown before `result` is asked for.
 
     With `later` its way begins there: for who may turn out not to need one.
     """
 
     def __init__(self, *, master: str = "", remote: str = "", warm: Sequence[Check] = (), later: bool = False) -> None:
-        self._future: concurrent.futures.Future[Session] = concurrent.futures.Future()
+        self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
         self._stopped = threading.Event()
         words = (master, remote, warm)
         self._thread = threading.Thread(target=self._start, args=words, name="spark-start", daemon=True)
@@ -115,7 +115,7 @@ class Starting:
 
     def _start(self, master: str, remote: str, warm: Sequence[Check]) -> None:
         try:
-            session = Session.start(master=master, remote=remote, warm=warm)
+            session = JudgeSession.start(master=master, remote=remote, warm=warm)
         except BaseException as error:
             self._future.set_exception(error)
             return
@@ -123,7 +123,7 @@ class Starting:
         if self._stopped.is_set():
             session.stop()
 
-    def result(self) -> Session:
+    def result(self) -> JudgeSession:
         """The session, when it is ready; raises `JudgeError` where it could not start."""
         self._begin()
         return self._future.result()
@@ -145,14 +145,14 @@ class Starting:
             stop_all()
 
 
-def start_in_background(warm: Sequence[Check] = (), *, master: str = "", remote: str = "") -> Starting:
+def start_in_background(warm: Sequence[Check] = (), *, master: str = "", remote: str = "") -> StartingSession:
     """Start a session in a thread, warmed by the plan of the checks that it will run; none: it is wanted at once."""
-    return Starting(master=master, remote=remote, warm=warm)
+    return StartingSession(master=master, remote=remote, warm=warm)
 
 
-def start_when_asked(*, master: str = "", remote: str = "") -> Starting:
+def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
     """A session that is started by who first asks for it."""
-    return Starting(master=master, remote=remote, later=True)
+    return StartingSession(master=master, remote=remote, later=True)
 
 
 def _line(error: BaseException) -> str:

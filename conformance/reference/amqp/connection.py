@@ -1,4 +1,4 @@
-"""AMQP 1.0 on proton's engine: bytes in, bytes out, one `Connection` a socket.
+"""AMQP 1.0 on proton's engine: bytes in, bytes out, one `AmqpConnection` a socket.
 
 The engine is used through `cproton`, the function layer beneath proton's classes: importing the classes takes 60 ms of
 a start where `cproton` takes 13 ms, and they build up to five wrapper objects an event. It is made when the AMQP header
@@ -20,11 +20,11 @@ import cproton as pn
 from conformance.reference.amqp import asking, states, termini
 from conformance.reference.amqp.coordinator import Coordinator
 from conformance.reference.amqp.handshake import Handshake, farewell
-from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, Link, Peer
+from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, AmqpLink, AmqpPeer
 from conformance.reference.amqp.receiving import Incoming
 from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
 from conformance.reference.amqp.windowed import Windowed
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.guard import OPEN, Guard
 from conformance.reference.profiles import PLAIN
@@ -43,7 +43,7 @@ _VIEW = memoryview(_SCRATCH)
 _POINTER = pn.ffi.from_buffer(_SCRATCH)
 
 
-class Connection:
+class AmqpConnection:
     """One peer. `wake` is called when `output` may have something; `later` calls back after so many seconds.
 
     `subject` is that of the peer's verified certificate. With a `refusal` the connection is opened only to be closed
@@ -52,7 +52,7 @@ class Connection:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ReferenceBroker,
         wake: Callable[[], None],
         later: Callable[[float, Callable[[], None]], object],
         guard: Guard = OPEN,
@@ -61,10 +61,10 @@ class Connection:
     ) -> None:
         self._broker = broker
         self._wake = wake
-        self._peer = Peer(broker, wake, later)
+        self._peer = AmqpPeer(broker, wake, later)
         self._handshake = Handshake(guard, subject)
         self._refusal = refusal
-        self._links: dict[Any, Link] = {}
+        self._links: dict[Any, AmqpLink] = {}
         self._sessions: set[Any] = set()
         self._refused = 0
         self._transport: Any = None
@@ -311,7 +311,7 @@ class Connection:
         termini.tell(engine, wish, found, sending=sending)
         pn.pn_link_set_max_message_size(engine, 0 if sending else self._broker.settings.max_message_bytes)
         pn.pn_link_open(engine)
-        link: Link
+        link: AmqpLink
         if wish.coordinator:
             link = Coordinator(engine, self._peer)
         elif publishing is not None:
@@ -368,14 +368,14 @@ class Connection:
             self._links.pop(engine).ended()
 
 
-_HANDLERS: dict[int, Callable[[Connection, object], None]] = {
-    pn.PN_CONNECTION_REMOTE_OPEN: Connection._on_connection_open,
-    pn.PN_CONNECTION_REMOTE_CLOSE: Connection._on_connection_close,
-    pn.PN_SESSION_REMOTE_OPEN: Connection._on_session_open,
-    pn.PN_SESSION_REMOTE_CLOSE: Connection._on_session_close,
-    pn.PN_LINK_REMOTE_OPEN: Connection._on_link_open,
-    pn.PN_LINK_REMOTE_CLOSE: Connection._on_link_close,
-    pn.PN_LINK_REMOTE_DETACH: Connection._on_link_close,
-    pn.PN_LINK_FLOW: Connection._on_link_flow,
-    pn.PN_DELIVERY: Connection._on_delivery,
+_HANDLERS: dict[int, Callable[[AmqpConnection, object], None]] = {
+    pn.PN_CONNECTION_REMOTE_OPEN: AmqpConnection._on_connection_open,
+    pn.PN_CONNECTION_REMOTE_CLOSE: AmqpConnection._on_connection_close,
+    pn.PN_SESSION_REMOTE_OPEN: AmqpConnection._on_session_open,
+    pn.PN_SESSION_REMOTE_CLOSE: AmqpConnection._on_session_close,
+    pn.PN_LINK_REMOTE_OPEN: AmqpConnection._on_link_open,
+    pn.PN_LINK_REMOTE_CLOSE: AmqpConnection._on_link_close,
+    pn.PN_LINK_REMOTE_DETACH: AmqpConnection._on_link_close,
+    pn.PN_LINK_FLOW: AmqpConnection._on_link_flow,
+    pn.PN_DELIVERY: AmqpConnection._on_delivery,
 }

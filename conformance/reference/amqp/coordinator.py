@@ -7,7 +7,7 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import states
-from conformance.reference.amqp.links import Peer
+from conformance.reference.amqp.links import AmqpPeer
 from conformance.reference.amqp.receiving import Receiving
 from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.core.transactions import Transaction
@@ -18,7 +18,7 @@ class Coordinator(Receiving):
 
     max_bytes = 64 * 1024
 
-    def __init__(self, engine: Any, peer: Peer) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer) -> None:
         super().__init__(engine, peer)
         self._declared: dict[bytes, Transaction] = {}
 

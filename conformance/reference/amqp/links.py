@@ -8,7 +8,7 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import states
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import Refusal
 from conformance.reference.core.transactions import Transaction
@@ -23,7 +23,7 @@ OVERHEAD = 1024
 """Bytes that a message takes here beside its own, roughly."""
 
 
-class Peer:
+class AmqpPeer:
     """What all links of a connection share; `transactions` has those that are open, by their id on the wire.
 
     `unsent` and `unstored` are the bytes that the two bounds are about, `partial` those of messages that have come in
@@ -31,7 +31,7 @@ class Peer:
     """
 
     def __init__(
-        self, broker: Broker, wake: Callable[[], None], later: Callable[[float, Callable[[], None]], object]
+        self, broker: ReferenceBroker, wake: Callable[[], None], later: Callable[[float, Callable[[], None]], object]
     ) -> None:
         self.broker = broker
         self.wake = wake
@@ -54,13 +54,13 @@ class Peer:
         self.wake()
 
 
-class Link:
+class AmqpLink:
     """What all kinds share. `engine` is proton's pointer, valid while `open`."""
 
     owned: Queue | None = None
     """The temporary queue that goes with it (section 3.5.10, delete-on-close)."""
 
-    def __init__(self, engine: Any, peer: Peer) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer) -> None:
         self.engine = engine
         self.session = pn.pn_link_session(engine)
         self.open = True

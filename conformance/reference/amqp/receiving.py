@@ -7,7 +7,7 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import states, termini
-from conformance.reference.amqp.links import OVERHEAD, Link, Peer
+from conformance.reference.amqp.links import OVERHEAD, AmqpLink, AmqpPeer
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import LIMIT, SIZE, Refusal
 from conformance.reference.core.transactions import Transaction
@@ -24,7 +24,7 @@ _POINTER = pn.ffi.from_buffer(_SCRATCH)
 """The engine's bytes are copied here, and from here once more: its own wrapper copies them three times."""
 
 
-class Receiving(Link):
+class Receiving(AmqpLink):
     """A link on which the peer sends, and is given credit for what it has sent (section 2.6.7).
 
     In receiver-settle-mode second the peer settles first: our outcomes are `told`, and settled after it (2.6.12).
@@ -32,7 +32,7 @@ class Receiving(Link):
 
     max_bytes = 1 << 62
 
-    def __init__(self, engine: Any, peer: Peer, *, credit: int = CREDIT) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer, *, credit: int = CREDIT) -> None:
         super().__init__(engine, peer)
         self._most = credit
         self._worth = credit // 2
@@ -152,7 +152,7 @@ class Incoming(Receiving):
     `queue` is None for the anonymous terminus: each message goes where its property `to` says.
     """
 
-    def __init__(self, engine: Any, peer: Peer, queue: Queue | None, *, credit: int = CREDIT) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer, queue: Queue | None, *, credit: int = CREDIT) -> None:
         super().__init__(engine, peer, credit=credit)
         self._queue = queue
         self.max_bytes = self._broker.settings.max_message_bytes

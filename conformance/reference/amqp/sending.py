@@ -8,20 +8,20 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import states
-from conformance.reference.amqp.links import Link, Peer
+from conformance.reference.amqp.links import AmqpLink, AmqpPeer
 from conformance.reference.core.queues import Message, Queue, Subscription
 from conformance.reference.core.refusal import DELETED, SIZE, Refusal
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.profiles import PLAIN, Consuming
 
-_ACCEPTED = Event.ACCEPTED
+_ACCEPTED = SettlementEvent.ACCEPTED
 _TRANSFERRED = frozenset({pn.PN_ACCEPTED, pn.PN_REJECTED, pn.PN_RELEASED, pn.PN_MODIFIED, states.TRANSACTIONAL})
 
 
-class Sending(Link):
+class Sending(AmqpLink):
     """A link on which the broker sends, unsettled or, where the peer asks for it, settled."""
 
-    def __init__(self, engine: Any, peer: Peer, queue: Queue) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer, queue: Queue) -> None:
         super().__init__(engine, peer)
         self._queue = queue
         self._settled = pn.pn_link_remote_snd_settle_mode(engine) == pn.PN_SND_SETTLED
@@ -56,7 +56,7 @@ class Sending(Link):
 class Outgoing(Sending):
     """A consumer's link. `lapse` is the outcome of a delivery that the peer settles without one."""
 
-    def __init__(self, engine: Any, peer: Peer, queue: Queue, asked: Consuming = PLAIN) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer, queue: Queue, asked: Consuming = PLAIN) -> None:
         super().__init__(engine, peer, queue)
         self._settled = self._settled or asked.mode.settled
         self._limited = asked.prefetch > 0
@@ -64,7 +64,7 @@ class Outgoing(Sending):
         self._unsettled: dict[int, Any] = {}
         self._tags: dict[Any, int] = {}
         self._enlisted: dict[int, bytes] = {}
-        self.lapse = (Event.ABANDONED, True)
+        self.lapse = (SettlementEvent.ABANDONED, True)
         # A message that is sent settled is removed, and one that is too large for the peer must not be.
         careful = self._limit < self._broker.settings.max_message_bytes
         settled = self._settled and not careful
@@ -98,17 +98,17 @@ class Outgoing(Sending):
         self._enlisted.pop(tag, None)
         outcome, here = self._outcome(delivery, state)
         if outcome is _ACCEPTED and not self._broker.takes(self._subscription, tag):
-            outcome, state = Event.RELEASED, pn.PN_RELEASED
+            outcome, state = SettlementEvent.RELEASED, pn.PN_RELEASED
         if settled:
             self._forget(delivery, tag)
             self._broker.settle(self._subscription, tag, outcome, self._wake, here=here)
         else:
             self._broker.settle(self._subscription, tag, outcome, lambda: self._confirm(tag, state), here=here)
 
-    def _outcome(self, delivery: Any, state: int) -> tuple[Event, bool]:
+    def _outcome(self, delivery: Any, state: int) -> tuple[SettlementEvent, bool]:
         """The event for a delivery's outcome, and whether it may be delivered here again."""
         if state == pn.PN_ACCEPTED:
-            return Event.ACCEPTED, True
+            return SettlementEvent.ACCEPTED, True
         said = pn.pn_delivery_remote(delivery)
         fields = (pn.pn_disposition_is_failed(said), pn.pn_disposition_is_undeliverable(said))
         outcome, here = states.event(state, fields)
@@ -173,13 +173,13 @@ class Outgoing(Sending):
             return
         delivery = self._send(tag, data)
         if self._removes:
-            self._peer.next(lambda: self._broker.settle(self._subscription, tag, Event.ACCEPTED, self._wake))
+            self._peer.next(lambda: self._broker.settle(self._subscription, tag, SettlementEvent.ACCEPTED, self._wake))
         elif not self._settled:
             self._unsettled[tag] = delivery
             self._tags[delivery] = tag
 
     def _too_large(self, tag: int) -> None:
-        self._broker.settle(self._subscription, tag, Event.RELEASED, self._wake)
+        self._broker.settle(self._subscription, tag, SettlementEvent.RELEASED, self._wake)
         self._refuse_size()
 
     def _confirm(self, tag: int, state: int) -> None:
@@ -205,7 +205,7 @@ class Browsing(Sending):
     It shows what is stored when there is credit; what comes later is shown when the peer sends its next flow.
     """
 
-    def __init__(self, engine: Any, peer: Peer, queue: Queue) -> None:
+    def __init__(self, engine: Any, peer: AmqpPeer, queue: Queue) -> None:
         super().__init__(engine, peer, queue)
         self._shown = 0
         self._tag = 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import cproton as pn
 
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 
 DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
 """Descriptors of section 4.5: two bodies for the coordinator, its answer, and the state of what is transacted."""
@@ -45,7 +45,7 @@ class Transacted(NamedTuple):
 
     identity: bytes
     state: int
-    outcome: Event | None
+    outcome: SettlementEvent | None
     here: bool
 
 
@@ -62,15 +62,19 @@ def transacted(delivery: Any) -> Transacted:
     return Transacted(identity, state.code, outcome, here)
 
 
-def event(code: int, fields: Sequence[object]) -> tuple[Event | None, bool]:
+def event(code: int, fields: Sequence[object]) -> tuple[SettlementEvent | None, bool]:
     """The event for an outcome, None for what is no outcome, and whether it may be delivered here again."""
     if code == pn.PN_MODIFIED:
         failed, elsewhere = [*fields, None, None][:2]
-        return (Event.FAILED if failed is True else Event.MODIFIED), elsewhere is not True
+        return (SettlementEvent.FAILED if failed is True else SettlementEvent.MODIFIED), elsewhere is not True
     return _EVENTS.get(code), True
 
 
-_EVENTS = {pn.PN_ACCEPTED: Event.ACCEPTED, pn.PN_REJECTED: Event.REJECTED, pn.PN_RELEASED: Event.RELEASED}
+_EVENTS = {
+    pn.PN_ACCEPTED: SettlementEvent.ACCEPTED,
+    pn.PN_REJECTED: SettlementEvent.REJECTED,
+    pn.PN_RELEASED: SettlementEvent.RELEASED,
+}
 
 
 def body(message: bytes) -> Described | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import cproton as pn
 
 from conformance.reference.amqp import states
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import Refusal
 from conformance.reference.settings import MAX_NAME
@@ -30,7 +30,7 @@ _TOPICS = frozenset({"topic", "temporary-topic"})
 _DELETE_ON_CLOSE = 0x2B
 
 
-class Asked(NamedTuple):
+class AttachRequest(NamedTuple):
     """What an attach asks for: the queue's `address`, None for the anonymous one; `nothing`: no terminus."""
 
     nothing: bool
@@ -41,14 +41,14 @@ class Asked(NamedTuple):
     topic: bool
 
 
-def asked(terminus: Any, *, sending: bool) -> Asked:
+def asked(terminus: Any, *, sending: bool) -> AttachRequest:
     """Reads the peer's source if we are to be `sending`, its target if not.
 
     Raises `UnicodeDecodeError` for an address that is no UTF-8.
     """
     copies = sending and pn.pn_terminus_get_distribution_mode(terminus) == pn.PN_DIST_MODE_COPY
     kind = pn.pn_terminus_get_type(terminus)
-    return Asked(
+    return AttachRequest(
         kind == pn.PN_UNSPECIFIED,
         kind == pn.PN_COORDINATOR,
         pn.pn_terminus_is_dynamic(terminus),
@@ -58,7 +58,7 @@ def asked(terminus: Any, *, sending: bool) -> Asked:
     )
 
 
-def queue(broker: Broker, wish: Asked, *, sending: bool) -> Queue | Refusal | None:
+def queue(broker: ReferenceBroker, wish: AttachRequest, *, sending: bool) -> Queue | Refusal | None:
     """The queue of a link, made if it has to be; None for the anonymous terminus (a target whose address is null)."""
     if wish.nothing:
         return Refusal(INVALID, "the attach has no " + ("source" if sending else "target"))
@@ -71,7 +71,7 @@ def queue(broker: Broker, wish: Asked, *, sending: bool) -> Queue | Refusal | No
     return named(broker, wish.address)
 
 
-def named(broker: Broker, name: str) -> Queue | Refusal:
+def named(broker: ReferenceBroker, name: str) -> Queue | Refusal:
     """The queue of this name, declared now if it is unknown; a temporary one that is gone is not declared anew."""
     if len(name.encode()) > MAX_NAME:
         return Refusal(INVALID, f"the name of a queue has at most {MAX_NAME} bytes")
@@ -80,7 +80,7 @@ def named(broker: Broker, name: str) -> Queue | Refusal:
     return broker.refused(name) or broker.queue(name)
 
 
-def tell(engine: Any, wish: Asked, found: Queue | None, *, sending: bool) -> None:
+def tell(engine: Any, wish: AttachRequest, found: Queue | None, *, sending: bool) -> None:
     """Fills in source and target of the attach that answers: no filter is applied, no terminus outlives its link."""
     source, target = pn.pn_link_source(engine), pn.pn_link_target(engine)
     near, other, far = (

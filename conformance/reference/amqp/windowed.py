@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.reference.amqp.asking import is_urgent
-from conformance.reference.amqp.links import Peer
+from conformance.reference.amqp.links import AmqpPeer
 from conformance.reference.amqp.receiving import Incoming
 from conformance.reference.core.confirms import Confirms
 from conformance.reference.core.queues import Queue
@@ -23,7 +23,7 @@ class Windowed(Incoming):
     """
 
     def __init__(
-        self, engine: Any, peer: Peer, queue: Queue | None, asked: Publishing, apart: Callable[[], None]
+        self, engine: Any, peer: AmqpPeer, queue: Queue | None, asked: Publishing, apart: Callable[[], None]
     ) -> None:
         super().__init__(engine, peer, queue, credit=asked.window)
         self._worth = 1

@@ -14,9 +14,9 @@ from conformance.reference.core.admission import Admission
 from conformance.reference.core.effects import Effect, Effects
 from conformance.reference.core.queues import Message, Queue, Subscription
 from conformance.reference.core.refusal import Refusal, Refused, untold
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.core.storage import Storage
-from conformance.reference.core.transactions import Outcome, Send, Transaction
+from conformance.reference.core.transactions import DeliveryOutcome, Send, Transaction
 from conformance.reference.honest import Asked, Honest
 from conformance.reference.message.expiry import Expiries
 from conformance.reference.message.header import Parsed, aged, encode
@@ -29,14 +29,14 @@ from conformance.reference.store.records import Committed, Counted
 EXPIRED_AT_ONCE = 1000
 """Messages that expire before others are served: a million that end together must not stop the broker for seconds."""
 
-_ACCEPTED, _SENT = Event.ACCEPTED, Event.SENT
+_ACCEPTED, _SENT = SettlementEvent.ACCEPTED, SettlementEvent.SENT
 _SEND, _URGENT_SEND, _ACKNOWLEDGEMENT = Asked.SEND, Asked.URGENT_SEND, Asked.ACKNOWLEDGEMENT
 """Python 3.11 takes 0.1 us to find a member of an enum by its name: these are needed for every message."""
 
 _NO_OPTIONS: Mapping[str, QueueOptions] = {}
 
 
-class Broker:
+class ReferenceBroker:
     """All queues of one broker.
 
     `options` are the rules of the queues that have rules of their own, `clock` gives seconds since the epoch, `profile`
@@ -300,7 +300,7 @@ class Broker:
         self,
         subscription: Subscription,
         tag: int,
-        outcome: Event,
+        outcome: SettlementEvent,
         done: Done,
         *,
         here: bool = True,
@@ -313,7 +313,7 @@ class Broker:
         In a transaction the delivery stays with its link until the commit, and `done` is called at once.
         """
         if transaction is not None and self.behaviour.holds_outcomes:
-            transaction.outcomes.append(Outcome(subscription, tag, outcome, here))
+            transaction.outcomes.append(DeliveryOutcome(subscription, tag, outcome, here))
             done()
             return
         effects = self._outcome_effects(subscription, tag, outcome, here=here, transacted=False)
@@ -338,7 +338,7 @@ class Broker:
         return [effect._replace(records=()) if effect in forgotten else effect for effect in effects]
 
     def _outcome_effects(
-        self, subscription: Subscription, tag: int, outcome: Event, *, here: bool, transacted: bool
+        self, subscription: Subscription, tag: int, outcome: SettlementEvent, *, here: bool, transacted: bool
     ) -> list[Effect]:
         """The effects of an outcome: none if the link does not hold the delivery any more."""
         message = subscription.held.get(tag)
@@ -356,10 +356,12 @@ class Broker:
             message.refused_by |= {subscription}
         return [self._outcome_effect(subscription, other, event, transacted=transacted) for other in taken]
 
-    def _outcome_effect(self, subscription: Subscription, tag: int, event: Event, *, transacted: bool) -> Effect:
+    def _outcome_effect(
+        self, subscription: Subscription, tag: int, event: SettlementEvent, *, transacted: bool
+    ) -> Effect:
         message = subscription.held.pop(tag)
         if transacted:
-            message.advance(Event.COMMITTED)
+            message.advance(SettlementEvent.COMMITTED)
         make = self._effects.removal if event is _ACCEPTED else self._effects.settled
         effect = make(message, event, at_once=not transacted)
         return effect._replace(undo=self._undoing(effect.undo, subscription, tag, message)) if transacted else effect
@@ -369,7 +371,7 @@ class Broker:
 
         def undone() -> None:
             undo()
-            message.advance(Event.REFUSED)
+            message.advance(SettlementEvent.REFUSED)
             if subscription.open:
                 subscription.hold_again(tag, message)
             elif not message.queue.deleted:
@@ -379,9 +381,9 @@ class Broker:
 
     def _give_back(self, message: Message) -> None:
         if self.behaviour.drops_abandoned(message.number):
-            effect = self._effects.removal(message, Event.ACCEPTED)
+            effect = self._effects.removal(message, SettlementEvent.ACCEPTED)
         else:
-            effect = self._effects.settled(message, Event.ABANDONED, at_once=True)
+            effect = self._effects.settled(message, SettlementEvent.ABANDONED, at_once=True)
         self._storage.perform([effect], nobody, None)
 
     def _expire(self, message: Message) -> None:
@@ -394,7 +396,7 @@ class Broker:
         message.acquired = True
         settled = subscription.settled and not self.behaviour.keeps_settled
         if settled or self.behaviour.removes_when_sending:
-            removal = self._effects.removal(message, Event.SENT_SETTLED)
+            removal = self._effects.removal(message, SettlementEvent.SENT_SETTLED)
             self._storage.perform([removal], nobody, None)
             return
         message.advance(_SENT)

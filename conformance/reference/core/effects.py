@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from conformance.reference.core.addresses import Addresses
 from conformance.reference.core.queues import Message, Queue
-from conformance.reference.core.settlement import COUNTED, Event, State
+from conformance.reference.core.settlement import COUNTED, SettlementEvent, State
 from conformance.reference.honest import Honest
 from conformance.reference.message.expiry import Expiries
 from conformance.reference.message.header import Parsed
 from conformance.reference.store.commit import Done, nobody
 from conformance.reference.store.records import Change, Counted, Identified, Moved, Removed, Stored
 
-_STORED, _REMOVED = Event.STORED, Event.REMOVED
+_STORED, _REMOVED = SettlementEvent.STORED, SettlementEvent.REMOVED
 _HELD = frozenset({State.ACQUIRED, State.COMMITTING})
 """Python 3.11 takes 0.1 us to find a member of an enum by its name: these are needed for every message."""
 
@@ -65,7 +65,7 @@ class Effects:
             return self._identified(queue, message, identity, records)
         return Effect(records, partial(self._enter, message), partial(self._refuse, message))
 
-    def removal(self, message: Message, event: Event, *, at_once: bool = True) -> Effect:
+    def removal(self, message: Message, event: SettlementEvent, *, at_once: bool = True) -> Effect:
         """The message leaves for good."""
         if at_once:
             self._leave(message, event)
@@ -73,16 +73,16 @@ class Effects:
         records = (Removed(message.id),) if stored else ()
         return Effect(records, partial(self._removed, message, event, at_once))
 
-    def settled(self, message: Message, event: Event, *, at_once: bool) -> Effect:
+    def settled(self, message: Message, event: SettlementEvent, *, at_once: bool) -> Effect:
         """What an outcome that leaves the message in the broker, or drops it there, does."""
         queue = message.queue
         limit = queue.options.max_deliveries
         if event in COUNTED and 0 < limit <= message.failures + 1 and self._addresses.dead_letters(queue) is not None:
-            event = Event.EXHAUSTED
-        if event in (Event.REJECTED, Event.EXHAUSTED):
+            event = SettlementEvent.EXHAUSTED
+        if event in (SettlementEvent.REJECTED, SettlementEvent.EXHAUSTED):
             target = self._addresses.dead_letters(queue)
             if target is None:
-                return self.removal(message, Event.DISCARDED, at_once=at_once)
+                return self.removal(message, SettlementEvent.DISCARDED, at_once=at_once)
             return self._move(message, event, target, at_once=at_once)
         return self._back(message, event, at_once=at_once)
 
@@ -91,9 +91,9 @@ class Effects:
         queue = message.queue
         target = self._addresses.expired(queue)
         if target is None:
-            effect = self.removal(message, Event.EXPIRED)
+            effect = self.removal(message, SettlementEvent.EXPIRED)
         else:
-            effect = self._move(message, Event.DIVERTED, target, at_once=True)
+            effect = self._move(message, SettlementEvent.DIVERTED, target, at_once=True)
         queue.passed_over()
         return effect
 
@@ -103,7 +103,7 @@ class Effects:
         message.failures = stored.failures
         message.acquired = True
         queue.reserve(len(message.bare))
-        message.advance(Event.STORED)
+        message.advance(SettlementEvent.STORED)
         self._add(queue, message, hidden=self._behaviour.hides_recovered)
 
     def _enter(self, message: Message) -> None:
@@ -126,7 +126,7 @@ class Effects:
         else:
             self._expiries.add(message)
 
-    def _removed(self, message: Message, event: Event, left: bool) -> None:
+    def _removed(self, message: Message, event: SettlementEvent, left: bool) -> None:
         if not left:
             self._leave(message, event)
         message.advance(_REMOVED)
@@ -137,7 +137,7 @@ class Effects:
             self._expiries.forget(message)
 
     def _refuse(self, message: Message) -> None:
-        message.advance(Event.REFUSED)
+        message.advance(SettlementEvent.REFUSED)
         message.queue.release(len(message.bare))
 
     def _identified(self, queue: Queue, message: Message, identity: bytes, records: tuple[Change, ...]) -> Effect:
@@ -156,13 +156,13 @@ class Effects:
 
         return Effect((*records, Identified(queue.name, identity)) if records else (), stored, refused)
 
-    def _leave(self, message: Message, event: Event) -> None:
+    def _leave(self, message: Message, event: SettlementEvent) -> None:
         """A step that makes the message nobody's."""
         if message.state in _HELD:
             message.queue.unacknowledged -= 1
         message.advance(event)
 
-    def _move(self, message: Message, event: Event, target: Queue, *, at_once: bool) -> Effect:
+    def _move(self, message: Message, event: SettlementEvent, target: Queue, *, at_once: bool) -> Effect:
         """To another queue: nobody waits for it, so that no limit refuses it."""
         source, number, size = message.queue, target.number(), len(message.bare)
         failures = message.failures + (event in COUNTED)
@@ -174,16 +174,16 @@ class Effects:
         def moved() -> None:
             if not at_once:
                 self._leave(message, event)
-            message.advance(Event.MOVED)
+            message.advance(SettlementEvent.MOVED)
             source.counts[event] += 1
             source.discard(message)
             message.queue, message.number, message.refused_by = target, number, frozenset()
-            target.counts[Event.MOVED] += 1
+            target.counts[SettlementEvent.MOVED] += 1
             self._add(target, message)
 
         return Effect(records, moved, lambda: target.release(size))
 
-    def _back(self, message: Message, event: Event, *, at_once: bool) -> Effect:
+    def _back(self, message: Message, event: SettlementEvent, *, at_once: bool) -> Effect:
         """To its place: `at_once`, for only the count is to be stored, or with the rest of a transaction."""
         failures = message.failures + (event in COUNTED)
 

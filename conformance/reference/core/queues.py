@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from conformance.reference.core.settlement import COUNTED, Event, State, step
+from conformance.reference.core.settlement import COUNTED, SettlementEvent, State, step
 from conformance.reference.message.duplicates import Identities
 from conformance.reference.settings import QueueOptions
 
@@ -54,7 +54,7 @@ class Message:
         self.refused_by: frozenset[Subscription] = _NOBODY
         self.state = _ARRIVING
 
-    def advance(self, event: Event) -> None:
+    def advance(self, event: SettlementEvent) -> None:
         """Takes the step of the settlement table, and counts if the event counts."""
         self.state = step(self.state, event)
         if event in COUNTED:
@@ -134,7 +134,7 @@ class Queue:
         self.bytes = 0
         self.refused = 0
         self.duplicates = 0
-        self.counts = dict.fromkeys(Event, 0)
+        self.counts = dict.fromkeys(SettlementEvent, 0)
         self._stored: dict[int, Message] = {}
         self._ready: list[int] = []
         self._subscriptions: deque[Subscription] = deque()

@@ -22,7 +22,7 @@ class State(enum.Enum):
     __hash__ = object.__hash__  # a member is equal to itself only; Enum's own costs a message 1 us in all
 
 
-class Event(enum.Enum):
+class SettlementEvent(enum.Enum):
     """What may happen to a message."""
 
     STORED = "stored: on disk if durable, in memory else"
@@ -46,9 +46,9 @@ class Event(enum.Enum):
     __hash__ = object.__hash__
 
 
-_S, _E = State, Event
+_S, _E = State, SettlementEvent
 
-_OUTCOMES: dict[Event, State] = {
+_OUTCOMES: dict[SettlementEvent, State] = {
     _E.ACCEPTED: _S.REMOVING,
     _E.DISCARDED: _S.REMOVING,
     _E.REJECTED: _S.MOVING,
@@ -60,7 +60,7 @@ _OUTCOMES: dict[Event, State] = {
 }
 """What becomes of a message that a link has, by what the link says of it, in a transaction or not."""
 
-TRANSITIONS: dict[tuple[State, Event], State] = {
+TRANSITIONS: dict[tuple[State, SettlementEvent], State] = {
     (_S.ARRIVING, _E.STORED): _S.READY,
     (_S.ARRIVING, _E.REFUSED): _S.GONE,
     (_S.READY, _E.SENT): _S.ACQUIRED,
@@ -90,11 +90,11 @@ wants to know. RELEASED is not: the consumer says that it has not (3.4.4).
 class IllegalStep(Exception):
     """The broker asked for a step that the table does not have: a fault of ours, never of a peer."""
 
-    def __init__(self, state: State, event: Event) -> None:
+    def __init__(self, state: State, event: SettlementEvent) -> None:
         super().__init__(f"no rule for {event.name} in state {state.name}")
 
 
-def step(state: State, event: Event) -> State:
+def step(state: State, event: SettlementEvent) -> State:
     """The state after `event`; raises `IllegalStep` where the table has no entry.
 
     >>> step(State.ACQUIRED, Event.RELEASED).name

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from conformance.reference.core.queues import Queue, Subscription
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.message.header import Parsed
 
 
@@ -21,12 +21,12 @@ class Send(NamedTuple):
     identity: bytes | None
 
 
-class Outcome(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """What a consumer said of a delivery; `here` is false for undeliverable-here."""
 
     subscription: Subscription
     tag: int
-    event: Event
+    event: SettlementEvent
     here: bool
 
 
@@ -40,7 +40,7 @@ class Transaction:
     def __init__(self, number: int) -> None:
         self.number = number
         self.sends: list[Send] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[DeliveryOutcome] = []
         self._watchers: list[Callable[[bool], None]] = []
 
     def when_over(self, watcher: Callable[[bool], None]) -> None:

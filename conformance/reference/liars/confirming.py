@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.reference.liars.liar import PERIOD, Liar
+from conformance.reference.liars.liar import PERIOD, LiarBroker
 
 
-class _NeverAnswersOneSend(Liar):
+class _NeverAnswersOneSend(LiarBroker):
     """Stores every message and never answers the 50th send after the start."""
 
     breaks = ("EMS-STEP-02", "STOMP-RCPT-01", "SOLPUB-ACK-01")
@@ -14,7 +14,7 @@ class _NeverAnswersOneSend(Liar):
         return send != PERIOD // 2
 
 
-class _AcceptsThenRejects(Liar):
+class _AcceptsThenRejects(LiarBroker):
     """Every 100th send is stored and accepted, and afterwards rejected."""
 
     breaks = ("AMQP-STATE-01",)
@@ -23,7 +23,7 @@ class _AcceptsThenRejects(Liar):
         return send % PERIOD == 0
 
 
-class _AnswersEveryHundredthFrameTwice(Liar):
+class _AnswersEveryHundredthFrameTwice(LiarBroker):
     """Every 100th frame that asks for a receipt gets two."""
 
     breaks = ("STOMP-RCPT-02",)
@@ -32,7 +32,7 @@ class _AnswersEveryHundredthFrameTwice(Liar):
         return 2 if frame % PERIOD == 0 else 1
 
 
-class _StoresWhatItRejects(Liar):
+class _StoresWhatItRejects(LiarBroker):
     """A message that is refused, because its queue is full for one, is stored all the same."""
 
     breaks = ("AMQP-REF-01",)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.reference.liars.liar import PERIOD, TENTH, Liar
+from conformance.reference.liars.liar import PERIOD, TENTH, LiarBroker
 
 
-class _SkipsEveryHundredthDelivery(Liar):
+class _SkipsEveryHundredthDelivery(LiarBroker):
     """Every 100th message of a queue stays there, is counted in its depth, and is delivered to nobody."""
 
     breaks = ("EMS-STEP-03",)
@@ -14,7 +14,7 @@ class _SkipsEveryHundredthDelivery(Liar):
         return number % PERIOD == 0
 
 
-class _CountsFromOne(Liar):
+class _CountsFromOne(LiarBroker):
     """The delivery-count is one too high."""
 
     breaks = ("AMQP-HDR-01",)
@@ -23,7 +23,7 @@ class _CountsFromOne(Liar):
         return failures + 1
 
 
-class _AlwaysFirstAcquirer(Liar):
+class _AlwaysFirstAcquirer(LiarBroker):
     """The first-acquirer flag is true on every delivery."""
 
     breaks = ("AMQP-HDR-02",)
@@ -33,7 +33,7 @@ class _AlwaysFirstAcquirer(Liar):
         return True
 
 
-class _NeverMarksRedelivered(Liar):
+class _NeverMarksRedelivered(LiarBroker):
     """The delivery-count is always 0, and the redelivered mark is never set."""
 
     breaks = ("EMS-DUPS-05",)
@@ -42,7 +42,7 @@ class _NeverMarksRedelivered(Liar):
     marks_redelivered = False
 
 
-class _RequeuesSettled(Liar):
+class _RequeuesSettled(LiarBroker):
     """A message that is sent settled is kept, and offered again when its link ends."""
 
     breaks = ("EMS-NOACK-01", "QPID-NOACK-02", "AMQP-SETTLE-01", "STOMP-AUTO-01")
@@ -51,7 +51,7 @@ class _RequeuesSettled(Liar):
     keeps_settled = True
 
 
-class _IgnoresPrefetch(Liar):
+class _IgnoresPrefetch(LiarBroker):
     """A subscription with prefetch-count is sent as much as there is."""
 
     breaks = ("QPID-CLIENT-04",)
@@ -60,7 +60,7 @@ class _IgnoresPrefetch(Liar):
         return 1_000_000
 
 
-class _NeverRefillsPrefetch(Liar):
+class _NeverRefillsPrefetch(LiarBroker):
     """A subscription with prefetch-count gets that many messages and, whatever it acknowledges, no more."""
 
     breaks = ("QPID-CLIENT-05",)
@@ -68,7 +68,7 @@ class _NeverRefillsPrefetch(Liar):
     refills = False
 
 
-class _StoresEveryHundredthTwice(Liar):
+class _StoresEveryHundredthTwice(LiarBroker):
     """Every 100th message of a queue is stored twice, with one confirm."""
 
     breaks = ("AMQP-ACC-02", "STOMP-ACK-05", "JMS-ACK-01", "EXPECT-TWICE-01")
@@ -77,7 +77,7 @@ class _StoresEveryHundredthTwice(Liar):
         return 2 if number % PERIOD == 0 else 1
 
 
-class _GivesAMessageToTwoConsumers(Liar):
+class _GivesAMessageToTwoConsumers(LiarBroker):
     """Every tenth message of a queue is sent to a second consumer as well, where one has credit."""
 
     breaks = ("AMQP-ACQ-01", "EXPECT-OWNER-01")
@@ -86,7 +86,7 @@ class _GivesAMessageToTwoConsumers(Liar):
         return number % TENTH == 0
 
 
-class _SwapsTwoOfAHundred(Liar):
+class _SwapsTwoOfAHundred(LiarBroker):
     """Of each hundred messages of a queue the 50th and the 51st change places."""
 
     breaks = ("JMS-ORDER-01", "EXPECT-ORDER-01")
@@ -95,7 +95,7 @@ class _SwapsTwoOfAHundred(Liar):
         return {PERIOD // 2: number + 1, PERIOD // 2 + 1: number - 1}.get(number % PERIOD, number)
 
 
-class _CorruptsABody(Liar):
+class _CorruptsABody(LiarBroker):
     """The last byte of every 100th message of a queue is another when it is delivered."""
 
     breaks = ("AMQP-BARE-01", "EXPECT-BODY-01")
@@ -104,7 +104,7 @@ class _CorruptsABody(Liar):
         return bare if number % PERIOD or not bare else bare[:-1] + bytes((bare[-1] ^ 1,))
 
 
-class _RenamesAMessage(Liar):
+class _RenamesAMessage(LiarBroker):
     """Every 100th message of a queue is delivered under the id of one that was never sent."""
 
     breaks = ("EXPECT-SENT-01",)
@@ -113,7 +113,7 @@ class _RenamesAMessage(Liar):
         return bare if number % PERIOD else bare.replace(b"p1:", b"p9:")
 
 
-class _ForgetsAfterHalfASecond(Liar):
+class _ForgetsAfterHalfASecond(LiarBroker):
     """A message without a time to live is dropped, durably, half a second after it came."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")

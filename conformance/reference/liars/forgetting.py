@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.reference.liars.liar import TENTH, Liar
+from conformance.reference.liars.liar import TENTH, LiarBroker
 
 
-class _TreatsPersistentAsNonPersistent(Liar):
+class _TreatsPersistentAsNonPersistent(LiarBroker):
     """A durable message is kept in memory only."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07", "QPID-PERS-02")
@@ -15,7 +15,7 @@ class _TreatsPersistentAsNonPersistent(Liar):
         return False
 
 
-class _LosesOneInAThousand(Liar):
+class _LosesOneInAThousand(LiarBroker):
     """Every 1000th message of a queue, from the 500th on, is confirmed and never put in the journal."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
@@ -25,7 +25,7 @@ class _LosesOneInAThousand(Liar):
         return number % 1000 != 500
 
 
-class _BringsAcknowledgedBack(Liar):
+class _BringsAcknowledgedBack(LiarBroker):
     """The removal of every tenth message of a queue is answered, and never put in the journal."""
 
     breaks = ("EMS-STEP-06", "AMQP-ACC-02", "STOMP-ACK-05")
@@ -35,7 +35,7 @@ class _BringsAcknowledgedBack(Liar):
         return number % TENTH != 0
 
 
-class _LosesTheOldest(Liar):
+class _LosesTheOldest(LiarBroker):
     """A start does not take over the oldest message of each queue."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
@@ -45,7 +45,7 @@ class _LosesTheOldest(Liar):
         return place > 0
 
 
-class _RefusesToStartWithMessages(Liar):
+class _RefusesToStartWithMessages(LiarBroker):
     """A start on a journal that holds messages ends with an error, each time."""
 
     breaks = ("EXPECT-RECOVER-01",)
@@ -55,7 +55,7 @@ class _RefusesToStartWithMessages(Liar):
         return messages == 0
 
 
-class _EndsAtTheFirstConsumerAfterRecovery(Liar):
+class _EndsAtTheFirstConsumerAfterRecovery(LiarBroker):
     """A broker that took messages over from its journal starts, and ends with an error when a consumer subscribes."""
 
     breaks = ("EXPECT-RECOVER-01",)
@@ -65,7 +65,7 @@ class _EndsAtTheFirstConsumerAfterRecovery(Liar):
         return messages == 0
 
 
-class _LosesTheLastBatch(Liar):
+class _LosesTheLastBatch(LiarBroker):
     """A start does not take over the newest ten messages of each queue."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
@@ -75,7 +75,7 @@ class _LosesTheLastBatch(Liar):
         return place < count - TENTH
 
 
-class _StuckAfterRecovery(Liar):
+class _StuckAfterRecovery(LiarBroker):
     """What a start takes over is counted in the depth, and delivered to nobody."""
 
     breaks = ("EMS-STEP-03",)
@@ -84,7 +84,7 @@ class _StuckAfterRecovery(Liar):
     hides_recovered = True
 
 
-class _LateAfterRecovery(Liar):
+class _LateAfterRecovery(LiarBroker):
     """What a start finds in its journal is neither counted nor delivered before the next start."""
 
     breaks = ("EMS-STEP-03",)

@@ -15,7 +15,7 @@ operations and again every 100."""
 TENTH = 10
 
 
-class Liar(Honest):
+class LiarBroker(Honest):
     """One way of being wrong. The class's name, in kebab case, is what `--liar` takes.
 
     `breaks` are the claims of the catalogue that it breaks, none where no claim speaks of it. `fault` is what has to

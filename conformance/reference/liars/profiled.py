@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from conformance.reference.honest import Answered, Asked
-from conformance.reference.liars.liar import Liar
+from conformance.reference.liars.liar import LiarBroker
 
 
-class _ConfirmsByTimerOnly(Liar):
+class _ConfirmsByTimerOnly(LiarBroker):
     """A publish window is confirmed once a second, however much of it is stored."""
 
     breaks = ("SOLPUB-THR-01",)
@@ -17,7 +17,7 @@ class _ConfirmsByTimerOnly(Liar):
     confirm_share = 1 << 30
 
 
-class _ConfirmsByThresholdOnly(Liar):
+class _ConfirmsByThresholdOnly(LiarBroker):
     """Less than a third of a publish window is never confirmed."""
 
     breaks = ("SOLPUB-THR-02",)
@@ -26,7 +26,7 @@ class _ConfirmsByThresholdOnly(Liar):
     confirms_after_a_second = False
 
 
-class _TakesAThresholdSetting(Liar):
+class _TakesAThresholdSetting(LiarBroker):
     """There is a setting `publish_threshold`: so many stored sends make a confirm due, and not a third."""
 
     breaks = ("SOLPUB-THR-03",)
@@ -39,7 +39,7 @@ class _TakesAThresholdSetting(Liar):
         return [word for word in words if word not in found]
 
 
-class _IgnoresAckImmediately(Liar):
+class _IgnoresAckImmediately(LiarBroker):
     """A send with Ack Immediately waits for the third of its window, or the second, as any other."""
 
     breaks = ("SOLPUB-IMM-01",)
@@ -48,7 +48,7 @@ class _IgnoresAckImmediately(Liar):
     confirms_at_once = False
 
 
-class _ConfirmsImmediateBeforeStoring(Liar):
+class _ConfirmsImmediateBeforeStoring(LiarBroker):
     """A send with Ack Immediately is answered first; its record goes to the journal half a second later."""
 
     breaks = ("SOLPUB-IMM-02",)
@@ -59,7 +59,7 @@ class _ConfirmsImmediateBeforeStoring(Liar):
         return Answered.LAZY if asked is Asked.URGENT_SEND else Answered.STORED
 
 
-class _RangeCoversUnstored(Liar):
+class _RangeCoversUnstored(LiarBroker):
     """A confirm of a publish window covers all that has arrived, stored or not."""
 
     breaks = ("SOLPUB-EVT-02",)
@@ -69,7 +69,7 @@ class _RangeCoversUnstored(Liar):
     covers_unstored = True
 
 
-class _RangeHidesRefusal(Liar):
+class _RangeHidesRefusal(LiarBroker):
     """What is refused in a publish window has no answer of its own: the next confirm covers it."""
 
     breaks = ("SOLPUB-EVT-04",)
@@ -78,7 +78,7 @@ class _RangeHidesRefusal(Liar):
     covers_refused = True
 
 
-class _NeverReopensWindow(Liar):
+class _NeverReopensWindow(LiarBroker):
     """A confirm gives no credit back: a peer may send one publish window, and no more. AMQP only."""
 
     needs = "solace"
@@ -86,7 +86,7 @@ class _NeverReopensWindow(Liar):
     reopens_windows = False
 
 
-class _RefusesOutOfOrderAcknowledgements(Liar):
+class _RefusesOutOfOrderAcknowledgements(LiarBroker):
     """Acknowledging a delivery while an earlier one is open is refused: released over AMQP, ERROR over STOMP."""
 
     breaks = ("EMS-EXPL-02",)
@@ -95,7 +95,7 @@ class _RefusesOutOfOrderAcknowledgements(Liar):
     takes_any_order = False
 
 
-class _ExplicitAcknowledgeTakesEarlier(Liar):
+class _ExplicitAcknowledgeTakesEarlier(LiarBroker):
     """An acknowledgement also removes what its link was sent before, whatever was asked for."""
 
     breaks = ("EMS-EXPL-01",)
@@ -106,7 +106,7 @@ class _ExplicitAcknowledgeTakesEarlier(Liar):
         return [other for other in held if other <= tag]
 
 
-class _LazyAcknowledgeTakesNeighbours(Liar):
+class _LazyAcknowledgeTakesNeighbours(LiarBroker):
     """A lazy acknowledgement also removes the delivery after its own."""
 
     breaks = ("EMS-EXDUP-02",)

@@ -9,12 +9,12 @@ from types import ModuleType
 from conformance.errors import UsageError
 from conformance.reference.honest import Honest
 from conformance.reference.liars import confirming, delivering, forgetting, profiled, settling, storing, transacting
-from conformance.reference.liars.liar import Liar
+from conformance.reference.liars.liar import LiarBroker
 
 FAMILIES = (storing, forgetting, confirming, delivering, settling, transacting, profiled)
 
 
-def _members(family: ModuleType) -> Iterator[tuple[str, type[Liar]]]:
+def _members(family: ModuleType) -> Iterator[tuple[str, type[LiarBroker]]]:
     """The liars of a module, in its order: `_NeverAnswers` is never-answers."""
     for name, found in vars(family).items():
         if isinstance(found, type) and found.__module__ == family.__name__:
@@ -24,7 +24,7 @@ def _members(family: ModuleType) -> Iterator[tuple[str, type[Liar]]]:
 FAMILY = {name: family.__name__.rpartition(".")[2] for family in FAMILIES for name, _ in _members(family)}
 """The module that each liar stands in."""
 
-LIARS: dict[str, type[Liar]] = {name: liar for family in FAMILIES for name, liar in _members(family)}
+LIARS: dict[str, type[LiarBroker]] = {name: liar for family in FAMILIES for name, liar in _members(family)}
 """The liars by the name that selects them; the docstring of each is its description."""
 
 

@@ -8,10 +8,10 @@ leaves alone: no kill can see it, but a held sync or a loss of power.
 from __future__ import annotations
 
 from conformance.reference.honest import Answered, Asked
-from conformance.reference.liars.liar import TENTH, Liar
+from conformance.reference.liars.liar import TENTH, LiarBroker
 
 
-class _ConfirmsBeforeStoring(Liar):
+class _ConfirmsBeforeStoring(LiarBroker):
     """A send is answered first; its record goes to the journal 5 ms later."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
@@ -21,7 +21,7 @@ class _ConfirmsBeforeStoring(Liar):
         return Answered.AT_ONCE if asked is Asked.SEND else Answered.STORED
 
 
-class _ConfirmsEveryTenthBeforeStoring(Liar):
+class _ConfirmsEveryTenthBeforeStoring(LiarBroker):
     """Every tenth send is answered first, and its record goes to the journal 5 ms later."""
 
     breaks = ("SOLCD-ACK-01", "AMQP-DUR-01", "ARTEMIS-SEND-07")
@@ -31,7 +31,7 @@ class _ConfirmsEveryTenthBeforeStoring(Liar):
         return Answered.AT_ONCE if asked is Asked.SEND and send % TENTH == 0 else Answered.STORED
 
 
-class _CommitsBeforeStoring(Liar):
+class _CommitsBeforeStoring(LiarBroker):
     """A commit is answered first; its record goes to the journal 5 ms later."""
 
     breaks = ("SOLCD-TX-02",)
@@ -41,7 +41,7 @@ class _CommitsBeforeStoring(Liar):
         return Answered.AT_ONCE if asked is Asked.COMMIT else Answered.STORED
 
 
-class _AcknowledgesBeforeStoring(Liar):
+class _AcknowledgesBeforeStoring(LiarBroker):
     """An acknowledgement is answered first; the removal goes to the journal 5 ms later."""
 
     breaks = ("EMS-STEP-06", "AMQP-ACC-02", "STOMP-ACK-05")
@@ -51,7 +51,7 @@ class _AcknowledgesBeforeStoring(Liar):
         return Answered.AT_ONCE if asked is Asked.ACKNOWLEDGEMENT else Answered.STORED
 
 
-class _ConfirmsBeforeSync(Liar):
+class _ConfirmsBeforeSync(LiarBroker):
     """A send is answered when its record is written; the sync comes 5 ms later. No kill can see it."""
 
     breaks = ("ARTEMIS-SEND-09", "ARTEMIS-SEND-10")
@@ -61,7 +61,7 @@ class _ConfirmsBeforeSync(Liar):
         return Answered.WRITTEN if asked is Asked.SEND else Answered.STORED
 
 
-class _CommitsBeforeSync(Liar):
+class _CommitsBeforeSync(LiarBroker):
     """A commit is answered when its record is written; the sync comes 5 ms later. No kill can see it."""
 
     breaks = ("ARTEMIS-TX-03", "ARTEMIS-TX-07")
@@ -71,7 +71,7 @@ class _CommitsBeforeSync(Liar):
         return Answered.WRITTEN if asked is Asked.COMMIT else Answered.STORED
 
 
-class _ConfirmsAfterFailedSync(Liar):
+class _ConfirmsAfterFailedSync(LiarBroker):
     """A sync of the journal that fails is ignored, and the broker goes on and confirms."""
 
     breaks = ("ARTEMIS-SEND-09",)
@@ -80,7 +80,7 @@ class _ConfirmsAfterFailedSync(Liar):
     ignores_failed_syncs = True
 
 
-class _ConfirmsAlthoughDiskFull(Liar):
+class _ConfirmsAlthoughDiskFull(LiarBroker):
     """A write to the journal that finds no space is ignored, and the broker goes on and confirms."""
 
     breaks = ("ARTEMIS-SEND-09",)
@@ -89,7 +89,7 @@ class _ConfirmsAlthoughDiskFull(Liar):
     ignores_full_disk = True
 
 
-class _NeverSyncsConfirms(Liar):
+class _NeverSyncsConfirms(LiarBroker):
     """A send is answered when its record is written, and nothing ever syncs it. No kill can see it."""
 
     breaks = ("ARTEMIS-SEND-09", "ARTEMIS-SEND-10")
@@ -99,7 +99,7 @@ class _NeverSyncsConfirms(Liar):
         return Answered.NEVER_SYNCED if asked is Asked.SEND else Answered.STORED
 
 
-class _NeverSyncsCommits(Liar):
+class _NeverSyncsCommits(LiarBroker):
     """A commit is answered when its record is written, and nothing ever syncs it. No kill can see it."""
 
     breaks = ("ARTEMIS-TX-03", "ARTEMIS-TX-07")
@@ -109,7 +109,7 @@ class _NeverSyncsCommits(Liar):
         return Answered.NEVER_SYNCED if asked is Asked.COMMIT else Answered.STORED
 
 
-class _RollsBackBeforeSync(Liar):
+class _RollsBackBeforeSync(LiarBroker):
     """A rollback is recorded and answered when the record is written; the sync comes 5 ms later. No kill sees it."""
 
     breaks = ("ARTEMIS-TX-04",)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.reference.liars.liar import Liar
+from conformance.reference.liars.liar import LiarBroker
 
 
-class _DeliversBeforeCommit(Liar):
+class _DeliversBeforeCommit(LiarBroker):
     """What is sent in a transaction is stored and offered at once; the commit only answers."""
 
     breaks = ("AMQP-TX-01", "STOMP-TX-01")
@@ -13,7 +13,7 @@ class _DeliversBeforeCommit(Liar):
     holds_sends = False
 
 
-class _AcknowledgesBeforeCommit(Liar):
+class _AcknowledgesBeforeCommit(LiarBroker):
     """An outcome given in a transaction is applied at once; a rollback does not bring it back."""
 
     breaks = ("AMQP-TX-02", "STOMP-TX-02")
@@ -21,7 +21,7 @@ class _AcknowledgesBeforeCommit(Liar):
     holds_outcomes = False
 
 
-class _CommitsWhenLinkCloses(Liar):
+class _CommitsWhenLinkCloses(LiarBroker):
     """A transaction without a discharge is committed when its control link or connection ends."""
 
     breaks = ("AMQP-TX-01", "AMQP-TX-03", "STOMP-TX-03")
@@ -30,7 +30,7 @@ class _CommitsWhenLinkCloses(Liar):
     commits_abandoned = True
 
 
-class _RefusesRollbacks(Liar):
+class _RefusesRollbacks(LiarBroker):
     """A rollback is answered with an error: rejected over AMQP, ERROR over STOMP."""
 
     breaks = ("AMQP-TX-04",)
@@ -38,7 +38,7 @@ class _RefusesRollbacks(Liar):
     refuses_rollbacks = True
 
 
-class _RecoversHalfATransaction(Liar):
+class _RecoversHalfATransaction(LiarBroker):
     """A commit puts the first half of the transaction's sends on disk and the rest in memory only."""
 
     breaks = ("ARTEMIS-TX-09",)
@@ -48,7 +48,7 @@ class _RecoversHalfATransaction(Liar):
         return (count + 1) // 2
 
 
-class _CommitsRollbacks(Liar):
+class _CommitsRollbacks(LiarBroker):
     """A rollback is answered, and what was sent in its transaction is stored and delivered."""
 
     breaks = ("AMQP-TX-01", "STOMP-TX-01")

@@ -1,4 +1,4 @@
-"""STOMP 1.0 to 1.2: bytes in, bytes out, one `Connection` a socket.
+"""STOMP 1.0 to 1.2: bytes in, bytes out, one `StompConnection` a socket.
 
 What the standard leaves to the server:
 
@@ -16,8 +16,8 @@ What the standard leaves to the server:
 - host is read by nobody, login and passcode where the broker has a user. What CONNECT, SEND and SUBSCRIBE may ask for
   under a profile is in docs/reference-profiles.md.
 
-`Connection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT and
-DISCONNECT do is in `Session`.
+`StompConnection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT and
+DISCONNECT do is in `SubscriberSession`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.guard import OPEN, Guard
 from conformance.reference.stomp.beats import BEAT_MS, Beats
-from conformance.reference.stomp.frames import VERSIONS, Decoder, Frame, ProtocolError, encode, lines
-from conformance.reference.stomp.session import Session
+from conformance.reference.stomp.frames import VERSIONS, Decoder, ProtocolError, StompFrame, encode, lines
+from conformance.reference.stomp.session import SubscriberSession
 from conformance.reference.stomp.window import Window
 from conformance.reference.store.commit import Done
 
@@ -49,7 +49,7 @@ _SHOWN = 1000
 """Characters of a frame's head that an ERROR repeats."""
 
 
-class Connection:
+class StompConnection:
     """One peer. `wake` is called when `output` may have something.
 
     `numbers` counts, from 1 and for all connections of a broker together, the frames that ask for a receipt. The time
@@ -58,7 +58,7 @@ class Connection:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ReferenceBroker,
         wake: Callable[[], None],
         numbers: Iterator[int],
         later: Callable[[float, Callable[[], None]], object],
@@ -70,7 +70,7 @@ class Connection:
         self._numbers = numbers
         self._later = later
         self._decoder = Decoder(max_body=broker.settings.max_message_bytes)
-        self._session: Session | None = None
+        self._session: SubscriberSession | None = None
         self._version = VERSIONS[0]
         self._connect_by: float | None = None
         self._beats = Beats(0, 0)
@@ -163,7 +163,7 @@ class Connection:
         self._beats.said = True
         self._wake()
 
-    def owed(self, frame: Frame, *, answers: bool = True) -> Done:
+    def owed(self, frame: StompFrame, *, answers: bool = True) -> Done:
         """Calls back when the frame has had its effect; then its RECEIPT leaves, if it asked for one."""
         receipt = frame.headers.get("receipt") if answers else None
         copies = self._copies(receipt)
@@ -180,7 +180,7 @@ class Connection:
 
         return done
 
-    def refused(self, frame: Frame, refusal: Refusal) -> None:
+    def refused(self, frame: StompFrame, refusal: Refusal) -> None:
         """What the frame asked for is not to be had: it has no effect, and never will."""
         self._refuse(refusal.description, frame, condition=refusal.condition)
 
@@ -221,7 +221,7 @@ class Connection:
     def _refuse(
         self,
         message: str,
-        frame: Frame | None = None,
+        frame: StompFrame | None = None,
         *,
         receipt: str | None = None,
         condition: str | None = None,
@@ -244,7 +244,7 @@ class Connection:
         self._refuse(f"no CONNECT came within {CONNECT_S:g} seconds")
         return None
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: StompFrame) -> None:
         session = self._session
         connecting = frame.command in _CONNECTING
         try:
@@ -261,7 +261,7 @@ class Connection:
         except ProtocolError as error:
             self._refuse(str(error), frame, condition=error.condition)
 
-    def _on_connect(self, frame: Frame) -> None:
+    def _on_connect(self, frame: StompFrame) -> None:
         accepted = frame.headers.get("accept-version", "1.0").split(",")
         version = next((version for version in VERSIONS if version in accepted), None)
         if version is None:
@@ -278,10 +278,10 @@ class Connection:
             self._beats = Beats.agreed(frame.headers.get("heart-beat", "0,0"))
             headers.append(("heart-beat", f"{BEAT_MS},{BEAT_MS}"))
         self._version = self._decoder.version = version
-        self._session = Session(self._broker, self, version, window)
+        self._session = SubscriberSession(self._broker, self, version, window)
         self.write(encode("CONNECTED", headers, version=version))
 
-    def _on_disconnect(self, frame: Frame, session: Session) -> None:
+    def _on_disconnect(self, frame: StompFrame, session: SubscriberSession) -> None:
         session.end()
         self._farewell = self.owed(frame)
         self._leave()
@@ -297,7 +297,7 @@ class Connection:
             self._end()
 
 
-def _shown(frame: Frame) -> list[str]:
+def _shown(frame: StompFrame) -> list[str]:
     """The head of a frame for the body of ERROR, as the examples of the standard have it."""
     told = [f"{name}:{'***' if name == 'passcode' else value}" for name, value in frame.headers.items()]
     return ["-----", "\n".join([frame.command, *told])[:_SHOWN], "-----"]

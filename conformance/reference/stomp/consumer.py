@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Message, Queue, Subscription
-from conformance.reference.core.settlement import Event
-from conformance.reference.profiles import Mode, Unknown
-from conformance.reference.stomp.frames import Frame, ProtocolError, lines
+from conformance.reference.core.settlement import SettlementEvent
+from conformance.reference.profiles import ProfileMode, Unknown
+from conformance.reference.stomp.frames import ProtocolError, StompFrame, lines
 from conformance.reference.stomp.message import priority, show
 
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
@@ -20,7 +20,7 @@ Register = dict[str, tuple["Consumer", int]]
 """What a connection's peer may acknowledge: the name it is acknowledged by, then consumer and tag."""
 
 
-class Outlet(Protocol):
+class SubscriptionOutlet(Protocol):
     """The connection as its subscriptions need it."""
 
     def has_room(self) -> bool:
@@ -44,12 +44,12 @@ class Consumer:
 
     def __init__(
         self,
-        frame: Frame,
+        frame: StompFrame,
         number: int,
         queue: Queue,
-        broker: Broker,
+        broker: ReferenceBroker,
         register: Register,
-        outlet: Outlet,
+        outlet: SubscriptionOutlet,
         version: str,
     ) -> None:
         mode = frame.headers.get("ack", AUTO)
@@ -71,10 +71,10 @@ class Consumer:
         self.subscription = Subscription(queue, settled, self._credit, self._deliver, self._queue_gone, lazy=asked.lazy)
         broker.subscribe(self.subscription)
 
-    def covered(self, tag: int, outcome: Event) -> list[int]:
+    def covered(self, tag: int, outcome: SettlementEvent) -> list[int]:
         """The open deliveries that an ACK or NACK of `tag` is about, the earliest first."""
         asked = self._cumulative
-        if not (self._broker.behaviour.covers_earlier(asked) if outcome is Event.ACCEPTED else asked):
+        if not (self._broker.behaviour.covers_earlier(asked) if outcome is SettlementEvent.ACCEPTED else asked):
             return [tag]
         found = []
         for other in self._open:
@@ -116,14 +116,14 @@ class Consumer:
         """STOMP has no frame that ends a subscription from the side of the broker, but for the one that ends all."""
         self._outlet.close(f"the queue {self.subscription.queue.name[:40]!r} was deleted")
 
-    def _asked_mode(self, frame: Frame) -> Mode:
+    def _asked_mode(self, frame: StompFrame) -> ProfileMode:
         """The mode of a profile (docs/reference-profiles.md), beside what `ack` says."""
         try:
             return self._broker.profile.consuming(frame.headers).mode
         except Unknown as error:
             raise ProtocolError(str(error)) from error
 
-    def _asked_limit(self, frame: Frame) -> int | None:
+    def _asked_limit(self, frame: StompFrame) -> int | None:
         """How many may be unacknowledged; None for no limit but the peer's reading."""
         text = frame.headers.get("prefetch-count")
         if text is None:

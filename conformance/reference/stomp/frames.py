@@ -62,7 +62,7 @@ class ProtocolError(Exception):
         self.condition = condition
 
 
-class Frame(NamedTuple):
+class StompFrame(NamedTuple):
     """One frame; of a repeated header only the first is kept (STOMP 1.2, Repeated Header Entries)."""
 
     command: str
@@ -119,7 +119,7 @@ class Decoder:
         self._at = 0
         self._start()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[StompFrame]:
         """Takes the bytes, and gives the frames that are now whole, each before the next is looked at.
 
         An iterator and not a list: of `SEND`, `garbage` the SEND was valid and has its effect, and only then comes the
@@ -143,14 +143,14 @@ class Decoder:
         self._in_body = False
         self._body = bytearray()
 
-    def _frames(self) -> Iterator[Frame]:
+    def _frames(self) -> Iterator[StompFrame]:
         while (frame := self._plain_frame() or self._next_frame()) is not None:
             yield frame
         # A peer that is silent now does not keep what it said before.
         self._data = self._data[self._at :]
         self._at = 0
 
-    def _plain_frame(self) -> Frame | None:
+    def _plain_frame(self) -> StompFrame | None:
         """The next frame if it is all there and its head has nothing special, as nearly all have.
 
         What is wrong is never decided here: a frame that this does not take is read line by line.
@@ -180,13 +180,13 @@ class Decoder:
         if not at <= end < len(data) or data[end] or end - at > (self._max_body if command in _BODIES else 0):
             return None
         self._at = end + 1
-        return Frame(command, headers, data[at:end])
+        return StompFrame(command, headers, data[at:end])
 
-    def _next_frame(self) -> Frame | None:
+    def _next_frame(self) -> StompFrame | None:
         """The next frame if it is all there."""
         if not (self._in_body or self._read_head()) or (body := self._read_body()) is None:
             return None
-        frame = Frame(self._command, self._headers, body)
+        frame = StompFrame(self._command, self._headers, body)
         self._start()
         return frame
 

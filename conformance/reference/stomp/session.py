@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.refusal import LIMIT, Refusal
-from conformance.reference.core.settlement import Event
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.core.transactions import Transaction
 from conformance.reference.message.header import Parsed
 from conformance.reference.settings import MAX_NAME
 from conformance.reference.stomp.consumer import AUTO, CLIENT, INDIVIDUAL, Consumer, Register
-from conformance.reference.stomp.frames import Frame, ProtocolError
+from conformance.reference.stomp.frames import ProtocolError, StompFrame
 from conformance.reference.stomp.message import store
 from conformance.reference.stomp.window import Window, is_urgent
 from conformance.reference.store.commit import Done
@@ -23,7 +23,7 @@ from conformance.reference.store.commit import Done
 _QUEUE = "/queue/"
 
 
-class Peer(Protocol):
+class StompPeer(Protocol):
     """The connection as its session needs it."""
 
     def has_room(self) -> bool:
@@ -32,13 +32,13 @@ class Peer(Protocol):
     def write(self, data: bytes) -> None:
         """One whole frame."""
 
-    def owed(self, frame: Frame, *, answers: bool = True) -> Done:
+    def owed(self, frame: StompFrame, *, answers: bool = True) -> Done:
         """What is to be called when the frame has had its effect."""
 
     def confirm(self, receipt: str) -> None:
         """A RECEIPT of its own, for a frame that was owed none."""
 
-    def refused(self, frame: Frame, refusal: Refusal) -> None:
+    def refused(self, frame: StompFrame, refusal: Refusal) -> None:
         """The frame has no effect: ERROR, and the connection ends."""
 
     def close(self, description: str) -> None:
@@ -53,10 +53,10 @@ class _Open:
     acknowledged: list[tuple[Consumer, list[tuple[int, str]]]] = field(default_factory=list)
 
 
-class Session:
+class SubscriberSession:
     """What the frames between CONNECT and DISCONNECT do; they are of this `version`."""
 
-    def __init__(self, broker: Broker, peer: Peer, version: str, window: Window | None) -> None:
+    def __init__(self, broker: ReferenceBroker, peer: StompPeer, version: str, window: Window | None) -> None:
         self._broker = broker
         self._peer = peer
         self._version = version
@@ -66,7 +66,7 @@ class Session:
         self._register: Register = {}
         self._transactions: dict[str, _Open] = {}
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: StompFrame) -> None:
         """One frame; raises `ProtocolError` if it cannot be done."""
         _HANDLERS[frame.command](self, frame)
 
@@ -89,7 +89,7 @@ class Session:
             consumer.end()
         self._consumers.clear()
 
-    def _queue(self, frame: Frame) -> Queue:
+    def _queue(self, frame: StompFrame) -> Queue:
         """The queue of the header destination; a name that starts with a slash says what it is a name of."""
         destination = frame.need("destination")
         name = destination.removeprefix(_QUEUE)
@@ -100,7 +100,7 @@ class Session:
             raise ProtocolError(refusal.description, None, refusal.condition)
         return self._broker.queue(name)
 
-    def _transaction(self, frame: Frame) -> _Open | None:
+    def _transaction(self, frame: StompFrame) -> _Open | None:
         name = frame.headers.get("transaction")
         if name is None:
             return None
@@ -108,7 +108,7 @@ class Session:
             raise ProtocolError(f"no transaction {name[:40]!r} is open")
         return self._transactions[name]
 
-    def _on_send(self, frame: Frame) -> None:
+    def _on_send(self, frame: StompFrame) -> None:
         queue = self._queue(frame)
         open_ = self._transaction(frame)
         parsed = store(frame.headers, frame.body)
@@ -124,7 +124,7 @@ class Session:
             refused=self._refused(frame),
         )
 
-    def _publish_windowed(self, window: Window, frame: Frame, queue: Queue, parsed: Parsed) -> None:
+    def _publish_windowed(self, window: Window, frame: StompFrame, queue: Queue, parsed: Parsed) -> None:
         """Its RECEIPT is the window's affair; that it no longer waits for the disk is the connection's."""
         key = window.arrived(frame)
         finished = self._peer.owed(frame, answers=False)
@@ -142,11 +142,11 @@ class Session:
 
         self._broker.publish(queue, parsed, stored, refused=refuse, urgent=is_urgent(frame))
 
-    def _refused(self, frame: Frame) -> Callable[[Refusal], None]:
+    def _refused(self, frame: StompFrame) -> Callable[[Refusal], None]:
         """For the broker to call; the body is not kept for it."""
-        return partial(self._peer.refused, Frame(frame.command, frame.headers))
+        return partial(self._peer.refused, StompFrame(frame.command, frame.headers))
 
-    def _on_subscribe(self, frame: Frame) -> None:
+    def _on_subscribe(self, frame: StompFrame) -> None:
         queue = self._queue(frame)
         key = self._key(frame)
         if key in self._consumers:
@@ -164,28 +164,28 @@ class Session:
         )
         self._peer.owed(frame)()
 
-    def _key(self, frame: Frame) -> str:
+    def _key(self, frame: StompFrame) -> str:
         """What names a subscription: its id, or, which only 1.0 allows, its destination."""
         if self._version == "1.0" and "id" not in frame.headers:
             return frame.need("destination")
         return frame.need("id")
 
-    def _on_unsubscribe(self, frame: Frame) -> None:
+    def _on_unsubscribe(self, frame: StompFrame) -> None:
         consumer = self._consumers.pop(key := self._key(frame), None)
         if consumer is None:
             raise ProtocolError(f"there is no subscription {key[:40]!r}")
         consumer.end()
         self._peer.owed(frame)()
 
-    def _on_ack(self, frame: Frame) -> None:
-        self._settle(frame, Event.ACCEPTED)
+    def _on_ack(self, frame: StompFrame) -> None:
+        self._settle(frame, SettlementEvent.ACCEPTED)
 
-    def _on_nack(self, frame: Frame) -> None:
+    def _on_nack(self, frame: StompFrame) -> None:
         if self._version == "1.0":
             raise ProtocolError("NACK does not exist in STOMP 1.0")
-        self._settle(frame, Event.FAILED)
+        self._settle(frame, SettlementEvent.FAILED)
 
-    def _settle(self, frame: Frame, outcome: Event) -> None:
+    def _settle(self, frame: StompFrame, outcome: SettlementEvent) -> None:
         consumer, tag = self._named(frame)
         open_ = self._transaction(frame)
         if not self._broker.takes(consumer.subscription, tag):
@@ -199,7 +199,7 @@ class Session:
         for each in tags:
             self._broker.settle(consumer.subscription, each, outcome, done, transaction=transaction)
 
-    def _named(self, frame: Frame) -> tuple[Consumer, int]:
+    def _named(self, frame: StompFrame) -> tuple[Consumer, int]:
         """The delivery that ACK or NACK names: by the ack header of its MESSAGE, before 1.2 by its message-id."""
         name = frame.need("id" if self._version == "1.2" else "message-id")
         found = self._register.get(name)
@@ -224,7 +224,7 @@ class Session:
             return ": its subscription has ended" if 0 < int(number) <= self._subscribed else ""
         return ": it was acknowledged before" if 0 < int(tag) <= consumer.subscription.sent else ""
 
-    def _on_begin(self, frame: Frame) -> None:
+    def _on_begin(self, frame: StompFrame) -> None:
         name = frame.need("transaction")
         if name in self._transactions:
             raise ProtocolError(f"the transaction {name[:40]!r} is open already")
@@ -233,10 +233,10 @@ class Session:
         self._transactions[name] = _Open(self._broker.begin())
         self._peer.owed(frame)()
 
-    def _on_commit(self, frame: Frame) -> None:
+    def _on_commit(self, frame: StompFrame) -> None:
         self._broker.commit(self._closed(frame).transaction, self._peer.owed(frame), refused=self._refused(frame))
 
-    def _on_abort(self, frame: Frame) -> None:
+    def _on_abort(self, frame: StompFrame) -> None:
         """What was acknowledged in it stays with its subscription, and can be acknowledged again."""
         if self._broker.behaviour.refuses_rollbacks:
             raise ProtocolError("the rollback is refused")
@@ -245,7 +245,7 @@ class Session:
             consumer.give_back(named)
         self._broker.rollback(open_.transaction, self._peer.owed(frame))
 
-    def _closed(self, frame: Frame) -> _Open:
+    def _closed(self, frame: StompFrame) -> _Open:
         frame.need("transaction")
         open_ = self._transaction(frame)
         assert open_ is not None
@@ -253,15 +253,15 @@ class Session:
         return open_
 
 
-_HANDLERS: dict[str, Callable[[Session, Frame], None]] = {
-    "SEND": Session._on_send,
-    "SUBSCRIBE": Session._on_subscribe,
-    "UNSUBSCRIBE": Session._on_unsubscribe,
-    "ACK": Session._on_ack,
-    "NACK": Session._on_nack,
-    "BEGIN": Session._on_begin,
-    "COMMIT": Session._on_commit,
-    "ABORT": Session._on_abort,
+_HANDLERS: dict[str, Callable[[SubscriberSession, StompFrame], None]] = {
+    "SEND": SubscriberSession._on_send,
+    "SUBSCRIBE": SubscriberSession._on_subscribe,
+    "UNSUBSCRIBE": SubscriberSession._on_unsubscribe,
+    "ACK": SubscriberSession._on_ack,
+    "NACK": SubscriberSession._on_nack,
+    "BEGIN": SubscriberSession._on_begin,
+    "COMMIT": SubscriberSession._on_commit,
+    "ABORT": SubscriberSession._on_abort,
 }
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from conformance.reference.core.broker import Broker
+from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.confirms import Confirms
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import IMMEDIATELY, Publishing, Unknown
-from conformance.reference.stomp.frames import Frame, ProtocolError
+from conformance.reference.stomp.frames import ProtocolError, StompFrame
 
 
-class Outlet(Protocol):
+class WindowOutlet(Protocol):
     """The connection as its window needs it."""
 
     def confirm(self, receipt: str) -> None:
@@ -30,7 +30,7 @@ class Window:
         self,
         asked: Publishing,
         behaviour: Honest,
-        outlet: Outlet,
+        outlet: WindowOutlet,
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._ranged = asked.ranged
@@ -44,7 +44,11 @@ class Window:
 
     @classmethod
     def asked(
-        cls, frame: Frame, broker: Broker, outlet: Outlet, later: Callable[[float, Callable[[], None]], object]
+        cls,
+        frame: StompFrame,
+        broker: ReferenceBroker,
+        outlet: WindowOutlet,
+        later: Callable[[float, Callable[[], None]], object],
     ) -> Window | None:
         """The window that a CONNECT asks for; None under a profile without. Raises `ProtocolError`."""
         try:
@@ -53,7 +57,7 @@ class Window:
             raise ProtocolError(str(error)) from error
         return cls(asked, broker.behaviour, outlet, later) if asked is not None else None
 
-    def arrived(self, frame: Frame) -> int:
+    def arrived(self, frame: StompFrame) -> int:
         """A SEND with a receipt; the key by which it is said to be stored or refused."""
         self._arrived += 1
         self._receipts[self._arrived] = frame.headers["receipt"]
@@ -83,6 +87,6 @@ class Window:
             self._outlet.confirm(receipt)
 
 
-def is_urgent(frame: Frame) -> bool:
+def is_urgent(frame: StompFrame) -> bool:
     """Whether a SEND asks for Ack Immediately."""
     return frame.headers.get(IMMEDIATELY) == "true"

@@ -19,8 +19,8 @@ from conformance.reference.store.records import (
     SEGMENT_HEADER,
     Change,
     Committed,
+    IdentifiedAgain,
     Record,
-    Seen,
     Stored,
     changes,
     extent,
@@ -108,7 +108,7 @@ class Compaction:
     def copies(self) -> list[Record]:
         """What is still live of what was read, as it is now: before all else of its batch, which may remove it."""
         out: list[Record] = []
-        seen: list[Seen] = []
+        seen: list[IdentifiedAgain] = []
         for change, order in self._found:
             now = self._journal.index.current(change, self._segment, order)
             if isinstance(now, Stored):

@@ -12,12 +12,12 @@ from conformance.reference.store.records import (
     Change,
     Counted,
     Identified,
+    IdentifiedAgain,
     Moved,
     QueueDeclared,
     QueueDeleted,
     Record,
     Removed,
-    Seen,
     Stored,
     changes,
 )
@@ -101,7 +101,7 @@ class Index:
         if id >= self.next_id:
             self.next_id = id + 1
 
-    def current(self, change: Change, segment: int, order: int) -> Stored | Seen | None:
+    def current(self, change: Change, segment: int, order: int) -> Stored | IdentifiedAgain | None:
         """What is needed of a change that was found in `segment`, in the record of sequence `order`; None: nothing."""
         match change:
             case Stored(id):
@@ -115,8 +115,10 @@ class Index:
                     number=change.number if number is None else number,
                 )
             case Identified(queue, identity):
-                return Seen(queue, identity, order) if self._is_seen(queue, identity, segment, order) else None
-            case Seen(queue, identity, first):
+                return (
+                    IdentifiedAgain(queue, identity, order) if self._is_seen(queue, identity, segment, order) else None
+                )
+            case IdentifiedAgain(queue, identity, first):
                 return change if self._is_seen(queue, identity, segment, first) else None
         return None
 
@@ -142,7 +144,7 @@ class Index:
                 self._see(home, identity, segment, sequence)
                 home.seen.move_to_end(identity)
                 self._trim(home)
-            case Seen(queue, identity, order):
+            case IdentifiedAgain(queue, identity, order):
                 self._see(self._home(queue, 1), identity, segment, order)
 
     def _home(self, name: str, next_number: int) -> Home:

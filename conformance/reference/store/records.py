@@ -39,7 +39,7 @@ SEGMENT_HEADER = _SEGMENT.size + _CRC.size
 RECORD_HEADER = _HEAD.size
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """What a record says."""
 
     QUEUE = 1
@@ -54,7 +54,7 @@ class Kind(enum.IntEnum):
     SEEN = 10
 
 
-_KIND_STORED = Kind.STORED
+_KIND_STORED = RecordKind.STORED
 """Python 3.11 takes 0.1 us to find a member of an enum by its name: this is needed for every message."""
 
 
@@ -114,7 +114,7 @@ class Identified(NamedTuple):
     identity: bytes
 
 
-class Seen(NamedTuple):
+class IdentifiedAgain(NamedTuple):
     """An `Identified`, written again by compaction; `order` is the sequence of the record that said it first."""
 
     queue: str
@@ -126,7 +126,7 @@ class Closed(NamedTuple):
     """The broker stopped cleanly: all before this was on disk."""
 
 
-Change = Stored | Removed | Counted | Moved | Identified | Seen
+Change = Stored | Removed | Counted | Moved | Identified | IdentifiedAgain
 
 
 class Committed(NamedTuple):
@@ -153,7 +153,7 @@ def stores(record: Record) -> bool:
     return any(isinstance(change, Stored) for change in changes(record))
 
 
-def payload(record: Record) -> tuple[Kind, bytes]:
+def payload(record: Record) -> tuple[RecordKind, bytes]:
     """The kind and the payload of a record; `record` is its inverse. Raises `struct.error` for a name above 64 KiB."""
     if isinstance(record, Stored):  # not by a pattern: a message is taken apart eight times as fast
         id, number, queue, failures, rest, bare, expires = record
@@ -162,25 +162,25 @@ def payload(record: Record) -> tuple[Kind, bytes]:
         return _KIND_STORED, b"".join((head, name, rest, bare))
     match record:
         case Removed(id):
-            return Kind.REMOVED, _ID.pack(id)
+            return RecordKind.REMOVED, _ID.pack(id)
         case Counted(id, failures):
-            return Kind.COUNTED, _COUNT.pack(id, failures)
+            return RecordKind.COUNTED, _COUNT.pack(id, failures)
         case Moved(id, number, queue):
-            return Kind.MOVED, _PLACE.pack(id, number) + queue.encode()
+            return RecordKind.MOVED, _PLACE.pack(id, number) + queue.encode()
         case Identified(queue, identity):
             name = queue.encode()
-            return Kind.IDENTIFIED, b"".join((_NAME.pack(len(name)), name, identity))
-        case Seen(queue, identity, order):
+            return RecordKind.IDENTIFIED, b"".join((_NAME.pack(len(name)), name, identity))
+        case IdentifiedAgain(queue, identity, order):
             name = queue.encode()
-            return Kind.SEEN, b"".join((_SEEN.pack(order, len(name)), name, identity))
+            return RecordKind.SEEN, b"".join((_SEEN.pack(order, len(name)), name, identity))
         case QueueDeclared(queue, number):
-            return Kind.QUEUE, _ID.pack(number) + queue.encode()
+            return RecordKind.QUEUE, _ID.pack(number) + queue.encode()
         case QueueDeleted(queue):
-            return Kind.DELETED, queue.encode()
+            return RecordKind.DELETED, queue.encode()
         case Closed():
-            return Kind.CLOSED, b""
+            return RecordKind.CLOSED, b""
         case Committed(members):
-            return Kind.COMMITTED, b"".join(_member(*payload(member)) for member in members)
+            return RecordKind.COMMITTED, b"".join(_member(*payload(member)) for member in members)
 
 
 def record(kind: int, data: bytes, start: int = 0, end: int | None = None) -> Record:
@@ -211,10 +211,10 @@ def _identified(data: bytes, start: int, end: int) -> Identified:
     return Identified(_named(data[at:middle]), data[middle:end])
 
 
-def _seen(data: bytes, start: int, end: int) -> Seen:
+def _seen(data: bytes, start: int, end: int) -> IdentifiedAgain:
     order, name = _SEEN.unpack_from(data, start)
     at = start + _SEEN.size
-    return Seen(_named(data[at : at + name]), data[at + name : end], order)
+    return IdentifiedAgain(_named(data[at : at + name]), data[at + name : end], order)
 
 
 def _committed(data: bytes, at: int, end: int) -> Committed:
@@ -228,16 +228,18 @@ def _committed(data: bytes, at: int, end: int) -> Committed:
 
 
 _RECORDS: dict[int, Callable[[bytes, int, int], Record]] = {
-    Kind.STORED: _stored,
-    Kind.REMOVED: lambda data, start, _: Removed(*_ID.unpack_from(data, start)),
-    Kind.COUNTED: lambda data, start, _: Counted(*_COUNT.unpack_from(data, start)),
-    Kind.MOVED: _moved,
-    Kind.IDENTIFIED: _identified,
-    Kind.SEEN: _seen,
-    Kind.QUEUE: lambda data, start, end: QueueDeclared(_named(data[start + _ID.size : end]), _number(data, start)),
-    Kind.DELETED: lambda data, start, end: QueueDeleted(_named(data[start:end])),
-    Kind.CLOSED: lambda *_: Closed(),
-    Kind.COMMITTED: _committed,
+    RecordKind.STORED: _stored,
+    RecordKind.REMOVED: lambda data, start, _: Removed(*_ID.unpack_from(data, start)),
+    RecordKind.COUNTED: lambda data, start, _: Counted(*_COUNT.unpack_from(data, start)),
+    RecordKind.MOVED: _moved,
+    RecordKind.IDENTIFIED: _identified,
+    RecordKind.SEEN: _seen,
+    RecordKind.QUEUE: lambda data, start, end: QueueDeclared(
+        _named(data[start + _ID.size : end]), _number(data, start)
+    ),
+    RecordKind.DELETED: lambda data, start, end: QueueDeleted(_named(data[start:end])),
+    RecordKind.CLOSED: lambda *_: Closed(),
+    RecordKind.COMMITTED: _committed,
 }
 
 
@@ -246,11 +248,11 @@ def _number(data: bytes, start: int) -> int:
     return number
 
 
-def _member(kind: Kind, data: bytes) -> bytes:
+def _member(kind: RecordKind, data: bytes) -> bytes:
     return _MEMBER.pack(kind, len(data)) + data
 
 
-def frame(kind: Kind, data: bytes, sequence: int, synced: int) -> bytes:
+def frame(kind: RecordKind, data: bytes, sequence: int, synced: int) -> bytes:
     """One record, header and payload."""
     head = _HEAD.pack(MARK, kind, 0, len(data), 0, sequence, synced)
     front, back = head[: _FRONT.size], head[_FRONT.size + _CRC.size :]

@@ -48,7 +48,7 @@ def typed(said: Mapping[str, Any]) -> Access:
 
     Raises `UsageError` for a word that is not known, a file that is not there, or two words that do not go together.
     """
-    from conformance.adapters.credentials import MECHANISMS, Access, Secret, Tls
+    from conformance.adapters.credentials import MECHANISMS, Access, ClientTls, Secret
     from conformance.errors import UsageError
 
     given = {word.name: said[word.name] or "" for word in WORDS}
@@ -61,12 +61,12 @@ def typed(said: Mapping[str, Any]) -> Access:
         raise UsageError.unknown("SASL mechanism", mechanism, MECHANISMS)
     files = {word.name: _absolute(word.option, given[word.name]) for word in WORDS if word.metavar == FILE}
     secret = Secret(env=given["password_env"], file=files["password_file"])
-    tls = Tls(files["tls_ca"], files["tls_cert"], files["tls_key"], given["tls_server_name"])
+    tls = ClientTls(files["tls_ca"], files["tls_cert"], files["tls_key"], given["tls_server_name"])
     return Access(
         user=given["user"],
         password=secret if secret != Secret() else None,
         mechanism=mechanism,
-        tls=tls if given["tls"] or tls != Tls() else None,
+        tls=tls if given["tls"] or tls != ClientTls() else None,
     )
 
 

@@ -8,7 +8,7 @@ import pathlib
 
 from conformance import records
 from conformance.adapters import Adapter
-from conformance.adapters.credentials import OPEN, REDACTED, Access, Tls, forms
+from conformance.adapters.credentials import OPEN, REDACTED, Access, ClientTls, forms
 from conformance.adapters.external.addresses import places
 from conformance.adapters.file.credentials_table import access_of, given
 from conformance.adapters.vendor_clients import ClientFile
@@ -65,7 +65,7 @@ def unread(adapter: Adapter, protocol: str) -> str:
 
 def words_of(typed: Access) -> list[str]:
     """The words of a command line that say the same. There is no secret among them."""
-    tls, secret = typed.tls or Tls(), typed.password
+    tls, secret = typed.tls or ClientTls(), typed.password
     said = [
         ("--user", typed.user),
         ("--password-env", secret.env if secret else ""),
@@ -77,7 +77,7 @@ def words_of(typed: Access) -> list[str]:
         ("--tls-server-name", tls.server_name),
     ]
     words = [word for option, value in said if value for word in (option, value)]
-    return ["--tls", *words] if typed.tls == Tls() else words
+    return ["--tls", *words] if typed.tls == ClientTls() else words
 
 
 def near(path: str) -> str:

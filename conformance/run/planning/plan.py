@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
 from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
-from conformance.adapters.controls import against, changes_broker
+from conformance.adapters.controls import changes_broker, substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.vendor_clients import ClientFile
@@ -39,7 +39,7 @@ REFERENCE = "reference"
 class Selection:
     """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
 
-    `unable`: the faults that this machine cannot take, by name, and why. `mute`: why nothing at all can be tried.
+    `unable`: the faults that this machine cannot take, by name, and why. `no_client_reason`: why nothing at all can be tried.
     """
 
     adapter: Adapter
@@ -53,7 +53,7 @@ class Selection:
     judged_as: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     unable: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    mute: str = ""
+    no_client_reason: str = ""
     client: str = ""
 
     @property
@@ -105,7 +105,7 @@ class Planned:
     protocol: str
     liar: str | None = None
     session_liar: str = ""
-    patient: bool = False
+    waits_for_liveness: bool = False
     client: str = ""
 
     @property
@@ -142,7 +142,7 @@ class Planned:
 
         A vendor's client that is used wrongly uses the broker on trial, unless it does nothing but wait.
         """
-        if self.patient:
+        if self.waits_for_liveness:
             return self.id
         return "liars" if self.liar or (self.session_liar and not self.client) else ""
 
@@ -167,7 +167,7 @@ def drawn_number(fault: object) -> int | None:
 
 def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """The checks of the scenario whose claims are selected, and could be decided here."""
-    if selection.mute or (selection.only and scenario.id not in selection.only):
+    if selection.no_client_reason or (selection.only and scenario.id not in selection.only):
         return {}
     if any(
         name in selection.unable
@@ -205,7 +205,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
         run = (selection.adapter.launcher, selection.protocol, selection.weakens)
-        check = against(stated, claim.kind, scenario.fault_for(claim), *run)
+        check = substitute(stated, claim.kind, scenario.fault_for(claim), *run)
         if check.control is None or given_up or not claim.gets_verdict(selection.required):
             continue
         external = selection.adapter.launcher == EXTERNAL
@@ -255,7 +255,7 @@ def _control_trial(selection: Selection, scenario: Scenario, control: Control, i
     return dataclasses.replace(
         trial,
         client=client,
-        patient=control.patient,
+        waits_for_liveness=control.waits_for_liveness,
         liar=control.name if isinstance(control, Liar) else None,
         session_liar=control.name if isinstance(control, SessionLiar) else "",
     )
@@ -269,7 +269,7 @@ def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tup
         return selection.adapter, _settings(selection, scenario), selection.client
     chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
     vendor = _beside(selection) if selection.client else None
-    reference: Adapter = vendor_clients.put_upon(adapters.find(REFERENCE).chosen(chosen), vendor)
+    reference: Adapter = vendor_clients.with_client(adapters.find(REFERENCE).chosen(chosen), vendor)
     return reference, reference.effective(chosen), vendor.name if vendor else selection.client
 
 

@@ -37,7 +37,7 @@ def chosen(asked: str, adapter: Adapter) -> str:
     return protocol
 
 
-def mute(protocol: str, adapter: Adapter) -> str:
+def no_client_reason(protocol: str, adapter: Adapter) -> str:
     """Why nobody here can speak to the broker at all; empty where somebody can."""
     if protocol in WIRES or next(vendor_clients.speaking(protocol, adapter.file), None):
         return ""

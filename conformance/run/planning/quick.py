@@ -75,7 +75,7 @@ def _value(item: Scenario, claim: str, check: Check, catalogue: Catalogue) -> in
         return 0
     if isinstance(check.control, Weakened):
         return _KILLED if isinstance(item.fault, Kill | PowerLoss) else _STRONG
-    return _LIAR if isinstance(check.control, Liar) and not check.control.patient else 0
+    return _LIAR if isinstance(check.control, Liar) and not check.control.waits_for_liveness else 0
 
 
 def _cost(item: Scenario, claims: Mapping[str, int], selection: Selection) -> float:

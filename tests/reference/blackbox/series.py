@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from conformance.faults.power import loss
-from conformance.faults.power.image import Disk
+from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 
 from . import amqp, stomp
@@ -67,11 +67,11 @@ class Series:
         self.seconds = time.monotonic() - began
         return self.accounts
 
-    def _disk(self, stack: contextlib.ExitStack) -> Disk:
+    def _disk(self, stack: contextlib.ExitStack) -> LossyDisk:
         ledger = stack.enter_context(Ledger(self.folder / "ledger", f"crashes-{self.seed}-{time.monotonic_ns()}"))
-        return stack.enter_context(Disk.make(ledger, self.folder / "disk.img", self.folder / "disk"))
+        return stack.enter_context(LossyDisk.make(ledger, self.folder / "disk.img", self.folder / "disk"))
 
-    def _life(self, number: int, data: pathlib.Path, disk: Disk | None, rng: random.Random) -> bool:
+    def _life(self, number: int, data: pathlib.Path, disk: LossyDisk | None, rng: random.Random) -> bool:
         """From a start to the next crash; false where it was the last."""
         with _started(self.folder, data, *self.words) as server:
             found = amqp.census(server)
@@ -114,7 +114,7 @@ class Series:
             for name in chosen
         ]
 
-    def _crash(self, server: Server, disk: Disk | None, rng: random.Random) -> int | None:
+    def _crash(self, server: Server, disk: LossyDisk | None, rng: random.Random) -> int | None:
         """The moment from which the machine counts as dead, where it is the machine."""
         assert server.process.poll() is None, server.errors.read_text()
         if disk is None:
