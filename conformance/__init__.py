@@ -13,7 +13,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `locks`         locked files that say what a process has reserved, so that the next start can tell who is dead
 `ledger`        what a run has started, so that the next one can end what a killed run left
 `scenario`      what is done to a broker, and which claims that decides; `script` has its steps, faults and triggers
-`adapters`      how a broker is described, started, stopped and configured: broker.toml, launchers, containers, credentials
+`adapters`      how a broker is described, configured, started and stopped: broker.toml, launchers, credentials
 `faults`        what is done to the broker, its disk and its links, and the proof that it took effect
 `clients`       sessions over AMQP 1.0, STOMP 1.2 and vendors' clients, each in a worker process of its own
 `run`           the plan of a run, its brokers, its trials, and the loop that records them

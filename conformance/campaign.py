@@ -37,11 +37,10 @@ from conformance.records import RunRecord
 from conformance.run import artifacts as kept
 from conformance.run import policies
 from conformance.run.planning import credentials, protocols
-from conformance.run.planning.client_settings import lacks, unseen
 from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
+from conformance.run.planning.protocols import lacks, unseen
 from conformance.run.planning.quick import quick
-from conformance.run.record import Progress, Recording
-from conformance.run.run_writer import RunWriter
+from conformance.run.record import Progress, Recording, RunWriter
 from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
 
 

@@ -32,8 +32,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `judged_as` names vendors whose sentences the user wants applied although they bind other products. `unable` says
     which faults this machine cannot take, and what of a scenario the adapter has no words for, and why.
     `configuration` is how what was run differs from the user's own configuration, a unified diff without secrets; empty
-    for stock. With one, `changed` is what differs from that. `no_client_reason` is why nothing at all could be tried. `weakens` is
-    which settings a control may change; None in the record of an earlier version, which could change each.
+    for stock. With one, `changed` is what differs from that. `no_client_reason` is why nothing at all could be tried.
+    `weakens` is which settings a control may change; None in the record of an earlier version, which could change each.
     `policies_unread` is why the policies of an external broker's queues are not known; empty where they are, or where
     its file does not say how to ask. `incomplete` is what the judge found missing or wrong in the folder of the run; it
     is never recorded.
@@ -62,7 +62,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str = ""
     unable: dict[str, str] = {}
     weakens: tuple[str, ...] | None = None
-    no_client_reason: str = ""
+    no_client_reason: str = msgspec.field(default="", name="mute")  # its name in `run.json` since schema 1
     policies_unread: str = ""
     vendor: str = ""
     finished: bool = False

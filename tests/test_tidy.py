@@ -21,9 +21,8 @@ from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
 from conformance.reference.liars import registry as liars
-from conformance.run.planning.client_settings import lacks
 from conformance.run.planning.plan import Selection
-from conformance.run.planning.protocols import WIRES
+from conformance.run.planning.protocols import WIRES, lacks
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()

@@ -23,8 +23,8 @@ from conformance.followup.upgrade import (
     UpgradeAdapter,
     UpgradeExpected,
     UpgradeRequest,
+    broker,
     course,
-    pair,
     planned,
 )
 from conformance.followup.upgrade.planned import hands_over
@@ -397,7 +397,7 @@ def test_another_launcher_than_ours():
     reference = adapters.find("reference")
     other = dataclasses.replace(reference, launcher="external")
     with pytest.raises(UsageError, match="must be started here"):
-        pair.check(other, other, "amqp")
+        broker.check(other, other, "amqp")
 
 
 # as a user starts it

@@ -13,11 +13,11 @@ from typing import Any, Self
 from conformance import paths
 from conformance.adapters import launchers
 from conformance.adapters.config.own_configuration import OwnConfig
-from conformance.adapters.container import bundled_image
+from conformance.adapters.container import images
 from conformance.adapters.container.images import HOME, Recipe
 from conformance.adapters.distribution import fetch, installed
 from conformance.adapters.distribution.fetch import Artifact, Progress
-from conformance.adapters.external import possible_faults
+from conformance.adapters.external import broker
 from conformance.adapters.file import settings
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, read_table
 from conformance.adapters.file.settings import EffectiveSettings
@@ -110,7 +110,7 @@ class FileAdapter:
     def lacks(self, need: str) -> str:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
         if self.place.rules is not None:
-            return possible_faults.why_not(self.place.rules, need)
+            return broker.why_not(self.place.rules, need)
         if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the last two are a matter of the protocol
             return ""
         kind, _, option = need.rpartition(" with ")
@@ -154,17 +154,17 @@ class FileAdapter:
         """What its image is made from, where it runs in a container."""
         source = BrokerSource(self.file, self.path.parent, self.version, HOME, self.own)
         if self.file.default_version == BUNDLED:
-            return Recipe(source, bundled_image.distribution, offline, bundled_image.content())
+            return Recipe(source, images.distribution, offline, images.content())
         return Recipe(source, lambda: self.install(offline=offline), offline)
 
     @property
     def able(self) -> Callable[[str], str] | None:
         """Asked by the name of a fault, why its launcher cannot take it; None where it takes what this machine can."""
         if self.place.rules is not None:
-            return functools.partial(possible_faults.why_not, self.place.rules)
+            return functools.partial(broker.why_not, self.place.rules)
         if self.launcher != "docker":
             return None
-        from conformance.adapters.container.possible_faults import Able
+        from conformance.adapters.container.docker import Able
 
         return Able(self.recipe())
 

@@ -10,8 +10,7 @@ from conformance.adapters.external.addresses import places, with_management, wor
 from conformance.adapters.file import external_table
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.file.placeholder_names import check_texts
-from conformance.adapters.file.placeholders import placeholders
+from conformance.adapters.file.placeholders import check_texts, placeholders
 from conformance.errors import UsageError
 
 NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"

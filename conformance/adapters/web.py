@@ -1,19 +1,58 @@
-"""One HTTP request to a broker's own interface, past every proxy of the environment."""
+"""One HTTP request to a broker's own interface, past every proxy of the environment.
+
+A limit for all reads of a connection together: a socket's own timeout begins anew with each byte.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import http.client
 import json
+import os
+import socket
+import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance import limits
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.deadline import hung_up_after
 from conformance.errors import UsageError
+
+
+@contextlib.contextmanager
+def hung_up_after(line: socket.socket, seconds: float) -> Iterator[None]:
+    """Shut the connection down when the block takes longer than that; raise `TimeoutError` then."""
+    late = threading.Event()
+    end = socket.socket(fileno=os.dup(line.fileno()))  # TLS takes the descriptor of the other
+
+    def hang_up() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, hang_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except OSError as error:
+        if late.is_set():
+            raise TimeoutError(_told(seconds)) from error
+        raise
+    finally:
+        timer.cancel()
+        timer.join()
+        end.close()
+    if late.is_set():
+        raise TimeoutError(_told(seconds))
+
+
+def _told(seconds: float) -> str:
+    return f"the answer did not end within {seconds:g} s"
+
 
 if TYPE_CHECKING:
     import ssl

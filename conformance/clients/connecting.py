@@ -1,6 +1,6 @@
 """How a client comes in at a broker: the socket, TLS over it, and what a refusal means.
 
-What is needed to come in is plain data, `conformance.adapters.credentials`; here it is used, in the process of the client.
+What is needed for that is plain data, `conformance.adapters.credentials`; the process of the client uses it here.
 TLS is Python's own, for every client library alike: the bytes of a session stay in our hands, and one verification
 with one set of messages serves all. `ssl` costs a start tens of milliseconds, and is imported where it is used.
 """
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from conformance.adapters import web
 from conformance.adapters.credentials import SCRAM, Access, ClientTls
-from conformance.adapters.deadline import hung_up_after
 from conformance.adapters.launch.greeting import TLS_RECORD, speaks_tls
+from conformance.adapters.web import hung_up_after
 from conformance.errors import ClientError
 
 if TYPE_CHECKING:

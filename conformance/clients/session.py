@@ -147,8 +147,8 @@ class Session(Protocol):
     ) -> None:
         """Accept these deliveries, in the order in which they came.
 
-        `confirmed` asks for the broker's answer: one `OperationAnswer` for each of them. On a cumulative subscription `covered`
-        is everything that is open, and one frame says so.
+        `confirmed` asks for the broker's answer: one `OperationAnswer` for each of them. On a cumulative subscription
+        `covered` is everything that is open, and one frame says so.
         """
 
     def refuse(self, received: Received, outcome: str) -> None:

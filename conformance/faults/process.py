@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from conformance.adapters.external.witness import WitnessConnection
+from conformance.adapters.external.broker import WitnessConnection
 from conformance.errors import FaultError
 
 _GONE_S = 20.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from conformance.adapters.controls import substitute
 from conformance.claims import Claim
 from conformance.history import message_id
-from conformance.judge import standing
+from conformance.judge import applicable
 from conformance.judge.anomalies import ANOMALIES, Anomaly
 from conformance.judge.plan.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
@@ -180,7 +180,7 @@ def _everywhere(
     chosen = [
         trial
         for trial in evidence.trials
-        if (item := scenarios.get(trial.scenario)) and standing.judges(claim, anomaly.name, item, trial, evidence.run)
+        if (item := scenarios.get(trial.scenario)) and applicable.judges(claim, anomaly.name, item, trial, evidence.run)
     ]
     valid = _arm(chosen, evidence, NONE, anomaly).valid
     offended = any(facts.offences(anomaly.name) for _, facts in valid)

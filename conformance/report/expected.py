@@ -1,4 +1,4 @@
-"""What was expected of a run, beside what came: plain data of the report. `conformance.report.expectations` finds it out."""
+"""What was expected of a run, beside what came: plain data of the report. `expectations` finds it out."""
 
 from __future__ import annotations
 

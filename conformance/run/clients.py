@@ -23,8 +23,8 @@ from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import Ended, Header, close_history
-from conformance.run.planning.client_settings import told
 from conformance.run.planning.plan import Planned
+from conformance.run.planning.protocols import told
 
 _PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
 _GOING_S = 5.0

@@ -3,6 +3,8 @@
 The main lane plays the trials of the broker on trial one after another, weakened ones among them. Beside it run the
 liars, which are other brokers and prove only the check, in one lane; and each patient trial, which does nothing but
 wait for the liveness bound, in a lane and with a broker of its own.
+
+`run.json` while a run goes on: what was asked, what is planned, and the checksums of what was recorded.
 """
 
 from __future__ import annotations
@@ -11,20 +13,58 @@ import concurrent.futures
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from conformance import records
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import Interrupted, LaunchError
 from conformance.history import Header
 from conformance.ledger import Ledger
-from conformance.records import TrialRecord
+from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
 from conformance.run.clients import Abort
 from conformance.run.planning.plan import Planned, instances
-from conformance.run.trial import TrialPlayer, unstarted
+from conformance.run.trial import TrialPlayer, describe, unstarted
+
+
+class RunWriter:
+    """Writes `run.json` into the folder of a run, first when it is made.
+
+    It says `finished` only while no recording is under way: if the harness is killed, the run is incomplete.
+    """
+
+    def __init__(self, folder: pathlib.Path, run: RunRecord) -> None:
+        self.run = run
+        self._folder = folder
+        self._plan: dict[str, TrialRecord] = {}
+        self._checksums: dict[str, dict[str, Checksum]] = {}
+        self.save()
+
+    def plan(self, trials: Iterable[Planned]) -> None:
+        """Add trials to the plan, before they are recorded."""
+        self._plan |= {trial.id: describe(trial) for trial in trials}
+        self.save(finished=False)
+
+    def close(self, **changes: Any) -> RunRecord:
+        """Add the checksums of every recorded trial that has none yet, and say that the run is finished."""
+        for name in self._plan.keys() - self._checksums.keys():
+            found = {path.name: records.checksum(path) for path in records.evidence(self._folder / "trials" / name)}
+            if found:
+                self._checksums[name] = found
+        return self.save(finished=True, **changes)
+
+    def save(self, **changes: Any) -> RunRecord:
+        """Write the file with these fields of the run changed; returns the run."""
+        self.run = msgspec.structs.replace(self.run, **changes)
+        whole = RunFile(
+            **msgspec.structs.asdict(self.run), plan=tuple(self._plan.values()), checksums=dict(self._checksums)
+        )
+        records.save(whole, self._folder / "run.json")
+        return self.run
+
 
 _LANES = 8
 

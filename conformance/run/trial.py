@@ -26,10 +26,9 @@ from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
 from conformance.run.evidence import EvidenceKeeper
-from conformance.run.linked import over_link, watched
 from conformance.run.planning.plan import Planned
 from conformance.run.restart import NotReady, RestartAttempt
-from conformance.run.traced import TracedRun
+from conformance.run.traced import TracedRun, over_link, watched
 from conformance.scenario import (
     After,
     All,

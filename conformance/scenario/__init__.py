@@ -165,8 +165,9 @@ class Weakened:
 class Liar:
     """A check-only control: the bundled broker, wrong in exactly this one way. Deterministic: one trial.
 
-    A liar that does nothing where something is due must be waited for: `waits_for_liveness` trials are idle for the liveness
-    bound, and `trials` of them repeat what the claim asks for. `profile` is the variant of the broker that it lies in.
+    A liar that does nothing where something is due must be waited for: trials with `waits_for_liveness` are idle for
+    the liveness bound, and `trials` of them repeat what the claim asks for. `profile` is the variant of the broker that
+    it lies in.
     """
 
     name: str

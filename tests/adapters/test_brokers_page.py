@@ -16,7 +16,7 @@ from conformance.adapters.distribution.installed import Installed
 from conformance.adapters.file import schema
 from conformance.adapters.file.credentials_table import AccessTable, ProtocolAccess, TlsTable, access_of
 from conformance.adapters.file.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting, read_table
-from conformance.adapters.file.placeholder_names import MEANING
+from conformance.adapters.file.placeholders import MEANING
 from conformance.adapters.file.start_table import QueuesTable, ReadyHttp, StartTable, TemplateFile
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()

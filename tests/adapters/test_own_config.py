@@ -13,7 +13,7 @@ import pytest
 from conformance import adapters, campaign, claims, paths, records, scenario
 from conformance.adapters import web
 from conformance.adapters.config import own_configuration
-from conformance.adapters.config.diff import difference, redacted
+from conformance.adapters.config.own_configuration import difference, redacted
 from conformance.adapters.config.properties_file import KeysText
 from conformance.adapters.config.xml_editor import XmlText
 from conformance.adapters.credentials import Access, Secret

@@ -14,7 +14,7 @@ from conformance.adapters import VARIANT, parse_assignments
 from conformance.adapters.vendor_clients import chosen, find, names, of_broker, said, with_client
 from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
-from conformance.run.planning.client_settings import lacks
+from conformance.run.planning.protocols import lacks
 from conformance.scenario import CALLS
 
 BROKERS = ["activemq", "artemis", "ems", "qpid", "rabbitmq", "reference", "solace"]

@@ -22,7 +22,7 @@ from conformance.clients.depth import DepthGauge
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, pump_until
 from conformance.clients.session_factory import connect
-from conformance.clients.stomp.login import without_secret
+from conformance.clients.stomp.dialogue import without_secret
 from conformance.clients.workers.job import DepthRequest, Job
 from conformance.clients.workers.pool import run_job
 from conformance.errors import ClientError, UsageError

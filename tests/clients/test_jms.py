@@ -28,7 +28,7 @@ from conformance.clients.workers.job import NEVER, DepthRequest, Job, Trigger, V
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run.planning.client_settings import told
+from conformance.run.planning.protocols import told
 
 CLIENT = vendor_clients.find("qpid-jms")
 SEEN = vendor_clients.with_client(adapters.find("reference"), CLIENT)

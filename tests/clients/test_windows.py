@@ -13,8 +13,8 @@ from conformance.clients.amqp.session import AmqpSession
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, ranged
+from conformance.clients.stomp.dialogue import Receipts
 from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.stomp.receipts import Receipts
 from conformance.clients.workers.job import Asks, Job, StompWords, Trigger
 from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
 

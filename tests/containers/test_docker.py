@@ -14,7 +14,7 @@ import time
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters.container import docker, host_processes, possible_faults
+from conformance.adapters.container import docker, host_processes
 from conformance.adapters.container.images import Recipe
 from conformance.adapters.file import model
 from conformance.adapters.file.start_table import QueuesTable, Template, TemplateFile
@@ -397,7 +397,7 @@ def test_files_and_words_are_those_of_the_inside(pretend, ledger, tmp_path):
     ],
 )
 def test_why_a_container_cannot_be_traced(status, said, reason):
-    assert reason == possible_faults.reason_of(status, said, "i")
+    assert reason == docker.reason_of(status, said, "i")
 
 
 def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypatch):

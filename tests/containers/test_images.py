@@ -16,7 +16,7 @@ import pytest
 
 from conformance import adapters
 from conformance import ledger as ledger_of
-from conformance.adapters.container import bundled_image, engine, images
+from conformance.adapters.container import engine, images
 from conformance.adapters.file import model
 from conformance.adapters.launch.instance import BrokerSource
 from conformance.errors import LaunchError, UsageError
@@ -80,7 +80,7 @@ def test_a_vendors_image_without_the_broker_gets_it(pretend, recipe, ledger):
 
 def test_the_bundled_broker_is_the_code_that_runs_here(tmp_path):
     """Its folder alone is found by a Python that has the loader of cffi, and nothing else of this package is in it."""
-    lib = bundled_image.distribution() / "lib"
+    lib = images.distribution() / "lib"
     code = "import conformance, conformance.reference.command, cproton; print(conformance.__file__, cproton.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -93,21 +93,21 @@ def test_the_bundled_broker_is_the_code_that_runs_here(tmp_path):
 
     assert [str(lib / "conformance/__init__.py"), str(lib / "cproton.py")] == done.stdout.split()
     assert {"__init__.py", "errors.py", "reference"} == {path.name for path in (lib / "conformance").iterdir()}
-    assert bundled_image.distribution() == lib.parent
+    assert images.distribution() == lib.parent
 
 
 def test_an_edit_of_the_bundled_broker_makes_another_image(tmp_path, monkeypatch):
-    before = bundled_image.content()
+    before = images.content()
     copy = tmp_path / "conformance"
-    shutil.copytree(bundled_image._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_data"))
-    monkeypatch.setattr(bundled_image, "_PACKAGE", copy)
-    same = bundled_image.content()
+    shutil.copytree(images._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_data"))
+    monkeypatch.setattr(images, "_PACKAGE", copy)
+    same = images.content()
     with (copy / "reference" / "server.py").open("a") as stream:
         stream.write("# edited\n")
 
     assert before == same
-    assert before != bundled_image.content()
-    assert adapters.find("reference:docker").recipe().content == bundled_image.content()
+    assert before != images.content()
+    assert adapters.find("reference:docker").recipe().content == images.content()
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["artmis"], ["artemis@9:nowhere"]])

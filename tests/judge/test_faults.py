@@ -5,7 +5,7 @@ import pytest
 from judge_evidence import CATALOGUE, evidence, facts, rule
 from judge_histories import RUN
 
-from conformance.adapters.external import possible_faults
+from conformance.adapters.external import broker
 from conformance.adapters.file.external_table import External
 from conformance.errors import ExitCode
 from conformance.judge import exits, reasons, rules, tally
@@ -309,7 +309,7 @@ def test_a_fault_that_an_external_broker_has_no_command_for():
     run = msgspec.structs.replace(
         RUN,
         launcher="external",
-        unable={fault: possible_faults.why_not(External(), fault) for fault in ("kill", "pause")},
+        unable={fault: broker.why_not(External(), fault) for fault in ("kill", "pause")},
     )
     killed = held("SOLCD-ACK-01", [], of=KILLED, run=run)
     halted = held("SOLCD-ACK-01", [], of=until(Pause(AT), SOLCD_ACK_01=LOST), run=run)
@@ -325,7 +325,7 @@ def test_a_fault_that_an_external_broker_has_no_command_for():
 def test_a_need_that_an_external_broker_has_no_command_for():
     """A clean restart is its owner's `stop`."""
     need = "a clean restart"
-    run = msgspec.structs.replace(RUN, launcher="external", unable={need: possible_faults.why_not(External(), need)})
+    run = msgspec.structs.replace(RUN, launcher="external", unable={need: broker.why_not(External(), need)})
     steps = (Publish(9, window=3), Restart(clean=True), Publish(9, window=3))
     row = held("SOLCD-ACK-01", [], of=script("stopped", steps, SOLCD_ACK_01=LOST), run=run)
 

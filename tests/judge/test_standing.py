@@ -5,7 +5,7 @@ import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, everywhere, facts
 from judge_histories import RUN, record
 
-from conformance.judge import applicable, exits, rules, standing
+from conformance.judge import applicable, exits, rules
 from conformance.judge.rows import Judgement, Verdict
 
 OWN = {"every_trial": [facts()] * 3}
@@ -79,7 +79,7 @@ def test_which_trials_are_judged(claim, scenario, judged):
     check = SCENARIOS["every-trial"].decides[claim]
     about = record(f"{scenario}.1", scenario)
 
-    assert judged == standing.judges(CATALOGUE.claims[claim], check.anomaly, SCENARIOS[scenario], about, RUN)
+    assert judged == applicable.judges(CATALOGUE.claims[claim], check.anomaly, SCENARIOS[scenario], about, RUN)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_settings_of_a_trial_that_give_the_claim_up_are_left_out():
     weak = record("t", item.id)
     weak = msgspec.structs.replace(weak, settings={"sync_acknowledgements": False})
 
-    assert not standing.judges(CATALOGUE.claims["AMQP-ACC-02"], "delivered_twice", item, weak, RUN)
+    assert not applicable.judges(CATALOGUE.claims["AMQP-ACC-02"], "delivered_twice", item, weak, RUN)
 
 
 def test_without_its_own_trials_it_was_not_tried():

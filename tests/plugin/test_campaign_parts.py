@@ -7,7 +7,7 @@ from conformance import campaign, records
 from conformance.errors import UsageError
 from conformance.frontend.plugin import parts
 from conformance.records import Checksum, RunFile, RunRecord
-from conformance.run.run_writer import RunWriter
+from conformance.run.record import RunWriter
 from conformance.run.trial import describe
 
 OPTIONS = campaign.Options(adapter="artemis", claims=("SOLCD-ACK-*",), judge_as=("ems", "solace"), seed=3)

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.claims import Kind
 from conformance.frontend.plugin import tell
-from conformance.frontend.plugin.expect import ClaimAnswer
+from conformance.frontend.plugin.tell import ClaimAnswer
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
 from conformance.report import model
 from conformance.report.expectations import Expect, Expected, Known

@@ -5,31 +5,72 @@
 
 What the file says replaces what is `stock`, so that conditions of claims, controls and `--set` start from it. The file
 itself is never written to; each broker gets a copy, in which only what `[config]` of its `broker.toml` names differs.
+
+How the copy of a user's configuration differs from it, in words that may be shown: no secret is in them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.sax import saxutils
 
-from conformance.adapters.config.diff import difference, redacted
 from conformance.adapters.config.listeners import Picked, pick
 from conformance.adapters.config.neighbours import fit, named_in
 from conformance.adapters.config.neighbours import read as read_file
 from conformance.adapters.config.properties_file import KeysText
 from conformance.adapters.config.xml_editor import XmlText
+from conformance.adapters.credentials import REDACTED
 from conformance.adapters.file.config_table import Config
 from conformance.adapters.file.model import BrokerFile, Setting
-from conformance.adapters.file.placeholder_names import uses
-from conformance.adapters.file.placeholders import fill
+from conformance.adapters.file.placeholders import fill, uses
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.errors import UsageError
+
+_NAME = r"[\w.\-]*(?:pass(?:word|phrase|code|wd)?|secret|credential|token)s?(?:\.\d+)?"
+_SECRETS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    for pattern in (
+        rf"(?P<before>^[+\-\s]*{_NAME}\s*=\s*)(?P<secret>.+)$",  # a key, whose value may hold anything
+        rf"(?P<before>\b{_NAME}\s*=\s*)(?P<secret>\"[^\"]*\"|'[^']*'|[^\s;&<\"']+)",  # a parameter, an attribute
+        rf"(?P<before><{_NAME}(?:\s[^>]*)?>)(?P<secret>[^<]*)",  # an element
+        rf"(?P<before>\b(?:key|name)\s*=\s*[\"']{_NAME}[\"']\s+value\s*=\s*)(?P<secret>\"[^\"]*\"|'[^']*')",
+        r"(?P<before>://[^\s/:@\"'<]*:)(?P<secret>[^\s/@\"'<]+)(?=@)",  # in an address
+    )
+)
+
+
+def redacted(text: str) -> str:
+    """`text` without what has the name of a secret, or stands in an address where a password does.
+
+    >>> redacted("ssl_options.password = s3cret")
+    'ssl_options.password = <redacted>'
+    >>> redacted("<acceptor>tcp://h:1?keyStorePassword=s3cret;sslEnabled=true</acceptor>")
+    '<acceptor>tcp://h:1?keyStorePassword=<redacted>;sslEnabled=true</acceptor>'
+    """
+    for pattern in _SECRETS:
+        text = pattern.sub(_without, text)
+    return text
+
+
+def _without(found: re.Match[str]) -> str:
+    """What stood before it, and its quotes."""
+    quote = found["secret"][0] if found["secret"][:1] in ("'", '"') else ""
+    return f"{found['before']}{quote}{REDACTED}{quote}"
+
+
+def difference(yours: bytes, ran: bytes, name: str, to: str) -> str:
+    """A unified diff without context: what is not in it is the same, byte for byte."""
+    before, after = (data.decode("utf-8", errors="replace").splitlines() for data in (yours, ran))
+    lines = difflib.unified_diff(before, after, f"{name} (yours)", f"{to} (what ran)", n=0, lineterm="")
+    return redacted("".join(f"{line}\n" for line in lines))
+
 
 if TYPE_CHECKING:
     from conformance.adapters.interface import Adapter

@@ -3,6 +3,10 @@
 It has no processes that could be seen here, so a fault is shown by what a client sees: its connection was lost after
 the command had begun, and where the broker is to stay down, nobody answers at its address. Nothing is touched but
 queues that carry the run's id in their names, or those that the owner names; they are removed at the end, or listed.
+
+What an external broker can be made to do: what its owner has no command for is not tried, and said so.
+
+A connection that shows the end of a broker: it is young, so that no impatience with a silent peer ended it.
 """
 
 from __future__ import annotations
@@ -11,15 +15,16 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Self
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.external.addresses import Place, at_its_host, numbers_of, places
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
-from conformance.adapters.external.witness import WitnessConnection
 from conformance.adapters.file.credentials_table import access_of
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.placeholders import fill
@@ -37,6 +42,90 @@ from conformance.adapters.launch.prepared import (
 from conformance.adapters.launchers import LEFT
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
+from conformance.scenario.script import CLEAN_RESTART, KILL_OF_HALTED, KILL_WHILE_STARTING
+
+_YOUNG_S = 2.0
+"""Brokers close a connection that says nothing, after 10 s and more: it is made anew long before."""
+
+_CONNECT_S = 5.0
+
+
+class WitnessConnection:
+    """Open from the beginning of its `with`; `LaunchError` where nobody takes the connection."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        try:
+            self._line = socket.create_connection(address, _CONNECT_S)
+        except OSError as error:
+            raise LaunchError(f"{address[0]}:{address[1]} takes no connection: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._line.close()
+
+    def lost(self, within_s: float) -> bool:
+        """Whether a connection that was open, and young, is ended by the peer, or a new one refused, in that time."""
+        deadline = time.monotonic() + within_s
+        while (left := deadline - time.monotonic()) > 0:
+            self._line.settimeout(min(left, _YOUNG_S))
+            try:
+                if not self._line.recv(4096):
+                    return True
+            except TimeoutError:
+                if not self._renewed():
+                    return True
+            except OSError:
+                return True
+        return False
+
+    def _renewed(self) -> bool:
+        """The new one is open before the old one is closed, so that no end falls between them."""
+        try:
+            line = socket.create_connection(self._address, _CONNECT_S)
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # slow to take it: the old one still stands
+            return True
+        self._line.close()
+        self._line = line
+        return True
+
+
+_FAULTS: Mapping[str, tuple[str, ...]] = {"kill": ("kill",), "stop": ("stop",), "pause": ("pause", "resume")}
+"""The commands that a fault at its process needs."""
+
+_NEEDS: Mapping[str, tuple[str, ...]] = {CLEAN_RESTART: ("stop",), KILL_OF_HALTED: ("pause", "kill")}
+"""The commands that something else in a script needs (`Scenario.needs`)."""
+
+PAGE = "docs/external-brokers.md"
+"""Says what each command is for."""
+
+_ITS_DISK = "the disk of an external broker is out of reach"
+_NEVER: Mapping[str, str] = {
+    **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), f"{_ITS_DISK}: no tracer starts it"),
+    "power_loss": f"{_ITS_DISK}: it cannot be taken away",
+    KILL_WHILE_STARTING: "the journal of an external broker is out of reach, and so is the moment of its recovery",
+}
+"""What no command makes possible."""
+
+
+def why_not(rules: External, word: str) -> str:
+    """Why this fault, or need, is not possible; empty where it is."""
+    if word in _NEVER:
+        return _NEVER[word]
+    missing = [name for name in (*_FAULTS.get(word, ()), *_NEEDS.get(word, ())) if rules.command(name) is None]
+    if missing:
+        fields = " and ".join(f"external.{name}.command" for name in missing)
+        return f"there is no command for it. Give {fields} in the broker's file ({PAGE}), and it is tried"
+    if word.startswith("a queue with"):
+        return "queues of an external broker are declared without options"
+    if word == "settings of any name":
+        return "an external broker is not reconfigured"
+    return ""
+
 
 _READY_S = 60.0
 _SLOW_S = 10.0

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pydantic
 
 from conformance.adapters.distribution.installed import Installed
-from conformance.adapters.file import placeholder_names as words
+from conformance.adapters.file import placeholders as words
 from conformance.adapters.file.config_table import Config
 from conformance.adapters.file.credentials_table import AccessTable
 from conformance.adapters.file.distribution_table import Fetch, order

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from conformance import limits
 from conformance.adapters.credentials import ClientTls
-from conformance.adapters.deadline import hung_up_after
+from conformance.adapters.web import hung_up_after
 
 if TYPE_CHECKING:
     import ssl

@@ -19,7 +19,6 @@ from conformance.adapters.file.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.launch import instance, ports, queue_declaration
 from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import find_java
-from conformance.adapters.launch.local_process import LocalProcessMixin
 from conformance.adapters.launch.prepared import (
     READY_QUEUE,
     DepthProbe,
@@ -30,7 +29,7 @@ from conformance.adapters.launch.prepared import (
     start_command,
     words_of,
 )
-from conformance.adapters.launch.process_tree import MARK, Tree, name_of, wait_ended_now
+from conformance.adapters.launch.process_tree import MARK, LocalProcessMixin, Tree, name_of, wait_ended_now
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
@@ -87,8 +86,8 @@ class NativeBroker(LocalProcessMixin):
 
     `epoch` counts the starts, `start_seconds` has the time of each from spawn to ready. `settings`, `deviations` and
     `java` are for the report. `data` and `journal` are folders that faults look at, `journal_files` the names in it.
-    `prove_ready` sends a message through it and has it back, or raises `ClientError`; it is asked at the end of each start
-    that no tracer is part of, where the file says `ready_message`.
+    `prove_ready` sends a message through it and has it back, or raises `ClientError`; it is asked at the end of each
+    start that no tracer is part of, where the file says `ready_message`.
     """
 
     def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger) -> None:

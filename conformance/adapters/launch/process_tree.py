@@ -2,6 +2,8 @@
 
 A broker that forks and leaves its parent (RabbitMQ, every daemon) leaves its session too. It is found by a mark in its
 environment, which children inherit, and by the pid file that it writes, for those that clear their environment.
+
+What is the same of every broker whose processes can be seen: it is signalled, and its queues are its own.
 """
 
 from __future__ import annotations
@@ -13,12 +15,39 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 import psutil
 
 from conformance.ledger import Identity, identify
+
+
+class LocalProcessMixin:
+    """The part of `interface.Broker` that an external broker does in another way."""
+
+    by_command = False
+    ask_depth: Callable[[str], int] | None = None
+    drain_queue: Callable[[str], None] | None = None
+    no_copy = ""
+    patience_s = 0.0
+
+    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
+        """See `interface.Broker`."""
+        raise NotImplementedError
+
+    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+        """The pidfds that the signals of a fault go to."""
+        return self.pidfds(main_only=fault == "stop")
+
+    def within_s(self, fault: str) -> float:
+        """Nothing: a signal is answered by the kernel."""
+        return 0.0
+
+    def queue_of(self, queue: str) -> str:
+        """Its own name."""
+        return queue
+
 
 MARK = "CONFORMANCE_BROKER"
 """The variable in the environment of a broker's processes; its value is that of one start."""

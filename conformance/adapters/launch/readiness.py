@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from conformance import limits
 from conformance.adapters import web
-from conformance.adapters.file.placeholder_names import uses
-from conformance.adapters.file.placeholders import fill
+from conformance.adapters.file.placeholders import fill, uses
 from conformance.adapters.file.settings import stored
 from conformance.adapters.launch import greeting, ports
 from conformance.adapters.launch.prepared import Plan

@@ -3,19 +3,21 @@
 Confirmed acknowledgements go one of two ways. `disposition`: accepted with settled=false, and the broker's settlement
 is the answer (AMQP 1.0 section 2.6.12). `transaction`: a transaction that holds nothing else, whose discharge is
 answered (section 4.4.3); brokers that never settle first, Artemis among them, need it.
+
+The controlling end of AMQP 1.0 transactions (section 4): declare, discharge, and what the coordinator answers.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proton import Data, Delivery, Endpoint, Event, Link, Message, MessageException, symbol
+from cproton import pn_data_clear, pn_disposition_data
+from proton import Data, Delivery, Described, Endpoint, Event, Link, Message, MessageException, Terminus, symbol, ulong
 
 from conformance import limits
 from conformance.clients.amqp.connection import Wire
-from conformance.clients.amqp.transactions import TRANSACTIONAL, TransactionController, coordinator_link
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
     DeliveryBuffer,
@@ -29,6 +31,91 @@ from conformance.clients.session import (
 from conformance.clients.workers.job import Asks, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+
+TRANSACTIONAL = 0x34
+"""Code of the delivery state `transactional-state` (section 4.5.8)."""
+
+_DECLARED = 0x33
+
+
+class TransactionController:
+    """One control link, attached when it is first needed. Transactions have our names; their ids are the broker's."""
+
+    def __init__(self, attach: Callable[[], Any]) -> None:
+        self._attach = attach
+        self._link: Any = None
+        self._ids: dict[str, Any] = {}
+        self._asked: dict[Any, tuple[Op, str]] = {}  # by proton's delivery
+        self._tags = 0
+
+    def owns(self, link: Any) -> bool:
+        """Whether an event of this link is for us."""
+        return self._link is not None and bool(link == self._link)
+
+    def declare(self, name: str) -> None:
+        """Ask for a transaction."""
+        self._ask(Op.BEGIN, name, Described(symbol("amqp:declare:list"), [None]))
+
+    def discharge(self, op: Op, name: str) -> None:
+        """Ask to commit, or to roll back (`fail` set)."""
+        body = [self._ids[name], op is Op.ROLLBACK]
+        self._ask(op, name, Described(symbol("amqp:discharge:list"), body))
+
+    def identity(self, name: str) -> Any:
+        """The broker's id of a declared transaction."""
+        if name not in self._ids:
+            raise ClientError(f"transaction {name} was not declared")
+        return self._ids[name]
+
+    def answered(self, delivery: Any) -> OperationAnswer | None:
+        """What a disposition on the control link answers; None where it answers nothing of ours."""
+        asked = self._asked.get(delivery)
+        if asked is None or not (delivery.remote_state or delivery.settled):
+            return None
+        del self._asked[delivery]
+        op, name = asked
+        state = delivery.remote_state
+        data = list(delivery.remote.data or [])
+        if state == _DECLARED and op is Op.BEGIN and data:
+            self._ids[name] = data[0]
+        delivered = state == (_DECLARED if op is Op.BEGIN else Delivery.ACCEPTED)
+        condition = delivery.remote.condition
+        delivery.settle()
+        if delivered:
+            return OperationAnswer(op, name, Phase.OK)
+        return OperationAnswer(op, name, Phase.FAIL, str(condition or f"state {int(state)}"))
+
+    def outcome(self, delivery: Any) -> int:
+        """The provisional outcome inside a transactional state (section 4.5.8); 0 where there is none."""
+        data = list(delivery.remote.data or [])
+        inner = data[1] if len(data) > 1 else None
+        return int(inner.descriptor) if isinstance(inner, Described) and isinstance(inner.descriptor, int) else 0
+
+    def enlist(self, delivery: Any, name: str, outcome: int | None = None) -> None:
+        """Make a transfer, or an outcome, part of a transaction (sections 4.4.1 and 4.4.2)."""
+        pn_data_clear(pn_disposition_data(delivery.local._impl))  # proton appends to what an earlier one has put there
+        state = [] if outcome is None else [Described(ulong(outcome), [])]
+        delivery.local.data = [self.identity(name), *state]
+        delivery.update(TRANSACTIONAL)
+
+    def _ask(self, op: Op, name: str, body: Described) -> None:
+        if self._link is None:
+            self._link = self._attach()
+        self._tags += 1
+        delivery = self._link.delivery(f"txn-{self._tags}")
+        self._link.stream(Message(body=body).encode())
+        self._link.advance()
+        self._asked[delivery] = (op, name)
+
+
+def coordinator_link(session: Any, name: str) -> Any:
+    """A sender whose target is the coordinator, asking for local transactions (section 4.5.1)."""
+    link = session.sender(name)
+    link.target.type = Terminus.COORDINATOR
+    link.target.capabilities.put_object(symbol("amqp:local-transactions"))
+    assert not link.state & Endpoint.REMOTE_ACTIVE
+    return link
+
 
 _OUTCOMES = {
     Delivery.ACCEPTED: (Phase.OK, None),

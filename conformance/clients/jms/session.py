@@ -16,9 +16,8 @@ from typing import Any
 
 from conformance.clients.jms import jvm
 from conformance.clients.jms.calls import Calls
-from conformance.clients.jms.completions import Completions, Returned, Untrue
 from conformance.clients.jms.questions import QUESTIONS, Application, QuestionResult
-from conformance.clients.jms.receiving import JmsReceiver, Listening
+from conformance.clients.jms.receiving import Completions, JmsReceiver, Listening, Returned, Untrue
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, SendOutcome
 from conformance.clients.workers.job import Job, Vendor, address

@@ -16,9 +16,8 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import next_received, seen
 from conformance.clients.roles.publisher import check_raw, publish
 from conformance.clients.session import Session
-from conformance.clients.workers.command_trigger import CommandTrigger
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
-from conformance.clients.workers.trigger import ArmedTrigger
+from conformance.clients.workers.trigger import ArmedTrigger, CommandTrigger
 from conformance.errors import ClientError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 
 from conformance import limits
 from conformance.adapters.credentials import OPEN, Access
-from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, is_number
-from conformance.clients.stomp.login import StompLogin
+from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, StompLogin, is_number
 from conformance.clients.workers.job import Asks, StompWords
 from conformance.errors import ClientError
 

@@ -19,8 +19,7 @@ from typing import Any
 
 from conformance import limits
 from conformance.adapters.credentials import OPEN, Access
-from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue
-from conformance.clients.stomp.login import StompLogin
+from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, StompLogin
 from conformance.clients.workers.job import Asks, StompWords
 from conformance.errors import ClientError
 

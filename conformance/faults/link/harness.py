@@ -1,6 +1,6 @@
 """The link between a client and a broker, seen from the harness: started, ended, and its fault proven.
 
-A client of a step connects to `LinkProxy.port` instead of the broker's. The proxy itself is a process of its own: what a
+A client of a step connects to `LinkProxy.port` instead of the broker's. The proxy is a process of its own: what the
 harness does must not slow a link.
 """
 

@@ -1,7 +1,7 @@
 """The process between a client and a broker: `python -m conformance.faults.link.proxy DESCRIPTOR`.
 
-The descriptor is a control socket. The harness writes an `ProxyConfig`, this process answers with its port, and when the
-harness hangs up, or at SIGTERM, it closes every connection, writes a `Told` and ends. So it never outlives a harness.
+The descriptor is a control socket. The harness writes a `ProxyConfig`, this process answers with its port. When the
+harness hangs up, or at SIGTERM, it closes every connection, writes a `ProxyResult` and ends. It never outlives it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from typing import Self
 from conformance import ledger as ledger_of
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import loss
-from conformance.faults.power.holders import holders, wait_any_ended
+from conformance.faults.power.loss import holders, wait_any_ended
 from conformance.ledger import Ledger
 
 SIZE = 512 << 20

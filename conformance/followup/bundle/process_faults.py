@@ -1,11 +1,116 @@
-"""Faults at a process, in the minimal script: signals to the broker or to the client itself, and the loss of power."""
+"""Faults at a process, in the minimal script: signals to the broker or to the client itself, and the loss of power.
+
+A cut of the connection, in the minimal script: a relay of its own ends it at the k-th frame of a kind.
+
+A faulty disk, in the minimal script: the broker runs under strace, which answers for the kernel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from conformance.faults.disk.injection import FILLED, SYNCS
+from conformance.faults.frames.reader import KINDS
 from conformance.followup.bundle.body import Body, CannotError, call, cannot, trigger
-from conformance.scenario import ConsumerCrash, Kill, Pause, PowerLoss, Recovery, Stop
+from conformance.scenario import (
+    ConsumerCrash,
+    Cut,
+    DiskFull,
+    FailedSync,
+    HeldSync,
+    Kill,
+    Pause,
+    PowerLoss,
+    Recovery,
+    Restart,
+    Stop,
+    Watched,
+)
+
+
+def restart(step: Restart, body: Body) -> None:
+    """The lines of a start of the broker, on the disk that the step gives it."""
+    words = ["clean=True"] if step.clean else []
+    hurt = body.held or body.failing
+    body.held, body.failing = 0.0, False
+    if not isinstance(step.under, Watched | None):
+        _under(step.under, body)
+        words.append("before=hurt_disk(words)")
+    body.lines.append(f"broker.restart({', '.join(words)})")
+    if hurt:
+        body.lines.append("prove_disk_hurt(notes)")
+
+
+def end(body: Body) -> None:
+    """The lines after the last step: a broker whose disk is hurt still is stopped, for strace to write down the end."""
+    if body.held or body.failing:
+        body.held, body.failing = 0.0, False
+        body.lines += ["broker.stop()", "prove_disk_hurt(notes)"]
+
+
+def _under(fault: HeldSync | FailedSync | DiskFull, body: Body) -> None:
+    if "strace" in body.needs:
+        raise CannotError("a second fault at the disk is not in it")
+    if not body.files:
+        raise CannotError(f"a disk under {fault.name} is not in it: nothing says what the journal's files are called")
+    body.needs |= {"strace", "journal"}
+    body.held = getattr(fault, "seconds", 0.0)
+    body.failing = not body.held
+    calls, done = _disk_faults_done(fault)
+    traced, injected = _set([*SYNCS, *FILLED]), f"{_set(calls)}:{done}"
+    body.words |= {"traced": traced, "injected": injected, "files": repr(body.files), "fails": body.failing}
+    if body.held:
+        body.words["held"] = body.held
+
+
+def _disk_faults_done(fault: HeldSync | FailedSync | DiskFull) -> tuple[list[str], str]:
+    """The calls that are hurt, and how, in strace's words."""
+    match fault:
+        case HeldSync(seconds):
+            return SYNCS, f"delay_enter={round(seconds * 1e6)}"
+        case FailedSync(int(k)):
+            return SYNCS, f"error=EIO:when={k}+"
+        case DiskFull(int(k)):
+            return FILLED, f"error=ENOSPC:when={k}+"
+    raise cannot(fault, " at this point")
+
+
+def _set(names: list[str]) -> str:
+    """Each with `?`: a machine may have no call of that name."""
+    return ",".join(f"?{name}" for name in names)
+
+
+LARGEST = 4096
+"""Bytes of a message that the relay surely sees in one frame; of several it would count each."""
+
+HOW = ("fin", "rst")
+"""Not `half_open`: nothing tells a client of it, and it would have to guess how long to wait."""
+
+
+def over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Body, size: int) -> None:
+    """The lines of a step over the relay; `CannotError` where the script has no words for the cut.
+
+    Args:
+        function: Of the client.
+        words: Its arguments.
+        fault: The cut, its number drawn.
+        body: Gets the lines.
+        size: Of the largest message that crosses, bytes.
+    """
+    at = fault.at
+    if "tls" in body.needs:
+        raise CannotError("a cut of a connection in TLS is not in it: its relay counts frames, and can read none")
+    if fault.how not in HOW:
+        raise cannot(fault, f", {fault.how.replace('_', '-')},")
+    if at.kind not in KINDS or not isinstance(at.k, int):
+        raise cannot(fault, " at this point")
+    if size > LARGEST:
+        raise CannotError("a cut among messages that take several frames is not in it")
+    body.needs.add("relay")
+    body.lines.append(f"fault = Cut(words, {at.kind!r}, {at.k}, {at.at!r}, {fault.how!r})")
+    more = "" if function == "consume" else "fault=fault"  # what is consumed counts nothing after the cut
+    body.lines.append(f"until_cut(fault, lambda: {call(function, words, over='fault.words', more=more)})")
+
 
 EVENTS = {
     "publish": {"sent", "confirm", "ms"},

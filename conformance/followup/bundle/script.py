@@ -17,7 +17,7 @@ from conformance import paths
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
 from conformance.clients.roles.modes import MODES
-from conformance.followup.bundle import disk_faults, link_faults, process_faults
+from conformance.followup.bundle import process_faults
 from conformance.followup.bundle.body import Body, CannotError, call
 from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
@@ -139,7 +139,7 @@ def write(
     try:
         for step in script.steps:
             _step(step, body)
-        disk_faults.end(body)
+        process_faults.end(body)
         _check_known(checks, script, body)
     except CannotError as error:
         return Reproduction("", (*body.missing, str(error)))
@@ -173,7 +173,7 @@ def _step(step: Step, body: Body) -> None:
                     body.lines.append("broker.stop()")
                 process_faults.in_recovery(step.until, body)
                 step = dataclasses.replace(step, clean=False)
-            disk_faults.restart(step, body)
+            process_faults.restart(step, body)
         case Drain():
             body.lines.append("drain(words, notes)")
         case Offer():
@@ -234,7 +234,7 @@ def _until(function: str, words: Mapping[str, object], fault: object, body: Body
     if fault is None:
         body.lines.append(call(function, words))
     elif isinstance(fault, Cut):
-        link_faults.over_relay(function, words, fault, body, size)
+        process_faults.over_relay(function, words, fault, body, size)
     else:
         process_faults.under_fault(function, words, fault, body)
 

@@ -10,10 +10,9 @@ Reading order: `broker` (two brokers on one folder of data, which look like one)
 
 from __future__ import annotations
 
-from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradedBroker
+from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapter, UpgradedBroker
 from conformance.followup.upgrade.course import UpgradeRecord, UpgradeResult, begin, execute, finish, found_again, read
 from conformance.followup.upgrade.outcome import UpgradeExpected
-from conformance.followup.upgrade.pair import UpgradeAdapter
 from conformance.followup.upgrade.planned import Upgrade, UpgradeRequest, prepare
 
 __all__ = [

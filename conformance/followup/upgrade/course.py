@@ -19,9 +19,8 @@ from conformance.adapters.file.credentials_table import clean
 from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
-from conformance.followup.upgrade.broker import FailedUpgradeStart, FirstStart
+from conformance.followup.upgrade.broker import FROM, TO, FailedUpgradeStart, FirstStart, UpgradeAdapter
 from conformance.followup.upgrade.outcome import UpgradeExpected
-from conformance.followup.upgrade.pair import FROM, TO, UpgradeAdapter
 from conformance.followup.upgrade.planned import Upgrade
 from conformance.judge.rows import Judgement
 from conformance.ledger import Ledger

@@ -11,7 +11,7 @@ from conformance import adapters, campaign, scenario
 from conformance.adapters.credentials import OPEN, Access
 from conformance.campaign import Campaign, Options
 from conformance.errors import UsageError
-from conformance.followup.upgrade.pair import UpgradeAdapter, check
+from conformance.followup.upgrade.broker import UpgradeAdapter, check
 from conformance.report import expectations
 from conformance.report.model import Report
 from conformance.run.planning import credentials

@@ -103,11 +103,11 @@ def init_external(name: str, urls: str, out: pathlib.Path) -> int:
     conformance adapters check artemis:external=external.toml
     """
     from conformance import adapters
-    from conformance.adapters.file import draft_external
+    from conformance.adapters.file import draft
 
     if out.exists():
         raise UsageError(f"--out {out}: it exists; name another file")
-    text = draft_external.text(adapters.find(name).file, urls)
+    text = draft.text(adapters.find(name).file, urls)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,8 +1,8 @@
 """What this machine can do for a run, part by part, and what each missing part would enable.
 
 It looks, and tries where only a trial tells (a tracer, a loss of power); what it made for that is gone when it ends. A
-package is imported by the probe that asks for it, and none at the top: `python -m conformance.frontend.doctor` works where
-nothing is installed. `software` and `machine` hold the probes, `losses` what is counted; the one table is here.
+package is imported by the probe that asks for it, and none at the top: `python -m conformance.frontend.doctor` works
+where nothing is installed. `software` and `machine` hold the probes, `losses` what is counted; the one table is here.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from conformance import paths, scenario
 from conformance.claims import Claim
 from conformance.errors import CatalogueError
 from conformance.frontend.plugin import tell
-from conformance.frontend.plugin.expect import ClaimAnswer
+from conformance.frontend.plugin.tell import ClaimAnswer
 from conformance.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -22,16 +22,16 @@ from conformance import campaign, claims, report, scenario
 from conformance.campaign import OpenRun, Options, Watcher
 from conformance.claims import Kind, Scope
 from conformance.errors import ConformanceError, Interrupted, UsageError
-from conformance.frontend.plugin import expect, parts, tell
+from conformance.frontend.plugin import parts, tell
 from conformance.frontend.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
-from conformance.frontend.plugin.expect import ClaimAnswer
+from conformance.frontend.plugin.tell import ClaimAnswer
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.quoting import visible
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
-from conformance.run.planning.credential_options import WORDS, typed
+from conformance.run.planning.credentials import WORDS, typed
 from conformance.run.planning.plan import wanted
 from conformance.run.record import Progress
 
@@ -48,7 +48,7 @@ class Front:
         self.strict = config.getoption("conformance_strict_verdicts")
         try:
             self.campaign = campaign.prepare(self._options())
-            self.expected = expect.read(config, self.campaign)
+            self.expected = tell.read(config, self.campaign)
         except ConformanceError as error:
             raise pytest.UsageError(visible(str(error))) from error
         self.controller = not self.sent and bool(config.getoption("tx", None))

@@ -1,7 +1,11 @@
-"""What a test says: the text of a failure, its properties, and what Allure is given."""
+"""What a test says: the text of a failure, its properties, and what Allure is given.
+
+What the user expects of the verdicts beside them, in a session of pytest: `conformance.report.expectations` decides.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,17 +14,54 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance import claims
+from conformance.campaign import Campaign
 from conformance.claims import Claim, Kind
-from conformance.frontend.plugin.expect import ClaimAnswer
 from conformance.frontend.plugin.parts import PARTS
 from conformance.judge import replay_command
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
 from conformance.quoting import visible
 from conformance.records import RunRecord
+from conformance.report.expectations import ExpectationOutcome, Expected, check_baseline
+from conformance.report.expected import WORDS, Standing
 from conformance.report.html import timeline
 from conformance.report.model import is_undecided
 from conformance.report.words import control_words, exposure_words, steps_in_words
 from conformance.scenario import Scenario
+
+
+def read(config: pytest.Config, campaign: Campaign) -> Expected:
+    """`--known-failures`, `--baseline` and `--require-tried`, read and checked; raises `UsageError`, one line."""
+
+    def file(name: str) -> pathlib.Path | None:
+        word = config.getoption(f"conformance_{name}")
+        return pathlib.Path(word) if word else None
+
+    required = claims.words(config.getoption("conformance_require_tried"))
+    found = Expected.read(campaign.catalogue, file("known_failures"), file("baseline"), required)
+    check_baseline(found.baseline, adapter=campaign.adapter.name, protocol=campaign.selection.protocol)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimAnswer:
+    """What a test goes by: its row, what follows from it, and whether its claim had to be tried and is not."""
+
+    row: VerdictRow
+    outcome: ExpectationOutcome
+    untried: bool = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether the test fails because nothing tried its claim."""
+        return self.untried and self.row.verdict is Verdict.NOT_TRIED
+
+    @property
+    def lines(self) -> list[str]:
+        """How the row stands to what was expected, a line for each thing to say; mostly none."""
+        said = [f"{WORDS[item.standing].noun}: {item.text}" for item in self.outcome.items_of(self.row)]
+        return [*said, WORDS[Standing.UNTRIED].noun] if self.missing else said
+
 
 EVENTS = 40
 """Lines of a timeline in the text of a failure; the report has all of them."""

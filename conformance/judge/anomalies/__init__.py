@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.judge.anomalies.calls import CALLS
-from conformance.judge.anomalies.compared import COMPARED
-from conformance.judge.anomalies.deliveries import DELIVERIES
+from conformance.judge.anomalies.calls import CALLS, COMPARED
+from conformance.judge.anomalies.deliveries import DELIVERIES, REFUSALS
 from conformance.judge.anomalies.disk import DISK
 from conformance.judge.anomalies.model import Anomaly
-from conformance.judge.anomalies.refusals import REFUSALS
 from conformance.judge.anomalies.sends import SENDS
-from conformance.judge.anomalies.sessions import SESSIONS
+from conformance.judge.anomalies.sessions import SESSIONS, WINDOWS
 from conformance.judge.anomalies.strange import STRANGE
 from conformance.judge.anomalies.transactions import TRANSACTIONS
-from conformance.judge.anomalies.windows import WINDOWS
 
 __all__ = ["ANOMALIES", "Anomaly"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from conformance.errors import CatalogueError
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.anomalies.calls import halted
-from conformance.judge.anomalies.windows import LESS_SENT, OFFERED, THIRD_SENT
+from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
 
 
 @dataclasses.dataclass(frozen=True)

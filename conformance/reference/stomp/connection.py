@@ -16,8 +16,8 @@ What the standard leaves to the server:
 - host is read by nobody, login and passcode where the broker has a user. What CONNECT, SEND and SUBSCRIBE may ask for
   under a profile is in docs/reference-profiles.md.
 
-`StompConnection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT and
-DISCONNECT do is in `SubscriberSession`.
+`StompConnection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT
+and DISCONNECT do is in `SubscriberSession`.
 """
 
 from __future__ import annotations

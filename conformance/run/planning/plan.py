@@ -39,7 +39,7 @@ REFERENCE = "reference"
 class Selection:
     """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
 
-    `unable`: the faults that this machine cannot take, by name, and why. `no_client_reason`: why nothing at all can be tried.
+    `unable`: the faults that this machine cannot take, by name, and why. `no_client_reason`: why nothing can be tried.
     """
 
     adapter: Adapter
