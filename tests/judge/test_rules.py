@@ -739,6 +739,7 @@ def test_a_queue_whose_messages_stay_excuses_those_that_come_again():
     silent = rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=keeps)
 
     assert ANOMALIES["delivered_twice"].rests_on(("return",))
+    assert ANOMALIES["two_owners"].rests_on(("return",))
     assert "non_destructive is true: a message stays in its queue" in again.reason
     assert Verdict.VIOLATED == silent.verdict
 
