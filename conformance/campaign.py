@@ -34,8 +34,7 @@ from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
-from conformance.run import artifacts as kept
-from conformance.run import policies
+from conformance.run import artifacts, policies
 from conformance.run.planning import credentials, protocols
 from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
 from conformance.run.planning.protocols import lacks, unseen
@@ -393,7 +392,7 @@ def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     now = datetime.datetime.now(datetime.UTC)
     client, clients = protocols.client(selection.protocol, selection.vendor)
-    kept.keep(campaign.folder, adapter)
+    artifacts.keep(campaign.folder, adapter)
     credentials.keep(campaign.folder, campaign.options.access)
     difference = own_configuration.kept_in(campaign.folder, adapter, selection.settings)
     return RunRecord(

@@ -230,7 +230,7 @@ def test_the_new_one_follows_a_kill_and_finds_the_data(tmp_path, ledger):
         killed(broker)
         broker.start()
         last = broker.endpoint("amqp")
-        data, start = broker.data, both.diary.starts["t.1"]
+        data, start = broker.data, both.log.starts["t.1"]
         assert list(data.iterdir())
 
     assert before == stopped
@@ -261,12 +261,12 @@ def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
         killed(broker)
         with pytest.raises(LaunchError, match="ended with status 7"):
             broker.start()
-    refusal = both.diary.refusals[0]
+    refusal = both.log.refusals[0]
 
     assert ("t.1", ("unknown journal",)) == (refusal.trial, refusal.log_tail)
     assert "brokers/01/old/instance/data" == refusal.data
     assert list((tmp_path / "run" / refusal.data).glob("*.journal"))
-    assert {} == both.diary.starts
+    assert {} == both.log.starts
 
 
 def test_an_old_one_that_does_not_start_is_no_refusal(tmp_path, ledger):
@@ -276,7 +276,7 @@ def test_an_old_one_that_does_not_start_is_no_refusal(tmp_path, ledger):
     with both.prepare(tmp_path / "run" / "b", both.effective(), ["q"], ledger) as broker, pytest.raises(LaunchError):
         broker.start()
 
-    assert [] == both.diary.refusals
+    assert [] == both.log.refusals
 
 
 # what follows

@@ -137,7 +137,7 @@ class Recording:
         return [record for records, _ in played for record in records]
 
     def close(self) -> None:
-        """End the brokers that were kept, and the client nursery."""
+        """End the brokers that were kept, and the client pool."""
         try:
             self._stands.close()
         finally:

@@ -139,7 +139,7 @@ def test_a_message_of_another_trial_is_none_of_this_one_whatever_the_depth_says(
     spec: Spec, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A depth that is told late: the queue looks empty, and p1:1 of the void trial comes beside that of the next."""
-    monkeypatch.setattr("conformance.run.broker_pool.gauge", lambda broker: lambda queue: 0)
+    monkeypatch.setattr("conformance.run.broker_pool.ask_depth", lambda broker: lambda queue: 0)
     (_, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL), VOID, WHOLE)
     came = _received(folder, "odd.2")
     own = [name for name in came if history.parse_message(name)]

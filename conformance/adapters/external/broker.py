@@ -295,7 +295,7 @@ class ExternalBroker:
                 self.deviations[f"queue {name}"] = f"passed over: it held {held} messages, which were left alone"
         self._prove(began, ready_s)
         if self.epoch == 1:
-            self._check_gauge()
+            self._check_depth_answer()
         self._down = False
         self.start_seconds.append(time.monotonic() - began)
 
@@ -486,7 +486,7 @@ class ExternalBroker:
             else:
                 return
 
-    def _check_gauge(self) -> None:
+    def _check_depth_answer(self) -> None:
         """Ask for a depth once where the broker may lack what answers: each drain would ask in vain."""
         depth = self.plan.source.file.depth
         if depth is None or not depth.needs:

@@ -1,6 +1,6 @@
-"""Client processes: a nursery that has loaded everything, and one fork of it for each job.
+"""Client processes: a pool process that has loaded everything, and one fork of it for each job.
 
-A new Python with proton takes a quarter of a second to start; a run needs two hundred of them. The nursery loads once
+A new Python with proton takes a quarter of a second to start; a run needs two hundred of them. The pool loads once
 and forks, which takes milliseconds. It is single-threaded and opens no connection, so that a fork inherits nothing
 that could be in use. Every child holds one end of a socket to the harness and ends when that hangs up: no client
 outlives a harness, however it died.
@@ -94,7 +94,7 @@ def _child(job: Job, harness: socket.socket, log: int, pidfds: list[int]) -> Non
         result = run_job(job, pidfds, harness.fileno())
         harness.sendall(msgspec.json.encode(result))
         status = 0
-    except BaseException:  # a fork must never return into the nursery's loop
+    except BaseException:  # a fork must never return into the pool's loop
         traceback.print_exc()
     finally:
         os._exit(status)
@@ -104,7 +104,7 @@ class WorkerPool:
     """The harness's end: `spawn` starts a client process and returns at once.
 
     Raises:
-        ClientError: The nursery could not start, or has died.
+        ClientError: The pool could not start, or has died.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -116,7 +116,7 @@ class WorkerPool:
         with theirs:
             command = [sys.executable, "-m", "conformance.clients.workers.pool", str(theirs.fileno())]
             self.process, self._ticket = ledger.spawn(
-                "client nursery", command, env=environment(), pass_fds=[theirs.fileno()]
+                "client pool", command, env=environment(), pass_fds=[theirs.fileno()]
             )
 
     def spawn(self, job: Job, log: pathlib.Path, pidfds: Sequence[int] = ()) -> Child:
@@ -149,7 +149,7 @@ class WorkerPool:
         return int(answer)
 
     def close(self) -> None:
-        """End the nursery; children end when their own sockets hang up."""
+        """End the pool; children end when their own sockets hang up."""
         self._warm.close()
         self._control.close()
         self.process.wait()

@@ -65,9 +65,9 @@ class UpgradedBroker:
     no_copy = "two versions share it"
     patience_s = 0.0
 
-    def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, diary: UpgradeLog) -> None:
+    def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, log: UpgradeLog) -> None:
         self.old, self.new, self._now = old, new, old
-        self._folder, self._trial, self._diary = folder.absolute(), trial, diary
+        self._folder, self._trial, self._log = folder.absolute(), trial, log
         self._stopped = self._refused = False
         self.journal = old.journal
 
@@ -265,8 +265,8 @@ class UpgradedBroker:
             seconds=round(self.new.start_seconds[0], 3),
             old_seconds=round(self.old.start_seconds[0], 3),
         )
-        with self._diary.lock:
-            self._diary.starts[self._trial] = start
+        with self._log.lock:
+            self._log.starts[self._trial] = start
 
     def _remember(self, error: LaunchError) -> None:
         self._refused = True
@@ -278,8 +278,8 @@ class UpgradedBroker:
             log_tail=error.log_tail,
             data=str(self.old.data.relative_to(below)),
         )
-        with self._diary.lock:
-            self._diary.refusals.append(refusal)
+        with self._log.lock:
+            self._log.refusals.append(refusal)
 
 
 _LAUNCHERS = ("native", "docker")
@@ -299,7 +299,7 @@ class UpgradeAdapter:
     new: Adapter
     to_set: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     trial: str = ""
-    diary: UpgradeLog = dataclasses.field(default_factory=UpgradeLog, compare=False)
+    log: UpgradeLog = dataclasses.field(default_factory=UpgradeLog, compare=False)
 
     @property
     def name(self) -> str:
@@ -412,7 +412,7 @@ class UpgradeAdapter:
         except BaseException:
             old.close()
             raise
-        return UpgradedBroker(folder, old, new, self.trial, self.diary)
+        return UpgradedBroker(folder, old, new, self.trial, self.log)
 
 
 def check(old: Adapter, new: Adapter, protocol: str) -> None:

@@ -175,8 +175,8 @@ def _record(pair: UpgradeAdapter) -> UpgradeRecord:
         launcher=pair.launcher,
         downgrade=pair.downgrade,
         to_set=dict(pair.to_set),
-        starts=tuple(pair.diary.starts[trial] for trial in sorted(pair.diary.starts)),
-        refusals=tuple(sorted(pair.diary.refusals, key=lambda each: each.trial)),
+        starts=tuple(pair.log.starts[trial] for trial in sorted(pair.log.starts)),
+        refusals=tuple(sorted(pair.log.refusals, key=lambda each: each.trial)),
     )
 
 
