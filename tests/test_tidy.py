@@ -4,6 +4,7 @@ These bounds are only ever tightened.
 """
 
 import ast
+import collections
 import pathlib
 import re
 import shutil
@@ -84,6 +85,30 @@ def test_sizes():
     assert [str(path.relative_to(ROOT)) for path in OWN if path.read_text().count("\n") > 600] == []
     assert [each for each in lengths if each[0] > 60] == []
     assert sorted(lengths)[len(lengths) // 2][0] <= 10
+
+
+def test_folders_and_names():
+    """A folder has at most 12 modules, and a class name one meaning in the whole package."""
+    modules = [path for path in OWN if "conformance" in path.parts]
+    folders = collections.Counter(path.parent for path in modules)
+    classes = collections.Counter(
+        node.name
+        for path in modules
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+    assert [str(folder) for folder, count in folders.items() if count > 12] == []
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_the_architecture_page_names_what_exists():
+    """Each module and folder on the page is one of the package."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = [ROOT / "conformance" / word for word in re.findall(r"`([a-z_]+(?:/[a-z_]+)+)/?`", page)]
+
+    assert len(named) > 15
+    assert [str(path) for path in named if not path.is_dir() and not path.with_suffix(".py").exists()] == []
 
 
 def test_every_claim_has_a_scenario_or_a_dated_reason():
