@@ -1,6 +1,6 @@
-"""One HTTP request to a broker's own interface, past every proxy of the environment.
+"""Send one HTTP request to a broker's own interface, without the proxies that the environment names.
 
-A limit for all reads of a connection together: a socket's own timeout begins anew with each byte.
+`hung_up_after` limits all reads of a connection together: a socket's own timeout starts anew with each byte.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Whether a claim speaks about this broker, over this protocol, under these settings at all.
-
-Which trials of a run a standing check judges.
+"""Decide whether a claim applies to this broker, protocol and settings, and to which trials a standing check applies.
 
 A standing check (`Scenario.standing`) is about something that no broker may do in any trial. It judges the subject's
 trials of every scenario, with these exceptions: faults that the claim does not name, settings that give the claim up,

@@ -4,7 +4,8 @@ The main lane plays the trials of the broker on trial one after another, weakene
 liars, which are other brokers and prove only the check, in one lane; and each patient trial, which does nothing but
 wait for the liveness bound, in a lane and with a broker of its own.
 
-`run.json` while a run goes on: what was asked, what is planned, and the checksums of what was recorded.
+`RunWriter` keeps `run.json` while a run goes on: what was asked, what is planned, and the checksums of what was
+recorded.
 """
 
 from __future__ import annotations

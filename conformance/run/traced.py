@@ -1,6 +1,6 @@
 """A run of the broker whose disk is faulty, or only watched: what the tracer saw becomes a history of its own.
 
-A client whose bytes pass the link proxy: watched only, or with a fault on the link that is shown to take effect.
+`over_link` does the same for a client whose bytes pass the link proxy.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
 
 What the file says replaces what is `stock`, so that conditions of claims, controls and `--set` start from it. The file
 itself is never written to; each broker gets a copy, in which only what `[config]` of its `broker.toml` names differs.
-
-How the copy of a user's configuration differs from it, in words that may be shown: no secret is in them.
+The difference can be printed: it holds no secret.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ one: the ports, the address and the file system of the container stay. What it r
 for each start, since a container cannot be given another command, and a traced start needs one. The script waits at a
 gate until the harness knows its pid: a fault of the recovery has to be armed before there is any.
 
-Which faults a broker in a container can take on this machine: found out by trying, in its own image.
+Which faults a container can take on this machine is found out by trying, in the image of the broker.
 """
 
 from __future__ import annotations

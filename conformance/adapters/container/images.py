@@ -1,4 +1,4 @@
-"""The image of a broker: built here from the Dockerfile beside its `broker.toml`, upon a base that can be had.
+"""Build the image of a broker from the Dockerfile beside its `broker.toml`.
 
 The base is the vendor's own image where the engine has it or a registry gives it. A machine without a registry makes
 one of its own, once: a small Debian by debootstrap with what the broker needs. The distribution then comes from where
@@ -6,11 +6,10 @@ the native launcher gets it, and is put into the context of the build. Which bas
 
 `{XDG_CACHE_HOME}/ack-conformance/images` keeps the tar of such a base, 490 MB; the engine keeps the images.
 
-The bundled broker's distribution for a container: the very code that runs here, and the AMQP engine beneath it.
-
-It is copied from where this process has it, so that it is the same in a checkout and in an installed wheel, and needs
-no index of packages. The compiled part of python-qpid-proton is made for the stable ABI (PEP 384): any later Python
-loads it. The loader of cffi, which is not, comes from the image.
+The bundled broker's image gets the code that runs here, and the AMQP engine beneath it, copied from where this process
+has them. So it is the same in a checkout and in an installed wheel, and needs no package index. The compiled part of
+python-qpid-proton is made for the stable ABI (PEP 384): any later Python loads it. The loader of cffi, which is not,
+comes from the image.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""A broker that runs already: reached by its addresses, hurt by the commands of its owner, and otherwise left alone.
+"""A broker that runs already: the suite connects to its addresses, and its owner's commands inject the faults.
 
 It has no processes that could be seen here, so a fault is shown by what a client sees: its connection was lost after
 the command had begun, and where the broker is to stay down, nobody answers at its address. Nothing is touched but
 queues that carry the run's id in their names, or those that the owner names; they are removed at the end, or listed.
 
-What an external broker can be made to do: what its owner has no command for is not tried, and said so.
-
-A connection that shows the end of a broker: it is young, so that no impatience with a silent peer ended it.
+A fault for which the owner gives no command is NOT_TRIED, with that reason. `WitnessConnection` shows that the broker
+ended: it is new, so the broker did not close it for being idle.
 """
 
 from __future__ import annotations

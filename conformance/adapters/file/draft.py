@@ -1,7 +1,4 @@
-"""A first `broker.toml`, from the command line that starts a broker and from what only its owner can say.
-
-A first file for a broker that runs already, as `conformance init external` writes it.
-"""
+"""Write a first `broker.toml` (`conformance init broker`), or a first file for a broker that runs already."""
 
 from __future__ import annotations
 

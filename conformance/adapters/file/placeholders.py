@@ -1,6 +1,6 @@
-"""Words in braces: what `{python}` and its like stand for, and how a text is filled with them.
+"""Placeholders such as `{python}` in a `broker.toml`: which there are, where each is allowed, and its value.
 
-The words in braces that a `broker.toml` may use, and where: one table for what is checked and what is filled.
+One table serves the check of the file and the filling of its texts.
 """
 
 from __future__ import annotations

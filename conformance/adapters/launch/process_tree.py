@@ -3,7 +3,7 @@
 A broker that forks and leaves its parent (RabbitMQ, every daemon) leaves its session too. It is found by a mark in its
 environment, which children inherit, and by the pid file that it writes, for those that clear their environment.
 
-What is the same of every broker whose processes can be seen: it is signalled, and its queues are its own.
+`LocalProcessMixin` is shared by the launchers whose broker has processes on this machine: native and container.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ something if the `invoke` of an operation reached the kernel before the first by
 is here, behind `before_write`. Bytes that arrive are given to the engine one frame at a time: two dispositions of one
 delivery in one read would otherwise look like one.
 
-The login of an AMQP 1.0 connection: SASL by proton, and what it means where a peer refuses it.
+The login (SASL) is proton's; a refusal becomes a `ClientError` that names what was refused.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Confirmed acknowledgements go one of two ways. `disposition`: accepted with sett
 is the answer (AMQP 1.0 section 2.6.12). `transaction`: a transaction that holds nothing else, whose discharge is
 answered (section 4.4.3); brokers that never settle first, Artemis among them, need it.
 
-The controlling end of AMQP 1.0 transactions (section 4): declare, discharge, and what the coordinator answers.
+`TransactionController` is the controlling end of AMQP 1.0 transactions (section 4): declare, discharge, answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How an application of JMS gets its messages: by `receive()`, or by a listener whose return acknowledges.
+"""How a JMS application receives messages, and the answers to its asynchronous sends.
 
-What an application of JMS 2.0 hears of its asynchronous sends (JMS 2.0, 7.3): each one once, by its own message.
+Messages come by `receive()`, or by a listener whose return acknowledges. The completion listener of an asynchronous
+send (JMS 2.0, 7.3) is called once for each message.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """A STOMP 1.2 session without its transport: what frames say in the words of a `Session`.
 
-Two transports make sessions of it: stomp.py (`stomp`) and a socket with a codec of our own (`stomp_raw`). Both only
+Two transports make sessions of it: stomp.py (`session`) and a socket with a codec of our own (`raw_session`). Both only
 append what arrived to one queue, the end of the stream last, and `pump` handles it in the caller's thread in that
 order: everything that a dying broker still sent is handed over before `Disconnected` is raised.
 
-The login of a STOMP connection: what CONNECT says of who we are, and what it means where the answer is no.
-
-Which STOMP frames have asked for a RECEIPT, and what one answers: no transport, no frames.
+The login stands in CONNECT. `Receipts` knows which frames asked for a RECEIPT, and which of them a RECEIPT answers.
 """
 
 from __future__ import annotations

@@ -21,10 +21,9 @@ where it has several bodies of more than `_WHOLE` bytes together: then each from
 may be passed on of a frame whose length is not known. The first piece has the kind, all but the last say `more`, all
 but the first `continued`. A piece before the content header knows neither its message nor whether it is persistent.
 
-What the channels of one AMQP 0-9-1 connection are in: consumers, deliveries to settle, confirm mode, transactions.
-
-Delivery-tags are a channel's own (the XML's domain delivery-tag, rule channel-local), and an acknowledgement may cover
-several: which ones it covers only who saw the deliveries knows.
+The state of each channel: its consumers, its deliveries that are not settled, confirm mode, transaction. Delivery-tags
+are a channel's own (the XML's domain delivery-tag, rule channel-local), and an acknowledgement may cover several: which
+ones it covers only who saw the deliveries knows.
 """
 
 from __future__ import annotations

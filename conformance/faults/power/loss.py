@@ -7,7 +7,7 @@ needs CAP_SYS_ADMIN and a descriptor of a folder on that file system, nothing el
 What a disk does besides is imitated: it may have written some pages that nobody had synced yet, and others not, in any
 order. With a seed, some of the dirty pages are written back before the loss. What that gives, and what it cannot:
 
-- ext4 as `powerloss` makes it: single pages. A later page survives an earlier one, and of one write of several pages
+- ext4 as `image` makes it: single pages. A later page survives an earlier one, and of one write of several pages
   some survive. Only pages whose blocks are allocated and written (a segment filled with zeros and synced): where they
   are not, the blocks and the size are in the log, which is not written, and the file ends before the page.
 - xfs: the same between folios; a folio (up to megabytes, where the file was written in large pieces) goes as a whole.
@@ -15,7 +15,7 @@ order. With a seed, some of the dirty pages are written back before the loss. Wh
   survives although nobody synced it. A confirm that relies on such a write is not found to be early.
 - What sync_file_range and cachestat call dirty excludes pages that are being written at this moment: these survive.
 
-Who keeps a file system busy, without asking the file system: on a dead one even the status of a file may be EIO.
+Which processes keep the file system busy is read from /proc: on a dead file system even `stat` may fail with EIO.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Only what the templates (`fixtures/reproduce`) can do is written; a step, a trigger or a sentence that they cannot do is
 named instead. A script that did something else than the trial would prove nothing. Each kind of fault has a module:
-`process_faults`, `link_faults`, `disk_faults`.
+`faults`, `link_faults`, `disk_faults`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from conformance import paths
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
 from conformance.clients.roles.modes import MODES
-from conformance.followup.bundle import process_faults
+from conformance.followup.bundle import faults
 from conformance.followup.bundle.body import Body, CannotError, call
 from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
@@ -139,7 +139,7 @@ def write(
     try:
         for step in script.steps:
             _step(step, body)
-        process_faults.end(body)
+        faults.end(body)
         _check_known(checks, script, body)
     except CannotError as error:
         return Reproduction("", (*body.missing, str(error)))
@@ -171,9 +171,9 @@ def _step(step: Step, body: Body) -> None:
                     raise CannotError("a kill of the old version while it is started again is not in it")
                 if step.clean:
                     body.lines.append("broker.stop()")
-                process_faults.in_recovery(step.until, body)
+                faults.in_recovery(step.until, body)
                 step = dataclasses.replace(step, clean=False)
-            process_faults.restart(step, body)
+            faults.restart(step, body)
         case Drain():
             body.lines.append("drain(words, notes)")
         case Offer():
@@ -234,9 +234,9 @@ def _until(function: str, words: Mapping[str, object], fault: object, body: Body
     if fault is None:
         body.lines.append(call(function, words))
     elif isinstance(fault, Cut):
-        process_faults.over_relay(function, words, fault, body, size)
+        faults.over_relay(function, words, fault, body, size)
     else:
-        process_faults.under_fault(function, words, fault, body)
+        faults.under_fault(function, words, fault, body)
 
 
 def docstring(text: str) -> str:

@@ -1,9 +1,8 @@
-"""The old broker until a fault has ended it, and the new one from then on, on the same data.
+"""Two versions of one broker: the old one until a fault ends it, then the new one on the same data.
 
-Both have folders, ports and configurations of their own. The data folder of the new one is a link to that of the old
-one: nothing is copied, so nothing can be said to have been lost on the way.
-
-The adapter of an upgrade: two versions of one broker, prepared side by side.
+`UpgradeAdapter` prepares both side by side; `UpgradedBroker` runs one after the other. Both have folders, ports and
+configurations of their own. The data folder of the new one is a link to that of the old one: nothing is copied, so
+nothing can be said to have been lost on the way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a test says: the text of a failure, its properties, and what Allure is given.
-
-What the user expects of the verdicts beside them, in a session of pytest: `conformance.report.expectations` decides.
-"""
+"""Report a verdict as a pytest test: the text of a failure, properties, Allure, and what the user expected."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ A broker that is halted answers nothing. A call that was made after every thread
 one of them went on, did not wait for the broker (design, "Faults": pause). Answers that were already on their way come
 to calls that were made before.
 
-What two halves of one script have shown: a mode beside another, a style of sending beside two others.
-
-Each half has a producer of its own, numbered in the order of the steps, and its messages.
+Some scripts compare two halves: one mode with another, one style of sending with two others. Each half has a producer
+of its own, numbered in the order of the steps, and its messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What can go wrong with a delivery, its marks and its acknowledgement.
-
-What can become of a delivery that its consumer gave back.
-"""
+"""What can go wrong with a delivery: its marks, its acknowledgement, and what follows if its consumer gives it back."""
 
 from __future__ import annotations
 

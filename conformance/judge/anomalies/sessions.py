@@ -6,12 +6,10 @@ earlier one had left before; of one whose stamp is the later one nothing is know
 written at 1, handed over at 2, stamped at 3 by a link that had to wait for a processor. It is missed, and nobody is
 accused of what the scheduler did.
 
-What can go wrong between a publisher and a broker that knows its publish window: when it confirms, and how much.
-
-Only arithmetic accuses: a confirm that the broker's one-second timer sent is read a second or more after the first send
-that it was for. One that is read sooner was not sent by it, however slow the machine. That a later one was is concluded
-only where an answer at once would have been there in half a second: the slowest round trip of the same trial, through
-the disk, and the time that the sends themselves took.
+Publish windows: when the broker confirms, and how much. Only arithmetic accuses: a confirm that the broker's one-second
+timer sent is read a second or more after the first send that it was for. One that is read sooner was not sent by it,
+however slow the machine. That a later one was is concluded only where an answer at once would have been there in half a
+second: the slowest round trip of the same trial, through the disk, and the time that the sends themselves took.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Where a record comes late the window is `LATE_S`, a few milliseconds: a kill tha
 one that comes at the answer does not. What waits for its sync only is in the page cache, which the death of a process
 leaves alone: no kill can see it, but a held sync or a loss of power.
 
-Liars about what is kept: what they confirm is never stored, or a start does not take it over.
+Other liars here never store what they confirm, or do not take it over when they start.
 """
 
 from __future__ import annotations

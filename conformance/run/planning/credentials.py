@@ -1,9 +1,7 @@
-"""What a user typed of TLS and login, put upon the broker of a run; and what nobody can do over TLS.
+"""The TLS and login options of a user: one table for every front end, and how they apply to the broker of a run.
 
-The words by which a user says how clients come in: one table for every front, and what is made of them.
-
-A password is never one of them: a word names the variable, or the file, that has it. Fronts read the table before they
-know what is asked of them, so it imports nothing heavy.
+A password is never an option: an option names the variable, or the file, that holds it. Front ends read the table at
+every start, so this module imports nothing heavy.
 """
 
 from __future__ import annotations

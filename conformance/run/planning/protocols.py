@@ -1,6 +1,6 @@
-"""Over which protocol clients speak to a broker, and by which library or vendor's client; or why over none.
+"""Choose protocol and client library for a broker, or say why there is none.
 
-What a vendor's client is told, and what no application of it can do.
+Also the settings of a vendor's client, and what an application of it cannot do.
 """
 
 from __future__ import annotations

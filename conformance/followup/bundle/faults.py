@@ -1,9 +1,4 @@
-"""Faults at a process, in the minimal script: signals to the broker or to the client itself, and the loss of power.
-
-A cut of the connection, in the minimal script: a relay of its own ends it at the k-th frame of a kind.
-
-A faulty disk, in the minimal script: the broker runs under strace, which answers for the kernel.
-"""
+"""The faults of the minimal script: signals, power loss, a relay that cuts the connection, and a disk under strace."""
 
 from __future__ import annotations
 
