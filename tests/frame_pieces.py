@@ -2,20 +2,20 @@
 
 from hypothesis import strategies as st
 
-from conformance.faults.frames import reader as frames
+from conformance.faults.frames import pair
 
 DIRECTIONS = ("to_broker", "to_client")
 
 
 def split(protocol, parts):
     """Every frame of a dialogue, in its order; `parts` are (direction, bytes)."""
-    splitters = dict(zip(DIRECTIONS, frames.pair(protocol), strict=True))
+    splitters = dict(zip(DIRECTIONS, pair(protocol), strict=True))
     return [frame for direction, data in parts for frame in splitters[direction].feed(data)]
 
 
 def assert_same_in_any_pieces(protocol, parts, data):
     """A frame is the same however it comes, and nothing may be passed on of one that is not reported."""
-    splitters = dict(zip(DIRECTIONS, frames.pair(protocol), strict=True))
+    splitters = dict(zip(DIRECTIONS, pair(protocol), strict=True))
     found, ends = [], dict.fromkeys(DIRECTIONS, 0)
     for direction, whole in parts:
         cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))

@@ -8,7 +8,7 @@ from frame_pieces import DIRECTIONS, assert_same_in_any_pieces, assert_side_by_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.faults.frames import reader as frames
+from conformance.faults.frames import pair
 from conformance.faults.frames import stomp as frames_stomp
 from conformance.faults.frames.reader import LinkFrame
 
@@ -278,7 +278,7 @@ def test_any_pieces_give_the_same_frames(protocol, data):
 @pytest.mark.parametrize("protocol", SESSIONS)
 def test_frames_lie_side_by_side(protocol):
     """Without a gap, byte by byte as well."""
-    for splitter, direction in zip(frames.pair(protocol), DIRECTIONS, strict=True):
+    for splitter, direction in zip(pair(protocol), DIRECTIONS, strict=True):
         assert_side_by_side(splitter, b"".join(data for name, data in SESSIONS[protocol] if name == direction))
 
 
@@ -307,7 +307,7 @@ def test_lines_may_end_with_cr_lf():
 
 def test_without_a_length_the_nul_tells():
     """Until it has come, not a byte of the frame may pass."""
-    splitter = frames.pair("stomp")[1]
+    splitter = pair("stomp")[1]
     first = (splitter.feed(b"MESSAGE\nack:a\n\nbo"), splitter.passable)
     second = (splitter.feed(b"dy" * 100), splitter.passable)
     seen = splitter.feed(b"\0\nMESSAGE\nack:b\n")
@@ -321,7 +321,7 @@ def test_without_a_length_the_nul_tells():
 def test_a_body_without_a_length_is_kept_back_up_to_a_bound(monkeypatch):
     """What is longer is passed on unread."""
     monkeypatch.setattr(frames_stomp, "MAX_UNDECLARED", 100)
-    splitter = frames.pair("stomp")[0]
+    splitter = pair("stomp")[0]
     seen = [splitter.feed(b"SEND\n\n" + b"x" * 94), splitter.feed(b"x")]
 
     assert [0, 1] == [len(each) for each in seen]
@@ -330,7 +330,7 @@ def test_a_body_without_a_length_is_kept_back_up_to_a_bound(monkeypatch):
 
 def test_a_frame_is_known_before_its_body_comes():
     """A fault can strike before its first byte."""
-    splitter = frames.pair("stomp")[0]
+    splitter = pair("stomp")[0]
     seen = splitter.feed(b"SEND\ncontent-length:1000\n\n")
 
     assert [(0, 1027)] == [frame[:2] for frame in seen]
@@ -388,7 +388,7 @@ def test_the_first_of_repeated_headers_counts():
 @pytest.mark.parametrize("data", [b"\0", b"\rX", b"get / HTTP\n\n", b"S" * 33 + b"\n\n\0"])
 def test_what_is_no_stomp_is_passed_on_unread(data):
     """Once, with the reason; then nothing is seen, and nothing withheld."""
-    splitter = frames.pair("stomp")[0]
+    splitter = pair("stomp")[0]
     found = splitter.feed(b"BEGIN\n\n\0" + data)
 
     assert [("begin", 8), ("other", 0)] == [(frame.kind, frame.length) for frame in found]
@@ -576,7 +576,7 @@ def test_whose_disposition_it_is():
 def test_of_a_large_transfer_only_the_head_is_waited_for():
     """A commit is waited for as a whole."""
     large = transfer(0, payload=b"\0" * 100_000)
-    splitter = frames.pair("amqp")[0]
+    splitter = pair("amqp")[0]
 
     assert [] == splitter.feed(large[:20])
     assert 0 == splitter.passable
@@ -598,7 +598,7 @@ def test_of_a_large_transfer_only_the_head_is_waited_for():
 )
 def test_what_is_no_amqp_is_passed_on_unread(data):
     """A size below a head's, no data offset, no type, no constructor, no performative, one that does not end."""
-    splitter = frames.pair("amqp")[0]
+    splitter = pair("amqp")[0]
     found = splitter.feed(b"AMQP\0\1\0\0" + data)
 
     assert ["header", "unreadable"] == [seen.name for seen in found]
@@ -625,7 +625,7 @@ def test_payloads_are_not_copied(protocol):
         "amqp": bytearray(transfer(0, payload=bytes(size))),
         "stomp": bytearray(b"SEND\ncontent-length:%d\n\n" % size + bytes(size + 1)),
     }[protocol]
-    splitter = frames.pair(protocol)[0]
+    splitter = pair(protocol)[0]
     tracemalloc.start()
     try:
         seen = splitter.feed(data, 0, 1000)

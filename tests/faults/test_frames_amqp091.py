@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.faults.frames import pair
 from conformance.faults.frames import reader as frames
 from conformance.history import make_body
 
@@ -235,7 +236,7 @@ def test_any_pieces_give_the_same_frames(parts, data):
 @pytest.mark.parametrize("whole", [LONG, b"".join(data for to, data in PARTS if to == "to_broker")])
 def test_frames_lie_side_by_side(whole):
     """Without a gap, byte by byte as well."""
-    frame_pieces.assert_side_by_side(frames.pair("amqp091")[0], whole)
+    frame_pieces.assert_side_by_side(pair("amqp091")[0], whole)
 
 
 # Messages.
@@ -245,7 +246,7 @@ def test_a_message_of_several_bodies_is_one_frame():
     """300 kB over a frame-max of 128 KiB: told with the last body's first bytes, and held back until then."""
     whole = PUBLISH + content(make_body("p1:7", 300_000), most=(1 << 17) - 8)
     last = len(whole) - 300_000 % ((1 << 17) - 8) - 1
-    splitter = frames.pair("amqp091")[0]
+    splitter = pair("amqp091")[0]
 
     assert ([], 0) == (splitter.feed(whole, 0, last - 1), splitter.passable)
     assert [(0, len(whole), "send", "p1:7")] == [
@@ -321,12 +322,12 @@ def test_a_frame_is_known_before_its_body_comes():
     """Of a body no more is waited for than the word that may be an id."""
     whole = PUBLISH + content(b"p1:7 " + bytes(1000))
     body = len(whole) - 1006
-    splitter = frames.pair("amqp091")[0]
+    splitter = pair("amqp091")[0]
 
     assert ([], 0) == (splitter.feed(whole, 0, body + 63), splitter.passable)
     assert [(0, len(whole))] == [seen[:2] for seen in splitter.feed(whole, body + 63, body + 64)]
     named = PUBLISH + content(bytes(1000), flags=0x0400, properties=short(b"p1:7"))
-    assert ["p1:7"] == [seen.message for seen in frames.pair("amqp091")[0].feed(named[:-1001])]
+    assert ["p1:7"] == [seen.message for seen in pair("amqp091")[0].feed(named[:-1001])]
 
 
 CORRELATION = 0x0400
@@ -544,7 +545,7 @@ def test_an_answer_says_which_publishes_it_is_for():
 def test_what_is_no_amqp_is_passed_on_unread(data):
     """No frame, no message to go with, sizes that cannot be, no octet 0xCE where a frame ends; once, with the reason."""
     for parts in ([data], [data[at : at + 1] for at in range(len(data))]):
-        splitter = frames.pair("amqp091")[0]
+        splitter = pair("amqp091")[0]
         found = [each for part in (b"AMQP\0\0\x09\1", *parts) for each in splitter.feed(part)]
 
         assert ["header", "unreadable"] == [seen.name for seen in found]
@@ -574,7 +575,7 @@ def test_names_of_what_is_nothing_else():
 def test_payloads_are_not_copied():
     """16 MiB in one body, and in pieces: less than a thousandth of it is taken."""
     data = bytearray(PUBLISH + content(bytes(1 << 24)))
-    splitter = frames.pair("amqp091")[0]
+    splitter = pair("amqp091")[0]
     tracemalloc.start()
     try:
         seen = splitter.feed(data, 0, 1000)

@@ -139,17 +139,3 @@ class Opaque(Splitter):
 
     def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[LinkFrame], int]:
         return [], end
-
-
-def pair(protocol: str) -> tuple[Splitter, Splitter]:
-    """The two directions of one connection, to the broker and to the client.
-
-    They know of each other: only who saw the commit knows what its answer is. `core` is the protocol of Artemis' own
-    client, whose frames nobody here tells.
-    """
-    from conformance.faults.frames import amqp as frames_amqp
-    from conformance.faults.frames import amqp091
-    from conformance.faults.frames import stomp as frames_stomp
-
-    pairs = {"amqp": frames_amqp.pair, "amqp091": amqp091.pair, "stomp": frames_stomp.pair}
-    return (Opaque(), Opaque()) if protocol == "core" else pairs[protocol]()

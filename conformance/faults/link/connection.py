@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.faults.frames import pair
 from conformance.faults.frames import reader as frames
 from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, LinkFrame
 from conformance.faults.link.direction import LinkDirection, Pace
@@ -120,7 +121,7 @@ class ProxyConnection:
         self._cut = False
         self._resets = False  # a reset is being passed on: what else ends is part of it
         self._affected = 0
-        to_broker, to_client = frames.pair(protocol)
+        to_broker, to_client = pair(protocol)
         pace = armed.pace
         self._lanes = {
             TO_BROKER: LinkDirection(TO_BROKER, client, broker, to_broker, self, pace()),

@@ -4,14 +4,14 @@ Every scenario in which a broker is ended by a fault and started again is played
 by the old version until the fault, after which the new version is started on the very data that was left. The claims,
 the controls and the judge are those of any run; a violation that the old version alone has is no regression.
 
-Reading order: `broker` (two brokers on one folder of data, which look like one), `pair` (the adapter that makes them),
+Reading order: `broker` (two brokers on one folder of data, which look like one, and the adapter that makes them),
 `planned` (from the words of a user to the two runs), `course` (recording and judging both), `outcome` (what follows).
 """
 
 from __future__ import annotations
 
-from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapter, UpgradedBroker
-from conformance.followup.upgrade.course import UpgradeRecord, UpgradeResult, begin, execute, finish, found_again, read
+from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapter, UpgradedBroker, UpgradeRecord
+from conformance.followup.upgrade.course import UpgradeResult, begin, execute, finish, found_again, read
 from conformance.followup.upgrade.outcome import UpgradeExpected
 from conformance.followup.upgrade.planned import Upgrade, UpgradeRequest, prepare
 

@@ -45,6 +45,19 @@ class FailedUpgradeStart(msgspec.Struct, frozen=True, kw_only=True):
     data: str
 
 
+class UpgradeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`upgrade.json`: which versions, how each trial's upgrade went, and where the new version did not start."""
+
+    adapter: str
+    old: str
+    new: str
+    launcher: str
+    downgrade: bool
+    to_set: dict[str, bool | int | str]
+    starts: tuple[FirstStart, ...]
+    refusals: tuple[FailedUpgradeStart, ...]
+
+
 @dataclasses.dataclass
 class UpgradeLog:
     """What became of each trial's upgrade; trials of several lanes write into it."""

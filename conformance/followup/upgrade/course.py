@@ -11,15 +11,13 @@ import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from conformance import campaign, judge, records
 from conformance.adapters import Adapter, Broker
 from conformance.adapters.file.credentials_table import clean
 from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
-from conformance.followup.upgrade.broker import FROM, TO, FailedUpgradeStart, FirstStart, UpgradeAdapter
+from conformance.followup.upgrade.broker import FROM, TO, UpgradeAdapter, UpgradeRecord
 from conformance.followup.upgrade.outcome import UpgradeExpected
 from conformance.followup.upgrade.planned import Upgrade
 from conformance.judge.rows import Judgement
@@ -38,19 +36,6 @@ Watching = Callable[[Campaign], contextlib.AbstractContextManager[Watcher]]
 """Shows a run while it lasts: its `with` gives what the run calls."""
 Reporting = Callable[[Judgement, Campaign], None]
 """Writes the report of the old version alone into its folder."""
-
-
-class UpgradeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`upgrade.json`: which versions, how each trial's upgrade went, and where the new version did not start."""
-
-    adapter: str
-    old: str
-    new: str
-    launcher: str
-    downgrade: bool
-    to_set: dict[str, bool | int | str]
-    starts: tuple[FirstStart, ...]
-    refusals: tuple[FailedUpgradeStart, ...]
 
 
 @dataclasses.dataclass(frozen=True)

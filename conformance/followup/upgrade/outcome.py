@@ -5,18 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from conformance.errors import ExitCode
-from conformance.followup.upgrade.broker import FailedUpgradeStart
+from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeRecord
 from conformance.judge.rows import Judgement, Verdict
 from conformance.report.expectations import ExpectationOutcome, Expected
 from conformance.report.expected import Expectations, Item, Standing
-
-if TYPE_CHECKING:
-    from conformance.followup.upgrade.course import UpgradeRecord
 
 _MEANS = "the new version did not start on data on which the old one does"
 
