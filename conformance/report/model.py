@@ -336,7 +336,7 @@ def _by_course(judgement: Judgement) -> Iterator[Doubt]:
     if judgement.run.interrupted:
         yield Doubt("course", "Interrupted", "The run was stopped before its last trial; what was recorded counts.")
     elif not judgement.run.finished:
-        early = "The run ended before its last trial, and nobody asked it to."
+        early = "The run ended before its last trial, without an interrupt."
         wrong = f"Nothing of this run holds, because its folder is not complete: {judgement.run.incomplete}."
         yield Doubt("course", "Incomplete", wrong if judgement.run.incomplete else early)
 

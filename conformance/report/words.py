@@ -32,7 +32,7 @@ MEANINGS: dict[Verdict, Meaning] = {  # in the order in which a reader wants to 
         "!",
         "Something of this suite went wrong: a set-up, a client, a fault that did not take effect, a history that is "
         "not complete.",
-        "Anything about the broker. It is charged to nobody, and it is never a pass.",
+        "Anything about the broker. It never counts against the broker, and it is never a pass.",
     ),
     Verdict.INCONCLUSIVE: Meaning(
         "?",

@@ -54,7 +54,7 @@ def _params(context: click.Context | None) -> list[click.Parameter]:
 
 
 def _reader_is_gone() -> bool:
-    """Whether standard output is a pipe that nobody reads any more, as in `conformance claims | head -1`."""
+    """Whether standard output is a pipe that is no longer read, as in `conformance claims | head -1`."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)

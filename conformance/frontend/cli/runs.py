@@ -142,7 +142,7 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
 
     RUN is the folder of the run, or of an upgrade. Everything comes from what was recorded there; a script that has
-    changed since is refused. A broker, configuration or login of the user's own is used with --trust only: whoever made
+    changed since is refused. A broker, configuration or login of the user's own is used with --trust only: who made
     the folder decides what these files run. It is judged as a run of so many trials without a control: what is not seen
     again is undecided, exit 2.
     """

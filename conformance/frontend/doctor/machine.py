@@ -127,7 +127,7 @@ _SCOPES = {
     "0": "0: any process of the same user",
     "1": "1: own children only, which is enough",
     "2": "2: root only",
-    "3": "3: nobody, until the next boot",
+    "3": "3: no process, until the next boot",
 }
 
 
