@@ -34,15 +34,18 @@ COPY_BYTES = 1 << 30
 """More data than this is not copied."""
 
 MACHINE = {
-    "a port is taken": r"address (is )?already in use|EADDRINUSE|BindException|port \S+ is (already )?in use",
-    "a disk is full": r"no space left on device|ENOSPC|disk quota exceeded|disk is full",
-    "there is too little memory": r"OutOfMemoryError|cannot allocate memory|ENOMEM|insufficient memory|bad_alloc|"
+    "a port is taken": r"address (is )?already in use|\bEADDRINUSE\b|BindException|port \S+ is (already )?in use",
+    "a disk is full": r"no space left on device|\bENOSPC\b|disk quota exceeded|disk is full",
+    "there is too little memory": r"OutOfMemoryError|cannot allocate memory|\bENOMEM\b|insufficient memory|bad_alloc|"
     r"There is insufficient memory|Could not reserve enough space",
-    "there are too many files or processes": r"too many open files|EMFILE|ENFILE|unable to create (new )?native thread|"
-    r"resource temporarily unavailable",
-    "a file must not be read or written": r"permission denied|EACCES|read-only file system",
+    "there are too many files or processes": r"too many open files|\bEMFILE\b|\bENFILE\b|"
+    r"resource temporarily unavailable|unable to create (new )?native thread",
+    "a file must not be read or written": r"permission denied|\bEACCES\b|read-only file system",
 }
-"""Reasons of this machine why a start fails, by the words that the log of the broker has for them."""
+"""Reasons of this machine why a start fails, by the words that the log of the broker has for them.
+
+Names of errors are whole words: `DirectMethodHandleAccessor`, in stack traces of Java 18 and later, has EACCES in it.
+"""
 
 _ERROR = re.compile(r"^(?!at ).*(\b(ERROR|FATAL|SEVERE)\b|Exception\b|Error\b)")
 
@@ -192,7 +195,7 @@ def reason_of_machine(error: LaunchError) -> str:
 
     >>> reason_of_machine(LaunchError("ended", log_tail=["bind: Address already in use"]))
     'a port is taken'
-    >>> reason_of_machine(LaunchError("ended", log_tail=["record 7 is damaged"]))
+    >>> reason_of_machine(LaunchError("ended", log_tail=["record 7 is damaged, DirectMethodHandleAccessor.invoke"]))
     ''
     """
     text = "\n".join([str(error), *error.log_tail])
