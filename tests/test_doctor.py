@@ -481,7 +481,7 @@ def test_where_nothing_is_installed(tmp_path):
     done = subprocess.run(
         [sys.executable, "-S", "-m", "conformance.frontend.doctor"],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(pathlib.Path(doctor.__file__).parents[2]), "PATH": str(tmp_path), "HOME": str(tmp_path)},
+        env={"PYTHONPATH": str(pathlib.Path(doctor.__file__).parents[3]), "PATH": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

@@ -761,11 +761,11 @@ def test_it_ends_with_its_harness(tmp_path, marked):
     """However that died."""
     harness = (
         "import pathlib, sys, time\n"
-        "from conformance.faults.link.harness import Link\n"
+        "from conformance.faults.link.harness import LinkProxy\n"
         "from conformance.history import bare_header\n"
         "from conformance.ledger import Ledger\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        "link = Link(Ledger(folder, 'dead-harness'), folder, bare_header('x'), ('127.0.0.1', 1), 'amqp').__enter__()\n"
+        "link = LinkProxy(Ledger(folder, 'dead-harness'), folder, bare_header('x'), ('127.0.0.1', 1), 'amqp').__enter__()\n"
         "print(link.port, flush=True)\n"
         "time.sleep(60)\n"
     )

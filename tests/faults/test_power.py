@@ -20,7 +20,7 @@ from conformance.ledger import Ledger
 
 PAGE = mmap.PAGESIZE
 EACH = pytest.mark.parametrize("filesystem", [*FILE_SYSTEMS])
-LOSE = "import sys; from conformance.faults import power; power.lose(int(sys.argv[1]))"
+LOSE = "import sys; from conformance.faults.power import loss; loss.lose(int(sys.argv[1]))"
 
 
 @pytest.fixture

@@ -421,7 +421,7 @@ def test_a_kernel_that_keeps_everything_is_found_out(asked, monkeypatch):
 def test_without_the_capability_it_says_what_it_needs(tmp_path):
     """Root without the right to mount, as in most containers."""
     package = str(pathlib.Path(conformance.__file__).parents[1])
-    program = "from conformance.faults import powerloss; print(powerloss.cannot())"
+    program = "from conformance.faults.power import image; print(image.cannot())"
     drop = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
     done = subprocess.run(
         [*drop, sys.executable, "-c", program],
@@ -438,8 +438,8 @@ def test_without_the_capability_it_says_what_it_needs(tmp_path):
 
 _HARNESS = """
 import pathlib, signal, sys
-from conformance.faults import power
-from conformance.faults.power.image import Disk
+from conformance.faults.power import loss
+from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 
 folder, stage = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -460,14 +460,14 @@ def stopping(owner, method, prefix):
 said = {}
 stopping(Ledger, "intend", "intend")
 stopping(Ledger, "made", "made")
-stopping(Disk, "_run", "ran")
+stopping(LossyDisk, "_run", "ran")
 with Ledger(folder / "run", sys.argv[3]) as book:
-    disk = Disk.make(book, folder / "disk.img", folder / "disk")
+    disk = LossyDisk.make(book, folder / "disk.img", folder / "disk")
     held = (disk.mountpoint / "file").open("w")
     book.spawn("holder", ["sleep", "600"], stdout=held)
     held.close()
     with disk.handle() as descriptor:
-        power.lose(descriptor)
+        loss.lose(descriptor)
     reached("shutdown")
 """
 _NOTHING, _LOOP, _BOTH = (), ("detached /dev/{loop}",), ("unmounted {disk}", "detached /dev/{loop}")

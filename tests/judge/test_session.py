@@ -115,7 +115,7 @@ def test_ctrl_c_reaches_python_first(python):
 @pytest.mark.full
 def test_stop_twice_and_start_again(python):
     """A process may judge, stop, and judge again; its own output stays its own."""
-    again = "session.stop(); session.stop(); s = judge.Session.start(); print(s.spark.range(3).count())"
+    again = "session.stop(); session.stop(); s = judge.JudgeSession.start(); print(s.spark.range(3).count())"
     process = python(READY + again + "; s.stop(); import os; print('PYSPARK_GATEWAY_PORT' in os.environ)")
     pid, folder = ready(process)
     output, errors = ended(process)
@@ -127,7 +127,7 @@ def test_stop_twice_and_start_again(python):
 def test_stopped_while_it_starts(python):
     """Nothing is left, and nothing is printed."""
     process = python(
-        "import time\nfrom conformance import judge\nfrom conformance.judge import gateway\n"
+        "import time\nfrom conformance import judge\nfrom conformance.judge.spark import gateway\n"
         "starting = judge.start_in_background()\n"
         "while not gateway.RUNNING: time.sleep(0.01)\n"
         "print(next(iter(gateway.RUNNING))._process.pid, '.', flush=True)\ntime.sleep(1.5)\n"
@@ -175,7 +175,7 @@ def test_a_spark_home_of_the_user_is_never_overridden(python, tmp_path):
     """One without Spark in it is an error that says so, not a reason to take another."""
     process = python(
         "from conformance import judge\nfrom conformance.errors import JudgeError\n"
-        "try: judge.Session.start()\nexcept JudgeError as error: print(error)",
+        "try: judge.JudgeSession.start()\nexcept JudgeError as error: print(error)",
         SPARK_HOME=str(tmp_path),
     )
     output, _ = process.communicate(timeout=30)
@@ -194,7 +194,7 @@ def test_no_java(monkeypatch):
         JudgeSession.start()
 
 
-LONG_ENOUGH = "from conformance.judge import classes\nclasses.WORTH_S = 0.0\n"
+LONG_ENOUGH = "from conformance.judge.spark import class_archive\nclass_archive.WORTH_S = 0.0\n"
 
 
 def cached(folder):

@@ -25,7 +25,7 @@ from conformance.judge.spark.session import JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run.planning import credentials
-from conformance.run.planning.credentials import WORDS
+from conformance.run.planning.credential_options import WORDS
 from conformance.run.planning.plan import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))

@@ -19,7 +19,7 @@ from conformance.adapters.file.external_table import COMMANDS
 from conformance.adapters.file.model import BrokerFile
 
 _SHORT: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "Start": {
+    "StartTable": {
         "ready_port": {"type": "array", "items": {"type": "string"}},
         "ready_http": {"type": "string"},
     },
@@ -27,7 +27,7 @@ _SHORT: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 """Short forms by table and key, which the model makes whole before it looks at types; `Queues.method` can be absent."""
 
-_INFERRED = {"Queues": ("method",), "BrokerFile": ("start", "data", "journal")}
+_INFERRED = {"QueuesTable": ("method",), "BrokerFile": ("start", "data", "journal")}
 """Keys that the model takes from the others of its table where they are not given."""
 
 

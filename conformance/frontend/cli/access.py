@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from conformance.run.planning.credentials import FILE, WORDS, Word, typed
+from conformance.run.planning.credential_options import FILE, WORDS, Word, typed
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.run.planning.credentials import WORDS, Word
+from conformance.run.planning.credential_options import WORDS, Word
 
 _CHOSEN = pytest.StashKey[str]()
 """The distribution of xdist that the user chose, before xdist writes its own default there."""

@@ -31,7 +31,7 @@ from conformance.report.expectations import ExpectationOutcome
 from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
-from conformance.run.planning.credentials import WORDS, typed
+from conformance.run.planning.credential_options import WORDS, typed
 from conformance.run.planning.plan import wanted
 from conformance.run.record import Progress
 

@@ -8,10 +8,10 @@ from types import ModuleType
 
 from conformance.errors import UsageError
 from conformance.reference.honest import Honest
-from conformance.reference.liars import confirming, delivering, profiled, settling, storing, transacting
+from conformance.reference.liars import confirming, delivering, forgetting, profiled, settling, storing, transacting
 from conformance.reference.liars.liar import LiarBroker
 
-FAMILIES = (storing, storing, confirming, delivering, settling, transacting, profiled)
+FAMILIES = (storing, forgetting, confirming, delivering, settling, transacting, profiled)
 
 
 def _members(family: ModuleType) -> Iterator[tuple[str, type[LiarBroker]]]:
