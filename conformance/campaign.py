@@ -1,4 +1,4 @@
-"""One run from what the user asked for to a judged folder: the engine that every front shares.
+"""Run from a user's options to a judged folder: the engine that all front ends share.
 
 `session` opens a run; `OpenRun.record` records scenarios, all at once or part by part, and `OpenRun.judge` answers for
 what is there. Where a violation was seen in fewer trials than it takes to print it, the repeats are recorded and judged

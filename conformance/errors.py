@@ -1,4 +1,4 @@
-"""The life of a run, told by the one error of each step.
+"""The errors of the suite, one for each step of a run.
 
 A run is asked for (`UsageError`), reads the claims (`CatalogueError`), fetches a broker (`FetchError`), starts it
 (`LaunchError`), drives it (`ClientError`), hurts it (`FaultError`), keeps what it saw (`HistoryError`), judges it

@@ -1,4 +1,4 @@
-"""What a run has made outside itself, so that the next run can release exactly what a killed one left behind.
+"""Record what a run makes outside its process, so that the next run releases exactly what a killed run left.
 
 `<run>/resources.jsonl` gets one line with the intent before a thing is made and one when it exists. Three facts make
 a process ours: its pid, the time it started (a pid is reused, a pair is not) and the boot it belongs to. A process

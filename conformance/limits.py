@@ -1,4 +1,4 @@
-"""How much a broker may make the suite keep, read or wait for: one table, each figure with its reason.
+"""Limits on what a broker can make the suite keep, read or wait for: one table, each with its reason.
 
 A broker under test may send garbage, send without end, or send nothing. None of that may exhaust this machine or hang
 the run. A broker that goes over a limit ends the client with a `ClientError` that names the limit. The trial is then

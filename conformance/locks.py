@@ -1,4 +1,4 @@
-"""Locked files that say what of a process exists outside it. The kernel unlocks them when the process ends, however.
+"""Lock files that say what a process has reserved. The kernel unlocks them when the process ends.
 
 So the next start can tell what a killed process left (a port that it reserved, a temporary folder) from what a living
 one uses, also across containers, and whatever has become of process ids.

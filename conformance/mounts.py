@@ -1,4 +1,4 @@
-"""What is mounted or attached, and how it is given back: by the tools of the system, looked up where root has them."""
+"""List mounts and loop devices, and release them with the system's tools."""
 
 from __future__ import annotations
 

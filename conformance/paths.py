@@ -1,4 +1,4 @@
-"""Where the data folders are, in a checkout and in an installed wheel.
+"""The data folders, in a checkout and in an installed wheel.
 
 In a checkout `suites/`, `fixtures/` and `reports/` lie beside the package; in a wheel they lie in
 `conformance/_data/`. Nothing else in the project may guess.

@@ -1,4 +1,4 @@
-"""Text of others in our output: a broker, its log, its file or the folder of a run may hold anything."""
+"""Make text of others safe to print: a broker, its log, its file or a run folder may hold anything."""
 
 from __future__ import annotations
 

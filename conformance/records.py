@@ -1,4 +1,4 @@
-"""What a run writes beside its histories: what was asked, and what each trial was.
+"""The files of a run beside its histories: what was asked, and what each trial was.
 
 `run.json` holds a `RunFile`: the run, its plan, and the checksums of its evidence. Every folder below `trials/` holds a
 `TrialRecord` (`trial.json`) and one history file per process. `broker.json` holds a `BrokerRecord` where the broker is

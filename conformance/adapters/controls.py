@@ -1,4 +1,4 @@
-"""Choose the fallback of a control that this broker cannot be given, or that shows nothing there.
+"""Choose the fallback of a control that this broker does not offer, or that shows nothing there.
 
 The settings of a broker may be fixed: it runs already, its file says so, or one cannot be given up beside another (a
 quorum queue of RabbitMQ stores everything). A liar of the bundled broker then proves that the check sees what it is

@@ -1,4 +1,4 @@
-"""What a client needs to come in at a broker: TLS, a login, and where its secrets are. It never holds a secret.
+"""The TLS settings and login of a client, and where its secrets are. No secret is kept here.
 
     url = parse_url("amqps://alice@broker.example:5671")
     url.protocol, url.host, url.port            # "amqp", "broker.example", 5671

@@ -1,4 +1,4 @@
-"""The adapter that a `broker.toml` makes, and the base of those that a Python class makes."""
+"""The adapter that a `broker.toml` makes, and the base class of adapters in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an adapter is to everybody else: the rest of the suite uses these two protocols, and nothing behind them.
+"""The interface of an adapter. The rest of the suite uses only these two protocols.
 
 `FileAdapter` is the adapter that a `broker.toml` makes. A Python class may be one as well: it derives from
 `FileAdapter` and changes what it must, or has every member of `Adapter` itself. It is reached as `path.py:Class`, or by

@@ -1,4 +1,4 @@
-"""What the last word of an adapter means: `native[=FOLDER]`, `docker`, `external[=URL,...]` or `external=FILE.toml`."""
+"""The launcher in an adapter's name: `native[=FOLDER]`, `docker`, `external[=URL,...]` or `external=FILE.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the words of a user to an adapter: a broker of this package, of another package, of a TOML or a Python file."""
+"""Find an adapter by name: a broker of this package, of another package, of a TOML file or a Python file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who talks to a broker: sessions over a wire library, and the roles that they play, each in a process of its own.
+"""The clients of a broker: sessions over a wire library, and their roles, each in a process of its own.
 
 `job` says what one process is to do, `worker` runs it. `roles`, `publisher` and `consumer` are the same for every
 protocol and do the recording; `armed` fires the fault; `modes` is the table of acknowledgement modes. `session` is the

@@ -1,4 +1,4 @@
-"""How a client comes in at a broker: the socket, TLS over it, and what a refusal means.
+"""Connect a client to a broker: socket, TLS, and the meaning of a refusal.
 
 What is needed for that is plain data, `conformance.adapters.credentials`; the process of the client uses it here.
 TLS is Python's own, for every client library alike: the bytes of a session stay in our hands, and one verification

@@ -1,4 +1,4 @@
-"""How many messages a queue holds, by the broker's own word: over HTTP, or over AMQP messages to its management.
+"""Ask a broker how many messages a queue holds: over HTTP, or over AMQP messages to its management.
 
 A connection of its own: a client that speaks STOMP or JMS asks in the same way, and its own broker traffic stays as
 it is.

@@ -1,4 +1,4 @@
-"""What a role needs of a protocol: the seam between what is recorded and how it is said on the wire."""
+"""The interface between a role and a protocol: roles record, sessions write to the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which session a job gets: one table of protocols and clients."""
+"""Choose the session class of a job, by one table of protocols and clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a broker, its disk and its links, and the proof that it took effect.
+"""The faults at a broker, its disk and its links, and the proof that each took effect.
 
 A fault takes a `Target`, never an adapter: whatever has processes and knows when they are gone can be hurt.
 

@@ -1,4 +1,4 @@
-"""Which faults this machine can take: found out by trying, once, and never guessed."""
+"""Find out by trying, once, which faults this machine can take."""
 
 from __future__ import annotations
 

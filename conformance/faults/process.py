@@ -1,4 +1,4 @@
-"""Death and halt of a process: SIGKILL, SIGTERM or SIGSTOP to the broker, or SIGKILL to the client itself.
+"""Kill, stop or halt a process: SIGKILL, SIGTERM or SIGSTOP to the broker, or SIGKILL to the client itself.
 
 The signal is sent by the client process that owns the trigger, through pidfds that were opened for the whole tree when
 the fault was armed: a pid could have been reused, a pidfd cannot. Here is what stays with the harness: the opening,

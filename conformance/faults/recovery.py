@@ -1,4 +1,4 @@
-"""Death in recovery: a broker that is starting is killed while it reads its journal.
+"""Kill a broker in recovery, while it starts and reads its journal.
 
 The event is the kernel's: inotify tells of each access to a file of the journal as it happens (inotify(7)).
 """

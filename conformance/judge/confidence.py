@@ -1,4 +1,4 @@
-"""What zero counterexamples are worth: two small formulas, and nothing else about statistics.
+"""The two formulas of statistics: what zero counterexamples mean.
 
 The independent unit is the effective fault, never the message: messages that one kill loses share their cause.
 """

@@ -1,4 +1,4 @@
-"""The command line under a row: of a violation, the one that records its first trial again."""
+"""The command line under a row: for a violation, the command that records its first trial again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a verdict: what each word needs, in the order in which the reasons against it are looked for.
+"""The rules of a verdict, in the order in which they are applied.
 
 Pure functions of counted trials (design, "Verdicts"): nothing here knows Spark.
 """

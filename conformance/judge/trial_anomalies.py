@@ -1,4 +1,4 @@
-"""What offends in single trials, whatever becomes of it in a verdict: for a replay, and for a bundle."""
+"""List the anomalies of single trials, for a replay and for a bundle, whatever the verdict is."""
 
 from __future__ import annotations
 

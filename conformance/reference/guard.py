@@ -1,4 +1,4 @@
-"""Who may come in, whatever protocol they speak."""
+"""Check the login of a peer, whatever protocol it uses."""
 
 from __future__ import annotations
 

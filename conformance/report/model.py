@@ -1,4 +1,4 @@
-"""The report as data, the words that it is told in, and what undermines it.
+"""The report as data, its texts, and what weakens it.
 
 Only counting and wording happen here. Whether a claim is violated is read from its row, never found out.
 """

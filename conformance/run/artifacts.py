@@ -1,4 +1,4 @@
-"""How the broker of a run is found again: written down with the run, and read for a replay or a bundle."""
+"""Keep the broker file and options of a run, and read them again for a replay or a bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trials stand on: a broker, with a disk of its own where its power will be lost, kept while it is needed."""
+"""The pool of brokers that trials use: each is kept while it is needed, on a disk of its own if its power is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client processes of one trial: what each is told, its folder of history, and how it ended."""
+"""Run the client processes of one trial: their jobs, their histories, and how they ended."""
 
 from __future__ import annotations
 

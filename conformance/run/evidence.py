@@ -1,4 +1,4 @@
-"""What is kept of a trial besides its histories: the journal as a fault left it, and which part of the logs is its own.
+"""Keep the evidence of a trial besides its histories: the journal as a fault left it, and its part of the logs.
 
 Only what cannot be had later: brokers go on with their journal, and write one log for many trials. A copy leaves out
 the zeros at the end of each file, which are preallocated, and takes the newest files first, `COPY` bytes at most. All

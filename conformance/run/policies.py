@@ -1,4 +1,4 @@
-"""The policies of a queue at a broker that runs already, by the broker's own word."""
+"""Ask a running broker for the policies of its queues."""
 
 from __future__ import annotations
 

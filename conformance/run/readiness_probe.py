@@ -1,4 +1,4 @@
-"""A durable message through a broker, by the very client that trials use: the only proof that one is ready.
+"""Send a durable message through a broker with the client of the trials: the only proof that it is ready.
 
 An open port, a log line and an answer in the right protocol may all come before a virtual host has recovered.
 """

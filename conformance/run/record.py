@@ -1,4 +1,4 @@
-"""The only loop: every planned trial against its broker, in lanes.
+"""Record every planned trial against its broker, in parallel groups.
 
 The main lane plays the trials of the broker on trial one after another, weakened ones among them. Beside it run the
 liars, which are other brokers and prove only the check, in one lane; and each patient trial, which does nothing but

@@ -1,4 +1,4 @@
-"""A broker that is started again after a fault: in its place and, if that fails, from a copy of the same data.
+"""Start a broker again after a fault: in place, and if that fails, from a copy of the same data.
 
 The copy is made before the start, so that it is the data as the fault left it. It is given to a second broker with
 ports of its own, which rules out a port that is taken and a start that was slow for once. A third one, without data,

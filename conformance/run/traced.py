@@ -1,4 +1,4 @@
-"""A run of the broker whose disk is faulty, or only watched: what the tracer saw becomes a history of its own.
+"""Run the broker under the tracer; what the tracer saw becomes a history of its own.
 
 `over_link` does the same for a client whose bytes pass the link proxy.
 """

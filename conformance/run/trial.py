@@ -1,4 +1,4 @@
-"""One trial: its steps played against a running broker, and its folder of histories closed.
+"""Play one trial: its steps against a running broker, its histories closed.
 
 Whatever goes wrong on our side voids the trial and says why; it is never held against the broker.
 """

@@ -1,4 +1,4 @@
-"""What is done to a broker, and which claims that decides: frozen scripts of steps, faults and checks.
+"""Scenarios: frozen scripts of steps, faults and checks, and the claims that they decide.
 
 A scenario is a class whose docstring is the report's text:
 

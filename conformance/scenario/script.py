@@ -1,4 +1,4 @@
-"""The words of a script: steps, faults, and the triggers that set a fault off.
+"""The steps, faults and triggers of a script.
 
 A trigger belongs to the process that owns its event: `Nth`, `After` and `All` to a client, `Frame` to the link between
 a client and the broker, `Recovery` to the harness that starts the broker. Faults at the disk are at work for a whole

@@ -1,4 +1,4 @@
-"""Which of a user's listeners a copy keeps, and where these listen then.
+"""Choose which of a user's listeners a copy of the configuration keeps, and give them free ports.
 
 A copy keeps as few as it takes to speak the protocols that the user's broker speaks. Their parameters stay: credits,
 prefixes and limits of an acceptor are part of what is tried.

@@ -1,4 +1,4 @@
-"""Files beside the main one of a user's configuration: which may be copied, and which the copy finds where they are."""
+"""Files beside the main file of a user's configuration: which are copied, and which the copy reads in place."""
 
 from __future__ import annotations
 

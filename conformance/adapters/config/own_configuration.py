@@ -1,4 +1,4 @@
-"""A user's own configuration (`--config DIR|FILE`): read, judged fit to be copied, and copied for each broker.
+"""Read a user's own configuration (`--config DIR|FILE`), check that it can be copied, and copy it for each broker.
 
     adapter = applied(adapters.find("artemis"), pathlib.Path("etc"))   # its settings are those of etc/broker.xml
     of(adapter).told(adapter.file, adapter.effective())                # how the copies will differ, line by line

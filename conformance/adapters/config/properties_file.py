@@ -1,4 +1,4 @@
-"""A file of lines `key = value` that is edited in place; `#` begins a comment."""
+"""Edit a file of lines `key = value` in place; `#` begins a comment."""
 
 from __future__ import annotations
 

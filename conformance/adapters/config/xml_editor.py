@@ -1,4 +1,4 @@
-"""An XML file that is edited in place: every byte that is not asked for stays, so that a diff holds nothing else.
+"""Edit an XML file in place: every other byte stays, so that a diff shows nothing else.
 
 A parser that writes its tree down again would join lines, change quotes and drop blanks all over a user's file.
 """

@@ -1,4 +1,4 @@
-"""The container launcher: a broker in a container of its own, its ports published on 127.0.0.1.
+"""The container launcher: start a broker in a container, its ports published on 127.0.0.1.
 
 Everything that the harness looks at lies at the same path inside and outside: the folder of the broker with its
 instance, journal and logs, and the folder of the run, where a tracer inside writes its trace. So no path is ever

@@ -1,4 +1,4 @@
-"""A container engine (Docker, or what speaks its API): the one place that knows its library, and its errors.
+"""A container engine (Docker or a compatible one): the only module that uses its library and knows its errors.
 
 testcontainers finds the engine (DOCKER_HOST, its own properties file, the usual socket) and labels what is made. Its
 reaper, Ryuk, is never started: it is an image that has to be pulled, and it knows nothing of loop devices and mounts.

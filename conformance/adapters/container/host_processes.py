@@ -1,4 +1,4 @@
-"""The processes of a container as this machine sees them: they have pids here, and pidfds, like any other.
+"""The processes of a container on the host, where they have pids and pidfds like any other process.
 
 They are told by their control group, whose name has the id of the container in it, under every layout and driver.
 Signals go to them straight, and not through the engine: nothing lies between the event of a trigger and its kill.

@@ -1,4 +1,4 @@
-"""Downloads from a Maven repository: resumed after a cut, never repeated after a wrong sum.
+"""Download from a Maven repository: resume after a cut, and never retry after a wrong checksum.
 
 `CONFORMANCE_MAVEN_URL` names another repository (default: Maven Central), `CONFORMANCE_CA_BUNDLE` a file with further
 certificates. `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` mean what they mean everywhere.

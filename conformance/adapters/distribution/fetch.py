@@ -1,4 +1,4 @@
-"""Distributions: found, checked against their sum, unpacked or put together, kept in the cache.
+"""Get a distribution: find it, compare its checksum, unpack it, and keep it in the cache.
 
 Looked for in this order: unpacked in the cache, downloaded in the cache, the folder named by `CONFORMANCE_DIST` (for
 machines without network), the Maven repository. Whatever is used has the SHA-512 that `broker.toml` pins, or, for a

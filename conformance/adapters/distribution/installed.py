@@ -1,4 +1,4 @@
-"""The version of a broker that a package manager put there (`[installed]`): asked for, and held against what ran."""
+"""Ask for the version of a broker that a package manager installed (`[installed]`), and compare it with the run."""
 
 from __future__ import annotations
 

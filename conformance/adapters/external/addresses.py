@@ -1,4 +1,4 @@
-"""Where a broker is that runs already: one address for each protocol that clients speak, and one of its management."""
+"""The addresses of a broker that runs already: one a protocol, and one of its management."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of a user: run to their end, or kept at a gate until the event of a trigger opens it.
+"""Run a user's commands to their end, or hold them until the event of a trigger.
 
 A command that waits at its gate is a process already: what opens it writes one line into a pipe, and the shell there
 becomes the command. So nothing but the start of one program lies between the event and the fault. A gate that is

@@ -1,4 +1,4 @@
-"""The queues that a killed run left at a broker that is somebody else's: the next run removes them.
+"""Remove the queues that a killed run left at an external broker.
 
 Each is in the ledger before it is declared, and how it is removed in a file that only its owner reads: an address may
 have a password in it. The broker may be down, since the killed run had just killed it: then a later run tries again.

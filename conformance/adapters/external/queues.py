@@ -1,4 +1,4 @@
-"""The queues of a run at a broker that is somebody else's: declared under names of our own, and taken away again."""
+"""Declare the queues of a run at an external broker, under names of this suite, and remove them again."""
 
 from __future__ import annotations
 

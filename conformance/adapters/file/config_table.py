@@ -1,4 +1,4 @@
-"""The table `[config]` of a `broker.toml`: what is done with a user's own configuration before a copy of it is run.
+"""The table `[config]` of a `broker.toml`: how a user's own configuration is changed in the copy that runs.
 
 A copy must never write where the original writes, listen where it listens, or talk to whom it talks. So ports, bind
 addresses and paths are rewritten, and what would lead the copy to other systems is refused. Nothing else is changed.

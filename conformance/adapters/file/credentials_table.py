@@ -1,4 +1,4 @@
-"""The table `[access]` of a `broker.toml`: how clients come in. Secrets are named there, and never written down.
+"""The table `[access]` of a `broker.toml`: TLS and login. It names secrets and never holds one.
 
 `access_of` makes of it what one protocol needs; `given` puts what a user typed above it.
 """

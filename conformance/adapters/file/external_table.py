@@ -1,4 +1,4 @@
-"""The table `[external]` of a `broker.toml`: a broker that runs already, and what its owner lets the suite do with it.
+"""The table `[external]` of a `broker.toml`: a broker that runs already, and what the suite may do with it.
 
 The same table is a file of its own for a broker of this package: `--adapter NAME:external=FILE.toml`.
 """

@@ -1,4 +1,4 @@
-"""What a `broker.toml` may say: a broker is data.
+"""The model of a `broker.toml`.
 
 Words in braces are placeholders, filled in when the broker is prepared; `words` says which there are. What is done
 with a broker (its instance, its start, its queues) is in `starting`.

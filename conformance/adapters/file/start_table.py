@@ -1,4 +1,4 @@
-"""The part of a `broker.toml` that is done rather than known: an instance is made, started, given its queues, stopped.
+"""The tables `[start]` and `[queues]` of a `broker.toml`: make an instance, start it, declare queues, stop it.
 
 Every text may hold placeholders; `words` has the table of them. docs/brokers-toml.md has an example of every key.
 """

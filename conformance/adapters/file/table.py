@@ -1,4 +1,4 @@
-"""A table of a `broker.toml`: frozen, of strict types, and every key known."""
+"""The base of every table of a `broker.toml`: frozen, strictly typed, unknown keys refused."""
 
 from __future__ import annotations
 

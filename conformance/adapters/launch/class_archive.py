@@ -1,4 +1,4 @@
-"""Class archives (AppCDS): what a JVM learns at one start, kept for all later ones; saves a third of a start."""
+"""Keep a JVM's class archive (AppCDS) for later starts; this saves a third of a start."""
 
 from __future__ import annotations
 

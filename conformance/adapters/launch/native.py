@@ -1,4 +1,4 @@
-"""The native launcher: a broker as processes of this machine, on 127.0.0.1, under this user."""
+"""The native launcher: run a broker as processes of this machine, on 127.0.0.1, as this user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports on 127.0.0.1 that stay a broker's own while it is down.
+"""Reserve ports on 127.0.0.1 for a broker, also while it is down.
 
 Two traps decide how they are chosen. A client that keeps connecting to a dead broker's port from the kernel's
 ephemeral range can be given that very port as its source, and then talks to itself; and any outgoing connection may

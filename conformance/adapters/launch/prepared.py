@@ -1,4 +1,4 @@
-"""A broker that is ready to be started: with what words its file is filled, its command line, its environment."""
+"""A broker that can be started: the values of its placeholders, its command line, its environment."""
 
 from __future__ import annotations
 

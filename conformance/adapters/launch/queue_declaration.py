@@ -1,4 +1,4 @@
-"""Durable queues, declared at a broker that runs: over HTTP, or by the product's own command (`[queues]`).
+"""Declare durable queues at a running broker: over HTTP, or by the product's own command (`[queues]`).
 
 The address is asked from here. The command is run where the broker is, by its launcher.
 """

@@ -1,4 +1,4 @@
-"""What a started broker has still to show before it is ready, asked in the order of what it costs.
+"""The checks that a started broker must pass before it is ready, the cheapest first.
 
 One table for all launchers. Of a container an open port proves nothing: the engine's proxy takes connections before
 the broker listens, and closes them again. So its own list of listening sockets is looked at as well.

@@ -1,4 +1,4 @@
-"""Calls that block, in a thread of their own and one after the other: a session of JMS belongs to one thread.
+"""Make blocking calls one after the other in a thread of their own: a JMS session belongs to one thread.
 
 The thread that records never waits in a call: it has a pause to end and a kill to fire while `send()` does not return.
 """

@@ -1,4 +1,4 @@
-"""Questions to a vendor's client, which it answers by what it offers: sessions in each mode, constants, interfaces.
+"""Ask what a vendor's client offers: sessions in each mode, constants, interfaces.
 
 Each question is a few calls of the client's public interface on a healthy connection. The answer is True where it is
 what the claim says, False where it is not, and an error where it was none: that accuses nobody, and neither does an

@@ -1,4 +1,4 @@
-"""The consumer: receives, processes and acknowledges in one mode of the table, or refuses, or does neither."""
+"""The consumer role: receive, process, and acknowledge in one mode of the table, refuse, or do neither."""
 
 from __future__ import annotations
 

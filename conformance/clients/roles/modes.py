@@ -1,4 +1,4 @@
-"""The acknowledgement modes of a consumer: one table, and nothing else decides.
+"""The acknowledgement modes of a consumer, in one table.
 
 A mode says when the session acknowledges, how much one acknowledgement covers, whether the application waits for the
 broker's answer to it, and how it subscribes. The names are those of JMS and of the catalogue (`modes.consumer`).

@@ -1,4 +1,4 @@
-"""What roles share: waiting beside a pause, operations that are asked for and answered, and deliveries in words."""
+"""What roles share: waiting during a pause, operations with an answer, and the description of deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client process does, over any protocol: publish, consume, drain. Here and below events are recorded.
+"""Play a role in a client process, over any protocol: publish, consume, drain. Events are recorded here and below.
 
 The order of every step is the meaning of the history: `invoke` is recorded before the session is told, the session
 flushes the recorder before bytes leave, and an answer is recorded when it was read.

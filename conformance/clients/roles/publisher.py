@@ -1,4 +1,4 @@
-"""The publisher: sends at a bounded number unanswered, one by one or in transactions, and reads every answer."""
+"""The publisher role: send with a bounded number unanswered, one by one or in transactions, and read every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The publish window of a session: how large it is, and what is recorded of a publish that waits for room in it."""
+"""The publish window of a session: its size, and the record of a publish that waits for room in it."""
 
 from __future__ import annotations
 

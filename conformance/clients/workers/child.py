@@ -1,4 +1,4 @@
-"""Client processes as the harness sees them: one that was forked for its job, and those with a JVM, which are kept."""
+"""Client processes as the harness sees them: one forked for its job, or one with a JVM that is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client process is told, and what it answers: plain data over its control socket."""
+"""The job of a client process and its result: plain data over its control socket."""
 
 from __future__ import annotations
 

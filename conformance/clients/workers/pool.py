@@ -1,4 +1,4 @@
-"""Client processes: a pool process that has loaded everything, and one fork of it for each job.
+"""The pool of client processes: one process that has loaded everything, and one fork of it for each job.
 
 A new Python with proton takes a quarter of a second to start; a run needs two hundred of them. The pool loads once
 and forks, which takes milliseconds. It is single-threaded and opens no connection, so that a fork inherits nothing

@@ -1,4 +1,4 @@
-"""A trigger in the process that owns its events: it counts, and when all have come to pass it fires the fault itself.
+"""A trigger in the process that owns its events: it counts them, and fires the fault itself.
 
 Signals go through pidfds that the harness opened and passed along: a pid could have been reused, a pidfd cannot.
 

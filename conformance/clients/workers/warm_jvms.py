@@ -1,4 +1,4 @@
-"""Client processes with a JVM: one starts in a second, so one that has done its job well does the next.
+"""Client processes with a JVM are used again, because a JVM takes a second to start.
 
 Each is a process of its own, as any other client, and gets one job after another over its socket. One that was killed,
 has failed or does not answer is never used again; all end when the harness hangs up, however that died.

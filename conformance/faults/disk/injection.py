@@ -1,4 +1,4 @@
-"""A disk that is slow, fails or is full: the broker runs under `strace`, which answers for the kernel.
+"""Make a disk slow, failing or full: the broker runs under `strace`, which changes the results of system calls.
 
 A sync of the journal's files is held, or returns EIO; a write to them returns ENOSPC. The broker cannot tell this from
 a disk that does so, no privilege is needed, and the same tracer writes down when each message was written and synced.

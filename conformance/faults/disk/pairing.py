@@ -1,4 +1,4 @@
-"""What a trace says about operations: which write holds each, and which sync put it on the disk. Pure.
+"""Pair operations with the trace: which write holds each, and which sync put it on the disk. Free of I/O.
 
 What a tracer cannot see is a reason in `unseen`, never a pass and never an accusation.
 """

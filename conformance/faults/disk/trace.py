@@ -1,4 +1,4 @@
-"""What a traced broker did to its journal: the files that `strace -ff` left, read strictly.
+"""Read strictly what a traced broker did to its journal, from the files of `strace -ff`.
 
 A stamp is taken when the tracer stops the thread at the entry of a call, before the kernel begins it; the duration
 ends when the tracer sees its exit, before the thread goes on. So a call lies within its stamps, what a thread does next

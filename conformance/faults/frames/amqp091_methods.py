@@ -1,4 +1,4 @@
-"""As much of AMQP 0-9-1 as tells a method and a message: names, a few arguments and properties.
+"""The methods of AMQP 0-9-1 that the proxy must know: names, a few arguments and properties.
 
 Source: the AMQP 0-9-1 specification's XML for class, method and property ids; RabbitMQ's extension of it for
 `basic.nack`, `confirm` and what else the original has not; section 4.2.5 for how arguments are laid out.

@@ -1,4 +1,4 @@
-"""As much of the AMQP 1.0 type system as the head of a frame needs (AMQP 1.0 part 1).
+"""Decode as much of the AMQP 1.0 type system as the head of a frame needs (AMQP 1.0 part 1).
 
 Integers are read as unsigned and texts stay bytes: of the fields that matter here none is negative. Maps and arrays
 are stepped over.

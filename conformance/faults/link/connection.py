@@ -1,4 +1,4 @@
-"""One connection through the proxy: its two lanes, what its history says, and the fault where it hits this one."""
+"""One connection through the proxy: its two directions, its history, and the fault if it hits this connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One direction of one connection: bytes are read, their frames are told, and they are passed on in order.
+"""One direction of one connection: read bytes, record their frames, and pass them on in order.
 
 The usual case is one `recv_into` a buffer that is used again and one `send` from it. Only what cannot leave at once is
 copied, and while there is any of that, nothing more is read: the sender feels it (back-pressure).

@@ -1,4 +1,4 @@
-"""The link between a client and a broker, seen from the harness: started, ended, and its fault proven.
+"""The link proxy as the harness sees it: start it, end it, and prove its fault.
 
 A client of a step connects to `LinkProxy.port` instead of the broker's. The proxy is a process of its own: what the
 harness does must not slow a link.

@@ -1,4 +1,4 @@
-"""What the proxy of a link is told, and what it tells: plain data over its control socket."""
+"""What the harness and the link proxy tell each other: plain data over a control socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that can lose its power: an image file behind a loop device, with a file system of its own.
+"""A disk that can lose its power: an image file behind a loop device, with its own file system.
 
 `LossyDisk.make` before the broker starts; `power.lose` by the client that owns the trigger, through the descriptor of
 `handle`, then SIGKILL to the broker; `after_loss` before its next start; `release` at the end. The log is replayed by

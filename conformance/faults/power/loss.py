@@ -1,4 +1,4 @@
-"""The act of a power loss: the file system goes, and with it whatever was not synced.
+"""Lose the power of a file system: everything that was not synced is gone.
 
 FS_IOC_SHUTDOWN with NOLOGFLUSH (the method of xfstests) stops a mounted file system at once, without a last write of
 its log. From then on every write and sync gives EIO, and what is only in the page cache is never written. Who calls it

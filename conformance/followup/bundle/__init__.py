@@ -1,4 +1,4 @@
-"""What a broker's maintainer needs of one trial: a zip that stands by itself, and needs nothing of this suite.
+"""Pack one trial for the maintainer of a broker: a zip that needs nothing of this suite.
 
 Reading order: `source` (what the run holds), `script` (from the drawn steps to `reproduce.py`) with `body` and a module
 for each kind of fault, `configuration`, `bug` (the draft of the report), `archive` (the zip, and what is not in it).

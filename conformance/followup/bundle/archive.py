@@ -1,4 +1,4 @@
-"""The zip: the same bytes for the same trial, and no word in it about the machine that it was made on."""
+"""Write the zip: the same bytes for the same trial, without anything about the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a script become: the lines of `main`, and which parts of the templates they need."""
+"""Turn the steps of a script into the lines of `main`, and choose the parts of the templates that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The draft of a bug report: what was promised, what was seen, and how the maintainer sees it too."""
+"""Draft a bug report: what was promised, what was seen, and how to reproduce it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a run, compared with its own plan and checksums before anything in it is believed.
+"""Compare the folder of a run with its plan and checksums before anything in it is used.
 
 A run is incomplete where a trial is missing, was not planned, was exchanged for another one or changed. Such a trial is
 void or left out, the reason names it, and nothing of that run holds. Counterexamples in the other trials count.

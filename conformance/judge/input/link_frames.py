@@ -1,4 +1,4 @@
-"""What crossed a link, told of messages: each frame that concerns one is tied to it, and ranges are expanded.
+"""Tie each frame that crossed a link to the message that it concerns, and expand ranges.
 
 A link sees frames and no deliveries. What it carried of a message names that by the id in the payload; what answers to
 it names a delivery-id (AMQP), or the header of a frame before (STOMP). The two are brought together here, connection by

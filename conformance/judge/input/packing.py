@@ -1,4 +1,4 @@
-"""The histories of one trial, read strictly and packed into one Parquet file: what Spark reads.
+"""Read the histories of one trial strictly, and pack them into one Parquet file for Spark.
 
 Ids are numbers, operations and phases are the codes of their enums' order, and what is the same for a whole trial is
 a column all the same: Parquet stores it once.

@@ -1,4 +1,4 @@
-"""What is known of an event, of a message and of its trial: tables of names and SQL, in the order of their use.
+"""The columns of an event, of a message and of its trial: tables of names and SQL, in the order of their use.
 
 Each stage is a select over the one before it. Columns of a message are the words that `anomalies` and `exposures` are
 written in; a plan takes only those that its checks need (`relations`).

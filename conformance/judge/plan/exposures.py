@@ -1,4 +1,4 @@
-"""What could have offended: a check that nothing was exposed to has decided nothing.
+"""Exposures: what could have offended. Without exposure a check has decided nothing.
 
 `counts` is SQL over the one row of a message that `relations` makes, like the expressions of `anomalies`.
 """

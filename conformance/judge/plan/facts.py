@@ -1,4 +1,4 @@
-"""What the one collect brings home, as plain Python: a few numbers a trial, and a few witnesses an anomaly."""
+"""The result of the one collect, as plain Python: a few numbers a trial, and a few witnesses an anomaly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials of three messages, judged once at start so that the first real judgement finds warm code."""
+"""Judge trials of three messages at the start, so that the first real judgement finds warm code."""
 
 from __future__ import annotations
 

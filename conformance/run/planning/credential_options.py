@@ -1,4 +1,4 @@
-"""The words by which a user says how clients come in: one table for every front, and what is made of them.
+"""The TLS and login options of a user: one table for every front end.
 
 A password is never one of them: a word names the variable, or the file, that has it. Fronts read the table before they
 know what is asked of them, so it imports nothing heavy.

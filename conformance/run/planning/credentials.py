@@ -1,4 +1,4 @@
-"""What a user typed of TLS and login, put upon the broker of a run; and what nobody can do over TLS."""
+"""Apply a user's TLS and login options to the broker of a run, and say what cannot be tried over TLS."""
 
 from __future__ import annotations
 

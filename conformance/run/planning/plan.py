@@ -1,4 +1,4 @@
-"""Which trials a run consists of: the scenarios that the selected claims need, and the controls that their checks need.
+"""Plan the trials of a run: the scenarios that the selected claims need, and the controls of their checks.
 
 The plan is a pure function of the selection: the same seed gives the same trials with the same numbers.
 """

@@ -1,4 +1,4 @@
-"""The ten strongest claims, within a minute of an idle machine: which scenarios `--quick` plays for which claims.
+"""Choose the scenarios of `--quick`: the ten strongest claims.
 
 Strong is a claim whose control is the same product, weakened, and stronger still where the broker is killed; then comes
 one whose control is a liar. What must wait for the liveness bound, or needs the disk, is left out. Scenarios are taken
