@@ -26,8 +26,8 @@ def differences(old: Row, new: Row, fields: Sequence[str]) -> Iterator[str]:
 
     `old`, `new`: contents of `report.json`. `fields`: the fields of a verdict row that are compared.
     """
-    for what, key, compared in (("verdicts", _row_key, fields), ("self_checks", _row_key, fields)):
-        yield from _compared(_by_key(old[what], key), _by_key(new[what], key), compared)
+    for what in ("verdicts", "self_checks"):
+        yield from _compared(_by_key(old[what], _row_key), _by_key(new[what], _row_key), fields)
     yield from _compared(_by_key(old["trials"], _trial_key), _by_key(new["trials"], _trial_key), PLANNED)
 
 
@@ -47,9 +47,9 @@ def _compared(old: Mapping[Key, Row], new: Mapping[Key, Row], fields: Sequence[s
     for key in sorted({*old, *new}):
         label = " ".join(filter(None, key))
         if key not in new:
-            yield f"only in OLD: {label}: {_short(old[key], fields)}"
+            yield f"only in OLD: {label}: {_short(old[key], fields[0])}"
         elif key not in old:
-            yield f"only in NEW: {label}: {_short(new[key], fields)}"
+            yield f"only in NEW: {label}: {_short(new[key], fields[0])}"
         else:
             for field in fields:
                 before, after = old[key].get(field), new[key].get(field)
@@ -61,9 +61,8 @@ def _reason(row: Row, field: str) -> str:
     return f" ({row['reason']})" if field == "verdict" and row.get("reason") else ""
 
 
-def _short(row: Row, fields: Sequence[str]) -> str:
-    first = row.get(fields[0])
-    return f"{first}{_reason(row, fields[0])}"
+def _short(row: Row, field: str) -> str:
+    return f"{row.get(field)}{_reason(row, field)}"
 
 
 def _equal(before: Any, after: Any) -> bool:
