@@ -76,7 +76,7 @@ def scratch(what: str) -> Iterator[pathlib.Path]:
 
 
 _UNUSED_S = 7 * 86400.0
-"""After this time a folder without a lock is nobody's: a version of the suite that made no locks left it."""
+"""After this time a folder without a lock has no owner: a version of the suite that made no locks left it."""
 
 
 def _unlocked() -> Iterator[pathlib.Path]:

@@ -7,9 +7,9 @@
     check(more, url.protocol)                   # UsageError where two words do not go together
     redacted(text, more)                        # the text without the secret, in any form that is known
 
-An `Access` travels as plain data: from a `broker.toml` (`access_table`), the command line or a URL to the process of a
-client, which alone reads the secret, when it connects (`clients.access`). So no history, header, report or command line
-can hold one; `redacted` is for what a peer says, which may quote it.
+An `Access` travels as plain data: from a `broker.toml` (`credentials_table`), the command line or a URL to the process
+of a client, which alone reads the secret, when it connects (`clients.connecting`). So no history, header, report or
+command line can hold one; `redacted` is for what a peer says, which may quote it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ BUNDLED = "bundled"
 class FileAdapter:
     """See `Adapter`. `file` is its data, `path` the file it was read from, `asked` the words that named it.
 
-    `own` is the configuration of a user (`own_config.applied`).
+    `own` is the configuration of a user (`own_configuration.applied`).
     """
 
     name: str

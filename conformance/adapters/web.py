@@ -77,7 +77,7 @@ def ask(
     The TLS of `access` is for an address of `https`, whose certificate and name are always verified; without one the
     authorities of this machine are used. `headers` are sent as well.
 
-    Raises `OSError` where nobody answers in HTTP, where the whole answer takes longer than `timeout_s` or has more than
+    Raises `OSError` if no HTTP answer comes, or if the whole answer takes longer than `timeout_s` or has more than
     `limits.HTTP_ANSWER` bytes; `UsageError` for an address that is none, or a password that cannot be read.
     """
     try:

@@ -1,7 +1,7 @@
 """The clients of a broker: sessions over a wire library, and their roles, each in a process of its own.
 
-`job` says what one process is to do, `worker` runs it. `roles`, `publisher` and `consumer` are the same for every
-protocol and do the recording; `armed` fires the fault; `modes` is the table of acknowledgement modes. `session` is the
-seam: `amqp` and `wire` speak AMQP 1.0 through python-qpid-proton, `stomp` STOMP 1.2 through stomp.py, `stomp_raw` the
-same without a library, where what crossed the wire is the question.
+`workers` starts the processes: `job` says what one process does, `pool` forks it, `trigger` fires the fault. `roles`
+are the same for every protocol and do the recording; `roles.modes` is the table of acknowledgement modes. `session` is
+the interface to a protocol. `amqp` implements it through python-qpid-proton, `stomp` through stomp.py, and
+`stomp.raw_session` without a library; `jms` through a vendor's client.
 """

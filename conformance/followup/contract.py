@@ -69,7 +69,7 @@ def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
 def applied(adapter: Adapter, typed: Access) -> Adapter:
     """The adapter whose clients come in as its file says and who typed, over each protocol that a client here speaks.
 
-    Raises `UsageError` before anything is started; see `run.access.applied`.
+    Raises `UsageError` before anything is started; see `run.planning.credentials.applied`.
     """
     for protocol in _spoken(adapter):
         adapter = credentials.applied(adapter, protocol, typed)

@@ -3,9 +3,9 @@
     starting = judge.start_in_background()
     judgement = judge.judge(folder, catalogue, scenarios, starting)
 
-Read in this order: `anomalies` (what can go wrong with a message), `framed` (which frames of the link are about which
-message), `compact` (histories to Parquet), `relations` (the one plan), `facts` (what it brings home), `tally` and
-`rules` (what a verdict needs), `verdict`. Importing this package imports no Spark: that happens in the thread that
+Read in this order: `anomalies` (what can go wrong with a message), `input` (a checked folder, frames tied to messages,
+histories packed into Parquet), `plan` (the one plan, and what it brings home), `tally` and `rules` (what a verdict
+needs), `verdict`. Importing this package imports no Spark: that happens in the thread that
 `start_in_background` starts.
 """
 

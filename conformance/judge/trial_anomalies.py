@@ -1,4 +1,4 @@
-"""List the anomalies of single trials, for a replay and for a bundle, whatever the verdict is."""
+"""List the anomalies of single trials, for a replay and for a bundle, independent of the verdict."""
 
 from __future__ import annotations
 

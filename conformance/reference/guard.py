@@ -1,4 +1,4 @@
-"""Check the login of a peer, whatever protocol it uses."""
+"""Check the login of a peer, over any protocol."""
 
 from __future__ import annotations
 

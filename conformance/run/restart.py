@@ -174,7 +174,7 @@ class RestartAttempt:
     def _use(self, broker: Broker, queue: str) -> None:
         """Send a message to the queue and receive until it comes; `LaunchError` where the broker ends meanwhile.
 
-        Whatever else goes wrong there shows nothing: the broker is up.
+        Any other error there shows nothing: the broker is up.
         """
         try:
             if queue:

@@ -140,8 +140,9 @@ class Weakened:
 
     It is strong, unless it stores nothing.
 
-    `widened_by` names what the death of a process shows nothing without (`stand_ins`). `journal`: the fault waits for
-    the journal to be read: a broker that stores nothing shows nothing either. `waits_for_liveness`: as with a `Liar`.
+    `widened_by` names what the death of a process shows nothing without (`adapters.controls`). `journal`: the fault
+    waits for the journal to be read: a broker that stores nothing shows nothing either. `waits_for_liveness`: as with a
+    `Liar`.
     """
 
     settings: tuple[tuple[str, bool | int], ...]
@@ -243,7 +244,7 @@ class Scenario:
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
     are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
     those that it asks of a vendor's client for itself. `standing`: its checks judge the trials of every scenario
-    (`judge.standing`); its own trials are those in which the controls are seen to fail.
+    (`judge.applicable`); its own trials are those in which the controls are seen to fail.
     """
 
     id: str

@@ -340,7 +340,7 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-    """Ask a vendor's client what it offers, and record each answer: an entry of `clients.questions.QUESTIONS`."""
+    """Ask a vendor's client what it offers, and record each answer: an entry of `clients.jms.questions.QUESTIONS`."""
 
     question: str
 

@@ -50,7 +50,7 @@ _CONNECT_S = 5.0
 
 
 class WitnessConnection:
-    """Open from the beginning of its `with`; `LaunchError` where nobody takes the connection."""
+    """A connection that is open from the beginning of its `with`; `LaunchError` if no broker accepts it."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address

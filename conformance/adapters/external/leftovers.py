@@ -31,8 +31,8 @@ _TRIES = 5
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
     """How one queue is removed: a request to `url` or `address`, or a `command` run in `here`; with none it stays.
 
-    The request is that of `starting.Remove`, filled; `host` and `port` are those of the broker's AMQP. `access` names
-    the login, and holds no secret.
+    The request is that of `start_table.Remove`, filled; `host` and `port` are those of the broker's AMQP. `access`
+    names the login, and holds no secret.
     """
 
     url: str = ""

@@ -270,7 +270,7 @@ class RunQueues:
         return fill(text, {**self._plan.words, "queue": name}, field)
 
     def _run_here(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
-        """As `declaring.run_here`, and with the words that all commands of the owner get."""
+        """As `queue_declaration.run_here`, and with the words that all commands of the owner get."""
         folder = self._commands.here
         log: pathlib.Path = self._plan.folder / "queues.log"
         return queue_declaration.run_here(

@@ -1,7 +1,7 @@
 """The model of a `broker.toml`.
 
-Words in braces are placeholders, filled in when the broker is prepared; `words` says which there are. What is done
-with a broker (its instance, its start, its queues) is in `starting`.
+Words in braces are placeholders, filled in when the broker is prepared; `placeholders` says which there are. How a
+broker is set up, started and given its queues is in `start_table`.
 """
 
 from __future__ import annotations

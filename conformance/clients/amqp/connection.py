@@ -80,8 +80,8 @@ class Login:
     def advice(self, condition: Any) -> str:
         """What to do where an endpoint was closed because of who we are; empty for another reason.
 
-        Artemis takes SASL ANONYMOUS from everybody, and closes the connection at the first session of one whom it does
-        not know (2.56.0, measured).
+        Artemis accepts SASL ANONYMOUS from any client, and closes the connection at the first session of a client it
+        does not know (2.56.0, measured).
         """
         return f"; {self._next}" if condition.name == "amqp:unauthorized-access" else ""
 

@@ -48,7 +48,7 @@ class Completions:
         self._open.add(message)
 
     def forget(self, message: str) -> None:
-        """`send()` has thrown: nobody will be told of it."""
+        """`send()` has thrown: no answer to it will come."""
         self._open.discard(message)
 
     def onCompletion(self, message: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so

@@ -162,7 +162,7 @@ class JmsSession:
         return found
 
     def watch(self, descriptor: int) -> None:
-        """Its process looks at that itself: see `warm`."""
+        """Its process looks at that itself: see `warm_jvms`."""
 
     def close(self) -> None:
         """Close the connection; what it still holds goes back. Where that does not return, this process is spent.

@@ -100,7 +100,7 @@ class Trigger(msgspec.Struct, frozen=True):
     `kill`, `stop`, `pause` and `power_loss` reach the broker by the descriptors that came with the job: a pidfd for
     each of its processes, and for a power loss first its disk. `consumer_crash` ends this very process. A pause lasts
     `hold_s` seconds; with `then_kill` it ends in a kill. `torn` is the seed of what a power loss leaves half written.
-    With `within_s` seconds the fault is a command that is to take effect in that time: see `commanded`. A kill comes
+    With `within_s` seconds the fault is a command that is to take effect in that time: see `trigger`. A kill comes
     `delay_us` microseconds after its event.
     """
 

@@ -352,7 +352,7 @@ class CommandTrigger(ArmedTrigger):
         self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         if self._fault.then_kill:
             if now:
-                return  # whoever armed it lets it go on
+                return  # the process that armed it lets it go on
             self._began_ns = time.monotonic_ns()
             os.write(self._gates[1][0], _OPEN)
             self._tell(Phase.INFO, "its command was started", "kill")

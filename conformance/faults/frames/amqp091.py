@@ -79,7 +79,7 @@ class Channel:
         self.unanswered[number] = None
 
     def presettled(self, method: str, arguments: Arguments) -> bool | None:
-        """Whether a delivery is settled when it is sent; None where nobody can say what was asked for."""
+        """Whether a delivery is settled when it is sent; None if it is not known what was asked for."""
         if method == "basic.get-ok":
             return self._gets[0] if self._gets else None
         return self._consumers.get(arguments.consumer)

@@ -51,15 +51,15 @@ def _under(fault: HeldSync | FailedSync | DiskFull, body: Body) -> None:
     body.needs |= {"strace", "journal"}
     body.held = getattr(fault, "seconds", 0.0)
     body.failing = not body.held
-    calls, done = _disk_faults_done(fault)
+    calls, done = _injection(fault)
     traced, injected = _set([*SYNCS, *FILLED]), f"{_set(calls)}:{done}"
     body.words |= {"traced": traced, "injected": injected, "files": repr(body.files), "fails": body.failing}
     if body.held:
         body.words["held"] = body.held
 
 
-def _disk_faults_done(fault: HeldSync | FailedSync | DiskFull) -> tuple[list[str], str]:
-    """The calls that are hurt, and how, in strace's words."""
+def _injection(fault: HeldSync | FailedSync | DiskFull) -> tuple[list[str], str]:
+    """The system calls that fail or wait, and how, as `strace -e inject` takes them."""
     match fault:
         case HeldSync(seconds):
             return SYNCS, f"delay_enter={round(seconds * 1e6)}"

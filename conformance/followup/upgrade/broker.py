@@ -68,9 +68,9 @@ class UpgradeLog:
 
 
 class UpgradedBroker:
-    """Two brokers that are one to everybody else; see `conformance.adapters.Broker`.
+    """Two brokers that the rest of the suite sees as one; see `conformance.adapters.Broker`.
 
-    The first start after an end that nobody asked for by `stop` is that of the new version, and so is every later one.
+    The first start after an end that no `stop` asked for is that of the new version, and so is every later one.
     """
 
     drain_queue: Callable[[str], None] | None = None

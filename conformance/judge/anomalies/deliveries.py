@@ -201,7 +201,7 @@ DELIVERIES = (
         """,
         # By the link's clock, and only of two deliveries. Smallest counter-example to asking the client instead: it is
         # killed with fifty messages in its socket, all of which the broker brings back; it has said a word of none. To
-        # counting what was passed on: see `link_connection`; of that, an honest broker's peer may have got nothing.
+        # counting what was passed on: see `link.connection`; of that, an honest broker's peer may have got nothing.
         applies="reached_at IS NOT NULL",
         offends="carried_last_at > reached_at OR drained_early_at > reached_at",
         of="messages that reached their client settled",

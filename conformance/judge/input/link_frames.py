@@ -26,7 +26,7 @@ CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer", "acknowledge_up
 _CODE = {word: code for code, word in enumerate(CARRIES)}
 _REFUSALS = frozenset(("rejected", "released", "modified"))
 _BRINGS = frozenset(("basic.publish", "basic.deliver", "basic.get-ok"))
-_CUT = ", not passed on"  # `link_connection`: the rest of the frame was
+_CUT = ", not passed on"  # `link.connection`: the rest of the frame was
 _RECEIPT = re.compile(r"\breceipt=(\S+)")
 _SESSION = re.compile(r"session=\d+")
 _SERIAL = 0xFFFFFFFF

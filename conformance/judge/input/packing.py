@@ -66,7 +66,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("last", pa.int64(), "bigint"),
     ("fault", pa.string(), "string"),
     ("detail", pa.string(), "string"),
-    ("carries", pa.int8(), "tinyint"),  # what a frame on a link is to its message: `framed.CARRIES`
+    ("carries", pa.int8(), "tinyint"),  # what a frame on a link is to its message: `link_frames.CARRIES`
     ("settled", pa.bool_(), "boolean"),  # the delivery in it needs no acknowledgement
     ("whole", pa.bool_(), "boolean"),  # with it the delivery had reached its client completely
 )

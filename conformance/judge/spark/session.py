@@ -29,7 +29,7 @@ class JudgeSession:
     def start(cls, *, master: str = "", remote: str = "", warm: Sequence[Check] = ()) -> JudgeSession:
         """Start a session: local, on a cluster (`master`), or over Spark Connect (`remote`).
 
-        The plan of the checks in `warm` is run once on trials of three messages, so that the first judgement does not
+        The plan of the checks in `warm_up` runs once on trials of three messages, so that the first judgement does not
         pay for cold code. Raises `JudgeError` where Spark cannot start.
         """
         try:
