@@ -12,19 +12,17 @@ from typing import Any, Self
 
 from conformance import paths
 from conformance.adapters import launchers
-from conformance.adapters.config.own_configuration import OwnConfig
-from conformance.adapters.container import images
+from conformance.adapters.container import docker, images
 from conformance.adapters.container.images import HOME, Recipe
 from conformance.adapters.distribution import fetch, installed
 from conformance.adapters.distribution.fetch import Artifact, Progress
-from conformance.adapters.external import broker
+from conformance.adapters.external import broker as external
 from conformance.adapters.file import settings
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, read_table
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch import class_archive, native
-from conformance.adapters.launch.instance import BrokerSource
-from conformance.adapters.launch.prepared import Options
+from conformance.adapters.launch.prepared import BrokerSource, Options, OwnCopy
 from conformance.adapters.launchers import Launcher
 from conformance.claims import Value
 from conformance.errors import UsageError
@@ -51,7 +49,7 @@ class FileAdapter:
     path: pathlib.Path
     asked: str = dataclasses.field(default="", compare=False)
     place: Launcher = launchers.HERE
-    own: OwnConfig | None = dataclasses.field(default=None, compare=False)
+    own: OwnCopy | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def make(cls, version: str | None, launcher: str | None, *, path: pathlib.Path, asked: str) -> Self:
@@ -110,7 +108,7 @@ class FileAdapter:
     def lacks(self, need: str) -> str:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
         if self.place.rules is not None:
-            return broker.why_not(self.place.rules, need)
+            return external.why_not(self.place.rules, need)
         if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the last two are a matter of the protocol
             return ""
         kind, _, option = need.rpartition(" with ")
@@ -161,12 +159,10 @@ class FileAdapter:
     def able(self) -> Callable[[str], str] | None:
         """Asked by the name of a fault, why its launcher cannot take it; None where it takes what this machine can."""
         if self.place.rules is not None:
-            return functools.partial(broker.why_not, self.place.rules)
+            return functools.partial(external.why_not, self.place.rules)
         if self.launcher != "docker":
             return None
-        from conformance.adapters.container.docker import Able
-
-        return Able(self.recipe())
+        return docker.Able(self.recipe())
 
     def prepare(
         self,
@@ -185,14 +181,10 @@ class FileAdapter:
         cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
         if self.place.rules is not None:
-            from conformance.adapters.external import broker as external
-
             rules, here = self.place.rules, self.place.here
             source = BrokerSource(self.file, self.path.parent, self.version, self.path.parent)
             return external.prepare(source, rules, here, folder, settings, queues, ledger, liar=liar, options=options)
         if self.launcher == "docker":
-            from conformance.adapters.container import docker
-
             recipe = self.recipe(offline=offline)
             return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options)
         source = BrokerSource(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)

@@ -21,8 +21,9 @@ from conformance.adapters.distribution import installed
 from conformance.adapters.file.config_table import Beside, Config, Listeners, Refuse, Rewrite
 from conformance.adapters.file.model import Setting, read_table
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.instance import BrokerSource, make_instance
+from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
+from conformance.adapters.launch.prepared import BrokerSource
 from conformance.campaign import Options, prepare
 from conformance.claims import unmet
 from conformance.errors import ClientError, LaunchError, UsageError

@@ -18,8 +18,7 @@ from conformance.adapters.container import docker, host_processes
 from conformance.adapters.container.images import Recipe
 from conformance.adapters.file import model
 from conformance.adapters.file.start_table import QueuesTable, Template, TemplateFile
-from conformance.adapters.launch.instance import BrokerSource
-from conformance.adapters.launch.prepared import READY_QUEUE
+from conformance.adapters.launch.prepared import READY_QUEUE, BrokerSource
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection

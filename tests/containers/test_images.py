@@ -18,7 +18,7 @@ from conformance import adapters
 from conformance import ledger as ledger_of
 from conformance.adapters.container import engine, images
 from conformance.adapters.file import model
-from conformance.adapters.launch.instance import BrokerSource
+from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
 from tools import build_images, dockerd

@@ -15,7 +15,6 @@ import difflib
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 from xml.sax import saxutils
 
 from conformance.adapters.config.listeners import Picked, pick
@@ -28,6 +27,8 @@ from conformance.adapters.file.config_table import Config
 from conformance.adapters.file.model import BrokerFile, Setting
 from conformance.adapters.file.placeholders import fill, uses
 from conformance.adapters.file.settings import EffectiveSettings
+from conformance.adapters.file_adapter import FileAdapter
+from conformance.adapters.interface import Adapter
 from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.errors import UsageError
@@ -70,9 +71,6 @@ def difference(yours: bytes, ran: bytes, name: str, to: str) -> str:
     lines = difflib.unified_diff(before, after, f"{name} (yours)", f"{to} (what ran)", n=0, lineterm="")
     return redacted("".join(f"{line}\n" for line in lines))
 
-
-if TYPE_CHECKING:
-    from conformance.adapters.interface import Adapter
 
 KEPT = "config"
 """The folder of a run that has the copy of what the user gave; it may hold secrets, and only its owner reads it."""
@@ -210,8 +208,6 @@ def applied(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
     """
     if path is None:
         return adapter
-    from conformance.adapters.file_adapter import FileAdapter
-
     if not isinstance(adapter, FileAdapter) or adapter.file.config is None:
         raise UsageError(
             f"--config {path}: {adapter.name} has no [config] in its broker.toml, the table that says what of a "
@@ -233,7 +229,7 @@ def applied(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
 
 def of(adapter: Adapter) -> OwnConfig | None:
     """The configuration that was applied to it."""
-    own = getattr(adapter, "own", None)
+    own = adapter.own if isinstance(adapter, FileAdapter) else None
     return own if isinstance(own, OwnConfig) else None
 
 

@@ -30,9 +30,16 @@ from conformance.adapters.container.host_processes import ContainerTree, Init, l
 from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.file.settings import EffectiveSettings, show
 from conformance.adapters.launch import instance, ports
-from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.native import NativeBroker
-from conformance.adapters.launch.prepared import READY_QUEUE, Options, Plan, declared, start_command, words_of
+from conformance.adapters.launch.prepared import (
+    READY_QUEUE,
+    BrokerSource,
+    Options,
+    Plan,
+    declared,
+    start_command,
+    words_of,
+)
 from conformance.adapters.launch.process_tree import wait_ended
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError

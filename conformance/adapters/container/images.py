@@ -30,7 +30,7 @@ from conformance import paths
 from conformance.adapters.container.engine import Engine
 from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.file.model import ContainerTable
-from conformance.adapters.launch.instance import BrokerSource
+from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 

@@ -28,9 +28,9 @@ from conformance.adapters.file.credentials_table import access_of
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show
-from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.prepared import (
     READY_QUEUE,
+    BrokerSource,
     DepthProbe,
     Options,
     Plan,

@@ -10,8 +10,8 @@ from conformance import paths
 from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.launch import native
-from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import find_java
+from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 from xml.sax import saxutils
 
 from conformance import paths
 from conformance.adapters.distribution.fetch import locked
-from conformance.adapters.file import settings as settings_of
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.file.placeholders import fill, fill_known, python_words
+from conformance.adapters.file.placeholders import fill, fill_known
+from conformance.adapters.file.settings import EffectiveSettings, explicit
 from conformance.adapters.file.start_table import TemplateFile, Xml
+from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import inherited
 
-if TYPE_CHECKING:
-    from conformance.adapters.config.own_configuration import OwnConfig
-    from conformance.adapters.file.settings import EffectiveSettings
-
-__all__ = ["BrokerSource", "edit_xml", "fill", "make_instance", "python_words", "template_deviations"]
-
 _CREATE_S = 120
-
-
-@dataclasses.dataclass(frozen=True)
-class BrokerSource:
-    """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution.
-
-    `own` is the configuration of a user that takes the place of the stock one.
-    """
-
-    file: BrokerFile
-    here: pathlib.Path
-    version: str
-    home: pathlib.Path
-    own: OwnConfig | None = None
-
 
 Create = Callable[[Sequence[str], BrokerSource, Mapping[str, str]], None]
 """Runs the product's own command that makes a stock instance."""
@@ -149,7 +127,7 @@ def edit_xml(
         raise LaunchError(f"{path} cannot be read: {error}") from error
     root = document.documentElement
     assert root is not None  # a document that parses has one
-    for name, setting in settings_of.explicit(source.file, settings).items():
+    for name, setting in explicit(source.file, settings).items():
         if setting.xml is not None:
             _set(root, setting.xml, setting.text(settings.values[name]))
     for edit in rules.edits:

@@ -17,10 +17,10 @@ from conformance.adapters.file.credentials_table import access_of, clean
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.launch import instance, ports, queue_declaration
-from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.prepared import (
     READY_QUEUE,
+    BrokerSource,
     DepthProbe,
     Options,
     Plan,
@@ -33,8 +33,6 @@ from conformance.adapters.launch.process_tree import MARK, LocalProcessMixin, Tr
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
-
-__all__ = ["DepthProbe", "NativeBroker", "Options", "Plan", "declared", "prepare", "start_command"]
 
 _TAIL = 40
 _TICK_MS = 20

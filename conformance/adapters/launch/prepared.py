@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from conformance.adapters.credentials import Access
 from conformance.adapters.file.model import BrokerFile
@@ -14,7 +14,6 @@ from conformance.adapters.file.placeholders import fill, python_words
 from conformance.adapters.file.settings import EffectiveSettings, explicit
 from conformance.adapters.file.start_table import Depth
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.instance import BrokerSource
 from conformance.adapters.launch.java import JavaFound
 from conformance.errors import UsageError
 
@@ -23,6 +22,37 @@ Options = tuple[tuple[str, bool | int], ...]
 
 READY_QUEUE = "conformance-ready"
 """Where the message goes that proves that a broker is ready (`start.ready_message`)."""
+
+
+class OwnCopy(Protocol):
+    """A user's own configuration, which each broker gets a copy of; `base` is the broker without it."""
+
+    @property
+    def base(self) -> BrokerFile:
+        """The broker's file."""
+
+    @property
+    def outside(self) -> Sequence[pathlib.Path]:
+        """The files of this machine that the configuration names and the copy does not hold."""
+
+    def install(
+        self, file: BrokerFile, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Write the copy into `{instance}`; return the rewritten elements, each with its reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BrokerSource:
+    """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution.
+
+    `own` replaces the stock configuration.
+    """
+
+    file: BrokerFile
+    here: pathlib.Path
+    version: str
+    home: pathlib.Path
+    own: OwnCopy | None = None
 
 
 @dataclasses.dataclass(frozen=True)

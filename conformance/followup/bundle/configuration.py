@@ -13,8 +13,9 @@ from conformance import records
 from conformance.adapters import Adapter
 from conformance.adapters.config import own_configuration
 from conformance.adapters.file.placeholders import python_words
-from conformance.adapters.launch.instance import BrokerSource, make_instance
+from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
+from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import ConformanceError
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade import UpgradeAdapter
