@@ -28,7 +28,8 @@ from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
-from conformance.scenario import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Scenario, Step
+from conformance.scenario import Scenario
+from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Step
 
 SEED = 20_240_229
 AT_TRIGGER, AT_RANDOM = 3, 30

@@ -40,7 +40,8 @@ from conformance.run.planning.plan import Planned, Selection, clients_of, plan, 
 from conformance.run.planning.protocols import lacks, unseen
 from conformance.run.planning.quick import quick
 from conformance.run.record import Progress, Recording, RunWriter
-from conformance.scenario import FRAMES, MODIFIED, DiskFull, FailedSync, Scenario
+from conformance.scenario import FRAMES, MODIFIED, Scenario
+from conformance.scenario.script import DiskFull, FailedSync
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from conformance.errors import JudgeError
 from conformance.ledger import Ledger
 from conformance.reference.honest import LATE_S, Answered, Asked
 from conformance.reference.liars.registry import LIARS
-from conformance.scenario import After, Kill, Nth, Publish
+from conformance.scenario.script import After, Kill, Nth, Publish
 
 
 class Told:

@@ -26,7 +26,7 @@ from conformance.frontend import doctor
 from conformance.frontend.cli import cli
 from conformance.frontend.doctor import losses, machine, software
 from conformance.judge import rules
-from conformance.scenario import DiskFault, PowerLoss
+from conformance.scenario.script import DiskFault, PowerLoss
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)

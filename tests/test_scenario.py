@@ -7,22 +7,18 @@ import pytest
 
 from conformance import claims, scenario
 from conformance.errors import CatalogueError, UsageError
-from conformance.scenario import (
+from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
+from conformance.scenario.script import (
     SETTLE,
-    SYNC_OFF,
     Between,
-    Check,
     Consume,
     ConsumerCrash,
     Drain,
     Kill,
-    Liar,
     Nth,
     Pause,
     Publish,
     Restart,
-    Scenario,
-    SessionLiar,
     Stop,
     Together,
 )

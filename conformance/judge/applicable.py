@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from conformance.claims import VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord, TrialRecord
-from conformance.scenario import Consume, Scenario, Together, names_of, singles
-from conformance.scenario.script import LINK_FAULTS, Publish
+from conformance.scenario import Scenario, names_of
+from conformance.scenario.script import LINK_FAULTS, Consume, Publish, Together, singles
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:

@@ -8,7 +8,8 @@ from conformance.claims import Kind, Value
 from conformance.judge import confidence
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
-from conformance.scenario import Pause, Weakened, names_of
+from conformance.scenario import Weakened, names_of
+from conformance.scenario.script import Pause
 
 _FAULTS = {
     "kill": ("kill", "kills"),

@@ -8,7 +8,8 @@ from conformance.errors import ExitCode
 from conformance.judge.exits import codes, exit_code
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.report.faults import fault_sentence, ordinal, restart_sentence
-from conformance.scenario import Ask, Consume, Drain, Offer, Publish, Restart, Scenario, Step, Together
+from conformance.scenario import Scenario
+from conformance.scenario.script import Ask, Consume, Drain, Offer, Publish, Restart, Step, Together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +137,8 @@ def bound_words(row: VerdictRow) -> str:
 def steps_in_words(scenario: Scenario) -> list[str]:
     """The steps of a script as sentences; of a drawn script, with the numbers of its trial.
 
-    >>> from conformance.scenario import Drain, Scenario
+    >>> from conformance.scenario import Scenario
+    >>> from conformance.scenario.script import Drain
     >>> steps_in_words(Scenario("s", "", "auto", (Drain(),), {}))[0].partition(",")[0]
     'Receive and acknowledge everything until silence'
     """

@@ -29,14 +29,21 @@ from conformance.run.evidence import EvidenceKeeper
 from conformance.run.planning.plan import Planned
 from conformance.run.restart import NotReady, RestartAttempt
 from conformance.run.traced import TracedRun, over_link, watched
-from conformance.scenario import (
+from conformance.scenario import script, script_words
+from conformance.scenario.script import (
+    CLEAN_RESTART,
+    LINK_FAULTS,
+    LONGEST_DELAY_MS,
+    MOST_DRAINS,
     After,
     All,
     Ask,
     Consume,
     ConsumerCrash,
     Drain,
+    Fault,
     Kill,
+    LinkFault,
     Nth,
     Offer,
     Pause,
@@ -46,10 +53,7 @@ from conformance.scenario import (
     Step,
     Stop,
     Together,
-    script,
-    script_words,
 )
-from conformance.scenario.script import CLEAN_RESTART, LINK_FAULTS, LONGEST_DELAY_MS, MOST_DRAINS, Fault, LinkFault
 
 _DRAIN_CREDIT = 1000
 

@@ -1,6 +1,6 @@
 """Scenarios: frozen scripts of steps, faults and checks, and the claims that they decide.
 
-A scenario is a class whose docstring is the report's text:
+The vocabulary of a script is `scenario.script`. A scenario is a class whose docstring is the report's text:
 
     @scenario
     class BrokerKilledWhilePublishing:
@@ -31,93 +31,24 @@ from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
 from conformance.scenario.script import (
     LINK_FAULTS,
-    SETTLE,
-    After,
-    All,
     Ask,
-    Between,
     Consume,
-    ConsumerCrash,
     Cut,
-    Delay,
     DiskFault,
-    DiskFull,
     Drain,
-    FailedSync,
     Fault,
-    Frame,
-    HeldSync,
     HoldLink,
-    Kill,
-    Nth,
     Offer,
     Pause,
-    PowerLoss,
     Publish,
-    Recovery,
     Restart,
     Step,
-    Stop,
-    Throttle,
     Together,
-    Watched,
     drawn,
     needs_of_launcher,
     singles,
     words,
 )
-
-__all__ = [
-    "FRAMES",
-    "MODIFIED",
-    "RECOVERED",
-    "SETTLE",
-    "SYNC_OFF",
-    "SYNC_OFF_SLOWLY",
-    "TRIALS",
-    "After",
-    "All",
-    "Ask",
-    "Between",
-    "Check",
-    "Consume",
-    "ConsumerCrash",
-    "Control",
-    "Cut",
-    "Delay",
-    "DiskFault",
-    "DiskFull",
-    "Drain",
-    "FailedSync",
-    "Fault",
-    "Frame",
-    "HeldSync",
-    "HoldLink",
-    "Kill",
-    "Liar",
-    "Nth",
-    "Offer",
-    "Pause",
-    "PowerLoss",
-    "Publish",
-    "Recovery",
-    "Restart",
-    "Scenario",
-    "SessionLiar",
-    "Step",
-    "Stop",
-    "Throttle",
-    "Together",
-    "Watched",
-    "Weakened",
-    "load",
-    "scenario",
-    "script_words",
-    "singles",
-    "slug",
-    "untried",
-    "weakened",
-]
 
 FRAMES = "frames that can be told on a link"
 """What faults at a frame need, and checks of what crossed a link (`Scenario.needs`)."""
@@ -332,6 +263,7 @@ def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
 def script_words(script: Scenario) -> tuple[str, ...]:
     """The steps of a drawn script, a line each, without what is as by default: what a trial can be recognized by.
 
+    >>> from conformance.scenario.script import Kill, Nth
     >>> script_words(Scenario("s", "", "", (Publish(9, 1, until=Kill(Nth("confirm", 3))), Drain()), {}))
     ("Publish(count=9, window=1, until=Kill(at=Nth(event='confirm', k=3)))", 'Drain()')
     """

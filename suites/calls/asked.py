@@ -1,6 +1,7 @@
 """A vendor's client is asked what it offers: sessions in each mode, constants, interfaces."""
 
-from conformance.scenario import Ask, Check, Drain, Publish, SessionLiar, scenario
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import Ask, Drain, Publish
 
 LACKS = Check("denied", exposure="questions", control=SessionLiar("lacks-what-is-asked-for"))
 

@@ -1,19 +1,7 @@
 """A vendor's client sends without waiting, and a listener hears of the answers (JMS 2.0, 7.3)."""
 
-from conformance.scenario import (
-    SETTLE,
-    Between,
-    Check,
-    Drain,
-    Kill,
-    Nth,
-    Pause,
-    Publish,
-    Restart,
-    SessionLiar,
-    scenario,
-    weakened,
-)
+from conformance.scenario import Check, SessionLiar, scenario, weakened
+from conformance.scenario.script import SETTLE, Between, Drain, Kill, Nth, Pause, Publish, Restart
 
 SMALL, LARGE = 1_024, 10 * 1_048_576
 LONG_S = 33.0

@@ -3,7 +3,8 @@
 Halted means that every thread of it has stopped, so nothing that is asked for after that can be answered.
 """
 
-from conformance.scenario import Between, Check, Consume, Drain, Nth, Pause, Publish, SessionLiar, scenario, weakened
+from conformance.scenario import Check, SessionLiar, scenario, weakened
+from conformance.scenario.script import Between, Consume, Drain, Nth, Pause, Publish
 
 LONG_S = 33.0
 """Longer than a call may take that is said not to wait. A call that does not wait ends the pause at once."""

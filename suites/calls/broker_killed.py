@@ -1,6 +1,7 @@
 """The broker is killed after a vendor's client has acknowledged: what comes again depends on what it has waited for."""
 
-from conformance.scenario import SETTLE, SYNC_OFF, Between, Check, Consume, Kill, Nth, Publish, Restart, scenario
+from conformance.scenario import SYNC_OFF, Check, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
 
 STORED = (Publish(300, window=100), Restart(clean=True))
 KILLED = Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200))))

@@ -1,17 +1,7 @@
 """Two ways of a vendor's client to do one thing, side by side in one script: modes, windows, styles of sending."""
 
-from conformance.scenario import (
-    SETTLE,
-    Check,
-    Consume,
-    ConsumerCrash,
-    Delay,
-    Drain,
-    Nth,
-    Publish,
-    SessionLiar,
-    scenario,
-)
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Delay, Drain, Nth, Publish
 
 FORGETS = SessionLiar("forgets-acknowledgements")
 SLOW = Delay(20)

@@ -1,6 +1,7 @@
 """A vendor's client consumes and is closed in order, or killed: what its acknowledgements have covered."""
 
-from conformance.scenario import SETTLE, Between, Check, Consume, ConsumerCrash, Nth, Publish, SessionLiar, scenario
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 FORGETS = SessionLiar("forgets-acknowledgements", trials=3)
 AGAIN = Check("acknowledged_again", exposure="acknowledged", control=FORGETS)

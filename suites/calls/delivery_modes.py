@@ -1,6 +1,7 @@
 """The delivery mode of a producer and of one send(), as it leaves a vendor's client: seen on the link."""
 
-from conformance.scenario import Check, Drain, Publish, SessionLiar, scenario
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import Drain, Publish
 
 
 @scenario

@@ -1,6 +1,7 @@
 """What leaves a vendor's client when it consumes: which acknowledgements, and when, seen on the link."""
 
-from conformance.scenario import Check, Consume, Drain, Publish, SessionLiar, scenario
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import Consume, Drain, Publish
 
 ON_ARRIVAL = SessionLiar("acknowledges-on-arrival")
 UNRECEIVED = Check("acknowledged_unreceived", exposure="left_prefetched", control=ON_ARRIVAL)

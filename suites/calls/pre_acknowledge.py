@@ -1,17 +1,7 @@
 """A vendor's client that acknowledges before the application gets a message: when, and of which."""
 
-from conformance.scenario import (
-    SETTLE,
-    Between,
-    Check,
-    Consume,
-    ConsumerCrash,
-    Drain,
-    Nth,
-    Publish,
-    SessionLiar,
-    scenario,
-)
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Drain, Nth, Publish
 
 FORGETS = SessionLiar("forgets-acknowledgements")
 

@@ -1,6 +1,7 @@
 """A vendor's client sends over a link that is slow: a client that waits for each answer cannot be faster."""
 
-from conformance.scenario import Check, Delay, Drain, Publish, Weakened, scenario, weakened
+from conformance.scenario import Check, Weakened, scenario, weakened
+from conformance.scenario.script import Delay, Drain, Publish
 
 SLOW = Delay(50)
 

@@ -1,6 +1,7 @@
 """The connection breaks between two frames, or in the middle of one; the broker goes on."""
 
-from conformance.scenario import SETTLE, Between, Check, Consume, Cut, Frame, Liar, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Cut, Frame, Publish
 
 COMMITS = Liar("commits-when-link-closes")
 REMOVES = Liar("removes-when-sending")

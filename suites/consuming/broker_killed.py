@@ -1,6 +1,7 @@
 """The broker dies after acknowledgements of a consumer were confirmed."""
 
-from conformance.scenario import SETTLE, SYNC_OFF, Between, Check, Consume, Kill, Nth, Publish, Restart, scenario
+from conformance.scenario import SYNC_OFF, Check, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
 
 AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)
 

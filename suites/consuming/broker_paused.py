@@ -1,6 +1,7 @@
 """The broker is halted for a second with an acknowledgement outstanding."""
 
-from conformance.scenario import SETTLE, Between, Check, Consume, Liar, Nth, Pause, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, Pause, Publish
 
 
 @scenario

@@ -1,17 +1,7 @@
 """The consuming process dies in the middle of processing, under each acknowledgement mode."""
 
-from conformance.scenario import (
-    SETTLE,
-    Between,
-    Check,
-    Consume,
-    ConsumerCrash,
-    Liar,
-    Nth,
-    Publish,
-    SessionLiar,
-    scenario,
-)
+from conformance.scenario import Check, Liar, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 REMOVES = Liar("removes-when-sending")
 

@@ -1,18 +1,7 @@
 """Consumers that acknowledge each message by itself and in any order, answered by the broker or lazily."""
 
-from conformance.scenario import (
-    SETTLE,
-    Between,
-    Check,
-    Consume,
-    ConsumerCrash,
-    Kill,
-    Liar,
-    Nth,
-    Publish,
-    Restart,
-    scenario,
-)
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
 
 
 @scenario

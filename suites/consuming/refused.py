@@ -1,6 +1,7 @@
 """A consumer gives deliveries back."""
 
-from conformance.scenario import SETTLE, Check, Consume, Liar, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Publish
 
 
 @scenario

@@ -1,17 +1,7 @@
 """Sessions that acknowledge before processing, or not at all, and the limit on what may be unacknowledged."""
 
-from conformance.scenario import (
-    SETTLE,
-    Between,
-    Check,
-    Consume,
-    ConsumerCrash,
-    Liar,
-    Nth,
-    Publish,
-    SessionLiar,
-    scenario,
-)
+from conformance.scenario import Check, Liar, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 AGAIN = Check("settled_again", exposure="reached_settled", control=Liar("requeues-settled"))
 LOST_ON_THE_WAY = Check("unprocessed_gone", exposure="unprocessed")

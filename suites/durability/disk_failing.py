@@ -1,6 +1,7 @@
 """The disk of the broker fails: its syncs return an error, or it has no space left."""
 
-from conformance.scenario import SETTLE, Between, Check, DiskFull, FailedSync, Liar, Publish, Restart, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, DiskFull, FailedSync, Publish, Restart
 
 
 @scenario

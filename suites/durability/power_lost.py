@@ -5,19 +5,8 @@ page cache loses it without that. One that is written by O_DIRECT (libaio) does 
 synced or not, and with a buffer of 0.5 ms next to nothing was answered and not yet written.
 """
 
-from conformance.scenario import (
-    RECOVERED,
-    SETTLE,
-    Between,
-    Check,
-    Nth,
-    PowerLoss,
-    Publish,
-    Restart,
-    Weakened,
-    scenario,
-    weakened,
-)
+from conformance.scenario import RECOVERED, Check, Weakened, scenario, weakened
+from conformance.scenario.script import SETTLE, Between, Nth, PowerLoss, Publish, Restart
 
 NOT_SYNCED = weakened(sync_non_transactional=False, journal_buffer_ms=500)
 COMMITS_NOT_SYNCED = weakened(sync_transactional=False, journal_buffer_ms=500)

@@ -1,6 +1,7 @@
 """The syncs of the journal are held back: whoever answers meanwhile did not wait for the disk. No crash is needed."""
 
-from conformance.scenario import Check, HeldSync, Publish, Restart, Watched, scenario, weakened
+from conformance.scenario import Check, scenario, weakened
+from conformance.scenario.script import HeldSync, Publish, Restart, Watched
 
 HELD = HeldSync(0.1)
 """Thirty times what an answer takes that waits for nothing (Artemis 2.56.0: 3 ms). A start has five syncs to hold."""

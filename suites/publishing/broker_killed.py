@@ -1,20 +1,7 @@
 """The broker dies while somebody is publishing."""
 
-from conformance.scenario import (
-    RECOVERED,
-    SETTLE,
-    SYNC_OFF,
-    SYNC_OFF_SLOWLY,
-    Between,
-    Check,
-    Kill,
-    Liar,
-    Nth,
-    Publish,
-    Restart,
-    Weakened,
-    scenario,
-)
+from conformance.scenario import RECOVERED, SYNC_OFF, SYNC_OFF_SLOWLY, Check, Liar, Weakened, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
 
 
 def decided(control: Weakened) -> dict[str, Check]:

@@ -2,19 +2,8 @@
 
 import dataclasses
 
-from conformance.scenario import (
-    SETTLE,
-    SYNC_OFF,
-    Between,
-    Check,
-    Kill,
-    Nth,
-    Pause,
-    Publish,
-    Recovery,
-    Restart,
-    scenario,
-)
+from conformance.scenario import SYNC_OFF, Check, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Pause, Publish, Recovery, Restart
 
 LOST = Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)
 LOST_READING = dataclasses.replace(LOST, control=dataclasses.replace(SYNC_OFF, journal=True))

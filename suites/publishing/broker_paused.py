@@ -1,6 +1,7 @@
 """The broker is halted for a second while somebody is publishing."""
 
-from conformance.scenario import SETTLE, Between, Check, Liar, Nth, Pause, Publish, SessionLiar, scenario
+from conformance.scenario import Check, Liar, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Nth, Pause, Publish
 
 
 @scenario

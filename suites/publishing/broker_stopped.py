@@ -1,6 +1,7 @@
 """The broker is stopped in order while somebody is publishing, and started again."""
 
-from conformance.scenario import RECOVERED, SETTLE, Between, Check, Nth, Publish, Restart, Stop, scenario, weakened
+from conformance.scenario import RECOVERED, Check, scenario, weakened
+from conformance.scenario.script import SETTLE, Between, Nth, Publish, Restart, Stop
 
 NOT_STORED = weakened(persistence=False)
 LOST = Check("lost", exposure="confirmed_in_window", control=NOT_STORED)

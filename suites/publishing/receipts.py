@@ -1,6 +1,7 @@
 """STOMP receipts, as they cross the wire: the suite's own client shows what a library would hide."""
 
-from conformance.scenario import SETTLE, Between, Check, Kill, Liar, Nth, Publish, Restart, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
 
 
 @scenario

@@ -1,6 +1,7 @@
 """The broker refuses sends, or keeps them where nothing outlasts it."""
 
-from conformance.scenario import SETTLE, Between, Check, Liar, Nth, Publish, Restart, Stop, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Nth, Publish, Restart, Stop
 
 
 @scenario

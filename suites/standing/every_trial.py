@@ -1,6 +1,7 @@
 """Checks that judge every trial of a run, whatever its scenario is about."""
 
-from conformance.scenario import SETTLE, Between, Check, Consume, ConsumerCrash, Liar, Nth, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 ALTERED = Check("corrupt", exposure="received", control=Liar("corrupts-a-body"))
 TWICE = Check("delivered_twice", exposure="received", control=Liar("stores-every-hundredth-twice"))

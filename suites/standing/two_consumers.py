@@ -1,6 +1,7 @@
 """Two consumers of one queue at the same time: a message belongs to one of them."""
 
-from conformance.scenario import SETTLE, Check, Consume, Liar, Publish, Together, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Publish, Together
 
 SHARED = Consume("client", prefetch=20, acknowledge=10, confirm=True, stop=120)
 OWNED = Check("two_owners", exposure="delivered_beside_another", control=Liar("gives-a-message-to-two-consumers"))

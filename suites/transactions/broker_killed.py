@@ -1,6 +1,7 @@
 """The broker dies around a commit: before its request, between request and answer, after the answer."""
 
-from conformance.scenario import SETTLE, SYNC_OFF_SLOWLY, Between, Check, Kill, Liar, Nth, Publish, Restart, scenario
+from conformance.scenario import SYNC_OFF_SLOWLY, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
 
 HALF = Check("half_applied", exposure="commits_at_risk", control=Liar("recovers-half-a-transaction"))
 

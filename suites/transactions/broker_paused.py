@@ -1,6 +1,7 @@
 """The broker is halted for a second with a commit outstanding."""
 
-from conformance.scenario import SETTLE, Check, Consume, Liar, Nth, Pause, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Nth, Pause, Publish
 
 
 @scenario

@@ -1,6 +1,7 @@
 """A client dies with a transaction open: nobody asked to commit it, so nothing of it may take effect."""
 
-from conformance.scenario import SETTLE, Check, Consume, ConsumerCrash, Liar, Nth, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Nth, Publish
 
 COMMITS = Liar("commits-when-link-closes")
 

@@ -1,6 +1,7 @@
 """What a commit and a rollback do, without any fault."""
 
-from conformance.scenario import SETTLE, Check, Consume, Liar, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Publish
 
 EARLY = Liar("delivers-before-commit")
 AT_ONCE = Liar("acknowledges-before-commit")

@@ -1,6 +1,7 @@
 """The broker dies when it has just confirmed at once, or several sends by one answer."""
 
-from conformance.scenario import SETTLE, Between, Check, Kill, Liar, Nth, Publish, Restart, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
 
 
 @scenario

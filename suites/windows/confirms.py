@@ -4,7 +4,8 @@ What a round trip through the disk takes is measured in the same trial, before a
 timer holds up the answer to a commit.
 """
 
-from conformance.scenario import Check, Drain, Liar, Offer, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import Drain, Offer, Publish
 
 ROUND_TRIPS = Publish(10, window=1, batch=1)
 WORDS = (

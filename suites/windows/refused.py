@@ -1,6 +1,7 @@
 """A full queue refuses some of what a WINDOWED publisher sends."""
 
-from conformance.scenario import SETTLE, Check, Liar, Publish, scenario
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Publish
 
 
 @scenario

@@ -1,6 +1,7 @@
 """The suite's own publish window: it reopens with every answer, and holds nothing up before it is full."""
 
-from conformance.scenario import Check, Drain, Frame, HoldLink, Publish, SessionLiar, scenario
+from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario.script import Drain, Frame, HoldLink, Publish
 
 
 @scenario

@@ -32,22 +32,8 @@ from conformance.records import TrialRecord
 from conformance.run import readiness_probe
 from conformance.run.planning.plan import Planned, Selection, plan
 from conformance.run.record import Recording
-from conformance.scenario import (
-    SETTLE,
-    SYNC_OFF,
-    Check,
-    Drain,
-    Kill,
-    Liar,
-    Nth,
-    Pause,
-    Publish,
-    Restart,
-    Scenario,
-    SessionLiar,
-    Step,
-    weakened,
-)
+from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar, weakened
+from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Pause, Publish, Restart, Step
 
 _SCRIPT = """#!/bin/sh
 cd "$(dirname "$0")"

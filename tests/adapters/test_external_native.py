@@ -16,7 +16,8 @@ from conformance.ledger import Ledger
 from conformance.run import readiness_probe
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
-from conformance.scenario import Check, Drain, Publish, Scenario
+from conformance.scenario import Check, Scenario
+from conformance.scenario.script import Drain, Publish
 
 OWNED = "orders"
 """A queue of the broker's owner."""

@@ -25,7 +25,8 @@ from conformance.records import TrialRecord
 from conformance.run import readiness_probe
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
-from conformance.scenario import Check, Drain, Kill, Nth, Publish, Scenario, Step
+from conformance.scenario import Check, Scenario
+from conformance.scenario.script import Drain, Kill, Nth, Publish, Step
 
 REFERENCE = adapters.find("reference")
 NO_KILL = {"command": ["true"], "seconds": 0.5}

@@ -22,7 +22,8 @@ from conformance.ledger import Ledger
 from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
 from conformance.run.restart import RestartAttempt
-from conformance.scenario import Drain, Scenario
+from conformance.scenario import Scenario
+from conformance.scenario.script import Drain
 
 SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})
 READY_S = 45.0

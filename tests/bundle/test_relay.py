@@ -13,7 +13,8 @@ from conformance import adapters
 from conformance.faults.frames import pair
 from conformance.faults.frames import reader as frames
 from conformance.followup.bundle import script
-from conformance.scenario import Consume, Cut, Drain, Frame, Publish, Scenario
+from conformance.scenario import Scenario
+from conformance.scenario.script import Consume, Cut, Drain, Frame, Publish
 
 PATIENCE = 20
 SEND = b"SEND\ndestination:q\nreceipt:%d\n\n123456789\0"

@@ -8,7 +8,8 @@ import pytest
 from conformance import adapters, claims, scenario
 from conformance.followup.bundle import script
 from conformance.run.trial import trigger_of
-from conformance.scenario import (
+from conformance.scenario import Scenario
+from conformance.scenario.script import (
     Consume,
     ConsumerCrash,
     Cut,
@@ -22,7 +23,6 @@ from conformance.scenario import (
     Publish,
     Recovery,
     Restart,
-    Scenario,
     Together,
 )
 

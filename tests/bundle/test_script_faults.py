@@ -11,7 +11,8 @@ import pytest
 from conformance import adapters, claims, scenario
 from conformance.faults.disk import injection
 from conformance.followup.bundle import script
-from conformance.scenario import Cut, DiskFull, FailedSync, Frame, HeldSync, Publish, Restart, Scenario
+from conformance.scenario import Scenario
+from conformance.scenario.script import Cut, DiskFull, Drain, FailedSync, Frame, HeldSync, Publish, Restart
 
 SCENARIOS = scenario.load(claims.load())
 UNSYNCED = ["--set", "sync_non_transactional=false", "--set", "sync_transactional=false"]
@@ -120,7 +121,7 @@ def test_it_sees_what_is_wrong_and_nothing_else(tried, case):
 @pytest.mark.parametrize("fault", [HeldSync(0.25), FailedSync(7), DiskFull(9)])
 def test_the_disk_fails_as_in_the_trial(fault):
     """The same calls, the same numbers, in the words of strace; the files are those of the broker's journal."""
-    steps = (Restart(clean=True, under=fault), Publish(4, window=1), Restart(clean=True), scenario.Drain())
+    steps = (Restart(clean=True, under=fault), Publish(4, window=1), Restart(clean=True), Drain())
     made = written(Scenario("s", "", "", steps, {}), anomalies=["lost"])
     own = injection._injection(fault)[1].partition("=")[2].split(":")
     told = re.search(r'"inject=(.*)"\]', made.text)[1].split(":")
@@ -247,7 +248,7 @@ def test_a_disk_that_was_not_hurt(tmp_path, monkeypatch, trace, why):
 
 def test_the_numbers_of_a_cut_are_those_of_the_trial():
     """Which frame, where in it, and how the connection ends."""
-    steps = (Publish(90, window=5, until=Cut(Frame("answer", 17, at="middle"), how="fin")), scenario.Drain())
+    steps = (Publish(90, window=5, until=Cut(Frame("answer", 17, at="middle"), how="fin")), Drain())
     text = written(Scenario("s", "", "", steps, {}), anomalies=["lost"]).text
 
     assert "fault = Cut(words, 'answer', 17, 'middle', 'fin')\n" in text

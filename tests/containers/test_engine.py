@@ -19,7 +19,8 @@ from conformance.history import Op, Phase, bare_header
 from conformance.ledger import Ledger, release_leftovers
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
-from conformance.scenario import SETTLE, Check, HeldSync, Kill, Nth, PowerLoss, Publish, Recovery, Restart, Scenario
+from conformance.scenario import Check, Scenario
+from conformance.scenario.script import SETTLE, HeldSync, Kill, Nth, PowerLoss, Publish, Recovery, Restart
 
 pytestmark = pytest.mark.artemis
 ADAPTER = adapters.find("artemis@2.56.0:docker")

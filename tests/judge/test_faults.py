@@ -12,9 +12,9 @@ from conformance.judge import exits, reasons, rules, tally
 from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.facts import effective_mask
 from conformance.judge.rows import Judgement, Verdict
-from conformance.scenario import (
+from conformance.scenario import Check, Liar, Scenario, weakened
+from conformance.scenario.script import (
     SETTLE,
-    Check,
     Cut,
     Delay,
     DiskFull,
@@ -23,16 +23,13 @@ from conformance.scenario import (
     HeldSync,
     HoldLink,
     Kill,
-    Liar,
     Nth,
     Pause,
     PowerLoss,
     Publish,
     Restart,
-    Scenario,
     Throttle,
     Watched,
-    weakened,
 )
 
 OFF = weakened(sync_non_transactional=False)

@@ -8,7 +8,8 @@ import pytest
 
 from conformance.report import html, words
 from conformance.report.faults import ordinal
-from conformance.scenario import (
+from conformance.scenario import Scenario
+from conformance.scenario.script import (
     After,
     All,
     Between,
@@ -29,7 +30,6 @@ from conformance.scenario import (
     Publish,
     Recovery,
     Restart,
-    Scenario,
     Stop,
     Throttle,
     Together,

@@ -10,7 +10,7 @@ from conformance import adapters
 from conformance.faults.disk import injection
 from conformance.faults.power import image
 from conformance.history import Op, Phase
-from conformance.scenario import SETTLE, FailedSync, HeldSync, Kill, Nth, PowerLoss, Publish, Restart
+from conformance.scenario.script import SETTLE, FailedSync, HeldSync, Kill, Nth, PowerLoss, Publish, Restart
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 ADAPTER = adapters.find("reference")

@@ -6,8 +6,7 @@ from trial_histories import drained, events_of
 from conformance.history import Op, Phase
 from conformance.run.clients import ClientRunner
 from conformance.run.trial import TrialPlayer
-from conformance.scenario import SETTLE, Kill, Nth, Publish, Restart
-from conformance.scenario.script import MOST_DRAINS, Drain
+from conformance.scenario.script import MOST_DRAINS, SETTLE, Drain, Kill, Nth, Publish, Restart
 
 KILLED = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart())
 

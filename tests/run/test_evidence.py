@@ -10,7 +10,8 @@ import pytest
 from conformance import records
 from conformance.run import evidence
 from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal
-from conformance.scenario import Between, Kill, Nth, Publish, Scenario, script_words
+from conformance.scenario import Scenario, script_words
+from conformance.scenario.script import Between, Kill, Nth, Publish
 
 
 class Broker:

@@ -7,7 +7,7 @@ from trial_histories import drained, events_of, messages
 from conformance.history import Ended, Op, Phase, read
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, compact
-from conformance.scenario import Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
+from conformance.scenario.script import Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 

@@ -8,7 +8,7 @@ from conformance import adapters, history
 from conformance.adapters.config import own_configuration
 from conformance.errors import UsageError
 from conformance.history import Op, Phase
-from conformance.scenario import Drain, Publish, Restart
+from conformance.scenario.script import Drain, Publish, Restart
 
 CLASSIC = adapters.find("activemq")
 ACTIVEMQ_XML = """<beans xmlns="http://www.springframework.org/schema/beans"

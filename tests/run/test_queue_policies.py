@@ -8,7 +8,7 @@ from conformance.errors import ExitCode
 from conformance.history import Op, Phase
 from conformance.judge.rows import Verdict
 from conformance.report import model
-from conformance.scenario import SETTLE, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
+from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
 
 REFERENCE, ARTEMIS = adapters.find("reference"), adapters.find("artemis")
 CRASH = (

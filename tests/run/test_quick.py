@@ -8,7 +8,8 @@ from conformance import adapters, claims, scenario
 from conformance.run.planning import quick as quicks
 from conformance.run.planning.plan import Selection, plan, wanted
 from conformance.run.planning.quick import BUDGET_S, CLAIMS, quick
-from conformance.scenario import SETTLE, Check, Drain, Kill, Liar, Nth, Publish, Scenario, Weakened
+from conformance.scenario import Check, Liar, Scenario, Weakened
+from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)

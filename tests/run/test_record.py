@@ -18,7 +18,8 @@ from conformance.run import record as recording
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
 from conformance.run.trial import describe
-from conformance.scenario import SETTLE, Publish, Scenario
+from conformance.scenario import Scenario
+from conformance.scenario.script import SETTLE, Publish
 
 ADAPTER = adapters.find("reference")
 SCRIPT = Scenario("tiny", "", "async_ack", (Publish(5, window=5), *SETTLE), {})

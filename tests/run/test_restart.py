@@ -12,7 +12,7 @@ from conformance.faults.disk import injection
 from conformance.history import Ended, Op, Phase
 from conformance.run import restart
 from conformance.run.restart import RestartAttempt
-from conformance.scenario import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
+from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
 
 needs_tracer = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
 

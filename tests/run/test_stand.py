@@ -10,7 +10,8 @@ from conformance.ledger import Ledger
 from conformance.run import broker_pool as stand_of
 from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
-from conformance.scenario import Drain, Nth, PowerLoss, Publish, Scenario
+from conformance.scenario import Scenario
+from conformance.scenario.script import Drain, Nth, PowerLoss, Publish
 
 ADAPTER = adapters.find("reference")
 SCRIPT = Scenario("odd", "", "async_ack", (Drain(),), {})

@@ -8,7 +8,7 @@ from trial_histories import events_of, messages
 
 from conformance import claims, scenario
 from conformance.history import Ended, Op, Phase, read
-from conformance.scenario import SETTLE, Consume, Publish, Together
+from conformance.scenario.script import SETTLE, Consume, Publish, Together
 
 TAKES = Consume("client", prefetch=5, acknowledge=5, confirm=True, stop=20)
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])

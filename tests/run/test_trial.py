@@ -8,7 +8,7 @@ from conformance.adapters.launch import native
 from conformance.clients.workers.job import SILENCE_S
 from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
-from conformance.scenario import (
+from conformance.scenario.script import (
     SETTLE,
     Consume,
     ConsumerCrash,

@@ -12,7 +12,8 @@ from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
 from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
-from conformance.scenario import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Scenario
+from conformance.scenario import Scenario
+from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart
 
 ADAPTER = adapters.find("reference")
 SETTINGS = ADAPTER.effective()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from conformance.scenario import After, All, Nth
+from conformance.scenario.script import After, All, Nth
 
 
 class CannotError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from conformance.faults.disk.injection import FILLED, SYNCS
 from conformance.faults.frames.reader import KINDS
 from conformance.followup.bundle.body import Body, CannotError, call, cannot, trigger
-from conformance.scenario import (
+from conformance.scenario.script import (
     ConsumerCrash,
     Cut,
     DiskFull,

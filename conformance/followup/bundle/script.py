@@ -22,7 +22,8 @@ from conformance.followup.bundle.body import Body, CannotError, call
 from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
 from conformance.run.planning import credentials
-from conformance.scenario import (
+from conformance.scenario import Scenario
+from conformance.scenario.script import (
     Ask,
     Consume,
     ConsumerCrash,
@@ -31,7 +32,6 @@ from conformance.scenario import (
     Offer,
     Publish,
     Restart,
-    Scenario,
     Step,
     Together,
     singles,

@@ -17,8 +17,8 @@ from conformance.report.model import Report
 from conformance.run.planning import credentials
 from conformance.run.planning.plan import Planned, plan
 from conformance.run.planning.quick import quick
-from conformance.scenario import Kill, Pause, PowerLoss, Restart, Scenario, Stop
-from conformance.scenario.script import Step
+from conformance.scenario import Scenario
+from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop
 
 BEFORE = "before"
 """The folder, in that of the run, where the old version alone was recorded and judged."""

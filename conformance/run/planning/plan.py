@@ -17,20 +17,8 @@ from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
-from conformance.scenario import (
-    TRIALS,
-    After,
-    All,
-    Check,
-    Control,
-    Liar,
-    PowerLoss,
-    Scenario,
-    SessionLiar,
-    Weakened,
-    slug,
-)
-from conformance.scenario.script import CLEAN_RESTART, unsettled
+from conformance.scenario import TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+from conformance.scenario.script import CLEAN_RESTART, After, All, PowerLoss, unsettled
 
 REFERENCE = "reference"
 

@@ -12,21 +12,8 @@ from collections.abc import Mapping
 
 from conformance.claims import Catalogue
 from conformance.run.planning.plan import Selection, wanted
-from conformance.scenario import (
-    Ask,
-    Check,
-    Consume,
-    Drain,
-    Kill,
-    Liar,
-    Offer,
-    PowerLoss,
-    Publish,
-    Restart,
-    Scenario,
-    Weakened,
-    singles,
-)
+from conformance.scenario import Check, Liar, Scenario, Weakened
+from conformance.scenario.script import Ask, Consume, Drain, Kill, Offer, PowerLoss, Publish, Restart, singles
 
 CLAIMS = 10
 BUDGET_S = 40.0
