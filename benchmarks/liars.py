@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from conformance import campaign
+from conformance.adapters.opening import PROTOCOLS
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.reference.liars.liar import LiarBroker
 from conformance.reference.liars.registry import LIARS
 from conformance.run.planning.plan import Planned
-from conformance.run.planning.protocols import PROTOCOLS
 
 SEED = 20_240_229
 TRIALS = 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import os
 import pathlib
 import platform
 import secrets
@@ -21,9 +22,9 @@ from importlib.metadata import version as version_of
 import msgspec
 
 from conformance import adapters, claims, judge, records, scenario
-from conformance.adapters import Adapter, vendor_clients
+from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.config import own_configuration
-from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.launchers import EXTERNAL
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
@@ -35,9 +36,7 @@ from conformance.judge.verdict import Remembered
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import artifacts, policies
-from conformance.run.planning import credentials, protocols
 from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
-from conformance.run.planning.protocols import lacks, unseen
 from conformance.run.planning.quick import quick
 from conformance.run.record import Progress, Recording, RunWriter
 from conformance.scenario import FRAMES, MODIFIED, Scenario
@@ -62,6 +61,18 @@ class Options:
     offline: bool = False
     access: Access = OPEN
     config: pathlib.Path | None = None
+
+    @property
+    def broker(self) -> BrokerRequest:
+        """The broker that the run opens."""
+        return BrokerRequest(
+            adapter=self.adapter,
+            protocol=self.protocol,
+            client=self.client,
+            settings=self.settings,
+            config=self.config,
+            access=self.access,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +115,8 @@ def prepare(options: Options) -> Campaign:
     """
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
-    adapter = own_configuration.applied(adapters.find(options.adapter), options.config)
-    protocol = protocols.chosen(options.protocol, adapter)
-    through = vendor_clients.chosen(options.client, protocol, adapter)
-    overrides = adapters.parse_assignments(options.settings, vendor_clients.with_client(adapter, through).file)
-    adapter = vendor_clients.with_client(adapter.chosen(overrides), through)
-    adapter = credentials.applied(adapter, protocol, options.access, through)
+    opened = adapters.open_broker(options.broker)
+    adapter, protocol = opened.adapter, opened.protocol
     selected = claims.select(options.claims, catalogue)
     required = claims.select(options.required, catalogue)
     vendors = {vendor for claim in catalogue.claims.values() for vendor in claim.binds}
@@ -121,15 +128,15 @@ def prepare(options: Options) -> Campaign:
     selection = Selection(
         adapter=adapter,
         protocol=protocol,
-        settings=adapter.effective(overrides),
-        overrides=overrides,
+        settings=adapter.effective(opened.overrides),
+        overrides=opened.overrides,
         claims=list({claim.id: claim for claim in [*selected, *required]}.values()),
         required=frozenset(claim.id for claim in required),
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
         judged_as=frozenset(options.judge_as),
-        no_client_reason=protocols.no_client_reason(protocol, adapter),
-        client=through.name if through else "",
+        no_client_reason=opening.no_client_reason(protocol, adapter),
+        client=opened.client.name if opened.client else "",
     )
     selection = _able(selection, scenarios)
     if options.quick:
@@ -152,11 +159,11 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     Of a fault its own launcher is asked (`Adapter.able`), and this machine as far as that leaves it open.
     """
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
-    if unread := credentials.unread(selection.adapter, selection.protocol):
-        lacking[FRAMES] = unread
-    if selection.vendor is not None:
-        lacking |= unseen(selection.vendor)
-        lacking |= {need: lacks(selection.vendor, need) for item in played for need in item.of_client}
+    if opening.credentials_of(selection.adapter, selection.protocol).tls is not None:
+        lacking[FRAMES] = "over TLS a link cannot read the frames; run it over the plain port as well"
+    if (vendor := selection.vendor) is not None:
+        lacking |= vendor.hidden_needs
+        lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
     known = selection.adapter.file.protocols[selection.protocol].outcomes
     if MODIFIED in lacking and "modified" not in known:
         lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(known)} over {selection.protocol}"
@@ -380,21 +387,43 @@ def command(campaign: Campaign) -> str:
     options, selection = campaign.options, campaign.selection
     words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
     words += ["--client", selection.client] if options.client else []
-    words += ["--config", credentials.near(str(options.config))] if options.config else []
+    words += ["--config", near(str(options.config))] if options.config else []
     words += [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
-    words += [*credentials.words_of(options.access), *(["--quick"] if options.quick else [])]
+    words += [*credential_words(options.access), *(["--quick"] if options.quick else [])]
     return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
+
+
+def credential_words(typed: Access) -> list[str]:
+    """Return the words of a command line that give these credentials. There is no secret among them."""
+    tls, secret = typed.tls or ClientTls(), typed.password
+    said = [
+        ("--user", typed.user),
+        ("--password-env", secret.env if secret else ""),
+        ("--password-file", near(secret.file) if secret else ""),
+        ("--sasl", typed.mechanism),
+        ("--tls-ca", near(tls.ca)),
+        ("--tls-cert", near(tls.certificate)),
+        ("--tls-key", near(tls.key)),
+        ("--tls-server-name", tls.server_name),
+    ]
+    words = [word for option, value in said if value for word in (option, value)]
+    return ["--tls", *words] if typed.tls == ClientTls() else words
+
+
+def near(path: str) -> str:
+    """Return the path relative to the current folder if it is below it; otherwise the whole path."""
+    return os.path.relpath(path) if path and pathlib.Path(path).is_relative_to(pathlib.Path.cwd()) else path
 
 
 def _run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     now = datetime.datetime.now(datetime.UTC)
-    client, clients = protocols.client(selection.protocol, selection.vendor)
+    client, clients = opening.client_versions(selection.protocol, selection.vendor)
     artifacts.keep(campaign.folder, adapter)
-    credentials.keep(campaign.folder, campaign.options.access)
+    artifacts.keep_access(campaign.folder, campaign.options.access)
     difference = own_configuration.kept_in(campaign.folder, adapter, selection.settings)
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",

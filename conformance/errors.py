@@ -10,9 +10,11 @@ Every error carries the exit code of the command that it ends (design: "Exit cod
 
 from __future__ import annotations
 
+import copy
 import difflib
 import enum
 from collections.abc import Iterable
+from typing import Self
 
 
 class ExitCode(enum.IntEnum):
@@ -44,18 +46,40 @@ class ConformanceError(Exception):
 
     exit_code: ExitCode = ExitCode.HARNESS
 
+    def within(self, where: str) -> Self:
+        """Return the same error with its place in front of the text."""
+        made = copy.copy(self)
+        made.args = (f"{where}: {self}",)
+        return made
+
 
 class UsageError(ConformanceError):
-    """A word that the user typed is not known, or two do not go together."""
+    """A word that the user typed is not known, or two do not go together.
+
+    `code` names the mistake and stays the same if the wording changes; `fields` hold its words. People read the text,
+    tests and programs read code and fields.
+
+    >>> error = UsageError("--trials 0: at least 1", code="too-small", option="--trials")
+    >>> error.code, error.fields
+    ('too-small', {'option': '--trials'})
+    """
 
     exit_code = ExitCode.USAGE
 
-    @classmethod
-    def unknown(cls, what: str, word: str, known: Iterable[str]) -> UsageError:
-        """One line that names the closest known word.
+    def __init__(self, text: str, *, code: str = "usage", **fields: object) -> None:
+        super().__init__(text)
+        self.code = code
+        self.fields = fields
 
-        >>> str(UsageError.unknown("adapter", "artmis", ["artemis", "reference"]))
+    @classmethod
+    def unknown(cls, what: str, word: str, known: Iterable[str], *, of: str = "", code: str = "") -> UsageError:
+        """Return the error for a word that is not known `of` a thing; its text names the closest known word.
+
+        >>> error = UsageError.unknown("adapter", "artmis", ["artemis", "reference"])
+        >>> str(error)
         "unknown adapter 'artmis': did you mean 'artemis'? known: artemis, reference"
+        >>> error.code, error.fields["closest"]
+        ('unknown-adapter', 'artemis')
         """
         words = sorted(known)
         close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
@@ -63,7 +87,13 @@ class UsageError(ConformanceError):
         guess = close or [w for w in words if [w.lower()] == lowered]
         hint = f": did you mean {guess[0]!r}?" if guess else ":"
         shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
-        return cls(f"unknown {what} {word!r}{hint} known: {shown}")
+        return cls(
+            f"unknown {what}{f' of {of}' if of else ''} {word!r}{hint} known: {shown}",
+            code=code or f"unknown-{what.lower().replace(' ', '-')}",
+            word=word,
+            closest=guess[0] if guess else "",
+            of=of,
+        )
 
 
 class CatalogueError(ConformanceError):

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from conformance import adapters
 from conformance.adapters import vendor_clients
+from conformance.adapters.opening import PROTOCOLS
 from conformance.errors import ExitCode
-from conformance.run.planning.protocols import PROTOCOLS
 
 _FAULTS = {ExitCode.HARNESS, ExitCode.USAGE, ExitCode.NOTHING_RAN}
 

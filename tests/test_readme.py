@@ -11,7 +11,6 @@ import pytest
 
 import conformance
 from conformance import adapters, claims, paths, scenario
-from conformance.adapters import vendor_clients
 from conformance.frontend.cli import cli
 from conformance.frontend.plugin import OPTIONS
 from conformance.judge import confidence
@@ -20,7 +19,6 @@ from conformance.reference import command, profiles, settings
 from conformance.reference.liars.registry import LIARS
 from conformance.report import expectations
 from conformance.report.expectations import Expect
-from conformance.run.planning import protocols
 
 README = (paths.root() / "README.md").read_text()
 LINES = [
@@ -43,10 +41,8 @@ def test_commands_parse(words):
         settings.parse_queues(typed.queue, settings.parse(typed.set))
         assert typed.profile in profiles.PROFILES
     if name == "run":
-        adapter = adapters.find(parsed["adapter"])
-        protocol = protocols.chosen(parsed["protocol"], adapter)
-        adapter = vendor_clients.with_client(adapter, vendor_clients.chosen(parsed["client"], protocol, adapter))
-        adapters.parse_assignments(parsed["settings"], adapter.file)
+        words = (parsed["adapter"], parsed["protocol"], parsed["client"], parsed["settings"])
+        adapters.open_broker(adapters.BrokerRequest(*words))
         for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())
         assert set(parsed["judge_as"]) <= {vendor for claim in claims.load().claims.values() for vendor in claim.binds}

@@ -19,12 +19,12 @@ from conformance.adapters import vendor_clients
 from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import LAUNCHERS
+from conformance.adapters.opening import WIRES
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
 from conformance.reference.liars import registry as liars
 from conformance.run.planning.plan import Selection
-from conformance.run.planning.protocols import WIRES, lacks
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
@@ -183,7 +183,7 @@ def test_every_decided_claim_can_be_decided_somewhere():
                 (claim.id, item.id)
                 for item in scripts
                 if not any(map(adapter.lacks, item.needs))
-                and not any(lacks(client, need) for need in item.of_client if client)
+                and not any(client.lacks(need) for need in item.of_client if client)
                 for claim in map(catalogue.claim, item.decides)
                 if here.applies(claim)
                 and (

@@ -174,7 +174,7 @@ def test_clients_that_would_have_to_speak_otherwise(tmp_path):
     ("more", "says"),
     [
         ({"scenarios": ["broker-kiled-while-publishing"]}, "did you mean 'broker-killed-while-publishing'"),
-        ({"scenarios": ["sync-held-while-sending"]}, "unknown scenario that starts a broker again"),
+        ({"scenarios": ["sync-held-while-sending"]}, "unknown scenario of an upgrade"),
         ({"to_settings": ["lier=x"]}, "did you mean 'liar'"),
         ({"claims": ["AMQP-REL-01"]}, "an upgrade tries nothing"),
     ],

@@ -1,6 +1,7 @@
 """Adapters: a broker is described by data (`fixtures/brokers/NAME/broker.toml`) and run by a launcher.
 
 `interface`     the two protocols that the rest of the suite uses: `Adapter` and `Broker`
+`opening`       opens the broker that a user asks for: settings, client, configuration, credentials
 `registry`      finds an adapter by the words of a user; `launchers` reads the last of these words
 `file_adapter`  the adapter that a `broker.toml` makes
 `file`          the tables of a `broker.toml`, its settings, placeholders and schema
@@ -25,6 +26,7 @@ from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter, Broker
 from conformance.adapters.launch.prepared import READY_QUEUE, DepthProbe, Options
 from conformance.adapters.launchers import left
+from conformance.adapters.opening import BrokerRequest, OpenedBroker, open_broker
 from conformance.adapters.registry import GROUP, fetch_to, find, names, plugged
 from conformance.ledger import releases
 
@@ -36,15 +38,18 @@ __all__ = [
     "Adapter",
     "Broker",
     "BrokerFile",
+    "BrokerRequest",
     "DepthProbe",
     "EffectiveSettings",
     "FileAdapter",
+    "OpenedBroker",
     "Options",
     "Progress",
     "fetch_to",
     "find",
     "left",
     "names",
+    "open_broker",
     "parse_assignments",
     "plugged",
     "untraced",

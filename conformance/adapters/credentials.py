@@ -187,7 +187,7 @@ def parse_url(text: str) -> Url:
     if not colon:
         raise UsageError(f"a broker's URL is SCHEME://HOST:PORT, and this one has no scheme: {', '.join(SCHEMES)}")
     if name.lower() not in SCHEMES:
-        raise UsageError.unknown("scheme of a broker's URL", name, SCHEMES)
+        raise UsageError.unknown("scheme", name, SCHEMES, of="a broker's URL")
     scheme = SCHEMES[name.lower()]
     try:
         parts = urllib.parse.urlsplit(text)
@@ -239,6 +239,18 @@ def check(access: Access, protocol: str) -> None:
         raise UsageError("SASL EXTERNAL is the client's certificate: give --tls-cert and --tls-key")
     if mechanism in (PLAIN, *SCRAM) and not access.user:
         raise UsageError(f"SASL {mechanism} is a login: give --user, and --password-env or --password-file")
+
+
+def library_lacks(access: Access) -> str:
+    """Say what the client library of this machine lacks for these credentials; empty if it has everything."""
+    from proton import SASL
+
+    if access.mechanism in SCRAM and not SASL.extended():
+        return (
+            f"mechanism {access.mechanism}: this python-qpid-proton was built without Cyrus SASL and has ANONYMOUS, "
+            "PLAIN and EXTERNAL only; install libsasl2-dev and build it anew, or choose PLAIN over TLS"
+        )
+    return ""
 
 
 def redacted(text: str, *every: Access) -> str:

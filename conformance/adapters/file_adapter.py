@@ -78,7 +78,7 @@ class FileAdapter:
     def capabilities(self, protocol: str) -> frozenset[str]:
         """What the broker can do over `protocol`; `UsageError` where it does not speak it."""
         if protocol not in self.file.protocols:
-            raise UsageError.unknown(f"protocol of {self.name}", protocol, self.file.protocols)
+            raise UsageError.unknown("protocol", protocol, self.file.protocols, of=self.name)
         return self.file.capabilities | self.file.protocols[protocol].capabilities
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:
@@ -208,7 +208,7 @@ def _version(file: BrokerFile, asked: str | None, launcher: str) -> str:
             raise UsageError(f"{file.name} has one version: {own}")
         return own
     if asked is not None and not _VERSION.fullmatch(asked):
-        raise UsageError.unknown(f"version of {file.name}", asked, file.versions)
+        raise UsageError.unknown("version", asked, file.versions, of=file.name)
     version = asked or file.default_version
     file.fetch.artifacts(version, file.name)  # a version whose jars nobody pinned is told here
     return version

@@ -120,7 +120,7 @@ def _made(factory: Any, asked: str, version: str | None, launcher: str | None, p
         adapter = factory.make(version, launcher, path=path, asked=asked)
         missing = [name for name in MEMBERS if not hasattr(adapter, name)]
     except UsageError as error:
-        raise UsageError(f"{asked}: {error}") from error
+        raise error.within(asked) from error
     except Exception as error:
         raise UsageError(f"{asked}: make() failed: {type(error).__name__}: {error}") from error
     if missing:

@@ -28,6 +28,7 @@ from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
+from conformance.scenario import CALLS, FRAMES, MODIFIED
 
 
 class ClientSetting(Setting):
@@ -83,6 +84,21 @@ class ClientFile(Table):
         seen = (over.capabilities - self.hides) | self.capabilities
         return Protocol(port=over.port, ack_confirm=self.ack_confirm, capabilities=seen, destination=over.destination)
 
+    def lacks(self, need: str) -> str:
+        """Say why a script that needs this of its client (`Scenario.of_client`) cannot run; empty if it can."""
+        kind, _, mode = need.partition(" ")
+        if need in CALLS:
+            return f"an application of {self.title} has nothing of the kind"
+        return f"{self.title} has no such mode" if kind == "mode" and mode not in self.modes else ""
+
+    @property
+    def hidden_needs(self) -> dict[str, str]:
+        """The needs of scripts (`Scenario.needs`) that a trial through this client cannot meet, and why."""
+        found = {MODIFIED: f"an application of {self.title} has no call for it"}
+        if self.wire == "core":
+            found[FRAMES] = f"no link can read the frames of {self.title}"
+        return found
+
     def url(self, prefetch: int, said: Mapping[str, str], *, asynchronous: bool = False) -> str:
         """Its address with every parameter; `{host}` and `{port}` are left for who connects."""
         more = (self.asynchronous or {}) if asynchronous else {}
@@ -122,7 +138,7 @@ def speaking(protocol: str, broker: BrokerFile) -> Iterator[ClientFile]:
             yield client
 
 
-def chosen(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
+def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
     """The client that was asked for, or the first that fits; None where the suite's own sessions speak, or nobody can.
 
     Raises `UsageError`: an unknown name, or one that does not go with the protocol or the broker.

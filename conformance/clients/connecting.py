@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from conformance.adapters import web
-from conformance.adapters.credentials import SCRAM, Access, ClientTls
+from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch.greeting import TLS_RECORD, speaks_tls
 from conformance.adapters.web import hung_up_after
 from conformance.errors import ClientError
@@ -40,18 +40,6 @@ _VERIFIED = {
 """By OpenSSL's `X509_V_ERR_...`; all else is an authority that is not trusted."""
 
 _UNTRUSTED = "is signed by nobody who is trusted; give its authority (--tls-ca, tls.ca)"
-
-
-def lacking(access: Access) -> str:
-    """What the client library of this machine has not, in words; empty where it can come in this way."""
-    from proton import SASL
-
-    if access.mechanism in SCRAM and not SASL.extended():
-        return (
-            f"mechanism {access.mechanism}: this python-qpid-proton was built without Cyrus SASL and has ANONYMOUS, "
-            "PLAIN and EXTERNAL only; install libsasl2-dev and build it anew, or choose PLAIN over TLS"
-        )
-    return ""
 
 
 def dial(host: str, port: int, access: Access, connect_s: float) -> Line:

@@ -18,17 +18,16 @@ import time
 from collections.abc import Callable, Iterator
 
 from conformance import claims
-from conformance.adapters import Adapter, Broker
+from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
 from conformance.adapters.file.credentials_table import clean
 from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.run import readiness_probe
-from conformance.run.planning import credentials
 from conformance.run.planning.plan import Selection
-from conformance.run.planning.protocols import WIRES
 
 _GONE_S = 20.0
 _TAIL = 40
@@ -66,13 +65,14 @@ def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
     yield keep.absolute()
 
 
-def applied(adapter: Adapter, typed: Access) -> Adapter:
-    """The adapter whose clients come in as its file says and who typed, over each protocol that a client here speaks.
+def opened(name: str, typed: Access) -> Adapter:
+    """Open the adapter, and check its credentials over each protocol that a client of the suite speaks.
 
-    Raises `UsageError` before anything is started; see `run.planning.credentials.applied`.
+    Raises `UsageError` before anything is started; see `open_broker`.
     """
+    adapter = open_broker(BrokerRequest(name, access=typed)).adapter
     for protocol in _spoken(adapter):
-        adapter = credentials.applied(adapter, protocol, typed)
+        check_credentials(adapter, protocol)
     return adapter
 
 
@@ -172,10 +172,8 @@ def _step(tell: Tell, name: str) -> Iterator[list[str]]:
     began = time.monotonic()
     try:
         yield said
-    except LaunchError as error:
-        raise LaunchError(f"{name}: {error}", log_tail=error.log_tail, log=error.log) from error
     except ConformanceError as error:
-        raise type(error)(f"{name}: {error}") from error
+        raise error.within(name) from error
     tell(Step(name, time.monotonic() - began, " ".join(said)))
 
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as version_of
 
 from conformance import adapters, campaign, claims, paths, records, scenario
-from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
+from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings
 from conformance.adapters.config import own_configuration
 from conformance.adapters.controls import substitute
 from conformance.campaign import Campaign, Options, Watcher
-from conformance.claims import Catalogue
+from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.followup import upgrade
 from conformance.followup.upgrade import UpgradeAdapter
@@ -27,7 +27,6 @@ from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.trial_anomalies import RECOVERY, compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
-from conformance.run.planning import credentials
 from conformance.run.planning.plan import Planned, Selection, arm_label, drawn_for, plan, subject_trials
 from conformance.scenario import Scenario, names_of, script_words
 
@@ -152,7 +151,7 @@ def prepare(wanted: ReplayRequest) -> Replay:
         seed=run.seed,
         out=wanted.out,
         offline=wanted.offline,
-        access=credentials.kept(wanted.folder),
+        access=artifacts.kept_access(wanted.folder),
     )
     made = Campaign(
         options=options,
@@ -173,18 +172,18 @@ def find_trial(found: Sequence[TrialRecord], wanted: ReplayRequest) -> TrialReco
     if not names:
         raise UsageError(f"{wanted.folder} has no trial: nothing was recorded, or it was moved")
     if wanted.scenario not in names:
-        raise UsageError.unknown(f"scenario of {wanted.folder}", wanted.scenario, names)
+        raise UsageError.unknown("scenario", wanted.scenario, names, of=str(wanted.folder))
     mine = [record for record in found if record.scenario == wanted.scenario]
     arms = {_arm(record) for record in mine}
     if not wanted.trial.isdigit():
         named = [record for record in mine if record.trial == wanted.trial]
         if not named:
-            raise UsageError.unknown(f"trial of {wanted.scenario}", wanted.trial, [record.trial for record in mine])
+            raise UsageError.unknown("trial", wanted.trial, [record.trial for record in mine], of=wanted.scenario)
         return named[0]
     arm = wanted.arm or "subject"
     fitting = [record for record in mine if arm in (_arm(record), _word(record))]
     if not fitting and wanted.arm:
-        raise UsageError.unknown(f"arm of {wanted.scenario}", wanted.arm, arms | {_word(record) for record in mine})
+        raise UsageError.unknown("arm", wanted.arm, arms | {_word(record) for record in mine}, of=wanted.scenario)
     chosen = [record for record in fitting if record.index == int(wanted.trial)]
     if len(chosen) > 1:
         labels = " or ".join(repr(_arm(record)) for record in chosen)
@@ -221,7 +220,8 @@ def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]
     try:
         if record is not None:
             return _pair(wanted, run, record, told), told
-        found = adapters.find(wanted.adapter or artifacts.spec(wanted.folder, run, run.version, told))
+        spec = wanted.adapter or artifacts.spec(wanted.folder, run, run.version, told)
+        adapters.find(spec)
     except UsageError as error:
         if wanted.adapter:
             raise
@@ -230,22 +230,32 @@ def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]
             "or by the TOML file that the run was given"
         ) from error
     if (mine := own_configuration.kept(wanted.folder)) is not None:
-        found = own_configuration.applied(found, mine)
         told.append(f"with the configuration that the run kept, {mine}")
-    through = vendor_clients.find(run.vendor) if run.vendor else None
-    found = vendor_clients.with_client(found.chosen(run.changed), through)
+    found = adapters.open_broker(_request(spec, wanted, run, run.changed, mine)).adapter
     found.capabilities(run.protocol)
-    return credentials.applied(found, run.protocol, credentials.kept(wanted.folder)), told
+    return found, told
+
+
+def _request(
+    spec: str,
+    wanted: ReplayRequest,
+    run: RunRecord,
+    changed: Mapping[str, Value],
+    config: pathlib.Path | None = None,
+) -> BrokerRequest:
+    """The broker of the run, with its protocol, client and credentials."""
+    access = artifacts.kept_access(wanted.folder)
+    return BrokerRequest(spec, run.protocol, run.vendor, overrides=changed, config=config, access=access)
 
 
 def _pair(wanted: ReplayRequest, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> UpgradeAdapter:
     """Both versions of an upgrade, with the settings of the run."""
-    typed = credentials.kept(wanted.folder)
 
-    def find(part: pathlib.Path, version: str) -> Adapter:
-        return credentials.applied(adapters.find(artifacts.spec(part, run, version, told)), run.protocol, typed)
+    def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
+        spec = artifacts.spec(part, run, version, told)
+        return adapters.open_broker(_request(spec, wanted, run, changed)).adapter
 
-    found = upgrade.found_again(wanted.folder, record, run.changed, find)
+    found = upgrade.found_again(wanted.folder, record, run.changed, opened)
     found.capabilities(run.protocol)
     return found
 

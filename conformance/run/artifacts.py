@@ -8,14 +8,14 @@ import re
 from conformance import adapters, paths, records
 from conformance.adapters import Adapter
 from conformance.adapters.config import own_configuration
-from conformance.adapters.credentials import OPEN
+from conformance.adapters.credentials import OPEN, Access
 from conformance.errors import UsageError
 from conformance.records import BrokerRecord, FileRecord, RunRecord
-from conformance.run.planning import credentials
 
 _PARTS = ("", "from", "to")
 """Where in a run's folder a broker may be written down: an upgrade has two (`Pair.parts`)."""
 
+_ACCESS = "access.json"
 _SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
 
 
@@ -33,6 +33,20 @@ def keep(folder: pathlib.Path, adapter: Adapter) -> None:
             records.keep_broker(folder / part, asked, pathlib.Path() if packaged else each.path, place)
 
 
+def keep_access(folder: pathlib.Path, typed: Access) -> None:
+    """Write the typed credentials into the folder of a run: they name files of one machine, which no report may."""
+    if typed != OPEN:
+        records.save(typed, folder / _ACCESS)
+
+
+def kept_access(folder: pathlib.Path) -> Access:
+    """Read the typed credentials of a run. A run of several processes has them in each of its parts."""
+    for part in (folder, *sorted(folder.glob("workers/*"))):
+        if (part / _ACCESS).is_file():
+            return records.read(part / _ACCESS, Access)
+    return OPEN
+
+
 def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) -> None:
     """Raise `UsageError` if this folder of a run names code, or addresses and secrets, that would be used.
 
@@ -48,10 +62,10 @@ def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) ->
             found += [str((part / name).relative_to(folder)) for name in names]
     if replayed and own_configuration.kept(folder) is not None:
         found.append(f"{own_configuration.KEPT}/")
-    if replayed and credentials.kept(folder) != OPEN:
-        found.append("access.json")
+    if replayed and kept_access(folder) != OPEN:
+        found.append(_ACCESS)
     if found:
-        other = "" if named or found == ["access.json"] else ", or name a broker of your own by --adapter"
+        other = "" if named or found == [_ACCESS] else ", or name a broker of your own by --adapter"
         raise UsageError(
             f"{folder}: {', '.join(found)}: these files of the run say how to start, configure or reach the broker. "
             "They can run any program as you, and send your passwords to any address. Read them. If you trust whoever "

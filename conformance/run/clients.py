@@ -14,17 +14,16 @@ from typing import Any
 import msgspec
 
 from conformance import limits
-from conformance.adapters import Broker
+from conformance.adapters import Adapter, Broker, EffectiveSettings, vendor_clients
 from conformance.adapters.launch.prepared import DepthProbe
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.child import Child
-from conformance.clients.workers.job import Job, JobResult
+from conformance.clients.workers.job import Job, JobResult, Vendor
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import Ended, Header, close_history
 from conformance.run.planning.plan import Planned
-from conformance.run.planning.protocols import told
 
 _PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
 _GOING_S = 5.0
@@ -137,7 +136,7 @@ class ClientRunner:
         if not planned.client:
             return None
         several = fields.get("window", 1) > 1 and not fields.get("batch")
-        return told(
+        return vendor_of(
             planned.adapter,
             planned.protocol,
             planned.settings,
@@ -245,6 +244,36 @@ class ClientRunner:
                 if child.log.stat().st_size == 0:
                     child.log.unlink()
         return result
+
+
+def vendor_of(
+    adapter: Adapter,
+    protocol: str,
+    settings: EffectiveSettings,
+    client: str,
+    prefetch: int,
+    *,
+    asynchronous: bool = False,
+) -> Vendor:
+    """Describe the vendor's client of that name for a worker process; its jars are here already.
+
+    It has no transactions if the broker has none: RabbitMQ 3.10.8 never answers a client that asks for one.
+    """
+    file = vendor_clients.find(client)
+    without = set() if "transactions" in adapter.capabilities(protocol) else {"transacted"}
+    asynchronous = asynchronous and file.asynchronous is not False
+    return Vendor(
+        name=file.name,
+        api=file.api,
+        factory=file.factory,
+        url=file.url(prefetch, vendor_clients.said(adapter.file, settings), asynchronous=asynchronous),
+        jars=tuple(map(str, file.install(offline=True))),
+        modes={mode: number for mode, number in file.modes.items() if mode not in without},
+        lost=file.lost,
+        asynchronous=asynchronous,
+        properties=dict(file.properties),
+        java=file.java,
+    )
 
 
 def depth_probe(broker: Broker, queue: str) -> jobs.DepthRequest:

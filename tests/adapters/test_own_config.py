@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from conformance import adapters, campaign, claims, paths, records, scenario
-from conformance.adapters import web
+from conformance.adapters import opening, web
 from conformance.adapters.config import own_configuration
 from conformance.adapters.config.own_configuration import difference, redacted
 from conformance.adapters.config.properties_file import KeysText
@@ -34,7 +34,6 @@ from conformance.frontend.cli import cli
 from conformance.judge.rows import Judgement
 from conformance.report import html
 from conformance.run import readiness_probe
-from conformance.run.planning import credentials
 from conformance.run.trial import describe
 
 NAME = "broker-killed-while-publishing"
@@ -761,7 +760,7 @@ def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tm
     (etc / "artemis-roles.properties").write_text("amq = alice\n")
     monkeypatch.setenv("OF_ALICE", "wonderland")
     mine = own_configuration.applied(ARTEMIS, etc)
-    alice = credentials.applied(mine, "amqp", Access(user="alice", password=Secret(env="OF_ALICE")))
+    alice = opening.with_credentials(mine, Access(user="alice", password=Secret(env="OF_ALICE")))
 
     with alice.prepare(tmp_path / "broker", alice.effective(), ["orders"], ledger) as broker:
         broker.start()

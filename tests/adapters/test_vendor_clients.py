@@ -11,10 +11,9 @@ import pytest
 
 from conformance import adapters, claims, paths
 from conformance.adapters import VARIANT, parse_assignments
-from conformance.adapters.vendor_clients import chosen, find, names, of_broker, said, with_client
+from conformance.adapters.vendor_clients import choose, find, names, of_broker, said, with_client
 from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
-from conformance.run.planning.protocols import lacks
 from conformance.scenario import CALLS
 
 BROKERS = ["activemq", "artemis", "ems", "qpid", "rabbitmq", "reference", "solace"]
@@ -137,7 +136,7 @@ def test_a_faulty_file_is_told_with_its_path(
 )
 def test_the_one_that_was_asked_for_or_the_own(asked: str, protocol: str, broker: str, expected: str) -> None:
     """None where our own sessions speak, or no client can."""
-    assert chosen(asked, protocol, adapters.find(broker)) is (find(expected) if expected else None)
+    assert choose(asked, protocol, adapters.find(broker)) is (find(expected) if expected else None)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,7 @@ def test_the_one_that_was_asked_for_or_the_own(asked: str, protocol: str, broker
 )
 def test_one_that_does_not_go_with_the_rest_is_refused(asked: str, protocol: str, broker: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        chosen(asked, protocol, adapters.find(broker))
+        choose(asked, protocol, adapters.find(broker))
     assert words in str(caught.value)
 
 
@@ -316,7 +315,7 @@ def test_a_listener_has_parameters_of_its_own() -> None:
 
 @pytest.mark.parametrize("need", CALLS)
 def test_no_application_of_jms_does_what_our_own_sessions_do(need: str) -> None:
-    assert lacks(find("qpid-jms"), need) == "an application of Apache Qpid JMS has nothing of the kind"
+    assert find("qpid-jms").lacks(need) == "an application of Apache Qpid JMS has nothing of the kind"
 
 
 @pytest.mark.parametrize(
@@ -331,7 +330,7 @@ def test_no_application_of_jms_does_what_our_own_sessions_do(need: str) -> None:
     ],
 )
 def test_a_mode_that_it_does_not_have_is_told(name: str, mode: str, expected: str) -> None:
-    assert lacks(find(name), f"mode {mode}") == expected
+    assert find(name).lacks(f"mode {mode}") == expected
 
 
 @pytest.mark.parametrize(

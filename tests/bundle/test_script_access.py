@@ -9,11 +9,11 @@ import pytest
 from broker_ports import broker_port
 
 from conformance import adapters, claims, scenario
+from conformance.adapters import BrokerRequest, open_broker
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
 from conformance.adapters.distribution import installed
 from conformance.followup.bundle import archive, script
 from conformance.ledger import Ledger
-from conformance.run.planning import credentials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 def written(protocol, typed=OPEN, adapter="reference", name=KILLED, anomaly="lost"):
-    found = credentials.as_typed(adapters.find(adapter), typed)
+    found = open_broker(BrokerRequest(adapter, access=typed)).adapter
     return script.write(SCENARIOS[name].drawn(5), [anomaly], found, protocol, "orders", "A title")
 
 

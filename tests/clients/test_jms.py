@@ -28,7 +28,7 @@ from conformance.clients.workers.job import NEVER, DepthRequest, Job, Trigger, V
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run.planning.protocols import told
+from conformance.run.clients import vendor_of
 
 CLIENT = vendor_clients.find("qpid-jms")
 SEEN = vendor_clients.with_client(adapters.find("reference"), CLIENT)
@@ -91,7 +91,7 @@ class Clients:
             queue=self.queue,
             epoch=1,
             ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
-            vendor=told(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
+            vendor=vendor_of(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
             depth=DepthRequest(probe.method, probe.url, probe.field),
             **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
         )

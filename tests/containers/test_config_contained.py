@@ -7,13 +7,13 @@ import subprocess
 import pytest
 
 from conformance import adapters
+from conformance.adapters import opening
 from conformance.adapters.config import own_configuration
 from conformance.adapters.container.images import broker_image
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch.java import find_java
 from conformance.errors import LaunchError
 from conformance.run import readiness_probe
-from conformance.run.planning import credentials
 
 pytestmark = pytest.mark.artemis
 ARTEMIS = adapters.find("artemis@2.56.0:docker")
@@ -87,8 +87,7 @@ def test_a_key_store_that_it_names_is_there_to_be_read(image, ledger, tmp_path):
         r"(?s)<acceptor name.*</acceptor>", f'<acceptor name="s">tcp://0.0.0.0:5671?{secured}</acceptor>', XML
     )
     adapter = mine(tmp_path / "etc", text)
-    for protocol in ("amqp", "stomp"):
-        adapter = credentials.applied(adapter, protocol, Access(tls=ClientTls(ca=str(pem))))
+    adapter = opening.with_credentials(adapter, Access(tls=ClientTls(ca=str(pem))))
     with adapter.prepare(tmp_path / "run" / "b", adapter.effective(), ["orders"], ledger) as broker:
         broker.start()
         for protocol in ("amqp", "stomp"):

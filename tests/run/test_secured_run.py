@@ -24,9 +24,10 @@ from conformance.judge.spark.gateway import Gateway
 from conformance.judge.spark.session import JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
-from conformance.run.planning import credentials
+from conformance.run import artifacts
 from conformance.run.planning.credential_options import WORDS
 from conformance.run.planning.plan import subject_trials
+from conformance.scenario import FRAMES
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
@@ -273,9 +274,9 @@ def test_what_was_typed_is_found_in_each_part(tmp_path):
     """Of a run of several processes; a replay would stand before the door without it."""
     typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls())
     (tmp_path / "workers/gw1").mkdir(parents=True)
-    credentials.keep(tmp_path / "workers/gw1", typed)
+    artifacts.keep_access(tmp_path / "workers/gw1", typed)
 
-    assert typed == credentials.kept(tmp_path)
+    assert typed == artifacts.kept_access(tmp_path)
 
 
 def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
@@ -283,10 +284,10 @@ def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
     secured = "reference:external=amqps://alice@127.0.0.1:1,http://127.0.0.1:2"
     with pytest.raises(UsageError, match="give --password-env or --password-file too"):
         campaign.prepare(Options(secured, out=tmp_path / "run"))
-    for scheme, why in (("amqps", "over TLS a link passes"), ("amqp", "")):
-        adapter = adapters.find(f"reference:external={scheme}://127.0.0.1:1,http://127.0.0.1:2")
-        assert credentials.unread(adapter, "amqp").startswith(why)
-        assert bool(credentials.unread(adapter, "amqp")) == bool(why)
+    for scheme in ("amqps", "amqp"):
+        spec = f"reference:external={scheme}://127.0.0.1:1,http://127.0.0.1:2"
+        prepared = campaign.prepare(Options(spec, out=tmp_path / "run"))
+        assert (scheme == "amqps") == (FRAMES in prepared.selection.unable)
 
 
 def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from conformance import adapters, campaign, claims, records
-from conformance.adapters import vendor_clients
+from conformance.adapters import opening, vendor_clients
 from conformance.adapters.credentials import Access, Secret
 from conformance.adapters.file.credentials_table import access_of
 from conformance.adapters.file.model import read_table
@@ -20,7 +20,6 @@ from conformance.frontend.cli.listing import listing
 from conformance.judge.rows import Verdict
 from conformance.ledger import Ledger
 from conformance.records import RunRecord
-from conformance.run.planning import protocols
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 EMS = {claim.id for claim in claims.load().claims.values() if not claim.binds or "ems" in claim.binds}
@@ -67,21 +66,21 @@ def test_a_broker_that_is_spoken_to_is_tried() -> None:
 @pytest.mark.parametrize(("name", "word"), [("artemis", "core"), ("reference", "mqtt"), ("qpid", "http")])
 def test_a_word_that_only_the_broker_speaks_is_refused_where_it_speaks_one_of_ours(name: str, word: str) -> None:
     with pytest.raises(UsageError, match=rf"unknown protocol '{word}'.* known: amqp, amqp091, jms, stomp"):
-        protocols.chosen(word, adapters.find(name))
+        opening.choose_protocol(word, adapters.find(name))
 
 
 def test_a_protocol_of_vendors_clients_is_spoken_where_one_of_them_can() -> None:
     artemis, reference = adapters.find("artemis"), adapters.find("reference")
-    amqp091 = "no client that this suite knows speaks with Apache ActiveMQ Artemis so"
+    amqp091 = "no client of this suite speaks amqp091 with Apache ActiveMQ Artemis"
 
-    assert ("jms", "") == (protocols.chosen("jms", artemis), protocols.no_client_reason("jms", artemis))
-    assert "jms" == protocols.chosen("jms", reference)
+    assert ("jms", "") == (opening.choose_protocol("jms", artemis), opening.no_client_reason("jms", artemis))
+    assert "jms" == opening.choose_protocol("jms", reference)
     with pytest.raises(UsageError, match=amqp091):
-        protocols.chosen("amqp091", artemis)
+        opening.choose_protocol("amqp091", artemis)
 
 
 def test_the_client_of_a_run_is_named_with_its_version() -> None:
-    words, table = protocols.client("jms", vendor_clients.find("qpid-jms"))
+    words, table = opening.client_versions("jms", vendor_clients.find("qpid-jms"))
 
     assert "Apache Qpid JMS 2.10.0" == words
     assert {"qpid-jms", "JPype1"} == table.keys()
@@ -95,7 +94,7 @@ def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:
         "s", "1", "native", artemis.file.model_copy(update={"protocols": stomp}), artemis.path
     )  # fmt: skip
 
-    assert ("amqp", "stomp") == (protocols.chosen("", artemis), protocols.chosen("", only))
+    assert ("amqp", "stomp") == (opening.choose_protocol("", artemis), opening.choose_protocol("", only))
 
 
 def test_its_listing_says_that_nobody_speaks_to_it() -> None:

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from conformance import campaign, claims, records, scenario
+from conformance.adapters import opening
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.errors import FetchError, UsageError
 from conformance.followup import replay
@@ -16,7 +17,6 @@ from conformance.history import Op, Phase, read
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.report import html
-from conformance.run.planning import protocols
 from conformance.run.planning.plan import clients_of, instances, wanted
 
 HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
@@ -199,7 +199,7 @@ def test_without_jpype_the_next_step_is_told(tmp_path: pathlib.Path, monkeypatch
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(protocols, "version", version)
+    monkeypatch.setattr(opening, "version", version)
 
     with pytest.raises(UsageError, match=r"Apache Qpid JMS needs JPype: pip install 'ack-conformance\[jms\]'"):
         campaign.prepare(campaign.Options(adapter="reference", protocol="jms", out=tmp_path / "run"))

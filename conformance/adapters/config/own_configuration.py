@@ -222,7 +222,7 @@ def applied(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
     try:
         own = read(adapter.file, adapter.path.parent, path)
     except UsageError as error:
-        raise UsageError(f"--config {path}: {error}") from error
+        raise error.within(f"--config {path}") from error
     own = dataclasses.replace(own, listen=ports.EVERYWHERE) if contained else own
     return dataclasses.replace(adapter, file=configured(own), own=own)
 
@@ -334,7 +334,7 @@ def value_of(setting: Setting, said: str, at: str, name: str) -> Value:
     if setting.type == "word" and (not setting.choices or plain in setting.choices):
         return plain
     if setting.choices:
-        raise UsageError(f"{at}: {UsageError.unknown(name, said, setting.choices)}")
+        raise UsageError(f"{at}: {UsageError.unknown(name, said, setting.choices, code='unknown-value')}")
     raise UsageError(f"{at} is {said!r}, and setting {name} is of type {setting.type}")
 
 

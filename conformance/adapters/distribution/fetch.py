@@ -127,7 +127,7 @@ def known_version(file: BrokerFile, version: str) -> Iterator[None]:
             raise
         from conformance.adapters.distribution import download
 
-        unknown = UsageError.unknown(f"version of {file.name}", version, file.versions)
+        unknown = UsageError.unknown("version", version, file.versions, of=file.name)
         folder = pathlib.PurePosixPath(file.fetch.artifacts(version, file.name)[0].path).parents[1]
         raise UsageError(f"{unknown}; the repository lists all versions: {download.base()}/{folder}/") from error
 

@@ -400,7 +400,7 @@ class ExternalBroker:
 
     def _place(self, protocol: str) -> Place:
         if protocol not in self.plan.source.file.protocols:
-            raise UsageError.unknown(f"protocol of {self.plan.source.file.name}", protocol, self.places)
+            raise UsageError.unknown("protocol", protocol, self.places, of=self.plan.source.file.name)
         if protocol not in self.places:
             raise UsageError(
                 f"no address for {protocol}: {self.plan.source.file.name} was given at "

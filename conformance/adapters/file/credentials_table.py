@@ -117,7 +117,7 @@ def access_of(file: BrokerFile, here: pathlib.Path, protocol: str, at: Access = 
     try:
         check(found, protocol)
     except UsageError as error:
-        raise UsageError(f"access of {file.name} over {protocol}: {error}") from error
+        raise error.within(f"access of {file.name} over {protocol}") from error
     return found
 
 

@@ -86,5 +86,5 @@ class Fetch(Table):
             path = "/".join([*group.split("."), self.artifact, version, file])
             return (Artifact(path, self.sha512.get(version), asked),)
         if version not in self.jars:
-            raise UsageError.unknown(f"version of {adapter}", version, self.jars)
+            raise UsageError.unknown("version", version, self.jars, of=adapter)
         return tuple(Artifact(jar.path, jar.sha512, asked) for jar in self.jars[version])

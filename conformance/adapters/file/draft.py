@@ -134,7 +134,7 @@ class Draft:
             yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
             yield f"{'' if word == 'amqp' else '# '}capabilities = [{_toml(_STORED)}]  # {capabilities[_STORED]}"
         if addresses:
-            raise UsageError.unknown("protocol of --destination", next(iter(addresses)), spoken)
+            raise UsageError.unknown("protocol", next(iter(addresses)), spoken, of="--destination")
         yield from self._start()
         yield "\n[depth]"
         yield 'method = "http"'

@@ -62,7 +62,7 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
     for name, value in overrides.items():
         setting = _settable(name, file)
         if setting.choices and not setting.takes(value):
-            raise UsageError.unknown(f"{name} of {file.name}", str(value), setting.choices)
+            raise UsageError.unknown(name, str(value), setting.choices, of=file.name, code="unknown-value")
         if not setting.takes(value):
             raise UsageError(f"setting {name!r}: {value!r} is not of type {setting.type}")
         if why := setting.choices[str(value)].refused if setting.choices else "":
@@ -163,7 +163,7 @@ def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
     if setting.type == "word":
         known = words(name, setting, file)
         if text not in known:
-            raise UsageError.unknown(f"{name} of {file.name}", text, known)
+            raise UsageError.unknown(name, text, known, of=file.name, code="unknown-value")
         return text
     if setting.type == "text":
         return text

@@ -120,7 +120,7 @@ class NativeBroker(LocalProcessMixin):
         """Host and port of `protocol`; `UsageError` where the broker does not speak it."""
         protocols = self.plan.source.file.protocols
         if protocol not in protocols:
-            raise UsageError.unknown(f"protocol of {self.plan.source.file.name}", protocol, protocols)
+            raise UsageError.unknown("protocol", protocol, protocols, of=self.plan.source.file.name)
         return ports.HOST, self._ports[protocols[protocol].port]
 
     def access(self, protocol: str) -> Access:

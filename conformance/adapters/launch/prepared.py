@@ -181,7 +181,7 @@ def declared(source: BrokerSource, queues: Sequence[str], options: Mapping[str, 
         chosen = options.get(queue, ())
         for name, _ in chosen:
             if name not in known:
-                raise UsageError.unknown(f"option of a queue of {source.file.name}", name, known)
+                raise UsageError.unknown("queue option", name, known, of=source.file.name)
         here = [each for each in chosen if each[0] in source.file.start.queue_options]
         said = ",".join(f"{name}={str(value).lower()}" for name, value in here)
         found.append(f"{queue}:{said}" if said else queue)

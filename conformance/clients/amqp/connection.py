@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 from proton import SASL, Collector, Connection, Event, Transport, TransportException
 
 from conformance import limits
-from conformance.adapters.credentials import OPEN, PLAIN, Access, mechanism_of, redacted
-from conformance.clients.connecting import answered_in_tls, dial, lacking, unanswered
+from conformance.adapters.credentials import OPEN, PLAIN, Access, library_lacks, mechanism_of, redacted
+from conformance.clients.connecting import answered_in_tls, dial, unanswered
 from conformance.clients.session import Disconnected, Refused, pump_until
 from conformance.errors import ClientError
 
@@ -35,7 +35,7 @@ class Login:
     """
 
     def __init__(self, access: Access) -> None:
-        if lacks := lacking(access):
+        if lacks := library_lacks(access):
             raise ClientError(lacks)
         self._access = access
         self._mechanism = mechanism_of(access)

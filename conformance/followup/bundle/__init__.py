@@ -12,14 +12,16 @@ import pathlib
 import msgspec
 
 from conformance import records
+from conformance.adapters.credentials import REDACTED, forms
+from conformance.adapters.opening import credentials_of
 from conformance.errors import UsageError
 from conformance.followup.bundle import archive, bug
 from conformance.followup.bundle.configuration import configuration
 from conformance.followup.bundle.script import Reproduction, write
 from conformance.followup.bundle.source import MESSAGES, BundleSource, frames, gather
 from conformance.judge.spark.session import JudgeSession
+from conformance.run import artifacts
 from conformance.run.evidence import Kept
-from conformance.run.planning import credentials
 
 README = """# {title}
 
@@ -80,10 +82,19 @@ def make(
     if made.text:
         members["reproduce.py"] = made.text.encode()
     members["README.md"] = _readme(source, members).encode()
-    for secret, word in credentials.secrets(source.adapter, source.run.protocol, source.folder):
-        members = {name: data.replace(secret, word) for name, data in members.items()}
+    for secret in _secrets(source):
+        members = {name: data.replace(secret, REDACTED.encode()) for name, data in members.items()}
     archive.write(path, members, archive.places(source.folder, *_place(source)))
     return Made(path, tuple(_lines(source, made, missing)))
+
+
+def _secrets(source: BundleSource) -> list[bytes]:
+    """Every form of the passwords of the run, the longest first: none may leave this machine."""
+    every = [artifacts.kept_access(source.folder)]
+    if source.adapter is not None:
+        every.append(credentials_of(source.adapter, source.run.protocol))
+    found = {form for access in every for form in forms(access)}
+    return [form.encode() for form in sorted(found, key=len, reverse=True)]
 
 
 def _place(source: BundleSource) -> list[tuple[pathlib.Path, str]]:

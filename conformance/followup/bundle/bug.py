@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.opening import credentials_of
 from conformance.claims import Claim
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
 from conformance.followup.bundle.source import BundleSource, Finding
 from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
 from conformance.report.words import steps_in_words
-from conformance.run.planning import credentials
 
 _EXTERNAL = "external"
 """The launcher of a broker that ran already: how it is started is its owner's."""
@@ -104,7 +104,7 @@ def capture(source: BundleSource) -> str:
 
 def _access(source: BundleSource) -> Access:
     """How the clients of the trial came in."""
-    return credentials.told(source.adapter, source.run.protocol) if source.adapter else OPEN
+    return credentials_of(source.adapter, source.run.protocol) if source.adapter else OPEN
 
 
 def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _port(source: BundleSource, name: str) -> int:
     found = [protocol for protocol, one in spoken.items() if one.port == name and protocol in _CAPTURE]
     if source.adapter is None or not found:
         return 8161
-    return port_of(found[0], credentials.told(source.adapter, found[0]))
+    return port_of(found[0], credentials_of(source.adapter, found[0]))
 
 
 def _expected(source: BundleSource) -> Iterator[str]:

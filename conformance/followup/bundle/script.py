@@ -16,12 +16,12 @@ import jinja2
 from conformance import paths
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
+from conformance.adapters.opening import credentials_of
 from conformance.clients.roles.modes import MODES
 from conformance.followup.bundle import faults
 from conformance.followup.bundle.body import Body, CannotError, call
 from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
-from conformance.run.planning import credentials
 from conformance.scenario import Scenario
 from conformance.scenario.script import (
     Ask,
@@ -128,7 +128,7 @@ def write(
     wanted = list(dict.fromkeys(anomalies))
     sizes = [step.size for step in singles(script.steps) if isinstance(step, Publish)]
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
-    if credentials.told(adapter, protocol).tls is not None:
+    if credentials_of(adapter, protocol).tls is not None:
         body.needs.add("tls")
     if isinstance(adapter, UpgradeAdapter):
         body.needs.add("upgrade")
@@ -261,7 +261,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
     )
     environment.filters.update(docstring=docstring, repr=repr)
     protocol = body.protocol
-    spoken, access = adapter.file.protocols[protocol], credentials.told(adapter, protocol)
+    spoken, access = adapter.file.protocols[protocol], credentials_of(adapter, protocol)
     held = body.words.get("held")
     words = {
         **body.words,

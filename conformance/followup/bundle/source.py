@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 
 import msgspec
 
 from conformance import adapters, claims, judge, records, scenario
-from conformance.adapters import Adapter
-from conformance.claims import Catalogue
+from conformance.adapters import Adapter, BrokerRequest
+from conformance.claims import Catalogue, Value
 from conformance.errors import ConformanceError, HistoryError, UsageError
 from conformance.followup import replay, upgrade
 from conformance.history import Event, Op, read
@@ -21,7 +22,6 @@ from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.run import artifacts as kept_run
 from conformance.run.evidence import FILE, Kept
-from conformance.run.planning import credentials
 from conformance.scenario import Scenario, script_words
 
 EVENTS = 200
@@ -141,7 +141,7 @@ def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
     run, found = replay.read_run(pathlib.Path(place))
     record = next((each for each in found if each.trial == name), None)
     if record is None:
-        raise UsageError.unknown(f"trial of {place}", name, [each.trial for each in found])
+        raise UsageError.unknown("trial", name, [each.trial for each in found], of=place)
     return pathlib.Path(place), record, run
 
 
@@ -149,17 +149,19 @@ def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapt
     """The broker of this trial: a liar is one of the reference broker, whatever was on trial."""
     subject = record.adapter == run.adapter
 
-    def find(part: pathlib.Path, version: str) -> Adapter:
-        return credentials.as_typed(adapters.find(kept_run.spec_of_then(part, run, version)), credentials.kept(folder))
+    def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
+        spec = kept_run.spec_of_then(part, run, version)
+        access = kept_run.kept_access(folder)
+        return adapters.open_broker(BrokerRequest(spec, overrides=changed, access=access)).adapter
 
     try:
         if not subject:
             if record.adapter not in adapters.names():
                 raise UsageError.unknown("adapter", record.adapter, adapters.names())
-            return adapters.find(record.adapter).chosen(record.settings)
+            return adapters.open_broker(BrokerRequest(record.adapter, overrides=record.settings)).adapter
         if (upgraded := upgrade.read(folder)) is not None:
-            return upgrade.found_again(folder, upgraded, record.settings, find)
-        return find(folder, run.version).chosen(record.settings)
+            return upgrade.found_again(folder, upgraded, record.settings, opened)
+        return opened(folder, run.version, record.settings)
     except UsageError:
         return None
 

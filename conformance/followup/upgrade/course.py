@@ -84,9 +84,7 @@ def alone(upgrade: Upgrade) -> None:
             readiness_probe.exchange(new, broker, upgrade.wanted.protocol, _QUEUE)
             broker.stop()
         except LaunchError as error:
-            raise LaunchError(
-                f"without any data of {pair.old.version}: {error}", log_tail=error.log_tail, log=error.log
-            ) from error
+            raise error.within(f"without any data of {pair.old.version}") from error
         except ClientError as error:
             raise _unserved(new, broker, error) from error
     shutil.rmtree(folder)
@@ -145,11 +143,12 @@ def found_again(
     folder: pathlib.Path,
     record: UpgradeRecord,
     changed: Mapping[str, Value],
-    find: Callable[[pathlib.Path, str], Adapter],
+    opened: Callable[[pathlib.Path, str, Mapping[str, Value]], Adapter],
 ) -> UpgradeAdapter:
-    """The two versions of a run. `find` gets the part of its folder that may say more of one, and the version."""
-    old, new = find(folder / FROM, record.old), find(folder / TO, record.new)
-    return UpgradeAdapter(old.chosen(changed), new.chosen({**changed, **record.to_set}), record.to_set)
+    """Open both versions of a run; `opened` gets the part of its folder, the version and the changed settings."""
+    old = opened(folder / FROM, record.old, changed)
+    new = opened(folder / TO, record.new, {**changed, **record.to_set})
+    return UpgradeAdapter(old, new, record.to_set)
 
 
 def _record(pair: UpgradeAdapter) -> UpgradeRecord:

@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from conformance import adapters, campaign, scenario
+from conformance.adapters import BrokerRequest
 from conformance.adapters.credentials import OPEN, Access
 from conformance.campaign import Campaign, Options
 from conformance.errors import UsageError
 from conformance.followup.upgrade.broker import UpgradeAdapter, check
 from conformance.report import expectations
 from conformance.report.model import Report
-from conformance.run.planning import credentials
 from conformance.run.planning.plan import Planned, plan
 from conformance.run.planning.quick import quick
 from conformance.scenario import Scenario
@@ -110,10 +110,16 @@ def prepare(wanted: UpgradeRequest) -> Upgrade:
 
 
 def _pair(wanted: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
-    new = adapters.find(wanted.new)
-    both = whole.selection.overrides
-    to_set = adapters.parse_assignments(wanted.to_settings, new.file)
-    new = credentials.applied(new.chosen({**both, **to_set}), wanted.protocol, wanted.access)
+    opened = adapters.open_broker(
+        BrokerRequest(
+            wanted.new,
+            wanted.protocol,
+            settings=wanted.to_settings,
+            overrides=whole.selection.overrides,
+            access=wanted.access,
+        )
+    )
+    new, to_set = opened.adapter, adapters.parse_assignments(wanted.to_settings, opened.adapter.file)
     check(whole.adapter, new, wanted.protocol)
     pair = UpgradeAdapter(whole.adapter, new, to_set)
     now = pair.of_new(whole.selection.settings)
@@ -129,7 +135,7 @@ def _playable(wanted: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str
     names = [item.id for item in scenarios if hands_over(item.steps)]
     for name in wanted.scenarios:
         if name not in names:
-            raise UsageError.unknown("scenario that starts a broker again after its end", name, names)
+            raise UsageError.unknown("scenario", name, names, of="an upgrade")
     return [name for name in names if name in wanted.scenarios or not wanted.scenarios]
 
 
@@ -180,5 +186,5 @@ def _command(wanted: UpgradeRequest, whole: Campaign, pair: UpgradeAdapter) -> s
     words += [word for setting in wanted.to_settings for word in ("--to-set", setting)]
     words += ["--claims", ",".join(wanted.claims)] if tuple(wanted.claims) != ("*",) else []
     words += [word for name in wanted.scenarios for word in ("--scenario", name)]
-    words += [*credentials.words_of(wanted.access), *(["--quick"] if wanted.quick else [])]
+    words += [*campaign.credential_words(wanted.access), *(["--quick"] if wanted.quick else [])]
     return shlex.join([*words, "--trials", str(wanted.trials), "--seed", str(whole.selection.seed)])

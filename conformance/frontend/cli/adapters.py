@@ -54,12 +54,11 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
     TLS and a login are typed for each of its protocols; where these differ, its file says it ([access.PROTOCOL]).
     Exit 0 where every step passed, 3 where one failed, with the end of the broker's log, 4 for a faulty file.
     """
-    from conformance import adapters
+    from conformance.campaign import credential_words
     from conformance.followup import contract
     from conformance.ledger import Ledger, release_leftovers
-    from conformance.run.planning.credentials import words_of
 
-    found = contract.applied(adapters.find(adapter), access)
+    found = contract.opened(adapter, access)
     signal.signal(signal.SIGTERM, terminated)
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
@@ -71,7 +70,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
         for line in assumed:
             say(f"  {line}")
         say("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
-    words = ["conformance", "run", "--adapter", adapter, *words_of(access)]
+    words = ["conformance", "run", "--adapter", adapter, *credential_words(access)]
     say(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0
 

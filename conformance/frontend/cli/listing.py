@@ -59,7 +59,7 @@ def _found(name: str) -> dict[str, Any]:
 def _told(adapter: Adapter, name: str) -> dict[str, Any]:
     """One broker, in words and lists only."""
     from conformance.adapters import vendor_clients
-    from conformance.run.planning.protocols import WIRES
+    from conformance.adapters.opening import WIRES
 
     file = adapter.file
     clients = {word: vendor_clients.over(word) for word in file.protocols}

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
-from conformance.adapters import Adapter, EffectiveSettings, vendor_clients
+from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, vendor_clients
 from conformance.adapters.controls import changes_broker, substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import EXTERNAL
@@ -209,7 +209,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
 
 def _beside(selection: Selection) -> ClientFile | None:
     """The client with which the bundled broker is tried beside this one: its liars speak AMQP 1.0 and STOMP only."""
-    return vendor_clients.chosen("", selection.protocol, adapters.find(REFERENCE))
+    return vendor_clients.choose("", selection.protocol, adapters.find(REFERENCE))
 
 
 def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
@@ -256,9 +256,10 @@ def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tup
     if selection.client and isinstance(control, SessionLiar):
         return selection.adapter, _settings(selection, scenario), selection.client
     chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
-    vendor = _beside(selection) if selection.client else None
-    reference: Adapter = vendor_clients.with_client(adapters.find(REFERENCE).chosen(chosen), vendor)
-    return reference, reference.effective(chosen), vendor.name if vendor else selection.client
+    protocol = selection.protocol if selection.client else None
+    opened = adapters.open_broker(BrokerRequest(REFERENCE, protocol, overrides=chosen))
+    client = opened.client.name if opened.client else selection.client
+    return opened.adapter, opened.adapter.effective(chosen), client
 
 
 def _planned(
