@@ -28,9 +28,10 @@ from benchmarks import broker_proton
 from benchmarks import broker_sites as sites
 from benchmarks import broker_wire as wire
 from benchmarks.broker_sites import QUEUE, Peer, Site
-from conformance.clients.amqp.connection import Wire
 from conformance.clients.amqp.session import AmqpSession
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.workers.job import Job
+from conformance.history import bare_header
 from conformance.ledger import Ledger
 
 _HOST = "127.0.0.1"
@@ -240,17 +241,18 @@ def _no_broker(ledger: Ledger) -> Iterator[_Nobody]:
 
 def consume(site: Peer, count: int) -> None:
     """Receive so many by the project's own session, and acknowledge each group in a transaction."""
-    held: list[AmqpSession] = []
-    link = Wire(
-        _HOST,
-        site.port("amqp"),
-        "bench-consumer",
-        dispatch=lambda event: held[0].dispatch(event) if held else None,
-        before_write=lambda: None,
-        after_frame=lambda: held[0].frame_ended() if held else None,
+    job = Job(
+        role="consume",
+        header=bare_header("bench-consumer"),
+        history="",
+        host=_HOST,
+        port=site.port("amqp"),
+        protocol="amqp",
+        queue=QUEUE,
+        epoch=1,
+        ack_confirm="transaction",
     )
-    session = AmqpSession(link, "transaction")
-    held.append(session)
+    session = AmqpSession(job, lambda: None)
     session.attach_receiver(QUEUE, 1000, AckHeader.INDIVIDUAL)
     asked = 0
     while len(session.answers) < count:

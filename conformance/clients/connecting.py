@@ -1,8 +1,8 @@
 """Connect a client to a broker: socket, TLS, and the meaning of a refusal.
 
-What is needed for that is plain data, `conformance.adapters.credentials`; the process of the client uses it here.
-TLS is Python's own, for every client library alike: the bytes of a session stay in our hands, and one verification
-with one set of messages serves all. `ssl` costs a start tens of milliseconds, and is imported where it is used.
+The settings are plain data in `conformance.adapters.credentials`; the client process uses them here. Every client
+library uses Python's own TLS: sessions keep control of their bytes, and one verification serves all. `ssl` adds tens of
+milliseconds to the start of a process, so it is imported where it is used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from conformance import limits
 from conformance.adapters import web
-from conformance.adapters.credentials import Access, ClientTls
+from conformance.adapters.credentials import Access, ClientTls, redacted
 from conformance.adapters.launch.greeting import TLS_RECORD, speaks_tls
 from conformance.adapters.web import hung_up_after
 from conformance.errors import ClientError
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 _RECORD = 1 << 14
 """Plaintext of one TLS record (RFC 8446 section 5.1)."""
 
-_IN_TLS = "it answers in TLS: use amqps:// or stomp+ssl:// (--tls-ca, [access.tls]), or take its plain port"
+_IN_TLS = "it answers in TLS: use amqps:// or stomp+ssl:// (--tls-ca, [access.tls]), or use its plain port"
 _LEAVES = (
-    "ends each connection right after the handshake: it refused the client's certificate, or misses one; give one that "
-    "it trusts (--tls-cert and --tls-key)"
+    "ends each connection right after the handshake: it refused the client's certificate, or requires one; give one "
+    "that it trusts (--tls-cert and --tls-key)"
 )
 _GREETS_S = 2.0
 
@@ -37,15 +38,48 @@ _VERIFIED = {
     62: "is for another host; give the name in it (--tls-server-name, tls.server_name)",
     64: "is for another address; give the name in it (--tls-server-name, tls.server_name)",
 }
-"""By OpenSSL's `X509_V_ERR_...`; all else is an authority that is not trusted."""
+"""By OpenSSL's `X509_V_ERR_...`; every other error means an authority that is not trusted."""
 
-_UNTRUSTED = "is signed by nobody who is trusted; give its authority (--tls-ca, tls.ca)"
+_UNTRUSTED = "is signed by an authority that is not trusted; give its authority (--tls-ca, tls.ca)"
+
+
+class Login:
+    """Where the broker is, and the TLS and login of one connection to it. It reads the secret when it is made.
+
+    Raises:
+        UsageError: The secret is not where it should be.
+    """
+
+    def __init__(self, host: str, port: int, access: Access) -> None:
+        self._host, self._port, self.access = host, port, access
+        self.where = f"{host}:{port}"
+        self.server_name = (access.tls and access.tls.server_name) or host
+        self.password = access.password.read() if access.password is not None else ""
+
+    def dial(self, connect_s: float) -> Line:
+        """See `dial`."""
+        return dial(self._host, self._port, self.access, connect_s)
+
+    def clean(self, text: str) -> str:
+        """Return words of the peer without the secret, which it may quote, and cut to a bounded length."""
+        return limits.quoted(redacted(text, self.access))
+
+    def unanswered(self, line: Line) -> str:
+        """Return why a peer that sent nothing may have ended the connection, if that can be shown; else empty.
+
+        With TLS 1.3 a client learns by an alert after its handshake that its certificate was refused. If the connection
+        is plain, try a TLS handshake on a second one: a broker that has just died answers none.
+        """
+        if isinstance(line, TlsLine):
+            alert = line.alert or _ends_at_once(self._host, self._port, self.access)
+            return alert and f"TLS: it {alert}"
+        return _IN_TLS if speaks_tls(self._host, self._port, _GREETS_S) else ""
 
 
 def dial(host: str, port: int, access: Access, connect_s: float) -> Line:
-    """A connected socket, with TLS where it is asked for; `ClientError` that names what failed and the next step.
+    """Return a connected socket, with TLS if `access` asks for it.
 
-    `connect_s` is for the TCP connection, and again for the TLS handshake.
+    `connect_s` limits the TCP connection, and again the TLS handshake. `ClientError` names what failed and what to do.
     """
     where = f"{host}:{port}"
     try:
@@ -70,53 +104,41 @@ def _secured(plain: socket.socket, host: str, where: str, tls: ClientTls, within
         why = _VERIFIED.get(error.verify_code, _UNTRUSTED)
         raise ClientError(f"TLS: the certificate of {where} {why} ({error.verify_message.rstrip('.')})") from error
     except TimeoutError as error:
-        raise ClientError(f"TLS: {where} did not answer a handshake in time; is that a port of TLS?") from error
+        raise ClientError(f"TLS: {where} did not answer a handshake in time; is that a TLS port?") from error
     except ssl.SSLError as error:
-        raise ClientError(f"TLS: {where} {told(error)}") from error
+        raise ClientError(f"TLS: {where} {explain(error)}") from error
     except OSError as error:
         raise ClientError(
-            f"TLS: {where} ended the handshake ({error or 'end of stream'}); is that a port of TLS? Does it want a "
+            f"TLS: {where} ended the handshake ({error or 'end of stream'}); is that a TLS port? Does it require a "
             "client's certificate (--tls-cert, tls.certificate)?"
         ) from error
 
 
 def context(tls: ClientTls) -> ssl.SSLContext:
-    """For the side that connects: TLS 1.2 or later, certificate and name verified. `ClientError` names the file."""
+    """Return a client's context: TLS 1.2 or later, certificate and name verified. `ClientError` names the file."""
     try:
         return web.context(tls)
     except OSError as error:
         raise ClientError(str(error)) from error
 
 
-def told(error: ssl.SSLError) -> str:
-    """What a failed handshake or an alert means, and the next step."""
+def explain(error: ssl.SSLError) -> str:
+    """Say what a failed handshake or an alert means, and what to do."""
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if "wrong version number" in reason or "record layer failure" in reason or "http request" in reason:
-        return f"does not speak TLS ({reason}); take its port of TLS, or leave TLS out (amqp://, stomp://)"
+        return f"does not speak TLS ({reason}); use its TLS port, or connect without TLS (amqp://, stomp://)"
     if "alert" in reason and any(word in reason for word in ("certificate", "unknown ca", "access denied")):
         return f"refused the client's certificate ({reason}); give one that it trusts (--tls-cert and --tls-key)"
     return f"refused the TLS handshake ({reason})"
 
 
 def answered_in_tls(said: bytes | bytearray) -> str:
-    """What is wrong where the first bytes of a plain connection are TLS; empty where they are not."""
+    """Return what to do if the first bytes of a plain connection are TLS; empty if they are not."""
     return _IN_TLS if bytes(said[:2]) in TLS_RECORD else ""
 
 
-def unanswered(host: str, port: int, access: Access, line: Line) -> str:
-    """Why a peer that has said nothing at all may have ended the connection, where that can be shown; else empty.
-
-    Of TLS 1.3 a client learns by an alert after its handshake that its certificate was refused. Who was spoken to
-    plainly is asked for a handshake: a broker that has just died answers none.
-    """
-    if isinstance(line, TlsLine):
-        alert = line.alert or _ends_at_once(host, port, access)
-        return alert and f"TLS: it {alert}"
-    return _IN_TLS if speaks_tls(host, port, _GREETS_S) else ""
-
-
 def _ends_at_once(host: str, port: int, access: Access) -> str:
-    """Whether it shakes hands once more and leaves although nobody said anything: not every server sends its alert."""
+    """Return the reason if a second connection ends right after its handshake: not every server sends an alert."""
     try:
         line = dial(host, port, access, _GREETS_S)
     except ClientError:  # it is gone
@@ -132,7 +154,7 @@ def _ends_at_once(host: str, port: int, access: Access) -> str:
 
 
 class _Stream:
-    """The TLS of one connection; what touches it holds the lock, and nobody waits for a peer with the lock held."""
+    """The TLS state of one connection. Hold the lock to touch it, and never wait for the peer with the lock held."""
 
     def __init__(self, made: ssl.SSLContext, name: str) -> None:
         import ssl
@@ -147,11 +169,11 @@ class _Stream:
 
 
 class TlsLine:
-    """A socket with TLS, as far as sessions use one: one thread may read while another writes.
+    """A socket with TLS, with the methods that sessions use: one thread may read while another writes.
 
-    OpenSSL allows no two threads in one connection, and Python's own TLS socket of 3.11 has no lock: a reader thread
-    as stomp.py has one would meet our writes in there. `recv` returns all that can be decrypted, so that a poll on
-    the descriptor tells the truth: nothing is left behind it. It may be more than was asked for.
+    OpenSSL does not allow two threads in one connection, and Python's own TLS socket of 3.11 has no lock: stomp.py's
+    reader thread would collide with our writes. `recv` returns everything that can be decrypted, even more than was
+    asked for: so no decrypted byte waits behind a descriptor that poll reports as empty.
 
     Raises `BlockingIOError` and `OSError` as a socket does; an alert of the peer is an `ssl.SSLError`, which is one.
     """
@@ -161,7 +183,7 @@ class TlsLine:
 
     @classmethod
     def over(cls, plain: socket.socket, made: ssl.SSLContext, name: str) -> TlsLine:
-        """After the handshake, as the side that connects; the socket's timeout is for each of its reads."""
+        """Do the client's handshake and return the line. The socket's timeout limits each of its reads."""
         import ssl
 
         stream = _Stream(made, name)
@@ -183,10 +205,10 @@ class TlsLine:
                 return cls(plain, stream)
 
     def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
-        """Encrypt at most one record of it and send that; how many bytes of `data` have left.
+        """Encrypt and send at most one record; return how many bytes of `data` that were.
 
-        After a `BlockingIOError` it must be called again with data that begins with the same bytes: the record is
-        made already, and only the rest of it is sent.
+        After a `BlockingIOError` call it again with data that begins with the same bytes: the record exists already,
+        and only the rest of it is sent.
         """
         stream = self._stream
         with stream.lock:
@@ -198,10 +220,10 @@ class TlsLine:
             return sent
 
     def recv(self, size: int) -> bytes:
-        """What has come and can be read; empty at the end of the stream."""
+        """Wait for data and return all that can be decrypted; empty at the end of the stream."""
         stream = self._stream
         while True:
-            with stream.lock:  # what came with the handshake, before anything is waited for
+            with stream.lock:  # data that arrived with the handshake is read without waiting
                 found = self._decrypted()
             if found or stream.ended:
                 return found
@@ -214,42 +236,42 @@ class TlsLine:
 
     @property
     def alert(self) -> str:
-        """What the peer's alert, or what is no TLS, means, and the next step; empty where there was none."""
+        """Explanation of the peer's alert, or of bytes that are no TLS; empty if there were none."""
         return self._stream.alert
 
     def dup(self) -> TlsLine:
-        """The same connection under a descriptor of its own."""
+        """Return the same connection under a second descriptor."""
         return TlsLine(self._plain.dup(), self._stream)
 
     def fileno(self) -> int:
-        """Of the socket below; -1 when it is closed."""
+        """Return the descriptor of the socket below; -1 if it is closed."""
         return self._plain.fileno()
 
     def setsockopt(self, level: int, name: int, value: int) -> None:
-        """On the socket below."""
+        """Set an option of the socket below."""
         self._plain.setsockopt(level, name, value)
 
     def setblocking(self, flag: bool) -> None:
-        """On the socket below."""
+        """Set the mode of the socket below."""
         self._plain.setblocking(flag)
 
     def getsockname(self) -> object:
-        """Of the socket below."""
+        """Return the address of the socket below."""
         return self._plain.getsockname()
 
     def shutdown(self, how: int) -> None:
-        """Of the socket below: who waits in `recv` wakes up."""
+        """Shut down the socket below: a thread that waits in `recv` wakes up."""
         self._plain.shutdown(how)
 
     def close(self) -> None:
-        """Say goodbye as far as that goes without waiting, and close the socket below."""
+        """Send close_notify if that needs no waiting, and close the socket below."""
         if self._plain.fileno() >= 0:
             with contextlib.suppress(OSError), self._stream.lock:
-                self._farewell()
+                self._notify_close()
         self._plain.close()
 
-    def _farewell(self) -> None:
-        """Our close_notify; the peer's is not waited for (RFC 8446 section 6.1)."""
+    def _notify_close(self) -> None:
+        """Send close_notify; do not wait for the peer's (RFC 8446 section 6.1)."""
         import ssl
 
         with contextlib.suppress(ssl.SSLError):
@@ -275,14 +297,14 @@ class TlsLine:
         except ssl.SSLZeroReturnError:  # the peer's close_notify
             stream.ended = True
         except ssl.SSLError as error:
-            stream.alert = told(error)
+            stream.alert = explain(error)
             if not found:
                 raise
-            stream.ended = True  # what came before it is handed over
+            stream.ended = True  # return the data before it first
         if stream.ended and found:
             with contextlib.suppress(OSError):
-                self._plain.shutdown(socket.SHUT_RD)  # readable from now on: the end is told by the next read
-        stream.output += stream.outgoing.read()  # an answer to a key update
+                self._plain.shutdown(socket.SHUT_RD)  # poll stays readable: the next read reports the end
+        stream.output += stream.outgoing.read()  # for example the answer to a key update
         if stream.output and not stream.taken:
             with contextlib.suppress(BlockingIOError):
                 self._flush(socket.MSG_DONTWAIT)

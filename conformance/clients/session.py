@@ -1,17 +1,23 @@
-"""The interface between a role and a protocol: roles record, sessions write to the wire."""
+"""The interface between a role and a protocol: roles record, sessions send and receive."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from conformance import limits
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+
+_UNLIMITED = 1 << 30
 
 
 class Disconnected(Exception):
@@ -21,7 +27,8 @@ class Disconnected(Exception):
 class Refused(ClientError):
     """The broker closed a link, a session or the connection with an error of its own, or sent an ERROR frame.
 
-    `answers` are those to the operation that it refused, where it said which: a role that expects a refusal takes them.
+    `answers` holds the answers to the operation that the broker refused, if it named one. A role that expects a refusal
+    records them.
     """
 
     def __init__(self, text: str, answers: Sequence[SendOutcome | OperationAnswer] = ()) -> None:
@@ -33,9 +40,8 @@ class Refused(ClientError):
 class SendOutcome:
     """The answer to one send: `ok`, or `fail` with the name of the outcome.
 
-    Of a send inside a transaction it is provisional: only the answer to the commit confirms it. `first` and `last` are
-    the messages at the ends of the range that the same answer covers, where a publisher asked for a window; the last
-    one is named by it.
+    Inside a transaction it is provisional: only the answer to the commit confirms the send. If the publisher asked for
+    a window, `first` and `last` are the ends of the range that the same answer covers; the answer names the last one.
     """
 
     message: str
@@ -45,18 +51,15 @@ class SendOutcome:
     last: str | None = None
 
 
-def ranged(covered: Sequence[SendOutcome]) -> None:
-    """Note in each of these outcomes, which one answer covers in this order, where its range begins and ends."""
+def note_range(covered: Sequence[SendOutcome]) -> None:
+    """Note the first and the last message in each of these outcomes, which one answer covers in this order."""
     for outcome in covered:
         outcome.first, outcome.last = covered[0].message, covered[-1].message
 
 
 @dataclasses.dataclass(slots=True)
 class OperationAnswer:
-    """The answer to an operation that is no send.
-
-    `op` is `ack`, `nack`, `begin`, `commit` or `rollback`; `subject` the message, or the transaction by our name.
-    """
+    """The answer to `ack`, `nack`, `begin`, `commit` or `rollback`; `subject` names the message or transaction."""
 
     op: Op
     subject: str
@@ -66,9 +69,9 @@ class OperationAnswer:
 
 @dataclasses.dataclass(slots=True)
 class Received:
-    """One delivery as it came; None where the protocol does not say.
+    """One delivery; a field is None if the protocol does not say.
 
-    `count` and `first_acquirer` as in AMQP 1.0 section 3.2.1; `handle` is the session's.
+    `count` and `first_acquirer` are those of AMQP 1.0 section 3.2.1. Only the session reads `handle`.
     """
 
     message: str
@@ -81,28 +84,29 @@ class Received:
 
 
 class DeliveryBuffer(deque[Received]):
-    """Deliveries that a role has not taken yet; a broker that sends without end does not fill this machine."""
+    """Deliveries that no role has taken yet, bounded so that a broker cannot fill this machine."""
 
     def __init__(self) -> None:
         super().__init__()
         self.size = 0
 
+    @override
     def append(self, received: Received) -> None:
-        """Add one; raises `ClientError` where more than `limits.BACKLOG` bytes wait."""
+        """Add one; raises `ClientError` if more than `limits.BACKLOG` bytes wait."""
         self.size += len(received.body) + limits.OVERHEAD
         if self.size > limits.BACKLOG:
             raise ClientError(limits.exceeded("deliveries that wait to be processed", limits.BACKLOG))
         super().append(received)
 
+    @override
     def popleft(self) -> Received:
-        """Take the oldest."""
         received = super().popleft()
         self.size -= len(received.body) + limits.OVERHEAD
         return received
 
 
 def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_s: float) -> bool:
-    """Pump until `done()`; False where `timeout_s` went by first."""
+    """Pump until `done()`; return False if `timeout_s` passed first."""
     deadline = time.monotonic() + timeout_s
     while not done():
         left = deadline - time.monotonic()
@@ -112,72 +116,101 @@ def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_
     return True
 
 
-class Session(Protocol):
-    """One connection with at most one sender and one receiver on one queue.
+class Session(abc.ABC):
+    """One connection to the broker of a job, with at most one sender and one receiver on one queue.
 
-    `pump` does I/O; what it finds is in `outcomes` (answers to sends, in order), `incoming` (deliveries, prefetched
-    until a role takes them) and `answers` (to everything else that asked for one). Nothing leaves before the next
-    `pump`, which flushes the recorder first; that is why an `invoke` is always older than its bytes.
+    A session connects when it is made. `pump` does the I/O and fills the queues below. Nothing is sent before the next
+    `pump`, which first calls `before_write`: the recorder flushes there, so an `invoke` is older than its bytes.
+
+    Attributes:
+        outcomes: Answers to sends, in order.
+        incoming: Deliveries, prefetched until a role takes them.
+        answers: Answers to the other operations that asked for one.
+        returned: Messages whose `send()` has returned, if a listener gets the answers (JMS).
+        anomalies: Answers of the broker that answer nothing, each as a sentence.
+
+    Raises:
+        ClientError: There is no connection, or the broker broke the protocol.
     """
 
-    outcomes: deque[SendOutcome]
-    incoming: deque[Received]
-    answers: deque[OperationAnswer]
-    answers_refusals: bool
+    answers_refusals: ClassVar[bool] = False
     """Whether `refuse` gets an `OperationAnswer`."""
-    releases_after_rollback: bool
+    releases_after_rollback: ClassVar[bool] = False
     """Whether deliveries that were acknowledged in a transaction stay with the consumer after its rollback."""
 
+    def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
+        self._job, self._before_write = job, before_write
+        self.outcomes: deque[SendOutcome] = deque()
+        self.incoming: deque[Received] = DeliveryBuffer()
+        self.answers: deque[OperationAnswer] = deque()
+        self.returned: deque[str] = deque()
+        self.anomalies: deque[str] = deque()
+
+    @abc.abstractmethod
     def attach_sender(self, queue: str) -> None:
         """Open a sender and wait until the broker has opened its end."""
 
+    @abc.abstractmethod
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         """Open a receiver, wait until the broker has opened its end, and give credit."""
 
     def sendable(self) -> int:
-        """How many messages may be sent now."""
+        """Return how many messages may be sent now; without credit in the protocol there is no limit."""
+        return _UNLIMITED
 
+    @abc.abstractmethod
     def send(
         self, message: str, body: bytes, *, durable: bool, transaction: str | None = None, immediate: bool = False
     ) -> None:
-        """Put one message on its way; `immediate` asks for Ack Immediately."""
+        """Queue one message; `immediate` asks for Ack Immediately."""
 
+    @abc.abstractmethod
     def acknowledge(
         self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None
     ) -> None:
-        """Accept these deliveries, in the order in which they came.
+        """Accept these deliveries, in the order of their arrival.
 
         `confirmed` asks for the broker's answer: one `OperationAnswer` for each of them. On a cumulative subscription
-        `covered` is everything that is open, and one frame says so.
+        `covered` holds every open delivery, and one frame acknowledges them all.
         """
 
+    @abc.abstractmethod
     def refuse(self, received: Received, outcome: str) -> None:
-        """Give back one delivery.
+        """Give back one delivery: `released`, `failed`, `undeliverable` or `rejected`.
 
-        `outcome` is `released`, `failed`, `undeliverable` or `rejected`; a protocol without these words says the only
-        one that it has.
+        A protocol with a single word for these uses that word.
         """
 
+    @abc.abstractmethod
     def begin(self, transaction: str) -> None:
-        """Ask for a transaction, under our own name for it; its `OperationAnswer` must be read before it is used."""
+        """Ask for a transaction, by our name for it. Read its `OperationAnswer` before you use it."""
 
+    @abc.abstractmethod
     def commit(self, transaction: str) -> None:
         """Ask to commit; the `OperationAnswer` says `ok` or `fail`."""
 
+    @abc.abstractmethod
     def rollback(self, transaction: str) -> None:
         """Ask to roll back; the `OperationAnswer` says `ok` or `fail`."""
 
-    def replenish(self, credit: int) -> None:
-        """Give that much credit back."""
+    def replenish(self, credit: int) -> None:  # noqa: B027 - only a protocol with credit overrides it
+        """Give this much credit back, if the protocol has credit."""
 
-    def fetch(self) -> None:
-        """Ask for the next delivery, where they come only when they are asked for; before each `pump` that waits."""
+    def fetch(self) -> None:  # noqa: B027 - most protocols send deliveries unasked
+        """Ask for the next delivery, if the protocol sends none unasked. Call it before each `pump` that waits."""
 
+    @abc.abstractmethod
     def pump(self, timeout_s: float | None) -> None:
-        """Do I/O for at most that long; raises `Disconnected`, and `Refused` where the broker says why."""
+        """Do I/O for at most `timeout_s` (None: no limit).
 
-    def watch(self, descriptor: int) -> None:
-        """End the process (`SystemExit`) when `descriptor` hangs up: the harness that gave the job is gone."""
+        Raises:
+            Refused: The broker closed a link, a session or the connection with an error, or sent an ERROR frame.
+            Disconnected: The connection is lost. What the broker sent before was handled.
+        """
 
+    def watch(self, descriptor: int) -> None:  # noqa: B027 - the process of a JVM watches by itself
+        """Raise `SystemExit` from `pump` when `descriptor` hangs up: the harness is gone."""
+
+    @abc.abstractmethod
     def close(self) -> None:
-        """Close in order as far as the peer still listens; a second call does nothing."""
+        """Close in order, as far as the peer still listens. A second call does nothing."""

@@ -7,6 +7,7 @@ import json
 import pathlib
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import proton
 import pytest
@@ -16,10 +17,11 @@ from conformance.adapters import READY_QUEUE, Broker, web
 from conformance.adapters.distribution import installed
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import weakened
-from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import Asks
+from conformance.clients.workers.job import Job
 from conformance.errors import LaunchError, UsageError
+from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.run import readiness_probe
 
@@ -100,19 +102,26 @@ def test_a_control_gives_up_storing_where_the_product_lets_it() -> None:
 
 
 class Unconnected:
-    """Enough of a `Wire` to attach links to: whoever is asked has answered."""
+    """Enough of an `AmqpClientConnection` to attach links to."""
 
-    def __init__(self) -> None:
+    name = "c"
+
+    def __init__(self, *about: object, **more: object) -> None:
         self.connection = proton.Connection()
-        self.connection.container = "c"
 
-    def pump_until(self, done: object, timeout_s: float) -> bool:
-        return True
+    def session(self) -> Any:
+        return self.connection.session()
+
+    def attach(self, link: Any) -> Any:
+        return link
 
 
-def test_amqp_links_have_the_address_of_the_file() -> None:
+def test_amqp_links_have_the_address_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp_session, "AmqpClientConnection", Unconnected)
+    about = {"host": "", "port": 0, "queue": "orders", "epoch": 1, "history": "", "header": bare_header("p")}
     spoken = RABBITMQ.file.protocols["amqp"]
-    session = AmqpSession(Unconnected(), "", Asks(), spoken.destination)  # type: ignore[arg-type]
+    job = Job(role="publish", protocol="amqp", destination=spoken.destination, **about)  # type: ignore[arg-type]
+    session = amqp_session.AmqpSession(job, lambda: None)
     session.attach_sender("orders")
     session.attach_receiver("orders", 1, AckHeader.INDIVIDUAL)
 

@@ -69,7 +69,7 @@ def test_now_raises_what_the_call_raises(calls):
         calls.now(lambda: 1 / 0, PATIENCE, "a quotient")
 
     assert 7 == calls.now(lambda: 7, PATIENCE, "a number")
-    assert calls.told.empty()
+    assert calls.reports.empty()
 
 
 def test_now_raises_what_ends_a_process_as_well(calls):
@@ -88,10 +88,10 @@ def test_a_call_that_does_not_return_is_an_error_that_names_it(calls, gate):
 
 def test_an_exception_of_a_later_call_is_told(calls):
     """In its place among what others find, and the calls behind it are made."""
-    calls.later(lambda: calls.told.put("before"))
+    calls.later(lambda: calls.reports.put("before"))
     calls.later(lambda: 1 / 0)
-    calls.later(lambda: calls.told.put("after"))
-    told = [calls.told.get(timeout=PATIENCE) for _ in range(3)]
+    calls.later(lambda: calls.reports.put("after"))
+    told = [calls.reports.get(timeout=PATIENCE) for _ in range(3)]
 
     assert ["before", ZeroDivisionError, "after"] == [told[0], type(told[1]), told[2]]
 
@@ -130,4 +130,4 @@ def test_nothing_is_told_where_nothing_was_found(calls):
     calls.now(nothing, PATIENCE, "the last")
 
     with pytest.raises(queue.Empty):
-        calls.told.get_nowait()
+        calls.reports.get_nowait()

@@ -143,7 +143,7 @@ def refused(wanted):
     return str(caught.value)
 
 
-UNTRUSTED = "is signed by nobody who is trusted; give its authority (--tls-ca, tls.ca)"
+UNTRUSTED = "is signed by an authority that is not trusted; give its authority (--tls-ca, tls.ca)"
 PLAINLY = "it answers in TLS: use amqps:// or stomp+ssl://"
 IN_TLS = "does not speak TLS"
 
@@ -230,7 +230,7 @@ def test_a_peer_that_says_nothing(folder, protocol, client):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         told = refused(job(protocol, client, silent.getsockname()[1], login(folder), connect_s=0.3))
 
-    assert "did not answer a handshake in time; is that a port of TLS?" in told
+    assert "did not answer a handshake in time; is that a TLS port?" in told
 
 
 def test_a_broker_that_dies_before_it_answers_has_not_refused():

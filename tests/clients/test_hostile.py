@@ -6,20 +6,16 @@ import struct
 
 import pytest
 from hostile_broker import CREDIT, LET_IN, ROOM, Hostile, attached, frame, text, transfer
-from stomp_peer import CONNECTED
+from stomp_peer import CONNECTED, job
 
 from conformance import history, limits
-from conformance.adapters.credentials import OPEN
-from conformance.clients.amqp.connection import Wire
 from conformance.clients.amqp.session import NO_ID, AmqpSession
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.session import StompSession
-from conformance.clients.workers.job import StompWords
 from conformance.errors import ClientError, HistoryError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 
-WORDS = StompWords("/q/{queue}", {}, {})
 OUTER_S = 60
 
 
@@ -57,22 +53,6 @@ def small(monkeypatch):
         monkeypatch.setattr(limits, name, value)
 
 
-def amqp_session(broker):
-    held = []
-    wire = Wire(
-        "127.0.0.1",
-        broker.port,
-        "c",
-        dispatch=lambda event: held[0].dispatch(event) if held else None,
-        before_write=lambda: None,
-        after_frame=lambda: held[0].frame_ended() if held else None,
-        connect_s=5.0,
-        access=OPEN,
-    )
-    held.append(AmqpSession(wire, "disposition"))
-    return held[0]
-
-
 def consume(session, credit=10):
     """Attach and read for ever; what the broker does to that ends it."""
     session.attach_receiver("q", credit, AckHeader.INDIVIDUAL)
@@ -84,7 +64,7 @@ def consume(session, credit=10):
 def test_a_frame_of_an_impossible_size_is_the_brokers_fault(hostile, size):
     """Of 0 bytes a reader makes no step; 0xFFFFFFFF would be kept until it is whole."""
     broker = hostile((b"", b"AMQP\x03\x01\x00\x00" + struct.pack(">IBBH", size, 2, 1, 0)), again=b"x" * 4096)
-    session = amqp_session(broker)
+    session = AmqpSession(job(broker.port, "amqp"), lambda: None)
 
     with pytest.raises(
         ClientError, match=rf"the broker broke the protocol: a frame of {size:,} bytes.*1,048,576, the max"
@@ -111,8 +91,8 @@ def test_a_frame_of_an_impossible_size_is_the_brokers_fault(hostile, size):
 )
 def test_a_flood_of_deliveries_ends_the_client(hostile, small, again, says):
     """Whatever the broker repeats, the client keeps no more than its limits."""
-    broker = hostile(*LET_IN, attached("c:q"), (CREDIT, b""), again=again)
-    session = amqp_session(broker)
+    broker = hostile(*LET_IN, attached("-p:q"), (CREDIT, b""), again=again)
+    session = AmqpSession(job(broker.port, "amqp"), lambda: None)
 
     with pytest.raises(ClientError, match=says):
         consume(session)
@@ -124,7 +104,8 @@ def test_a_flood_of_deliveries_ends_the_client(hostile, small, again, says):
 @pytest.mark.parametrize("payload", [b"", b"\x00\x53\x77\xa0\x01x", b"\x40"], ids=["empty", "a body alone", "null"])
 def test_a_message_without_an_id_is_one_that_was_never_sent(hostile, payload):
     """It is taken as it is; its name is none of a producer, and so the judge calls it a phantom."""
-    session = amqp_session(hostile(*LET_IN, attached("c:q"), (CREDIT, transfer(payload))))
+    broker = hostile(*LET_IN, attached("-p:q"), (CREDIT, transfer(payload)))
+    session = AmqpSession(job(broker.port, "amqp"), lambda: None)
     session.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
     while not session.incoming:
         session.pump(5.0)
@@ -139,7 +120,7 @@ def test_links_that_a_broker_opens_have_a_limit(hostile):
     links = b"".join(
         frame(0x12, text(f"own{n}"), b"\x70" + struct.pack(">I", n), b"\x42") for n in range(1, limits.ENDPOINTS + 2)
     )
-    session = amqp_session(hostile(*LET_IN, (b"", links)))
+    session = AmqpSession(job(hostile(*LET_IN, (b"", links)).port, "amqp"), lambda: None)
 
     with pytest.raises(ClientError, match="sessions and links of more than 256"):
         consume(session)
@@ -156,7 +137,7 @@ def stomp(request, hostile):
             return broker, lambda: dial(broker)
 
         def dial(broker):
-            session = request.param("127.0.0.1", broker.port, words=WORDS, before_write=lambda: None, connect_s=5.0)
+            session = request.param(job(broker.port), lambda: None)
             undo.callback(session.close)
             return session
 
@@ -197,7 +178,7 @@ def test_a_flood_of_frames_ends_the_client(stomp, small, first, again, says):
 def test_line_feeds_between_frames_are_not_kept(hostile, small):
     """STOMP 1.2 allows any number of them (Heart-beating). stomp.py keeps them until a frame comes."""
     broker = hostile((b"", CONNECTED + b"\n" * (1 << 26) + b"RECEIPT\nreceipt-id:x\n\n\0"))
-    session = RawStompSession("127.0.0.1", broker.port, words=WORDS, before_write=lambda: None)
+    session = RawStompSession(job(broker.port), lambda: None)
 
     while not session.anomalies:
         session.pump(5.0)

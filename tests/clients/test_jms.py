@@ -476,9 +476,9 @@ def test_a_closed_session_has_let_go_of_java(monkeypatch):
     vendor = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"client": 2})
     job = Job(
         role="consume", header=bare_header("c"), history="", host="", port=0, protocol="jms", queue="q", epoch=1,
-        mode="client",
+        mode="client", vendor=vendor,
     )  # fmt: skip
-    session = JmsSession(job, vendor, lambda: None)
+    session = JmsSession(job, lambda: None)
     session.attach_receiver("q", 1, AckHeader.CUMULATIVE)
     session.fetch()
     session.pump(PATIENCE)
@@ -504,8 +504,11 @@ def test_an_asynchronous_send_that_throws_has_returned(monkeypatch):
     monkeypatch.setattr(jvm, "text", str)
     monkeypatch.setattr(Java, "send", throws, raising=False)
     vendor = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"auto": 1}, asynchronous=True)
-    job = Job(role="publish", header=bare_header("p"), history="", host="", port=0, protocol="jms", queue="q", epoch=1)
-    session = JmsSession(job, vendor, lambda: None)
+    job = Job(
+        role="publish", header=bare_header("p"), history="", host="", port=0, protocol="jms", queue="q", epoch=1,
+        vendor=vendor,
+    )  # fmt: skip
+    session = JmsSession(job, lambda: None)
     session._session, session._producer = Java(), Java()
     session.send("p1:1", b"", durable=True)
     until(lambda: session.pump(0) or session.outcomes)

@@ -75,7 +75,7 @@ def take(calls, found):
     """The next message, as the application gets it."""
     assert found.wants()
     found.fetch()
-    return calls.told.get(timeout=PATIENCE)
+    return calls.reports.get(timeout=PATIENCE)
 
 
 def test_the_session_acknowledges_where_it_is_asked_to(calls):
@@ -143,7 +143,7 @@ def test_a_listener_under_pre_returns_when_the_next_one_is_wanted(calls):
     found = listener.found
     got = []
     for number in range(3):
-        got.append(calls.told.get(timeout=PATIENCE))
+        got.append(calls.reports.get(timeout=PATIENCE))
         found.acknowledge(got[-1:], confirmed=False)
         assert number == len(listener.ends)
         assert found.wants()
@@ -156,7 +156,7 @@ def test_a_listener_under_pre_returns_when_the_next_one_is_wanted(calls):
 
 def test_a_listener_under_pre_throws_when_the_application_ends(calls):
     listener = Listener(calls, "pre", count=1)
-    listener.found.acknowledge([calls.told.get(timeout=PATIENCE)], confirmed=False)
+    listener.found.acknowledge([calls.reports.get(timeout=PATIENCE)], confirmed=False)
     listener.found.stop()
 
     assert ["threw"] == listener.ended()
@@ -167,7 +167,7 @@ def test_a_listener_that_acknowledges_returns_when_it_was_processed(calls, mode,
     """Nobody has to ask for the next one; a PRE session that is wrong does as an AUTO session."""
     listener = Listener(calls, mode, liar, count=2)
     for _ in range(2):
-        received = calls.told.get(timeout=PATIENCE)
+        received = calls.reports.get(timeout=PATIENCE)
         assert not listener.found.wants()
         listener.found.acknowledge([received], confirmed=False)
 

@@ -7,7 +7,7 @@ import socket
 import time
 
 import pytest
-from stomp_peer import Peer, message, receipt
+from stomp_peer import Peer, job, message, receipt
 
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome
@@ -28,7 +28,7 @@ def dial(request):
     def dial(script, *, before_write=lambda: None, connect_s=5.0, **more):
         peer = Peer(script, **more)
         opened.append(peer)
-        session = request.param("127.0.0.1", peer.port, words=WORDS, before_write=before_write, connect_s=connect_s)
+        session = request.param(job(peer.port, stomp=WORDS, connect_s=connect_s), before_write)
         opened.append(session)
         session.peer = peer
         return session
@@ -395,7 +395,7 @@ def test_nobody_listens(dial):
         port = nobody.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        session("127.0.0.1", port, words=WORDS, before_write=lambda: None, connect_s=0.5)
+        session(job(port, stomp=WORDS, connect_s=0.5), lambda: None)
 
 
 def test_close_asks_for_a_receipt_and_comes_twice(dial):

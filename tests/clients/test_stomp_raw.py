@@ -1,11 +1,10 @@
 """The raw codec is strict, and the raw session sees what a library hides."""
 
 import pytest
-from stomp_peer import Peer, receipt
+from stomp_peer import Peer, job, receipt
 
 from conformance.clients.stomp.dialogue import ReceivedFrame
 from conformance.clients.stomp.raw_session import MalformedFrameError, RawFrameDecoder, RawStompSession, encode
-from conformance.clients.workers.job import StompWords
 from conformance.errors import ClientError
 
 
@@ -15,7 +14,7 @@ def decoded(data):
 
 def connect(script):
     peer = Peer(script)
-    return peer, RawStompSession("127.0.0.1", peer.port, words=StompWords(), before_write=lambda: None, connect_s=5)
+    return peer, RawStompSession(job(peer.port), lambda: None)
 
 
 def test_what_is_encoded_is_decoded():

@@ -2,20 +2,21 @@
 
 import time
 import types
+from collections import deque
 
 import pytest
 from listed_session import Listed
-from proton import Connection, Delivery, Event, symbol
-from stomp_peer import Peer, receipt
+from proton import Connection, Delivery, symbol
+from stomp_peer import Peer, job, receipt
 
 from conformance import history
-from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, ranged
-from conformance.clients.stomp.dialogue import Receipts
+from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
 from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.workers.job import Asks, Job, StompWords, Trigger
+from conformance.clients.stomp.receipts import Receipts
+from conformance.clients.workers.job import Asks, Job, Trigger
 from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
 
 WINDOWED = Asks(window=9, event_mode="windowed")
@@ -27,9 +28,9 @@ def play(tmp_path):
     def run(role, broker, **fields):
         path = tmp_path / "h.jsonl"
         about = {"header": bare_header("p"), "history": str(path), "host": "", "port": 0, "protocol": "amqp"}
-        job = Job(role=role, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
-        recorder = Recorder(path, job.header)
-        result = roles.play(job, broker, recorder, [])
+        made = Job(role=role, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
+        recorder = Recorder(path, made.header)
+        result = roles.play(made, broker, recorder, [])
         recorder.close()
         history.close_history(path, Ended.FINISHED)
         return result, history.read(path).events
@@ -42,7 +43,7 @@ class Ranging(Listed):
 
     def pump(self, timeout_s):
         super().pump(timeout_s)
-        ranged(list(self.outcomes))
+        note_range(list(self.outcomes))
 
 
 class Refusing(Listed):
@@ -215,15 +216,38 @@ def test_the_last_first(play, acknowledge, expected):
 # AMQP
 
 
-def amqp(asks):
-    """A session whose wire goes nowhere: what it has opened, and what it makes of answers."""
-    wire = types.SimpleNamespace(connection=Connection(), pump_until=lambda done, timeout_s: True, clean=str)
-    session = AmqpSession(wire, "disposition", asks)
-    session.attach_sender("q")
-    return session
+class Unconnected:
+    """Enough of an `AmqpClientConnection` to attach links to."""
+
+    name = "c"
+
+    def __init__(self, *about, **more):
+        pass
+
+    def session(self):
+        return Connection().session()
+
+    def attach(self, link):
+        return link
+
+    def clean(self, text):
+        return str(text)
 
 
-def test_an_attach_asks_for_a_window():
+@pytest.fixture
+def amqp(monkeypatch):
+    """Opens sessions without a socket."""
+    monkeypatch.setattr(amqp_session, "AmqpClientConnection", Unconnected)
+
+    def attached(asks, **fields):
+        session = amqp_session.AmqpSession(job(0, "amqp", asks=asks, **fields), lambda: None)
+        session.attach_sender("q")
+        return session
+
+    return attached
+
+
+def test_an_attach_asks_for_a_window(amqp):
     """Link properties, as docs/reference-profiles.md has them; and none where nothing is asked."""
     asked = amqp(WINDOWED)._sender.properties
     assert {symbol("publish-window"): 9, symbol("ack-event-mode"): symbol("windowed")} == dict(asked)
@@ -238,17 +262,15 @@ def outcomes(session):
     return list(named.get_object().elements) if named.next() else []
 
 
-def test_an_attach_names_the_outcomes_that_the_sender_knows():
+def test_an_attach_names_the_outcomes_that_the_sender_knows(amqp):
     """AMQP 1.0, 3.5.3: Broker-J detaches a sender that names none, where it would refuse a message; and none unasked."""
-    wire = types.SimpleNamespace(connection=Connection(), pump_until=lambda done, timeout_s: True)
-    session = AmqpSession(wire, "disposition", outcomes=("accepted", "rejected"))
-    session.attach_sender("q")
+    session = amqp(Asks(), outcomes=("accepted", "rejected"))
 
     assert [symbol("amqp:accepted:list"), symbol("amqp:rejected:list")] == outcomes(session)
     assert [] == outcomes(amqp(Asks()))
 
 
-def test_an_attach_asks_for_a_mode():
+def test_an_attach_asks_for_a_mode(amqp):
     """The broker's own word for it."""
     session = amqp(Asks(mode="explicit-client"))
     session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
@@ -260,14 +282,14 @@ def disposition(session, state, *tags):
     """One frame that answers these sends, in the order in which the engine tells them."""
     for tag in tags:
         delivery = types.SimpleNamespace(tag=tag, remote_state=state, settled=True, settle=lambda: None)
-        session.dispatch(types.SimpleNamespace(type=Event.DELIVERY, link=session._sender, delivery=delivery))
-    session.frame_ended()
+        session.on_delivery(session._sender, delivery)
+    session.after_frame()
 
 
 @pytest.mark.parametrize(
     ("asks", "ends"), [(WINDOWED, [("m0", "m2"), ("m3", "m3")]), (Asks(), [(None, None), (None, None)])]
 )
-def test_a_disposition_is_a_range(asks, ends):
+def test_a_disposition_is_a_range(amqp, asks, ends):
     """One frame, one answer; the refusal beside it is one of its own."""
     session = amqp(asks)
     for number in range(4):
@@ -294,13 +316,13 @@ class RejectedAcknowledgement:
         pass
 
 
-def test_an_acknowledgement_can_be_refused():
+def test_an_acknowledgement_can_be_refused(amqp):
     """Settled with another state: an answer, and no."""
     session = amqp(Asks())
     handle = RejectedAcknowledgement()
     session._receiver = "receiver"
     session.acknowledge([Received("p1:1", b"", 0, None, False, "1", handle)], confirmed=True)
-    session.dispatch(types.SimpleNamespace(type=Event.DELIVERY, link="receiver", delivery=handle))
+    session.on_delivery("receiver", handle)
 
     assert [OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "rejected")] == list(session.answers)
 
@@ -318,43 +340,44 @@ def names(confirmed):
 
 def test_a_receipt_answers_what_came_before_it():
     """In the order of the sends, and each only once."""
-    receipts = Receipts(WINDOWED)
+    anomalies = deque()
+    receipts = Receipts(WINDOWED, anomalies)
     one, two, three = sends(receipts, "a", "b", "c")
 
-    assert [("a", Phase.OK, "a", "b"), ("b", Phase.OK, "a", "b")] == names(receipts.came(two))
-    assert [("c", Phase.OK, "c", "c")] == names(receipts.came(three))
-    assert () == receipts.came(one)
-    assert [f"a RECEIPT for {one!r}, a second time"] == list(receipts.anomalies)
+    assert [("a", Phase.OK, "a", "b"), ("b", Phase.OK, "a", "b")] == names(receipts.arrived(two))
+    assert [("c", Phase.OK, "c", "c")] == names(receipts.arrived(three))
+    assert () == receipts.arrived(one)
+    assert [f"a RECEIPT for {one!r}, a second time"] == list(anomalies)
 
 
 @pytest.mark.parametrize("asks", [PER_MESSAGE, Asks(), Asks(event_mode="windowed")])
 def test_elsewhere_a_receipt_answers_its_own_frame(asks):
     """STOMP 1.2 says of earlier frames only that they were received."""
-    receipts = Receipts(asks)
+    receipts = Receipts(asks, deque())
     one, two = sends(receipts, "a", "b")
 
-    assert ["b"] == [each.message for each in receipts.came(two)]
-    assert ["a"] == [each.message for each in receipts.came(one)]
+    assert ["b"] == [each.message for each in receipts.arrived(two)]
+    assert ["a"] == [each.message for each in receipts.arrived(one)]
 
 
 def test_transactions_are_in_no_window():
     """Neither a send in one, nor its commit, is answered by the receipt of a later send."""
-    receipts = Receipts(WINDOWED)
+    receipts = Receipts(WINDOWED, deque())
     (inside,) = sends(receipts, "a", in_window=False)
     (later,) = sends(receipts, "b")
 
-    assert ["b"] == [each.message for each in receipts.came(later)]
+    assert ["b"] == [each.message for each in receipts.arrived(later)]
     assert inside in receipts
 
 
 def test_a_refusal_is_in_no_range():
     """It answers its own frame; what was sent before it still waits."""
-    receipts = Receipts(WINDOWED)
+    receipts = Receipts(WINDOWED, deque())
     one, two, three = sends(receipts, "a", "b", "c")
 
     assert [("b", Phase.FAIL, "b", "b")] == names(receipts.refused(two, "full"))
     assert () == receipts.refused("receipt-99", "full") == receipts.refused(None, "full")
-    assert [("a", Phase.OK, "a", "c"), ("c", Phase.OK, "a", "c")] == names(receipts.came(three))
+    assert [("a", Phase.OK, "a", "c"), ("c", Phase.OK, "a", "c")] == names(receipts.arrived(three))
     assert one not in receipts
 
 
@@ -369,14 +392,8 @@ def test_what_a_stomp_client_asks_for_is_in_its_frames():
         peer.go.wait(10)
 
     peer = Peer(script)
-    session = RawStompSession(
-        "127.0.0.1",
-        peer.port,
-        words=StompWords(),
-        before_write=lambda: None,
-        connect_s=5.0,
-        asks=Asks(window=9, event_mode="windowed", mode="explicit-client"),
-    )
+    asks = Asks(window=9, event_mode="windowed", mode="explicit-client")
+    session = RawStompSession(job(peer.port, asks=asks), lambda: None)
     try:
         session.attach_sender("q")
         session.send("a", b"x", durable=True)
@@ -403,9 +420,7 @@ def test_an_error_says_what_it_refuses():
         peer.write(b"ERROR\nmessage:full\nreceipt-id:receipt-2\n\n\0")
 
     peer = Peer(script)
-    session = RawStompSession(
-        "127.0.0.1", peer.port, words=StompWords(), before_write=lambda: None, connect_s=5.0, asks=WINDOWED
-    )
+    session = RawStompSession(job(peer.port, asks=WINDOWED), lambda: None)
     try:
         session.attach_sender("q")
         session.send("a", b"x", durable=True)

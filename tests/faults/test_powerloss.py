@@ -20,11 +20,11 @@ from conformance import ledger as ledger_of
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Refused
 from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.workers.job import StompWords
+from conformance.clients.workers.job import Job, StompWords
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
-from conformance.history import Phase, make_body, message_id
+from conformance.history import Phase, bare_header, make_body, message_id
 from conformance.ledger import Ledger, release_leftovers
 
 needs_power = pytest.mark.skipif(bool(cannot()), reason=cannot() or "it can")
@@ -514,11 +514,19 @@ def test_the_next_run_releases_what_a_killed_harness_left(make, tmp_path, stage)
 
 def connected(broker):
     words = broker.plan.source.file.protocols["stomp"]
-    return RawStompSession(
-        *broker.endpoint("stomp"),
-        words=StompWords(words.destination, dict(words.send), dict(words.subscribe)),
-        before_write=lambda: None,
+    host, port = broker.endpoint("stomp")
+    job = Job(
+        role="publish",
+        header=bare_header("p"),
+        history="",
+        host=host,
+        port=port,
+        protocol="stomp",
+        queue="q",
+        epoch=1,
+        stomp=StompWords(words.destination, dict(words.send), dict(words.subscribe)),
     )
+    return RawStompSession(job, lambda: None)
 
 
 class Publisher:

@@ -1,6 +1,6 @@
-"""Make blocking calls one after the other in a thread of their own: a JMS session belongs to one thread.
+"""Make blocking calls one after the other in one thread: a JMS session belongs to one thread.
 
-The thread that records never waits in a call: it has a pause to end and a kill to fire while `send()` does not return.
+The thread that records never waits in a call: it must end a pause or fire a kill while `send()` does not return.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from conformance.errors import ClientError
 
 
 class Calls:
-    """`later` puts a call behind the others; what calls find goes to `told`, which another thread reads."""
+    """A thread that makes calls in order. Calls put their results into `reports`, which another thread reads."""
 
     def __init__(self, name: str) -> None:
-        self.told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits behind the call that is under way."""
+        """Whether no call waits behind the one in progress."""
         return self._todo.empty()
 
     def later(self, call: Callable[[], None]) -> None:
-        """Do it when everything before has been done."""
+        """Make this call after those before it."""
         self._todo.put(call)
 
     def now(self, call: Callable[[], Any], timeout_s: float, what: str) -> Any:
-        """What the call returns, or raises; `ClientError` where it does neither in time."""
+        """Return what the call returns, or raise what it raises; `ClientError` if it does neither in time."""
         done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
         def called() -> None:
@@ -51,7 +51,7 @@ class Calls:
         return found
 
     def end(self, timeout_s: float) -> bool:
-        """No further call; whether the thread has ended in time."""
+        """Make the calls that wait and no further one; return whether the thread ended in time."""
         self._todo.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -61,4 +61,4 @@ class Calls:
             try:
                 call()
             except Exception as error:
-                self.told.put(error)
+                self.reports.put(error)

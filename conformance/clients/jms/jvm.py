@@ -1,6 +1,6 @@
-"""The Java virtual machine of a client process, and the jars in it.
+"""The Java virtual machine of a client process, and its jars.
 
-There is one in a process, and it cannot be started twice: what a job needs later must be among the jars of the first.
+A process can start one JVM only, and only once: the first job must load the jars of all later ones.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from conformance.adapters.launch.java import find_java
 from conformance.errors import ClientError, LaunchError
 
 _OPTIONS = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xrs")
-"""Small and quick to start. -Xrs: signals are this process's, not the machine's."""
+"""Small and quick to start. -Xrs: Python handles the signals of this process, not the JVM."""
 
 
 SPENT = threading.Event()
-"""Set when a call of a client does not come back: another job must not find its threads here."""
+"""Set when a call of a client does not return: no other job may run beside its threads."""
 
 
 def jpype() -> Any:
-    """The module that starts it; `ClientError` with the next step where it is not installed."""
+    """Return the module `jpype`; raise `ClientError` if it is not installed."""
     try:
         import jpype
     except ImportError as error:
@@ -33,9 +33,9 @@ def jpype() -> Any:
 
 
 def start(jars: Sequence[str], minimum: int, properties: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """The JVM with these jars and system properties, started if it is not; returns the module `jpype`.
+    """Start the JVM with these jars and system properties, if it does not run; return the module `jpype`.
 
-    Raises `ClientError`: no Java that is new enough, one without a library to load, or a JVM that has other jars.
+    Raises `ClientError`: no Java is new enough, it has no library to load, or the JVM has other jars.
     """
     found = jpype()
     if found.isJVMStarted():
@@ -61,17 +61,17 @@ def start(jars: Sequence[str], minimum: int, properties: Mapping[str, str] = Map
 
 
 def text(error: Any) -> str:
-    """What a Java exception says, in one line, with its class."""
+    """Return the class and message of a Java exception, in one line."""
     return " ".join(f"{name_of(error)}: {error.getMessage()}".split())
 
 
 def name_of(error: Any) -> str:
-    """The class of a Java exception, without its package."""
+    """Return the class of a Java exception, without its package."""
     return str(error.getClass().getSimpleName())
 
 
 def chain(error: Any) -> list[str]:
-    """The names of the classes of a Java exception and its causes, with their packages and what they derive from."""
+    """Return the full class names of a Java exception, its causes, and the superclasses of both."""
     found: list[str] = []
     while error is not None and len(found) < 100:
         kind = error.getClass()

@@ -1,8 +1,8 @@
 """Ask what a vendor's client offers: sessions in each mode, constants, interfaces.
 
-Each question is a few calls of the client's public interface on a healthy connection. The answer is True where it is
-what the claim says, False where it is not, and an error where it was none: that accuses nobody, and neither does an
-exception about a connection that is lost.
+Each question is a few calls of the client's public interface on a healthy connection. The answer is True if it is what
+the claim says, and False if it is not. No answer, or an exception about a lost connection, is an error: it is no
+violation.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from conformance.errors import ClientError
 
 _TRANSACTED = "transacted"
 _UNASKED = ("auto", "dups_ok", _TRANSACTED)
-"""Modes of the standard in which an application acknowledges nothing."""
+"""Modes of the standard in which an application need not acknowledge."""
 
 _WAIT_MS = 10_000
-"""So long at most a message that is there may take to come."""
+"""Time limit for a message that is in the queue."""
 
 
 class QuestionResult(NamedTuple):
-    """One question, whether it was answered as the claim says, and by what."""
+    """One question, whether the answer is what the claim says, and the answer."""
 
     asked: str
     so: bool
@@ -32,13 +32,13 @@ class QuestionResult(NamedTuple):
 
 
 class Application:
-    """What asks: a connection, and what is known of the client. `is_loss` tells exceptions about the connection."""
+    """A connection of the client under test. `is_loss` recognises exceptions about the connection."""
 
     def __init__(self, connection: Any, vendor: Vendor, job: Job, jpype: Any, is_loss: Callable[[Any], bool]) -> None:
         self.connection, self.vendor, self.job, self.jpype, self._is_loss = connection, vendor, job, jpype, is_loss
 
     def refused(self, asked: str, error: Exception) -> QuestionResult:
-        """The client answered by an exception; `ClientError` where that is about its connection."""
+        """Return the result of an exception; raise `ClientError` if it is about the connection."""
         if not isinstance(error, self.jpype.JException):
             return QuestionResult(asked, False, str(error))
         if self._is_loss(error):
@@ -47,7 +47,7 @@ class Application:
 
     @contextlib.contextmanager
     def session(self, mode: str, number: int | None = None) -> Iterator[Any]:
-        """A session in that mode, closed in the end."""
+        """Open a session in that mode, and close it at the end."""
         number = self.vendor.modes[mode] if number is None else number
         if self.job.liar == "refuses-a-mode" and mode == "dups_ok":
             raise self.jpype.JClass(f"{self.vendor.api}.JMSException")("refused")
@@ -58,11 +58,11 @@ class Application:
             made.close()
 
     def offered(self, *modes: str) -> list[str]:
-        """Those that the client has, and the broker."""
+        """Return those of these modes that the client has."""
         return [mode for mode in modes if mode in self.vendor.modes]
 
     def message(self, session: Any) -> Any:
-        """The next message of the queue, and the consumer that has it; `ClientError` where none comes."""
+        """Return the next message of the queue, and its consumer; raise `ClientError` if none comes."""
         consumer = session.createConsumer(session.createQueue(address(self.job.destination, self.job.queue)))
         message = consumer.receive(_WAIT_MS)
         if message is None:
@@ -70,19 +70,19 @@ class Application:
         return message, consumer
 
     def constant(self, name: str) -> Any:
-        """A class, or a static field of one, by its full name."""
+        """Return a class, or a static field of one, by its full name."""
         name = f"{name}_" if self.job.liar == "lacks-what-is-asked-for" else name
         place, _, field = name.rpartition(".")
         return getattr(self.jpype.JClass(place), field) if field.isupper() else self.jpype.JClass(name)
 
     def reported(self, session: Any, number: int) -> int:
-        """The mode that a session says that it has."""
+        """Return the mode that a session reports."""
         lies = self.job.liar == "reports-another-mode"
         return number + 1 if lies else int(session.getAcknowledgeMode())
 
 
 def _modes(app: Application) -> Iterator[QuestionResult]:
-    """A session that is not transacted in each of the three modes of the standard (JMS 2.0, 6.2.10)."""
+    """Create a session in each of the three modes of the standard without transactions (JMS 2.0, 6.2.10)."""
     for mode in ("client", "auto", "dups_ok"):
         try:
             with app.session(mode):
@@ -94,7 +94,7 @@ def _modes(app: Application) -> Iterator[QuestionResult]:
 
 
 def _stays(app: Application) -> Iterator[QuestionResult]:
-    """The mode of a session after it was created, and after a message of it was taken and given back."""
+    """Ask for the mode of a new session, and again after a message was received and given back."""
     for mode in app.offered("client", *_UNASKED):
         number = app.vendor.modes[mode]
         with app.session(mode) as session:
@@ -106,7 +106,7 @@ def _stays(app: Application) -> Iterator[QuestionResult]:
 
 
 def _without_effect(app: Application) -> Iterator[QuestionResult]:
-    """acknowledge() of a message in each mode that needs none, and in a transaction that is then rolled back."""
+    """Call acknowledge() in each mode that needs none, and in a transaction that is then rolled back."""
     for mode in app.offered(*_UNASKED):
         with app.session(mode) as session:
             message, consumer = app.message(session)
@@ -127,7 +127,7 @@ def _without_effect(app: Application) -> Iterator[QuestionResult]:
 
 
 def _comes_again(consumer: Any, message: str) -> bool:
-    """Whether it is among what comes until nothing more does; others that the client holds already may come first."""
+    """Whether the message is received again; others that the client holds already may come first."""
     while (received := consumer.receive(_WAIT_MS)) is not None:
         if str(received.getJMSMessageID()) == message:
             return True
@@ -152,7 +152,7 @@ _CORE = "org.apache.activemq.artemis.api.core.client"
 
 
 def _handler(app: Application) -> Iterator[QuestionResult]:
-    """A handler, set on a session of the core client (seed 004: ClientSession, SendAcknowledgementHandler)."""
+    """Set a handler on a session of the core client (seed 004: ClientSession, SendAcknowledgementHandler)."""
     with app.session("auto") as session:
         try:
             app.constant(f"{_CORE}.SendAcknowledgementHandler")
@@ -174,4 +174,4 @@ QUESTIONS: Mapping[str, Callable[[Application], Iterator[QuestionResult]]] = {
     "is there NO_ACKNOWLEDGE": _constant("no_ack", "org.apache.qpid.jms.Session.NO_ACKNOWLEDGE"),
     "is there SendAcknowledgementHandler": _handler,
 }
-"""What a script asks by `Ask`."""
+"""The questions of the script step `Ask`."""

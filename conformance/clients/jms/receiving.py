@@ -1,6 +1,6 @@
-"""How a JMS application receives messages, and the answers to its asynchronous sends.
+"""Receive messages as a JMS application does, and take the answers to its asynchronous sends.
 
-Messages come by `receive()`, or by a listener whose return acknowledges. The completion listener of an asynchronous
+Messages arrive by `receive()`, or by a listener whose return acknowledges. The completion listener of an asynchronous
 send (JMS 2.0, 7.3) is called once for each message.
 """
 
@@ -18,25 +18,25 @@ from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
 _AT = 50
-"""Of how many answered sends a liar leaves one out."""
+"""A liar treats the completion with this number wrongly."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Returned:
-    """`send()` has returned; a listener hears of the answer to that message."""
+    """`send()` has returned; a listener gets the answer to that message."""
 
     message: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Untrue:
-    """The listener was told of a message that waits for no answer."""
+    """The listener was called for a message that waits for no answer."""
 
     text: str
 
 
 class Completions:
-    """A `CompletionListener`; the client calls it in threads of its own. `fails` is told of a send that failed."""
+    """A `CompletionListener`. The client calls it in threads of its own; `fails` is called for a failed send."""
 
     def __init__(self, calls: Calls, fails: Callable[[str, Any], None], liar: str) -> None:
         self._calls, self._fails, self._liar = calls, fails, liar
@@ -44,26 +44,26 @@ class Completions:
         self._answered = 0
 
     def expects(self, message: str) -> None:
-        """`send()` is about to be called with it."""
+        """Note a message before `send()` is called with it."""
         self._open.add(message)
 
     def forget(self, message: str) -> None:
-        """`send()` has thrown: no answer to it will come."""
+        """Drop a message whose `send()` has thrown: no answer to it will come."""
         self._open.discard(message)
 
     def onCompletion(self, message: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so
-        """A send was answered."""
+        """Report an answered send."""
         name = self._name(message)
         self._answered += 1
         if self._liar == "leaves-out-a-listener" and self._answered == _AT:
             return
         if self._was_open(name):
-            self._calls.told.put(SendOutcome(name, Phase.OK, None))
+            self._calls.reports.put(SendOutcome(name, Phase.OK, None))
         if self._liar == "tells-a-listener-twice" and self._answered == _AT:
             self._was_open(name)
 
-    def onException(self, message: Any, error: Any) -> None:  # noqa: N802 - likewise
-        """A send has failed."""
+    def onException(self, message: Any, error: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so
+        """Report a failed send."""
         name = self._name(message)
         if self._was_open(name):
             self._fails(name, error)
@@ -72,19 +72,19 @@ class Completions:
         return str(message.getJMSCorrelationID())
 
     def _was_open(self, name: str) -> bool:
-        """Whether that message waits for its answer; from now on it does not."""
+        """Whether that message waited for its answer; it waits no longer."""
         if name in self._open:
             self._open.discard(name)
             return True
-        self._calls.told.put(Untrue(f"the listener was told of {name}, which waits for no answer"))
+        self._calls.reports.put(Untrue(f"the listener was called for {name}, which waits for no answer"))
         return False
 
 
 _SLICE_MS = 100
-"""`receive()` cannot be called off: so long at most another call waits behind one that gets nothing."""
+"""Time limit of one `receive()`. It cannot be interrupted, so another call waits at most this long."""
 
 _ACKNOWLEDGED_S = 0.5
-"""Where no delivery follows, so long after the listener returned its message counts as acknowledged."""
+"""If no delivery follows, a message counts as acknowledged this long after its listener returned."""
 
 _TOGETHER = 10
 _BY_MESSAGE = ("client", "individual")
@@ -92,7 +92,7 @@ Fails = Callable[[Any, str], None]
 
 
 class _Deliveries:
-    """What both have: a message of JMS in our own terms."""
+    """Translate JMS messages into `Received`."""
 
     def __init__(
         self, consumer: Any, mode: str, calls: Calls, jpype: Any, fails: Fails, liar: str, session: Any = None
@@ -103,7 +103,7 @@ class _Deliveries:
         self._number = 0
 
     def let_go(self) -> None:
-        """Of the consumer: nothing more is asked of it."""
+        """Drop the Java objects."""
         self._consumer = self._session = None
 
     def _received(self, message: Any) -> Received:
@@ -119,7 +119,7 @@ class _Deliveries:
         )
 
     def _body(self, message: Any) -> bytes:
-        """The bytes of a BytesMessage; any other is none of ours."""
+        """Return the bytes of a BytesMessage; our publishers send no other kind."""
         try:
             size = int(message.getBodyLength())
         except AttributeError:
@@ -129,7 +129,7 @@ class _Deliveries:
         return bytes(data)
 
     def _count(self, message: Any) -> int | None:
-        """Deliveries before this one: JMSXDeliveryCount counts itself (Jakarta Messaging 3.1, section 3.5.11)."""
+        """Return the deliveries before this one: JMSXDeliveryCount counts itself (Jakarta Messaging 3.1, 3.5.11)."""
         try:
             return int(message.getIntProperty("JMSXDeliveryCount")) - 1
         except self._jpype.JException:  # NumberFormatException: it has none
@@ -137,7 +137,7 @@ class _Deliveries:
 
 
 class JmsReceiver(_Deliveries):
-    """`receive()`, when it is asked for; `acknowledge()` as the mode has it."""
+    """Receives by `receive()`, and acknowledges as the mode requires."""
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
@@ -145,28 +145,28 @@ class JmsReceiver(_Deliveries):
         self._kept: Any = None
 
     def wants(self) -> bool:
-        """Whether `fetch` may be called: no other is under way."""
+        """Whether `fetch` may be called: no other call of it is in progress."""
         wants = not self._fetching
         self._fetching = True
         return wants
 
     def fetch(self) -> None:
-        """Wait for the next delivery, until something else is asked for."""
+        """Wait for the next delivery, until another call waits."""
         found = None
         try:
             while found is None and self._calls.idle and not self._stopped:
                 found = self._consumer.receive(_SLICE_MS)
-                if self._liar == "acknowledges-on-arrival":  # it was, and is handed over when the next one is here
+                if self._liar == "acknowledges-on-arrival":  # deliver it only when the next one has arrived
                     found, self._kept = (self._kept, found) if found is not None else (None, self._kept)
         except self._jpype.JException as error:
             self._fails(error, "receive()")
         finally:
             self._fetching = False
         if found is not None:
-            self._calls.told.put(self._received(found))
+            self._calls.reports.put(self._received(found))
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
-        """Once on the last where that covers all, on each where it does not, and not at all in other modes."""
+        """Call `acknowledge()`: in CLIENT mode once, in INDIVIDUAL mode for each message, in other modes never."""
         if not covered or self._liar == "forgets-acknowledgements":
             return
         try:
@@ -179,22 +179,22 @@ class JmsReceiver(_Deliveries):
             self._fails(error, "acknowledge()")
             return
         for received in covered if confirmed else ():
-            self._calls.told.put(OperationAnswer(Op.ACK, received.message, Phase.OK))
+            self._calls.reports.put(OperationAnswer(Op.ACK, received.message, Phase.OK))
 
     def _with_flag(self, message: Any) -> None:
-        """Every tenth, and with it all before it: a call of the client for AMQP 0-9-1 that no application makes."""
+        """Acknowledge every tenth message and all before it, by an internal call of Qpid's AMQP 0-9-1 client."""
         if self._number % _TOGETHER == 0:
             self._session.acknowledgeMessage(message.getDeliveryTag(), True)
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """End a `fetch` that is in progress."""
         self._stopped = True
 
 
 class Listening(_Deliveries):
-    """A listener that returns when its message was processed, and so acknowledges it (AUTO and DUPS_OK).
+    """A listener that returns when its message was processed. The return acknowledges it (AUTO and DUPS_OK).
 
-    In PRE mode its message was acknowledged before; it returns when the application wants the next one.
+    In PRE mode the message was acknowledged before, and the listener returns when the application wants the next one.
     """
 
     def __init__(self, *about: Any) -> None:
@@ -206,36 +206,36 @@ class Listening(_Deliveries):
         self._inside = False
 
     def wants(self) -> bool:
-        """Deliveries come by themselves, when the listener has returned."""
+        """Whether `fetch` must be called: only in PRE mode, to let the listener return."""
         wants, self._inside = self._by_itself and self._inside, False
         return wants
 
     def fetch(self) -> None:
-        """Return from the last one, where its acknowledgement was no reason to."""
+        """Let the listener return."""
         self._returns.put(True)
 
     def onMessage(self, message: Any) -> None:  # noqa: N802 - JMS calls it so
-        """Hand it over, and return when it was acknowledged; what nobody processed any more is thrown back."""
+        """Report the message, and return when it was acknowledged. Throw if the application has ended."""
         handed = self._inside = not self._stopped
         self._next.set()
         if handed:
-            self._calls.told.put(self._received(message))
+            self._calls.reports.put(self._received(message))
         if self._liar == "returns-before-processing":
             return
         if not handed or not self._returns.get():
             raise ClientError("the application ends: this message was not processed")
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
-        """Let the listener return. That is all an application is told, so nobody asks whether it was confirmed."""
+        """Let the listener return for each message. JMS gives no confirmation, so there is no answer."""
         for _ in () if self._by_itself else covered:
             self._next.clear()
             self._returns.put(True)
 
     def stop(self) -> None:
-        """The listener throws from now on, after what it has returned from was acknowledged.
+        """Make the listener throw from now on, once its last return was acknowledged.
 
-        That is so when it was called again: a client acknowledges between two calls. Counter-example for not waiting:
-        Qpid's client for AMQP 0-9-1 was closed while its listener returned, and the message came again (1 of 150).
+        A client acknowledges between two calls of the listener, so wait for the next call. Counter-example for not
+        waiting: Qpid's AMQP 0-9-1 client was closed while its listener returned, and the message came again (1 of 150).
         """
         self._next.wait(_ACKNOWLEDGED_S)
         self._stopped = True

@@ -1,7 +1,9 @@
 """STOMP 1.2 on a socket, without a library and in one thread: for scenarios where every byte counts.
 
-The codec is strict where a forgiving one would hide a fault: an undefined escape, a header without a colon, a body that
-does not end where content-length says. It shares nothing with the bundled broker, or both could be wrong together.
+The codec has a parser of its own for two reasons. A library's parser hides faults: stomp.py takes an undefined escape,
+a header without a colon, or a body that does not end at its content-length, and it ends its thread at a RECEIPT without
+receipt-id. The bundled broker's parser would hide its own faults: if client and broker shared it, both would make the
+same mistake, and no trial would see it.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from typing_extensions import override
+
 from conformance import limits
-from conformance.adapters.credentials import OPEN, Access
-from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, StompLogin, is_number
-from conformance.clients.workers.job import Asks, StompWords
+from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, is_number
+from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 
 _READ = 1 << 18
@@ -28,13 +31,13 @@ _UNESCAPED = frozenset({"CONNECT", "CONNECTED"})
 
 
 class MalformedFrameError(ClientError):
-    """What arrived is no STOMP 1.2 frame."""
+    """The bytes that arrived are no STOMP 1.2 frame."""
 
 
 def encode(frame: ReceivedFrame) -> bytes:
-    r"""The bytes of a frame, headers in their order.
+    r"""Return the bytes of a frame, headers in their order.
 
-    >>> encode(Frame("SEND", {"a": "1:2"}, b"x"))
+    >>> encode(ReceivedFrame("SEND", {"a": "1:2"}, b"x"))
     b'SEND\na:1\\c2\n\nx\x00'
     """
     plain = frame.command in _UNESCAPED
@@ -47,9 +50,9 @@ def encode(frame: ReceivedFrame) -> bytes:
 class RawFrameDecoder:
     r"""Bytes in, frames out.
 
-    >>> decoder = Decoder()
+    >>> decoder = RawFrameDecoder()
     >>> [list(decoder.feed(part)) for part in (b"\nRECEIPT\nreceipt-id:", b"1\n\n\0")]
-    [[], [Frame(command='RECEIPT', headers={'receipt-id': '1'}, body=b'')]]
+    [[], [ReceivedFrame(command='RECEIPT', headers={'receipt-id': '1'}, body=b'')]]
     """
 
     def __init__(self) -> None:
@@ -57,10 +60,10 @@ class RawFrameDecoder:
         self._searched = 0  # bytes that hold no NUL of the body without content-length that is arriving
 
     def feed(self, data: bytes) -> Iterator[ReceivedFrame]:
-        """Each frame that is complete now.
+        """Yield each frame that is complete.
 
         Raises:
-            MalformedFrameError: After the frames before it. Nothing can be read from this stream any more.
+            MalformedFrameError: After the frames before it. No more frames can be read from this stream.
         """
         self._input += data
         offset = 0
@@ -89,7 +92,7 @@ class RawFrameDecoder:
         return None if end is None else (ReceivedFrame(command, headers, bytes(data[blank.end() : end])), end + 1)
 
     def _body_end(self, headers: dict[str, str], start: int) -> int | None:
-        """Where the NUL stands, or None while it has not arrived."""
+        """Return the offset of the NUL; None if it has not arrived."""
         length = headers.get("content-length")
         if length is None:
             end = self._input.find(b"\0", max(start, self._searched))
@@ -136,32 +139,24 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 class RawStompSession(StompDialogue):
-    """Connects on construction; see `StompDialogue`, and `StompSession` for the arguments."""
+    """See `StompDialogue`; it can send without a receipt."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        words: StompWords,
-        before_write: Callable[[], None],
-        connect_s: float = 20.0,
-        asks: Asks = Asks(),  # noqa: B008 - it is frozen
-        access: Access = OPEN,
-    ) -> None:
-        super().__init__(StompLogin(host, port, access), words, before_write, asks)
+    def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
+        super().__init__(job, before_write)
         self._decoder = RawFrameDecoder()
-        self._socket = self._login.dial(connect_s)
+        self._socket = self._login.dial(job.connect_s)
         self._socket.setblocking(False)
-        self._open(self._socket.fileno(), connect_s)
+        self._open(self._socket.fileno())
 
     def send_unanswered(self, message: str, body: bytes, *, durable: bool) -> None:
-        """SEND without a receipt: no outcome will come."""
+        """Send without a receipt: the session gets no outcome."""
         self._put("SEND", self._sending(message, body, durable=durable), body=body)
 
+    @override
     def _encode(self, frame: ReceivedFrame) -> bytes:
         return encode(frame)
 
+    @override
     def _read(self) -> None:
         try:
             data = self._socket.recv(_READ)
@@ -177,5 +172,6 @@ class RawStompSession(StompDialogue):
         if not data:
             self._arrived.append(End("end of stream"))
 
+    @override
     def _release(self) -> None:
         self._socket.close()

@@ -1,11 +1,11 @@
 """STOMP 1.2 through stomp.py: its connection, its receiver thread, its framing, escaping and parsing.
 
-Its listeners do nothing but append: an exception in one would close the socket and look like a broker that went away,
-and waiting in one would wait for itself. Its `wait_on_receipt` has no time limit and is not used. Frames are encoded
-by it but leave by our own write, many at once and only after `before_write`.
+Our listeners only append: an exception in a listener would close the socket and look like a broker that went away. Its
+`wait_on_receipt` has no time limit and is not used. It encodes frames, and we write them, many at once and only after
+`before_write`.
 
-What it cannot read (a RECEIPT without receipt-id, a content-length of 5,000 digits) ends its receiver thread. It reads
-frames of any length; the limits are kept where it reads from the socket.
+A frame that it cannot read (a RECEIPT without receipt-id, a content-length of 5,000 digits) ends its receiver thread.
+It has no limit for the length of a frame; our limits act where it reads from the socket.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
+
 from conformance import limits
-from conformance.adapters.credentials import OPEN, Access
-from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, StompLogin
-from conformance.clients.workers.job import Asks, StompWords
+from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue
+from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")  # its import asks the name service otherwise
@@ -32,44 +33,21 @@ _JOIN_S = 5.0
 
 
 class StompSession(StompDialogue):
-    """Connects on construction; see `StompDialogue`.
+    """See `StompDialogue`."""
 
-    Args:
-        host: Address of the broker, and the `host` header of CONNECT.
-        port: TCP port of the broker.
-        words: How this broker wants to be addressed.
-        before_write: Called right before bytes may leave.
-        connect_s: Seconds for the TCP connection, and again for CONNECTED.
-        asks: What this client asks for in its CONNECT and SUBSCRIBE.
-        access: TLS and login.
-
-    Raises:
-        ClientError: No connection, or no CONNECTED, in that time.
-    """
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        words: StompWords,
-        before_write: Callable[[], None],
-        connect_s: float = 20.0,
-        asks: Asks = Asks(),  # noqa: B008 - it is frozen
-        access: Access = OPEN,
-    ) -> None:
-        super().__init__(StompLogin(host, port, access), words, before_write, asks)
+    def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
+        super().__init__(job, before_write)
         self._thread: threading.Thread
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._woken = self._ended = False
         self._unframed = self._given = 0  # bytes since the last frame, and of all frames
         self._encoded = bytearray()
         self._connection = stomp.StompConnection12(
-            [(host, port)],
+            [(job.host, job.port)],
             prefer_localhost=False,
             try_loopback_connect=False,
             reconnect_attempts_max=1,
-            timeout=connect_s,
+            timeout=job.connect_s,
             heartbeats=(0, 0),
             auto_decode=False,
         )
@@ -78,19 +56,19 @@ class StompSession(StompDialogue):
         transport.override_threading(self._start)
         self._limit(transport)
         transport.send = self._encoded.extend
-        if access.tls is not None:
-            self._dial_for(transport, connect_s)
+        if job.access.tls is not None:
+            self._dial_for(transport)
         try:
             transport.start()
         except ConnectFailedException as error:
             os.close(self._wake)
-            raise ClientError(f"no connection to {host}:{port} within {connect_s:.0f} s") from error
-        self._open(self._wake, connect_s)
+            raise ClientError(f"no connection to {self._login.where} within {job.connect_s:.0f} s") from error
+        self._open(self._wake)
 
-    def _dial_for(self, transport: Any, connect_s: float) -> None:
-        """Its own TLS wants its own writes: it gets our line, which a thread may read while another writes."""
+    def _dial_for(self, transport: Any) -> None:
+        """Give stomp.py our TLS line, which one thread may read while another writes: its own TLS also writes."""
         try:
-            line = self._login.dial(connect_s)
+            line = self._login.dial(self._job.connect_s)
         except BaseException:
             os.close(self._wake)
             raise
@@ -98,7 +76,7 @@ class StompSession(StompDialogue):
         transport.attempt_connection = lambda: setattr(transport, "socket", line)
 
     def _start(self, loop: Callable[[], None]) -> threading.Thread:
-        """Called with the library's loop when the socket stands; the receiver thread closes that one at any time."""
+        """Start the receiver thread; keep a copy of the socket, because that thread may close the original any time."""
         self._socket = self._connection.transport.socket.dup()
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._thread = threading.Thread(target=loop, name="stomp.py receiver", daemon=True)
@@ -106,7 +84,7 @@ class StompSession(StompDialogue):
         return self._thread
 
     def _limit(self, transport: Any) -> None:
-        """Let the library read no more than a frame may have; and say it where it gives up on what it has read."""
+        """Let the library read no more than the largest frame, and report it when it gives up on what it has read."""
         receive, cleanup = transport.receive, transport.cleanup
 
         def bounded() -> bytes:
@@ -124,7 +102,7 @@ class StompSession(StompDialogue):
         transport.receive, transport.cleanup = bounded, given_up
 
     def _append(self, item: ReceivedFrame | End) -> None:
-        """In the receiver thread. One wake is enough until the other thread has looked: it looks after it clears."""
+        """Append in the receiver thread. One wake is enough until the other thread has cleared it, and then looked."""
         if self._ended:
             return
         if isinstance(item, ReceivedFrame):
@@ -140,15 +118,18 @@ class StompSession(StompDialogue):
             self._woken = True
             os.eventfd_write(self._wake, 1)
 
+    @override
     def _read(self) -> None:
         os.eventfd_read(self._wake)
         self._woken = False
 
+    @override
     def _encode(self, frame: ReceivedFrame) -> bytes:
         self._encoded.clear()
         self._connection.send_frame(frame.command, dict(frame.headers), frame.body)
         return bytes(self._encoded)
 
+    @override
     def _release(self) -> None:
         with contextlib.suppress(OSError):  # the peer may have been faster
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the receiver thread, as close would not
@@ -160,7 +141,7 @@ class StompSession(StompDialogue):
 
 
 class _Listener:
-    """Runs in the receiver thread."""
+    """Called by stomp.py in the receiver thread."""
 
     def __init__(self, append: Callable[[ReceivedFrame | End], None]) -> None:
         self._append = append
