@@ -118,11 +118,19 @@ class RunFile(RunRecord, frozen=True, kw_only=True):
 
     `plan` has every trial that the run set out to record; it grows with what is recorded, and is None in a file of an
     earlier version. `checksums` has the histories and the record of each trial, by the names of trial and file. A trial
-    gets its checksums when the run is closed.
+    gets its checksums when the run is closed. `seal` is the SHA-256 of all other fields, so that a field that was
+    edited later is noticed; empty in a file of an earlier version.
     """
 
     plan: tuple[TrialRecord, ...] | None = None
     checksums: dict[str, dict[str, Checksum]] = {}
+    seal: str = ""
+
+    @property
+    def sealed(self) -> RunFile:
+        """The file with the seal that its other fields have."""
+        fields = msgspec.json.encode(msgspec.structs.replace(self, seal=""), order="sorted")
+        return msgspec.structs.replace(self, seal=hashlib.sha256(fields).hexdigest())
 
     @property
     def run_record(self) -> RunRecord:

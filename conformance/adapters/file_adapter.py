@@ -31,6 +31,9 @@ from conformance.scenario import FRAMES, MODIFIED
 from conformance.scenario.script import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
+STORED = "confirm_means_stored"
+DURABLE = frozenset({"durable_queues", "send_confirmed"})
+"""With these capabilities AMQP 1.0 promises `STORED` (3.2.1, durable), also if the file does not declare it."""
 BUNDLED = "bundled"
 """The version of a broker that is part of this package."""
 
@@ -79,7 +82,8 @@ class FileAdapter:
         """What the broker can do over `protocol`; `UsageError` where it does not speak it."""
         if protocol not in self.file.protocols:
             raise UsageError.unknown("protocol", protocol, self.file.protocols, of=self.name)
-        return self.file.capabilities | self.file.protocols[protocol].capabilities
+        found = self.file.capabilities | self.file.protocols[protocol].capabilities
+        return found | {STORED} if protocol == "amqp" and found >= DURABLE else found
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:
         """The broker that these settings make of it: with its variant, and with a title that says so, and which liar.

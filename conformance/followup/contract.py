@@ -21,6 +21,7 @@ from conformance import claims
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
 from conformance.adapters.file.credentials_table import clean
+from conformance.adapters.file_adapter import DURABLE, STORED
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
@@ -31,8 +32,6 @@ from conformance.run.planning.plan import Selection
 
 _GONE_S = 20.0
 _TAIL = 40
-DURABLE = frozenset({"durable_queues", "send_confirmed"})
-"""Without these capabilities no message is looked for after a kill."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +103,16 @@ def assumptions(adapter: Adapter) -> list[str]:
             if names and selection.applies(claim) and not claims.unmet(claim.when, settings.values, settings.absent):
                 found.setdefault(names, []).append(claim.id)
     return [f"{', '.join(dict.fromkeys(ids))}: {', '.join(names)}" for names, ids in found.items()]
+
+
+def unstored(adapter: Adapter) -> list[str]:
+    """The claims about stored messages that do not apply because the file does not declare it, a line a protocol."""
+    about = [claim for claim in claims.load().claims.values() if STORED in claim.capabilities]
+    return [
+        f"over {protocol}: {', '.join(claim.id for claim in about if protocol in claim.surfaces)}"
+        for protocol in _spoken(adapter)
+        if STORED not in adapter.capabilities(protocol) and adapter.capabilities(protocol) >= DURABLE
+    ]
 
 
 def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:

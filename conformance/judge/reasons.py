@@ -135,6 +135,8 @@ def _which(tally: Tally) -> str:
             where = words.format(_ORDERED[tally.anomaly.order])
             tellings.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
     text = f"It was {', '.join(tellings)}." if tellings else ""
+    if tally.anomaly.rests_on(["delay"]):
+        return text  # the late and the stuck are those that offend
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)
     stuck = sum(facts.stuck for facts in tally.subject.facts)
     more = [f"{late:,} more came only after another restart (late)"] if late else []

@@ -63,7 +63,7 @@ class RunWriter:
         whole = RunFile(
             **msgspec.structs.asdict(self.run), plan=tuple(self._plan.values()), checksums=dict(self._checksums)
         )
-        records.save(whole, self._folder / "run.json")
+        records.save(whole.sealed, self._folder / "run.json")
         return self.run
 
 

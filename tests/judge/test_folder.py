@@ -204,6 +204,18 @@ def test_sixteen_copies_of_a_clean_trial(session, tmp_path):
     assert ExitCode.HARNESS == judge.exit_code(found)
 
 
+def test_an_edited_run_file_is_incomplete(run):
+    """A setting that gives the promise up made a violation NOT_APPLICABLE. A file without a seal is an older one."""
+    whole = records.read(run / "run.json", RunFile).sealed
+    records.save(whole, run / "run.json")
+    honest = folder.read(run)
+    records.save(msgspec.structs.replace(whole, settings={"persistence": False}), run / "run.json")
+    edited = folder.read(run)
+
+    assert (True, "") == (honest.run.finished, honest.run.incomplete)
+    assert (False, "run.json was edited after the run") == (edited.run.finished, edited.run.incomplete)
+
+
 def test_an_interrupted_run_misses_nothing(run):
     """It has no checksums yet, and the trials after its end are in the plan only."""
     whole = records.read(run / "run.json", RunFile)

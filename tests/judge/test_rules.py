@@ -552,6 +552,18 @@ def timed(claim="SOLPUB-THR-01", offended=(), trials=3, **run):
     return rule(claim, THIRD, subject, [facts(offends=late)] * 3, label=label, run=about)
 
 
+@pytest.mark.parametrize(
+    ("claim", "anomaly", "beside"), [("EMS-STEP-03", "stuck", False), ("SOLCD-ACK-01", "lost", True)]
+)
+def test_what_came_late_is_not_counted_twice(claim, anomaly, beside):
+    """Late messages stand beside lost ones, and are the stuck ones themselves: "143, and beside that 144 more"."""
+    seen = [facts(offends={anomaly: 4}, all_late=4)] * 3
+    row = rule(claim, KILL, seen, seen)
+
+    assert Verdict.VIOLATED == row.verdict
+    assert ("Beside that, 12 more came only after another restart" in row.reason) == beside
+
+
 def test_what_came_too_late_must_do_so_in_three_trials():
     """One slow trial on a busy machine accuses nobody, and lets nobody pass."""
     once, twice, thrice = (timed(offended=range(count), trials=5) for count in (1, 2, 3))

@@ -96,3 +96,18 @@ def test_a_check_of_the_adapter_prints_what_is_assumed(tmp_path):
     assert [] == [one for ids in found.values() for one in ids if one.startswith("EXPECT-")]
     assert [] == contract.assumptions(adapters.find(str(tmp_path / "other.toml")))
     assert [] == contract.assumptions(adapters.find("reference"))
+
+
+def test_a_confirm_over_amqp_means_stored_without_a_word_in_the_file(tmp_path):
+    """The claims about loss were NOT_APPLICABLE over AMQP too. STOMP promises nothing, so the check names them."""
+    path = tmp_path / "broker.toml"
+    path.write_text(BROKER.replace("LIAR", "").replace('"confirm_means_stored", ', ""))
+    amqp = adapters.find(str(path))
+    other = tmp_path / "other.toml"
+    other.write_text(path.read_text().replace("amqp", "stomp"))
+    stomp = adapters.find(str(other))
+
+    assert "confirm_means_stored" in amqp.capabilities("amqp")
+    assert "confirm_means_stored" not in stomp.capabilities("stomp")
+    assert [] == contract.unstored(amqp)
+    assert ["over stomp: SOLCD-ACK-01"] == [line.split(",")[0] for line in contract.unstored(stomp)]

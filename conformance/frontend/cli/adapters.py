@@ -70,6 +70,11 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
         for line in assumed:
             say(f"  {line}")
         say("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
+    if unstored := contract.unstored(found):
+        say("not judged, because the file does not declare confirm_means_stored:")
+        for line in unstored:
+            say(f"  {line}")
+        say("  If its documentation says that a confirmed message survives a restart, add it to the capabilities.")
     words = ["conformance", "run", "--adapter", adapter, *credential_words(access)]
     say(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0

@@ -46,5 +46,5 @@ def merge(folder: pathlib.Path) -> bool:
         plan=tuple(plan.values()),
         checksums=checksums,
     )
-    records.save(whole, folder / "run.json")
+    records.save(whole.sealed, folder / "run.json")
     return True

@@ -16,6 +16,8 @@ from conformance import records
 from conformance.errors import HistoryError
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 
+EDITED = "run.json was edited after the run"
+
 NO_PLAN = (
     "run.json has no plan, because an earlier version of the suite wrote it, so a missing or exchanged trial would not "
     "be noticed; record the run again"
@@ -53,6 +55,8 @@ def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = re
         wrong.append(NO_PLAN)
     else:
         trials, wrong = _compared(folder, run, {trial.trial: trial for trial in run.plan}, checksum)
+    if run.seal and run.seal != run.sealed.seal:
+        wrong.insert(0, EDITED)
     record = run.run_record
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
