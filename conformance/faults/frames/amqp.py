@@ -1,4 +1,4 @@
-"""AMQP 1.0: the frames of one connection, seen from outside (AMQP 1.0 sections 2.3 and 2.7, 4.5, 5.3)."""
+"""Read the AMQP 1.0 frames of one connection, from outside (AMQP 1.0 sections 2.3 and 2.7, 4.5, 5.3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROPERTIES = (0x73, b"amqp:properties:list")
 _MESSAGE_ID, _CORRELATION_ID = 0, 5
 _MESSAGE_HEADER = (0x70, b"amqp:header:list")
 _DESCRIPTORS = frozenset((0x53, 0x80, 0xA3, 0xB3))
-"""Constructors of what a section's descriptor can be: a small or a large number, a short or a long symbol."""
+"""Constructors of a section's descriptor: a small or a large number, a short or a long symbol."""
 
 _COORDINATOR, _DECLARE, _DISCHARGE, _DECLARED, _TRANSACTIONAL, _VALUE = 0x30, 0x31, 0x32, 0x33, 0x34, 0x77
 _ANSWERS = {
@@ -40,11 +40,11 @@ _ANSWERS = {
     frames.ROLLBACK: frames.ROLLBACK_ANSWER,
     frames.BEGIN: frames.BEGIN_ANSWER,
 }
-"""In this order: a disposition that answers several requests is named for the weightiest."""
+"""In this order: a disposition that answers several requests has the kind of the first one here."""
 
 _HEAD = 512
 _WHOLE = 1 << 20
-"""Bytes of a frame that are looked at: first, and at most. A performative has nothing of a payload's size."""
+"""Bytes of a frame that are read first, and at most. A performative is far smaller than a payload."""
 
 _SERIAL = 0xFFFFFFFF
 
@@ -53,12 +53,12 @@ _Request = tuple[str, str | None]
 """The kind of a transfer, and the transaction that its body names."""
 
 _Carried = tuple[int | None, str | None, bool]
-"""Of a delivery in the middle of its frames: its delivery-id, its message, and whether it is settled."""
+"""A delivery between two of its frames: its delivery-id, its message, and whether it is settled."""
 
 
 @dataclasses.dataclass
 class _Shared:
-    """What both directions of a connection must know. Channels and handles are the client's own numbers."""
+    """The state that both directions of a connection share. Channels and handles are the client's numbers."""
 
     channels: dict[int, int] = dataclasses.field(default_factory=dict)  # by the broker's
     sessions: dict[int, int] = dataclasses.field(default_factory=dict)  # by channel: the N-th that was begun
@@ -68,7 +68,7 @@ class _Shared:
 
 
 def pair() -> tuple[Splitter, Splitter]:
-    """Both directions; they share channels, sessions, control links and what a coordinator was asked for."""
+    """Return readers of both directions; they share channels, sessions, control links and open requests."""
     shared = _Shared()
     return _ToBroker(shared), _ToClient(shared)
 
@@ -101,13 +101,13 @@ class _Amqp(Splitter):
             except (ValueError, TypeError, RecursionError) as error:
                 raise Unreadable(f"a frame of {size} bytes that cannot be decoded: {error}") from error
         if known == at + size or known - body >= _WHOLE:
-            raise Unreadable(f"a frame of {size} bytes whose performative does not end in it")
+            raise Unreadable(f"a frame of {size} bytes whose performative is longer")
         return None
 
     def _performative(self, head: bytes, channel: int, offset: int, size: int, *, whole: bool) -> LinkFrame:
         performative, at = amqp_values.read(head, 0)
         if not isinstance(performative, DescribedValue):
-            raise ValueError("no performative")  # noqa: TRY004 - it is the stream that is wrong, as with the others
+            raise ValueError("no performative")  # noqa: TRY004 - the stream is wrong, as in the other cases
         code = performative.code
         fields = (*performative.value, *(None,) * 12)
         if code == _TRANSFER:
@@ -129,16 +129,16 @@ class _Amqp(Splitter):
         if continued:
             first, message, before = self._partial[key]
             delivery, settled = (first if delivery is None else delivery), settled or before
-        else:  # may ask for more of the frame: nothing is remembered before
+        else:  # may raise to get more of the frame, so it comes before any change of state
             message, persistent = _message(head, at, whole=whole)
             kind, asked = self._kind(key, delivery, head, at)
         if more and not aborted:
             self._partial[key] = delivery, message, bool(settled)
         else:
             self._partial.pop(key, None)
-        told = {"settled": settled, "aborted": aborted, "continued": continued, "more": more, kind: kind in _ANSWERS}
-        told["persistent"] = persistent
-        words = ["transfer", f"handle={handle}", *(word for word, true in told.items() if true)]
+        flags = {"settled": settled, "aborted": aborted, "continued": continued, "more": more, kind: kind in _ANSWERS}
+        flags["persistent"] = persistent
+        words = ["transfer", f"handle={handle}", *(word for word, true in flags.items() if true)]
         return LinkFrame(
             offset,
             size,
@@ -179,20 +179,20 @@ class _Amqp(Splitter):
                 del self._partial[key]
 
     def _session(self, channel: int) -> list[str]:
-        """Which session of the connection, unless it is the first: delivery-ids are its own (section 2.5.6)."""
+        """Return the word for the session, none for the first: delivery-ids belong to a session (section 2.5.6)."""
         number = self._shared.sessions.get(self._mine(channel), 1)
         return [f"session={number}"] if number > 1 else []
 
     def _mine(self, channel: int) -> int:
-        """The client's number for a channel."""
+        """Return the client's number for a channel."""
         return channel
 
     def _kind(self, link: tuple[int, int], delivery: int | None, head: bytes, at: int) -> _Request:
-        """The kind of a new transfer, and the transaction that its body names."""
+        """Return the kind of a new transfer, and the transaction that its body names."""
         raise NotImplementedError
 
     def _answered(self, by_receiver: bool, channel: int, first: int, last: int) -> tuple[str, str, str | None]:
-        """The kind of a disposition; the kind of the request that it answers, and its transaction."""
+        """Return the kind of a disposition, the kind of the request that it answers, and its transaction."""
         raise NotImplementedError
 
 
@@ -249,10 +249,10 @@ class _ToClient(_Amqp):
 
 
 def _message(head: bytes, at: int, *, whole: bool) -> tuple[str | None, bool]:
-    """Of the message that begins at `at`: its id, if it is one of ours, and whether its header says durable.
+    """Return the id of the message at `at`, if it is ours, and whether its header says durable.
 
-    Ours stands in the message-id, or, where a client makes that itself (JMS), in the correlation-id (sections 3.2.1 and
-    3.2.4). IndexError where they may stand in what has not come yet; in a frame that is `whole` they do not.
+    Our id is the message-id or, if the client sets that itself (JMS), the correlation-id (sections 3.2.1 and 3.2.4).
+    IndexError if both may be in the part of the frame that has not come; a `whole` frame has none.
     """
     persistent = False
     try:
@@ -270,27 +270,27 @@ def _message(head: bytes, at: int, *, whole: bool) -> tuple[str | None, bool]:
         if not whole:
             raise
     except (ValueError, TypeError, RecursionError):
-        pass  # what is no message is nobody's
+        pass  # it is no message, so it has no id
     return None, persistent
 
 
 def _ours(properties: Sequence[Any], place: int) -> str | None:
-    """What stands at that place, if it is an id of ours."""
+    """Return the field at that place, if it is an id of ours."""
     found = properties[place].decode() if len(properties) > place and isinstance(properties[place], bytes) else None
     return found if parse_message(found) else None
 
 
 def _request(head: bytes, at: int) -> _Request:
-    """What a message to a coordinator asks for (sections 4.5.5 and 4.5.6), and for which transaction.
+    """Return the request in a message to a coordinator (sections 4.5.5 and 4.5.6), and its transaction.
 
-    IndexError where its body is not whole yet.
+    IndexError if the body is not complete.
     """
     section: Any = None
     while not (isinstance(section, DescribedValue) and section.code == _VALUE):
         section, at = amqp_values.read(head, at)
     request = section.value
     if not isinstance(request, DescribedValue) or request.code not in (_DECLARE, _DISCHARGE):
-        raise ValueError("a message to the coordinator that asks for nothing")
+        raise ValueError("a message to the coordinator that is neither declare nor discharge")
     if request.code == _DECLARE:
         return frames.BEGIN, None
     fields = (*request.value, None)
@@ -298,14 +298,14 @@ def _request(head: bytes, at: int) -> _Request:
 
 
 def _transaction(state: Any) -> str | None:
-    """The id in a `declared` or a `transactional-state` (sections 4.5.7 and 4.5.8), as hexadecimal digits."""
+    """Return the id in a `declared` or a `transactional-state` (sections 4.5.7 and 4.5.8), in hexadecimal."""
     if isinstance(state, DescribedValue) and state.code in (_DECLARED, _TRANSACTIONAL) and state.value:
         return bytes(state.value[0]).hex()
     return None
 
 
 def _outcome(state: Any) -> list[str]:
-    """The words of a delivery state; of a transactional one with the outcome in it."""
+    """Return the words of a delivery state; a transactional state adds its outcome."""
     if not isinstance(state, DescribedValue):
         return []
     words = [_STATES.get(state.code, repr(state.code)) if isinstance(state.code, int) else repr(state.code)]

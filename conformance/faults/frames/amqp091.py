@@ -1,29 +1,27 @@
-"""AMQP 0-9-1: the frames of one connection, seen from outside (AMQP 0-9-1 sections 2.3.5, 4.2.3 and 4.2.6).
+"""Read the AMQP 0-9-1 frames of one connection, from outside (AMQP 0-9-1 sections 2.3.5, 4.2.3 and 4.2.6).
 
-A message is one frame here: its method, its content header and its bodies. What is said of it:
+One `LinkFrame` is one message: its method, its content header and its bodies. Its fields:
 
-- `name` is the XML's word, `basic.publish`, and so is the first word of `detail`.
-- `delivery` is the delivery-tag; of a publish on a channel in confirm mode it is the number that the broker's answer
-  names (RabbitMQ, Publisher Confirms), on any other None.
-- The `detail` of a message adds `settled` where its consumer, or the get that it answers, asked for no-ack, or
-  `UNSUBSCRIBED` where nobody can say; `continued` and `more` where it comes in pieces; `persistent`, or the two words
-  `not persistent`.
+- `name` is the name in the specification's XML, for example `basic.publish`. `detail` begins with it.
+- `delivery` is the delivery-tag. For a publish on a channel in confirm mode it is the number that the broker's answer
+  names (RabbitMQ, Publisher Confirms); for any other publish it is None.
+- The `detail` of a message adds `settled` if its consumer, or its get, asked for no-ack, and `UNSUBSCRIBED` if the
+  proxy did not see what was asked for; `continued` and `more` if it comes in pieces; `persistent` or `not persistent`.
 - The `detail` of an acknowledgement, and of an answer to a publish, adds `multiple=true` or `multiple=false`;
   `accepted`, `rejected` or `released requeue`; and `covers=1,3-7`, the tags or numbers that it settles. `first` and
-  `last` are the ends of those: what lies between them may have been settled before.
+  `last` are the ends of that list; tags between them may have been settled before.
 - Every frame with a kind, and every message, ends with `session=N` for the N-th channel that the connection opened,
-  unless it is the first: tags are a channel's own.
+  unless N is 1: tags belong to a channel.
 
-There is one `begin` for a channel. Each commit and rollback begins the next transaction (the XML's class 90).
+A channel has one `begin`. Each commit and rollback begins the next transaction (the XML's class 90).
 
-A message comes in pieces where frames of another channel, or a heartbeat, stand between its own (section 4.2.6); and
-where it has several bodies of more than `_WHOLE` bytes together: then each from the second on is a piece, for nothing
-may be passed on of a frame whose length is not known. The first piece has the kind, all but the last say `more`, all
-but the first `continued`. A piece before the content header knows neither its message nor whether it is persistent.
+A message comes in pieces if frames of another channel, or a heartbeat, stand between its own (section 4.2.6). It also
+does if it has several bodies of more than `_WHOLE` bytes together. Each body from the second on is then a piece: no
+byte of a frame may pass before its length is known. The first piece has the kind; all pieces but the last say `more`,
+all but the first `continued`. A piece before the content header has no message and no persistence.
 
-The state of each channel: its consumers, its deliveries that are not settled, confirm mode, transaction. Delivery-tags
-are a channel's own (the XML's domain delivery-tag, rule channel-local), and an acknowledgement may cover several: which
-ones it covers only who saw the deliveries knows.
+`Channel` keeps consumers, unsettled deliveries, confirm mode and transaction. An acknowledgement may cover several
+delivery-tags, and which ones depends on the deliveries before it.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from conformance.history import parse_message
 
 
 class MethodEffect(NamedTuple):
-    """What a method without content says: words to add to its detail, and the tags that it settles, ascending."""
+    """The effect of a method without content: words for its detail, and the tags that it settles, ascending."""
 
     words: tuple[str, ...] = ()
     covers: tuple[int, ...] = ()
@@ -51,10 +49,10 @@ class MethodEffect(NamedTuple):
 
 @dataclasses.dataclass
 class Channel:
-    """One channel, as both directions must know it.
+    """The state of one channel; both directions share it.
 
     Attributes:
-        number: Which one of the connection it is: as many channels it had opened.
+        number: N for the N-th channel that the connection opened.
         confirms: Whether it is in confirm mode.
         published: The number of the last publish in that mode.
         unanswered: Numbers of publishes that the broker has not answered, ascending.
@@ -66,33 +64,33 @@ class Channel:
     published: int = 0
     unanswered: dict[int, None] = dataclasses.field(default_factory=dict)
     unsettled: dict[int, None] = dataclasses.field(default_factory=dict)
-    _taken: list[int] = dataclasses.field(default_factory=list)  # acknowledged in the transaction that is open
+    _taken: list[int] = dataclasses.field(default_factory=list)  # acknowledged in the open transaction
     _transacted: bool = False
     _consumers: dict[bytes, bool] = dataclasses.field(default_factory=dict)  # by tag: no-ack
-    # No-ack of each that has no answer yet; a channel answers in the order in which it was asked.
+    # No-ack of each request without an answer; a channel answers in the order of the requests.
     _consumes: collections.deque[bool] = dataclasses.field(default_factory=collections.deque)
     _gets: collections.deque[bool] = dataclasses.field(default_factory=collections.deque)
 
     def publish(self, number: int) -> None:
-        """A message with this number goes to a broker that will answer it."""
+        """Note a publish that the broker will answer by this number."""
         self.published = number
         self.unanswered[number] = None
 
     def presettled(self, method: str, arguments: Arguments) -> bool | None:
-        """Whether a delivery is settled when it is sent; None if it is not known what was asked for."""
+        """Whether a delivery is sent settled; None if the proxy did not see what was asked for."""
         if method == "basic.get-ok":
             return self._gets[0] if self._gets else None
         return self._consumers.get(arguments.consumer)
 
     def deliver(self, method: str, tag: int, *, settled: bool) -> None:
-        """A delivery goes to the client."""
+        """Note a delivery to the client."""
         if method == "basic.get-ok" and self._gets:
             self._gets.popleft()
         if tag and not settled:
             self._wait([tag])
 
     def asks(self, method: str, arguments: Arguments) -> MethodEffect:
-        """A method without content goes to the broker."""
+        """Apply a method without content that goes to the broker."""
         match method:
             case "basic.ack" | "basic.nack" | "basic.reject":
                 return self._acknowledged(method, arguments)
@@ -101,7 +99,7 @@ class Channel:
             case "basic.get":
                 self._gets.append("no-ack" in arguments.bits)
             case "basic.recover" | "basic.recover-async":
-                self.unsettled.clear()  # they come again, under new tags
+                self.unsettled.clear()  # they are delivered again, under new tags
             case "confirm.select":
                 self.confirms = True
             case "tx.select":
@@ -114,7 +112,7 @@ class Channel:
         return MethodEffect()
 
     def answers(self, method: str, arguments: Arguments) -> MethodEffect:
-        """A method without content goes to the client."""
+        """Apply a method without content that goes to the client."""
         match method:
             case "basic.ack" | "basic.nack":
                 covers = _covered(self.unanswered, arguments)
@@ -125,11 +123,11 @@ class Channel:
             case "basic.get-empty" if self._gets:
                 self._gets.popleft()
             case "basic.recover-ok":
-                self.unsettled.clear()  # also what was on its way when the client asked for it
+                self.unsettled.clear()  # also deliveries that crossed the request
         return MethodEffect()
 
     def _consume(self, arguments: Arguments) -> None:
-        """A consumer without a tag gets one in the answer, and no-wait asks for none (the XML's class 60 method 20)."""
+        """Without a tag the answer names the consumer; no-wait asks for no answer (the XML's class 60 method 20)."""
         settled = "no-ack" in arguments.bits
         if arguments.consumer:
             self._consumers[arguments.consumer] = settled
@@ -137,7 +135,7 @@ class Channel:
             self._consumes.append(settled)
 
     def _acknowledged(self, method: str, arguments: Arguments) -> MethodEffect:
-        """A rollback takes back acknowledgements; whether also refusals the XML's class 90 does not say."""
+        """Keep acknowledgements for a rollback. The XML's class 90 does not say whether that also undoes refusals."""
         covers = _covered(self.unsettled, arguments)
         if method == "basic.ack" and self._transacted:
             self._taken += [tag for tag in covers if tag in self.unsettled]
@@ -148,7 +146,7 @@ class Channel:
         return MethodEffect((_multiple(arguments), *outcome), covers)
 
     def _wait(self, tags: list[int]) -> None:
-        """These are to be acknowledged, after a rollback once more."""
+        """Add tags that the client must acknowledge; after a rollback, once more."""
         last = next(reversed(self.unsettled), 0)
         self.unsettled |= dict.fromkeys(tags)
         if tags and tags[0] < last:
@@ -163,13 +161,13 @@ class Channels(collections.defaultdict[int, Channel]):
         self._opened = 0
 
     def open(self, channel: int) -> None:
-        """Nothing is left of what had this number before: it was closed (the XML's class 20 method 10)."""
+        """Start a new channel: the one that had this number before was closed (the XML's class 20 method 10)."""
         self._opened += 1
         self[channel] = Channel(self._opened)
 
 
 def runs(numbers: tuple[int, ...]) -> str:
-    """Ascending numbers in short.
+    """Return ascending numbers as runs.
 
     >>> runs((1, 3, 4, 5, 9))
     '1,3-5,9'
@@ -188,9 +186,9 @@ def _multiple(arguments: Arguments) -> str:
 
 
 def _covered(waiting: dict[int, None], arguments: Arguments) -> tuple[int, ...]:
-    """What an acknowledgement covers (the XML's class 60 method 80, multiple): all up to its tag, and with tag 0 all.
+    """Return what an acknowledgement covers: with `multiple` all up to its tag, and all for tag 0 (class 60 method 80).
 
-    What it names it covers, also where nothing waits for that: a client that acknowledges what was settled is seen.
+    It always covers the tag that it names, even a settled one: so a client that acknowledges twice is seen.
     """
     tag = arguments.tag
     found: list[int] = []
@@ -211,17 +209,17 @@ _AROUND = _HEAD.size + 1
 _CARRIERS = frozenset("basic.publish basic.return basic.deliver basic.get-ok".split())
 
 _WHOLE = 1 << 20
-"""Bytes of a frame that is no body, or of a message in several bodies, that are kept back to be understood."""
+"""Most bytes that are held back to read a frame other than a body, or a message in several bodies."""
 
 _FIRST_WORD = 64
-"""Bytes of a body that an id is looked for in; no id of ours is as long."""
+"""Bytes of a body that are searched for our message id; every id is shorter."""
 
 
 class _Content(NamedTuple):
-    """A message in the middle of its frames.
+    """A message whose frames are being read.
 
-    `size` is that of its body; `left` what of it stands in frames that are still to come, None before the content
-    header. `tag` is 0 where it has none.
+    `size` is the size of its body, and `left` the part of it in frames to come: None before the content header. `tag`
+    is 0 if it has none.
     """
 
     channel: int
@@ -236,12 +234,12 @@ class _Content(NamedTuple):
 
     @property
     def next(self) -> int:
-        """The type of the frame that goes on with it."""
+        """The type of its next frame."""
         return _CONTENT_HEADER if self.left is None else _BODY
 
 
 def pair() -> tuple[Splitter, Splitter]:
-    """Both directions; they share what the channels are in."""
+    """Return readers of both directions, to the broker and to the client; they share the state of the channels."""
     channels = Channels()
     return _ToBroker(channels), _ToClient(channels)
 
@@ -252,7 +250,7 @@ class _Amqp091(Splitter):
     def __init__(self, channels: Channels) -> None:
         super().__init__()
         self._channels = channels
-        self._partial: dict[int, _Content] = {}  # by channel; a piece of it was told
+        self._partial: dict[int, _Content] = {}  # by channel; at least one piece was reported
 
     def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
         if end - at < _AROUND:
@@ -265,7 +263,7 @@ class _Amqp091(Splitter):
         if partial is not None and kind == partial.next:
             return self._carry(partial, data, at, at, end, offset)
         if kind not in (_METHOD, _HEARTBEAT) or size > _WHOLE:
-            raise Unreadable(f"a frame of {size} bytes, type {kind}, where none can be")
+            raise Unreadable(f"a frame of {size} bytes, type {kind}, where no frame can have that")
         payload = _payload(data, at, end)
         if payload is None:
             return None
@@ -275,7 +273,7 @@ class _Amqp091(Splitter):
             name = amqp091_methods.name(payload)
             arguments = amqp091_methods.arguments(name, payload)
         except (IndexError, struct.error) as error:
-            raise Unreadable(f"a method of {size} bytes whose arguments do not end in it") from error
+            raise Unreadable(f"a method of {size} bytes whose arguments are longer") from error
         self._partial.pop(channel, None)  # "any non-content frame explicitly marks the end" (section 4.2.6)
         if name in _CARRIERS:
             content = self._carried(name, arguments, channel)
@@ -283,18 +281,18 @@ class _Amqp091(Splitter):
         return self._method(name, arguments, channel, offset, size + _AROUND)
 
     def _method(self, name: str, arguments: Arguments, channel: int, offset: int, length: int) -> LinkFrame:
-        told = self._told(name, arguments, channel)
+        effect = self._apply(name, arguments, channel)
         kind = self.kinds.get(name, frames.OTHER)
-        words = [name, *told.words, *([f"covers={runs(told.covers)}"] if told.covers else [])]
+        words = [name, *effect.words, *([f"covers={runs(effect.covers)}"] if effect.covers else [])]
         if kind != frames.OTHER:
             words += self._session(channel)
-        first, last = (told.covers[0], told.covers[-1]) if told.covers else (None, None)
+        first, last = (effect.covers[0], effect.covers[-1]) if effect.covers else (None, None)
         return LinkFrame(offset, length, kind, name, " ".join(words), first=first, last=last)
 
     def _carry(
         self, content: _Content, data: bytes | bytearray, at: int, here: int, end: int, offset: int
     ) -> LinkFrame | None:
-        """As much of a message as stands side by side from `at` on; what stands before `here` was read."""
+        """Return as much of a message as stands in a row from `at` on; the frames before `here` were read."""
         before = content.left
         while content.left != 0:
             if content.size > _WHOLE and content.left not in (before, content.size):
@@ -321,13 +319,13 @@ class _Amqp091(Splitter):
             self._partial[channel] = content
         else:
             self._partial.pop(channel, None)
-        told = {
+        flags = {
             "continued": continued,
             "more": more,
             "persistent": content.persistent,
             "not persistent": content.persistent is False,
         }
-        words = [content.name, *content.words, *(word for word, true in told.items() if true)]
+        words = [content.name, *content.words, *(word for word, true in flags.items() if true)]
         return LinkFrame(
             offset,
             length,
@@ -339,19 +337,19 @@ class _Amqp091(Splitter):
         )
 
     def _session(self, channel: int) -> list[str]:
-        """Which channel of the connection, unless it is the first."""
+        """Return the word for the channel; none for the first of the connection."""
         number = self._channels[channel].number
         return [f"session={number}"] if number > 1 else []
 
     def _carried(self, name: str, arguments: Arguments, channel: int) -> _Content:
-        """The message that a method begins. Nothing is remembered yet: it is read again when more of it has come."""
+        """Return the message that a method begins. Change no state: it is read again when more of it has come."""
         return _Content(channel, name, self.kinds.get(name, frames.OTHER), arguments.tag, ())
 
     def _begin(self, content: _Content) -> None:
-        """The first piece of a message is told."""
+        """Note a message when its first piece is reported."""
 
-    def _told(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
-        """What a method without content says; it is remembered."""
+    def _apply(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
+        """Apply a method without content to its channel."""
         raise NotImplementedError
 
 
@@ -373,7 +371,7 @@ class _ToBroker(_Amqp091):
         if content.tag:
             self._channels[content.channel].publish(content.tag)
 
-    def _told(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
+    def _apply(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
         if name == "channel.open":
             self._channels.open(channel)
         return self._channels[channel].asks(name, arguments)
@@ -401,12 +399,12 @@ class _ToClient(_Amqp091):
             here = self._channels[content.channel]
             here.deliver(content.name, content.tag, settled="settled" in content.words)
 
-    def _told(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
+    def _apply(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
         return self._channels[channel].answers(name, arguments)
 
 
 def _payload(data: bytes | bytearray, at: int, end: int) -> bytes | None:
-    """What the frame at `at` holds; None where it is not whole yet."""
+    """Return the payload of the frame at `at`; None if the frame is not complete."""
     start = at + _HEAD.size
     stop = start + _HEAD.unpack_from(data, at)[2]
     if stop >= end:
@@ -417,24 +415,25 @@ def _payload(data: bytes | bytearray, at: int, end: int) -> bytes | None:
 
 
 def _headed(content: _Content, data: bytes | bytearray, at: int, end: int) -> _Content | None:
-    """With its content header, which stands at `at`; None where that is not whole yet."""
+    """Add the content header at `at`; return None if it is not complete."""
     size = _HEAD.unpack_from(data, at)[2]
     payload = _payload(data, at, end) if size <= _WHOLE else b""
     if payload is None:
         return None
     try:
-        told = amqp091_methods.properties(payload)
+        found = amqp091_methods.properties(payload)
     except struct.error as error:
         raise Unreadable(f"a content header of {size} bytes") from error
-    return content._replace(size=told.size, left=told.size, message=_ours(told.correlation), persistent=told.persistent)
+    message = _ours(found.correlation)
+    return content._replace(size=found.size, left=found.size, message=message, persistent=found.persistent)
 
 
 def _filled(content: _Content, data: bytes | bytearray, at: int, end: int) -> _Content | None:
-    """With the body that stands at `at`; None where what has come of it may not say yet whose it is."""
+    """Add the body at `at`; return None if too little of it has come to read its message id."""
     assert content.left is not None
     size = _HEAD.unpack_from(data, at)[2]
     if size > content.left:
-        raise Unreadable(f"a body of {size} bytes where {content.left} are left")
+        raise Unreadable(f"a body of {size} bytes, and only {content.left} are left")
     message = content.message
     if message is None and content.left == content.size:
         start = at + _HEAD.size
@@ -447,6 +446,6 @@ def _filled(content: _Content, data: bytes | bytearray, at: int, end: int) -> _C
 
 
 def _ours(word: bytes | None) -> str | None:
-    """The id that our publishers give to a message, as its correlation-id and as the first word of its body."""
+    """Return a word if it is a message id of our publishers, which is correlation-id and first word of the body."""
     found = None if word is None else word.decode(errors="replace")
     return found if parse_message(found) else None

@@ -1,7 +1,7 @@
-"""Decode as much of the AMQP 1.0 type system as the head of a frame needs (AMQP 1.0 part 1).
+"""Decode the part of the AMQP 1.0 type system that the head of a frame needs (AMQP 1.0 part 1).
 
-Integers are read as unsigned and texts stay bytes: of the fields that matter here none is negative. Maps and arrays
-are stepped over.
+Integers are read as unsigned, because no field that is read here is negative. Strings stay bytes. Maps and arrays are
+stepped over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BOOLEAN, _LIST8, _LIST32 = 0x56, 0xC0, 0xD0
 
 
 class DescribedValue(NamedTuple):
-    """A value with its descriptor: the code of one of the standard's types, or a symbol that is none of them."""
+    """A value with its descriptor: the code of a type of the standard, or an unknown symbol."""
 
     code: int | bytes
     value: Any
@@ -36,11 +36,11 @@ SYMBOLS: dict[bytes, int] = {b"amqp:amqp-value:*": 0x77} | {
 
 
 def read(data: bytes, at: int) -> tuple[Any, int]:
-    """The value that begins at `at`, and where the next one does; a list is a tuple.
+    """Return the value at `at`, and the offset of the next one; a list becomes a tuple.
 
     Raises:
-        IndexError: The data ends before the value does.
-        ValueError: There is no such constructor.
+        IndexError: The data is too short for the value.
+        ValueError: The constructor is unknown.
     """
     code = data[at]
     at += 1
@@ -82,7 +82,7 @@ def _items(data: bytes, at: int, width: int) -> tuple[Any, ...]:
 def _number(data: bytes, at: int, width: int) -> tuple[int, int]:
     end = at + width
     if width == 1:
-        return data[at], end  # most are, and each transfer has a dozen
+        return data[at], end  # the usual case, a dozen times in each transfer
     if end > len(data):
         raise IndexError
     return int.from_bytes(data[at:end], "big"), end

@@ -1,9 +1,9 @@
-"""Where the frames of a stream begin and what they are, for AMQP and STOMP; free of I/O, and of payloads.
+"""Find where the frames of a stream begin and what they are, without I/O and without decoding payloads.
 
-A frame is reported as soon as its kind and its length are known, which is long before its last byte has come: a fault
-can strike before the first one of it is passed on. What has come and is not reported yet may not be passed on;
-`Splitter.passable` says where that begins. It is never more than a head, except where STOMP declares no content-length:
-there only the NUL tells the length, and the receiver can do nothing with less either.
+A frame is reported as soon as its kind and length are known, long before its last byte has come: so a fault can strike
+before the first byte of the frame is passed on. Bytes of a frame that is not reported must wait; `Splitter.passable`
+says where they begin. They are never more than a head, except for a STOMP frame without content-length: its length is
+known only at the NUL, and the receiver cannot use it before either.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ KINDS = (
     *(SEND, ANSWER, DELIVER, ACKNOWLEDGE),
     *(BEGIN, COMMIT, ROLLBACK, BEGIN_ANSWER, COMMIT_ANSWER, ROLLBACK_ANSWER),
 )
-"""The kinds that a trigger can name; `script.Frame` says what they are in either protocol.
+"""The kinds that a trigger can name; `script.Frame` says what they are in each protocol.
 
-`answer` is the answer to a send or to an acknowledgement: the RECEIPT of a SUBSCRIBE is none, as the attach of AMQP is
-none.
+`answer` is the answer to a send or to an acknowledgement. The RECEIPT of a SUBSCRIBE and the attach of AMQP are none.
 """
 
 TO_BROKER, TO_CLIENT = "to_broker", "to_client"
@@ -30,31 +29,31 @@ SUBSCRIPTIONS = {"auto": "settled", "client": "cumulative", "client-individual":
 """The word for each `ack` of a SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""
 
 REACHED = "bytes reached the client"
-"""The words of a CONNECT of unknown outcome in the history of a link: `count` bytes of that connection's stream did."""
+"""The detail of a CONNECT of unknown outcome in a link's history; `count` is the number of those bytes."""
 
 UNSUBSCRIBED = "unsubscribed"
-"""The word where nobody can say which subscription a MESSAGE is for, or what that had asked for."""
+"""Used when the subscription of a MESSAGE, or what it asked for, is unknown."""
 
 
 class Unreadable(Exception):
-    """The stream is not what its protocol says; from here on nothing is known of it."""
+    """The stream breaks its protocol; its later bytes cannot be read."""
 
 
 class LinkFrame(NamedTuple):
-    """One frame: where it stands in the stream, in bytes, and what it is.
+    """One frame: its place in the stream, in bytes, and what it is.
 
-    `name` is the protocol's word. `delivery` is an AMQP delivery-id, or of STOMP the receipt of a SEND, the receipt-id
+    `name` is the protocol's name. `delivery` is an AMQP delivery-id, or in STOMP the receipt of a SEND, the receipt-id
     of a RECEIPT, the `ack` of a MESSAGE (else its message-id) or the `id` of an ACK. `first` and `last` are the
-    delivery-ids of a disposition; a range is no cumulative acknowledgement by itself, clients coalesce. `message` is
-    the id that this suite gave to the message in the frame: of a SEND, a MESSAGE, or each frame of a transfer; None
-    where it is not one of ours, or stands too deep. An EOL between STOMP frames is one of its own: nothing tells a
-    heart-beat from a line feed that ends a frame (STOMP 1.2, Heart-beating).
+    delivery-ids of a disposition; a range is not always one cumulative acknowledgement, because clients coalesce.
+    `message` is our id of the message in a SEND, a MESSAGE, or each frame of a transfer; None if it is not ours, or too
+    deep in the frame. An EOL between STOMP frames is a frame: a heart-beat looks like the line feed after a frame
+    (STOMP 1.2, Heart-beating).
 
-    `detail` is what people read, and the judge after them. Its first word is `name`. A transfer adds `settled` (by this
-    frame or one before it), `more` (of its delivery follows), `aborted`, and `persistent` where its header says
-    durable; a disposition its state and its outcome, `settled`, and `by the sender`. Both add `session=N` for the N-th
-    of a connection, unless it is the first. The last word of a MESSAGE says how its subscription acknowledges: one of
-    `SUBSCRIPTIONS`, or `UNSUBSCRIBED`; the one before it names a subscription whose acknowledgements are cumulative.
+    People and the judge read `detail`. Its first word is `name`. A transfer adds `settled` (by this frame or one before
+    it), `more` (frames of its delivery follow), `aborted`, and `persistent` if its header says durable. A disposition
+    adds its state and outcome, `settled`, and `by the sender`. Both add `session=N` for the N-th session of a
+    connection, unless N is 1. The last word of a MESSAGE says how its subscription acknowledges: one of
+    `SUBSCRIPTIONS`, or `UNSUBSCRIBED`. The word before it names a subscription with cumulative acknowledgements.
     """
 
     start: int
@@ -70,12 +69,12 @@ class LinkFrame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """Offset of the next frame."""
         return self.start + self.length
 
 
 class Splitter:
-    """One direction of one connection. What is common to both protocols: chunks, and where the next frame begins.
+    """Split one direction of one connection into frames; a subclass reads the frames of its protocol.
 
     Attributes:
         offset: How many bytes of the stream were fed.
@@ -85,14 +84,14 @@ class Splitter:
     def __init__(self) -> None:
         self.offset = 0
         self.passable = 0
-        self._left = 0  # bytes of a reported frame that have not come yet
-        self._tail = bytearray()  # the head of a frame that is not reported yet
+        self._left = 0  # bytes of a reported frame that are still to come
+        self._tail = bytearray()  # the head of a frame that is not reported
         self._blind = False
 
     def feed(self, data: bytes | bytearray, start: int = 0, end: int | None = None) -> list[LinkFrame]:
-        """The frames that `data[start:end]`, the next bytes of the stream, makes known.
+        """Return the frames that become known by `data[start:end]`, the next bytes of the stream.
 
-        A stream that turns out to be unreadable gives one frame `unreadable` without length, and nothing after it.
+        An unreadable stream gives one frame `unreadable` without length, and no frame after it.
         """
         end = len(data) if end is None else end
         self.offset += end - start
@@ -111,7 +110,7 @@ class Splitter:
         return frames
 
     def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[LinkFrame], int]:
-        """The frames between `at` and `end`, and where the first one that cannot be told yet begins."""
+        """Return the frames between `at` and `end`, and the offset of the first one that is not known."""
         frames: list[LinkFrame] = []
         base = self.offset - end  # of data[0] in the stream
         try:
@@ -126,16 +125,16 @@ class Splitter:
         return frames, min(at, end)
 
     def _frame(self, data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:
-        """The frame that begins at `at`, `offset` in the stream; None where too little of it has come.
+        """Return the frame at `at`, which is `offset` in the stream; None if too little of it has come.
 
         Raises:
-            Unreadable: No frame of this protocol begins so.
+            Unreadable: No frame of this protocol begins like this.
         """
         raise NotImplementedError
 
 
 class Opaque(Splitter):
-    """A protocol of one vendor: bytes that are passed on as they come, and no frame is told of them."""
+    """A vendor's protocol that the suite cannot read: all bytes pass, and no frame is reported."""
 
     def _split(self, data: bytes | bytearray, at: int, end: int) -> tuple[list[LinkFrame], int]:
         return [], end
