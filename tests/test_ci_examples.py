@@ -11,13 +11,13 @@ import yaml
 
 from conformance import claims, paths
 from conformance.frontend.cli import cli
-from conformance.frontend.plugin import OPTIONS
+from conformance.frontend.options import PYTEST, options_of
 from conformance.report import expectations
 
 FOLDER = paths.root() / "examples" / "ci"
 GITHUB = yaml.safe_load((FOLDER / "github-actions.yml").read_text())
 GITLAB = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())
-_PYTEST = {"--adapter", "--junit-xml", *(name for name, _ in OPTIONS)}
+_PYTEST = {"--junit-xml", *(option.flag for option in options_of(PYTEST))}
 
 
 def lines():

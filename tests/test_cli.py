@@ -12,8 +12,10 @@ import pytest
 from conformance import adapters, claims, paths
 from conformance.errors import ClientError, LaunchError
 from conformance.followup import bundle, contract
+from conformance.frontend import plugin
 from conformance.frontend.cli import adapters as cli_adapters
 from conformance.frontend.cli import cli, entry
+from conformance.frontend.options import CHECK, JUDGE, PYTEST, REPLAY, RUN, UPGRADE, options_of
 from conformance.frontend.plugin.front import Front
 from conformance.judge.rows import Judgement, RunRecord
 from conformance.report import model
@@ -100,6 +102,54 @@ def make_report(tmp_path):
     return tmp_path / "last.json"
 
 
+COMMANDS = {
+    RUN: cli.commands["run"],
+    UPGRADE: cli.commands["upgrade"],
+    JUDGE: cli.commands["judge"],
+    REPLAY: cli.commands["replay"],
+    CHECK: cli.commands["adapters"].commands["check"],
+}
+
+
+def of_click(front):
+    """The options of a command by flag, in the words of the table."""
+    for param in COMMANDS[front].params:
+        metavar = "" if getattr(param, "is_flag", False) else param.metavar
+        yield param.opts[0], (param.name, metavar, getattr(param, "help", None), param.multiple, param.required)
+
+
+def of_pytest():
+    """The options of pytest by flag, in the words of the table."""
+    found = {}
+    group = types.SimpleNamespace(addoption=lambda flag, **words: found.update({flag: words}))
+    parser = types.SimpleNamespace(getgroup=lambda *_: group, parse_known_and_unknown_args=lambda words: ([], words))
+    early = types.SimpleNamespace(known_args_namespace=types.SimpleNamespace(conformance_adapter="x"), stash={})
+    plugin.pytest_addoption(parser)
+    plugin.pytest_load_initial_conftests(early, parser)
+    for flag, words in found.items():
+        name, repeatable = words["dest"].removeprefix("conformance_"), words.get("action") == "append"
+        yield flag, (name, words.get("metavar", ""), words["help"], repeatable, flag == "--adapter")
+
+
+@pytest.mark.parametrize("front", [*COMMANDS, PYTEST])
+def test_a_front_has_the_options_of_the_table(front):
+    """In the same words; a run and pytest have no other."""
+    found = dict(of_pytest() if front == PYTEST else of_click(front))
+    table = {
+        each.flag: (each.name, each.metavar, each.help, each.repeatable, each.required) for each in options_of(front)
+    }
+
+    assert table.items() <= found.items()
+    assert front not in (RUN, PYTEST) or table.keys() == found.keys()
+
+
+def test_a_run_and_pytest_take_the_same_options():
+    """Pytest has its own `-q` and `-v`, and no report before the last test has failed or not."""
+    flags = {front: {each.flag for each in options_of(front)} for front in (RUN, PYTEST)}
+
+    assert flags[RUN] ^ flags[PYTEST] == {"--quiet", "--verbose", "--strict-verdicts"}
+
+
 def examples(command):
     """The command lines in the help of a command, as words."""
     text = (command.help or "").partition("\b\n")[2].partition("\n\n")[0]
@@ -120,7 +170,7 @@ def test_examples_of_the_help(name):
 def known(params):
     """Adapters, vendors, settings and claims of an example are real; a user's own file is the user's."""
     if params.get("adapter") and not params["adapter"].startswith("./"):
-        adapters.parse_assignments(params.get("settings", ()), adapters.find(params["adapter"]).file)
+        adapters.parse_assignments(params.get("set", ()), adapters.find(params["adapter"]).file)
     assert set(params.get("judge_as", ())) <= {vendor for c in claims.load().claims.values() for vendor in c.binds}
     for pattern in (*params.get("claims", ()), *params.get("require", ()), *params.get("require_tried", ())):
         claims.select(pattern.split(","), claims.load())

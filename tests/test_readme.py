@@ -12,7 +12,7 @@ import pytest
 import conformance
 from conformance import adapters, claims, paths, scenario
 from conformance.frontend.cli import cli
-from conformance.frontend.plugin import OPTIONS
+from conformance.frontend.options import PYTEST, options_of
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
 from conformance.reference import command, profiles, settings
@@ -28,7 +28,7 @@ LINES = [
     if line.strip().removeprefix("- ").startswith(("conformance ", "pytest "))
 ]
 COMMANDS = [words for words in LINES if words[0] == "conformance"]
-PYTEST = [words for words in LINES if words[0] == "pytest"]
+OF_PYTEST = [words for words in LINES if words[0] == "pytest"]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -41,7 +41,7 @@ def test_commands_parse(words):
         settings.parse_queues(typed.queue, settings.parse(typed.set))
         assert typed.profile in profiles.PROFILES
     if name == "run":
-        words = (parsed["adapter"], parsed["protocol"], parsed["client"], parsed["settings"])
+        words = (parsed["adapter"], parsed["protocol"], parsed["client"], parsed["set"])
         adapters.open_broker(adapters.BrokerRequest(*words))
         for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())
@@ -55,7 +55,7 @@ def pytest_options():
     return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout))
 
 
-@pytest.mark.parametrize("words", PYTEST, ids=" ".join)
+@pytest.mark.parametrize("words", OF_PYTEST, ids=" ".join)
 def test_lines_of_pytest_parse(words, pytest_options):
     """Options that pytest has beside our plugin, a broker that is known, and words that select claims."""
     options = {word.partition("=")[0]: word.partition("=")[2] for word in words if word.startswith("-")}
@@ -76,7 +76,7 @@ def test_every_option_that_is_named_exists(pytest_options):
 
     assert set() == {name for name in named if name.replace("-", "") not in known}
     assert {"--protocol", "--quick", "--judge-as", "--baseline", "--strict-verdicts"} <= named
-    assert {name for name, _ in OPTIONS} <= pytest_options
+    assert {option.flag for option in options_of(PYTEST)} <= pytest_options
 
 
 def test_the_known_failures_are_read(tmp_path):

@@ -20,7 +20,8 @@ WEAK = [
 MINE = '''
 """Mine."""
 
-from conformance.scenario import SETTLE, Check, Consume, ConsumerCrash, Nth, Publish, scenario
+from conformance.scenario import Check, scenario
+from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Nth, Publish
 
 
 @scenario

@@ -45,6 +45,7 @@ def test_option_of_somebody_else(run_pytest, tmp_path):
     ("words", "said"),
     [
         (["--adapter=artmis"], "unknown adapter 'artmis': did you mean 'artemis'?"),
+        (["--config=mine"], "--config mine: reference has no [config] in its broker.toml"),
         (["-n2", "--dist=loadgroup"], "--dist loadgroup: the tests of a scenario share its trials"),
         *(
             pytest.param(*each, marks=pytest.mark.full)
@@ -120,7 +121,7 @@ def test_one_test_by_its_id(run_pytest, suites):
 def test_timing_is_not_measured_beside_others(run_pytest, tmp_path):
     """A scenario that measures time refuses a second worker, and records nothing."""
     (tmp_path / "mine.py").write_text(
-        "from conformance.scenario import SETTLE, Check, Publish, scenario\n\n\n@scenario\nclass MineIsTimed:\n"
+        "from conformance.scenario import Check, scenario\nfrom conformance.scenario.script import SETTLE, Publish\n\n\n@scenario\nclass MineIsTimed:\n"
         '    """Timed."""\n\n    mode = "client"\n    timing = True\n    steps = (Publish(10, window=1), *SETTLE)\n'
         '    decides = {"EMS-CLIENT-03": Check("many_unacknowledged", exposure="delivered_unacknowledged")}\n'
     )

@@ -4,10 +4,11 @@ import shlex
 
 import pytest
 
-from conformance import campaign, claims
+from conformance import campaign
 from conformance.adapters.launch import ports
 from conformance.errors import LaunchError, UsageError
 from conformance.frontend.cli import cli
+from conformance.frontend.options import prepare
 
 OPTIONS = campaign.Options(
     adapter="artemis",
@@ -22,18 +23,7 @@ def test_command_repeats_the_run():
     """The printed command line is one, and asks for the same plan."""
     first = campaign.prepare(OPTIONS)
     name, *words = shlex.split(campaign.command(first))[1:]
-    typed = cli.commands[name].make_context(name, words).params
-    again = campaign.prepare(
-        campaign.Options(
-            adapter=typed["adapter"],
-            protocol=typed["protocol"],
-            settings=typed["settings"],
-            claims=claims.words(typed["claims"]),
-            required=typed["require"],
-            trials=typed["trials"],
-            seed=typed["seed"],
-        )
-    )
+    again, _ = prepare(cli.commands[name].make_context(name, words).params)
 
     assert first.trials == again.trials
 

@@ -25,7 +25,6 @@ from conformance.judge.spark.session import JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import artifacts
-from conformance.run.planning.credential_options import WORDS
 from conformance.run.planning.plan import subject_trials
 from conformance.scenario import FRAMES
 
@@ -195,19 +194,6 @@ def words(folder, monkeypatch):
         return ["--user", "alice", *map(str, secret), "--tls-ca", str(folder / "ca.pem")]
 
     return typed
-
-
-def test_the_words_are_the_same_everywhere():
-    """One table; a command that talks to a broker and lacks one of them would leave its user outside."""
-    commands = [cli.commands["run"], cli.commands["upgrade"], cli.commands["adapters"].commands["check"]]
-    helped = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help", "--adapter=reference"], capture_output=True, text=True, check=True
-    ).stdout
-    every = {word.option for word in WORDS}
-
-    for command in commands:
-        assert every <= {option for param in command.params for option in param.opts}, command.name
-    assert every <= {line.split()[0].partition("=")[0] for line in helped.splitlines() if line.startswith("  --")}
 
 
 @pytest.mark.full

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pathlib
 import shlex
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from conformance.frontend.cli import listing
-from conformance.frontend.cli.access import credentials
-from conformance.frontend.cli.group import cli, say, terminated
+from conformance.frontend.cli.group import cli, options, say, terminated
+from conformance.frontend.options import CHECK, access
 
 if TYPE_CHECKING:
-    from conformance.adapters.credentials import Access
     from conformance.followup.contract import Step
 
 
@@ -39,10 +38,9 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
 
 @adapters_group.command("check")
 @click.argument("adapter")
-@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
 @click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder, and its logs, here.")
-@credentials
-def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access: Access) -> int:
+@options(CHECK)
+def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **said: Any) -> int:
     """Try whether an adapter does what the suite needs: start, message, kill, restart, message, stop.
 
     \b
@@ -58,7 +56,8 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
     from conformance.followup import contract
     from conformance.ledger import Ledger, release_leftovers
 
-    found = contract.opened(adapter, access)
+    typed = access(said)
+    found = contract.opened(adapter, typed)
     signal.signal(signal.SIGTERM, terminated)
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
@@ -75,7 +74,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, access
         for line in unstored:
             say(f"  {line}")
         say("  If its documentation says that a confirmed message survives a restart, add it to the capabilities.")
-    words = ["conformance", "run", "--adapter", adapter, *credential_words(access)]
+    words = ["conformance", "run", "--adapter", adapter, *credential_words(typed)]
     say(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0
 

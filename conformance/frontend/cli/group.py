@@ -1,4 +1,4 @@
-"""The command itself, and what its parts share: options about expectations, and the end of every judged run."""
+"""The command group, and what its commands share: options of the table, and the end of every judged run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 import conformance
+from conformance.frontend.options import Option, options_of
 from conformance.quoting import visible
 
 FILE = click.Path(path_type=pathlib.Path)
@@ -56,25 +57,28 @@ def cli() -> None:
     """
 
 
-def expecting(command: Callable[..., int]) -> Callable[..., int]:
-    """The options about what is expected of the verdicts: they change the exit code, never a verdict."""
-    for option in (
-        click.option("--require-tried", multiple=True, metavar="PATTERNS", help="Fail where a claim was not tried."),
-        click.option("--baseline", type=FILE, metavar="REPORT", help="Fail only on what an earlier report has not."),
-        click.option("--known-failures", type=FILE, metavar="FILE", help="Violations that do not fail it (TOML)."),
-    ):
-        command = option(command)
-    return command
+def options(front: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options that the table has for this front, each as an argument by its `name`."""
+
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        for option in reversed(options_of(front)):
+            command = _click_option(option)(command)
+        return command
+
+    return decorated
 
 
-def expected_of(
-    known_failures: pathlib.Path | None, baseline: pathlib.Path | None, require_tried: tuple[str, ...]
-) -> Any:
-    """What the user expects of the verdicts, read and checked before anything starts."""
-    from conformance import claims
-    from conformance.report import expectations
-
-    return expectations.Expected.read(claims.load(), known_failures, baseline, claims.words(require_tried))
+def _click_option(option: Option) -> Callable[[Any], Any]:
+    flags = [option.flag, *([option.short] if option.short else [])]
+    if not option.metavar:
+        return click.option(*flags, is_flag=True, help=option.help)
+    words: dict[str, Any] = {"metavar": option.metavar, "help": option.help}
+    words["type"] = FILE if option.type is pathlib.Path else option.type
+    if option.required or option.repeatable:
+        words |= {"required": option.required, "multiple": option.repeatable}
+    else:
+        words["default"] = option.unset
+    return click.option(*flags, **words)
 
 
 def write_report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:

@@ -8,60 +8,15 @@ from typing import Any
 
 import click
 
-from conformance.frontend.cli.access import credentials
-from conformance.frontend.cli.group import FILE, cli, expected_of, expecting, say, terminated, write_report
+from conformance.frontend.cli.group import FILE, cli, options, say, terminated, write_report
+from conformance.frontend.options import JUDGE, REPLAY, RUN, expectations, prepare
 
-_ADAPTER = (
-    "The broker to try. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for one that runs "
-    "already, external=URL[,URL] or external=FILE.toml with your own commands for its faults."
-)
-_PROTOCOL = (
-    "What clients speak: amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or what the "
-    "broker speaks instead]"
-)
-_CLIENT = "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]"
 _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
 
 
-QUICK = (
-    "At most ten claims, the strongest: trials of about 40 s, then 20 s for Spark and the report on an idle machine; "
-    "longer on a busy one."
-)
-
-
 @cli.command("run")
-@click.option("--adapter", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help=_ADAPTER)
-@click.option("--protocol", default="", metavar="WORD", help=_PROTOCOL)
-@click.option("--client", default="", metavar="NAME", help=_CLIENT)
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of broker or client; repeatable."
-)
-@click.option("--config", type=FILE, metavar="PATH", help="Your own configuration, or its folder: a copy is run.")
-@click.option(
-    "--claims", multiple=True, metavar="PATTERNS", help="Claims to try, as 'AMQP-*'; repeatable.  [default: *]"
-)
-@click.option("--require", multiple=True, metavar="CLAIM", help="Judge it although this configuration gives it up.")
-@click.option("--judge-as", multiple=True, metavar="VENDOR", help="Judge by this vendor's sentences too; see above.")
-@expecting
-@click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
-@click.option("--seed", type=int, help="Repeats a run: the same trigger points.  [default: random, printed]")
-@credentials
-@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
-@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
-@click.option("--quick", is_flag=True, help=QUICK)
-@click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
-@click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
-def run_command(
-    claims: tuple[str, ...],
-    require: tuple[str, ...],
-    judge_as: tuple[str, ...],
-    quiet: bool,
-    verbose: bool,
-    known_failures: pathlib.Path | None,
-    baseline: pathlib.Path | None,
-    require_tried: tuple[str, ...],
-    **asked: Any,
-) -> int:
+@options(RUN)
+def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
     """Try a broker: record every trial, judge once, write the report.
 
     \b
@@ -86,16 +41,9 @@ def run_command(
     """
     from conformance import campaign
     from conformance.adapters.config import own_configuration
-    from conformance.claims import words
     from conformance.frontend.progress import Show
-    from conformance.report import expectations
 
-    options = campaign.Options(
-        claims=words(claims or ["*"]), required=words(require), judge_as=words(judge_as), **asked
-    )
-    prepared = campaign.prepare(options)
-    expected = expected_of(known_failures, baseline, require_tried)
-    expectations.check_baseline(expected.baseline, adapter=prepared.adapter.name, protocol=prepared.selection.protocol)
+    prepared, expected = prepare(said)
     signal.signal(signal.SIGTERM, terminated)
     for line in () if quiet else own_configuration.told(prepared.adapter, prepared.selection.settings):
         say(line)
@@ -107,8 +55,8 @@ def run_command(
 
 @cli.command("judge")
 @click.argument("folder", type=FILE)
-@expecting
-def judge_command(folder: pathlib.Path, **expecting: Any) -> int:
+@options(JUDGE)
+def judge_command(folder: pathlib.Path, **said: Any) -> int:
     """Judge the folder of an earlier run again, and write its report.
 
     \b
@@ -117,7 +65,7 @@ def judge_command(folder: pathlib.Path, **expecting: Any) -> int:
     """
     from conformance import campaign
 
-    expected = expected_of(**expecting)
+    expected = expectations(said)
     return write_report(campaign.judge_folder(folder), folder, expected)
 
 
@@ -128,10 +76,8 @@ def judge_command(folder: pathlib.Path, **expecting: Any) -> int:
 @click.option("--arm", default="", metavar="WORD", help="A control, by its label or as `weakened`.  [default: subject]")
 @click.option("--times", default=1, show_default=True, help="How often.")
 @click.option("--adapter", default="", metavar="NAME[@VERSION]", help="Another version of the broker, or a TOML file.")
-@click.option("--out", type=FILE, help="Folder  [default: runs/<date>-<adapter>]")
-@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
+@options(REPLAY)
 @_TRUST
-@click.option("-q", "--quiet", is_flag=True, help="Only whether it was seen again, and the summary.")
 def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     """Record one trial of an earlier run again: the same broker, settings, script and drawn numbers.
 
@@ -148,12 +94,13 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     """
     from conformance.followup import replay
     from conformance.frontend.progress import Show
+    from conformance.report.expectations import Expected
 
     prepared = replay.prepare(replay.ReplayRequest(folder=run, **words))
     say(prepared.title)
     for note in prepared.notes:
         say(f"note: {note}")
-    expected = expected_of(None, None, ())
+    expected = Expected()
     signal.signal(signal.SIGTERM, terminated)
     with Show(prepared.campaign, quiet=quiet, verbose=False) as show:
         outcome = replay.execute(prepared, show.watcher)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from conformance.frontend.cli.access import credentials
-from conformance.frontend.cli.group import FILE, cli, say, terminated, write_report
+from conformance.frontend.cli.group import FILE, cli, options, say, terminated, write_report
+from conformance.frontend.options import UPGRADE, access
 
 if TYPE_CHECKING:
     from conformance.campaign import Campaign, Watcher
@@ -22,24 +21,11 @@ if TYPE_CHECKING:
 @click.option("--from", "old", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="Fills the data; is killed.")
 @click.option("--to", "new", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="Is started on that data.")
 @click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak: amqp, stomp.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of both; repeatable.")
 @click.option("--to-set", "to_settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new one only.")
-@click.option(
-    "--claims", multiple=True, metavar="PATTERNS", help="Claims to try, as 'AMQP-*'; repeatable.  [default: *]"
-)
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @click.option("--baseline", type=FILE, metavar="REPORT", help="A report about the old version, not played alone then.")
-@click.option("--trials", default=3, show_default=True, help="Trials of each scenario.")
-@click.option("--seed", type=int, help="Repeats it: the same trigger points.  [default: random, printed]")
-@credentials
-@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder  [default: runs/<date>-<adapter>]")
-@click.option("--offline", is_flag=True, help="Download nothing; see `conformance fetch --to`.")
-@click.option("--quick", is_flag=True, help="The ten strongest claims.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the summary.")
-@click.option("-v", "--verbose", is_flag=True, help="What each trial does: its drawn numbers, restarts, controls.")
-def upgrade_command(
-    quiet: bool, verbose: bool, claims: tuple[str, ...], scenarios: tuple[str, ...], **words: Any
-) -> int:
+@options(UPGRADE)
+def upgrade_command(quiet: bool, verbose: bool, **said: Any) -> int:
     """Try an upgrade: the old version is filled and killed, and the new one started on the same data.
 
     \b
@@ -59,7 +45,22 @@ def upgrade_command(
     from conformance.followup import upgrade
 
     prepared = upgrade.prepare(
-        upgrade.UpgradeRequest(claims=patterns(claims or ["*"]), scenarios=patterns(scenarios), **words)
+        upgrade.UpgradeRequest(
+            old=said["old"],
+            new=said["new"],
+            protocol=said["protocol"],
+            settings=said["set"],
+            to_settings=said["to_settings"],
+            claims=patterns(said["claims"] or ["*"]),
+            scenarios=patterns(said["scenarios"]),
+            baseline=said["baseline"],
+            quick=said["quick"],
+            trials=said["trials"],
+            seed=said["seed"],
+            out=said["out"],
+            offline=said["offline"],
+            access=access(said),
+        )
     )
     for note in prepared.notes:
         say(f"note: {note}")

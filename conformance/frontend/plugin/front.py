@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from conformance import campaign, claims, report, scenario
-from conformance.campaign import OpenRun, Options, Watcher
+from conformance.campaign import OpenRun, Watcher
 from conformance.claims import Kind, Scope
 from conformance.errors import ConformanceError, Interrupted, UsageError
+from conformance.frontend.options import PYTEST, options_of, prepare
 from conformance.frontend.plugin import parts, tell
 from conformance.frontend.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
 from conformance.frontend.plugin.tell import ClaimAnswer
@@ -31,7 +32,6 @@ from conformance.report.expectations import ExpectationOutcome
 from conformance.report.expected import Standing
 from conformance.report.model import headline
 from conformance.report.words import MEANINGS
-from conformance.run.planning.credential_options import WORDS, typed
 from conformance.run.planning.plan import wanted
 from conformance.run.record import Progress
 
@@ -47,8 +47,7 @@ class Front:
         self.sent: Mapping[str, Any] = getattr(config, "workerinput", {})
         self.strict = config.getoption("conformance_strict_verdicts")
         try:
-            self.campaign = campaign.prepare(self._options())
-            self.expected = tell.read(config, self.campaign)
+            self.campaign, self.expected = prepare(self._said())
         except ConformanceError as error:
             raise pytest.UsageError(visible(str(error))) from error
         self.controller = not self.sent and bool(config.getoption("tx", None))
@@ -69,27 +68,12 @@ class Front:
         for word in ("conformance", *Kind, *Scope):
             config.addinivalue_line("markers", f"{word}: a claim of the conformance suite")
 
-    def _word(self, name: str) -> Any:
-        return self.config.getoption(f"conformance_{name}")
-
-    def _options(self) -> Options:
-        word = self._word
-        out = self.sent.get("conformance_out") or word("out")
-        return Options(
-            adapter=word("adapter"),
-            protocol=word("protocol"),
-            client=word("client"),
-            settings=tuple(word("set")),
-            claims=claims.words(word("claims") or ["*"]),
-            required=claims.words(word("require")),
-            judge_as=claims.words(word("judge_as")),
-            quick=word("quick"),
-            trials=word("trials"),
-            seed=self.sent.get("conformance_seed", word("seed")),
-            out=pathlib.Path(out) if out else None,
-            offline=word("offline"),
-            access=typed({each.name: word(each.name) for each in WORDS}),
-        )
+    def _said(self) -> dict[str, Any]:
+        """The options by name; a worker of xdist records into a folder of its own, with the seed of the controller."""
+        said = {option.name: self.config.getoption(f"conformance_{option.name}") for option in options_of(PYTEST)}
+        if self.sent:
+            said |= {"out": pathlib.Path(self.sent["conformance_out"]), "seed": self.sent["conformance_seed"]}
+        return said
 
     # collection
 

@@ -11,33 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance import claims
-from conformance.campaign import Campaign
 from conformance.claims import Claim, Kind
 from conformance.frontend.plugin.parts import PARTS
 from conformance.judge import replay_command
 from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
 from conformance.quoting import visible
 from conformance.records import RunRecord
-from conformance.report.expectations import ExpectationOutcome, Expected, check_baseline
+from conformance.report.expectations import ExpectationOutcome
 from conformance.report.expected import WORDS, Standing
 from conformance.report.html import timeline
 from conformance.report.model import is_undecided
 from conformance.report.words import control_words, exposure_words, steps_in_words
 from conformance.scenario import Scenario
-
-
-def read(config: pytest.Config, campaign: Campaign) -> Expected:
-    """`--known-failures`, `--baseline` and `--require-tried`, read and checked; raises `UsageError`, one line."""
-
-    def file(name: str) -> pathlib.Path | None:
-        word = config.getoption(f"conformance_{name}")
-        return pathlib.Path(word) if word else None
-
-    required = claims.words(config.getoption("conformance_require_tried"))
-    found = Expected.read(campaign.catalogue, file("known_failures"), file("baseline"), required)
-    check_baseline(found.baseline, adapter=campaign.adapter.name, protocol=campaign.selection.protocol)
-    return found
 
 
 @dataclasses.dataclass(frozen=True)

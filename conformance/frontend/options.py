@@ -1,0 +1,207 @@
+"""One table of the options of every front: the commands that run or judge, and pytest.
+
+A front adds each option that names it, with the same words, type, default and help. pytest reads this module in every
+project of the environment, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from conformance.adapters.credentials import Access
+    from conformance.campaign import Campaign
+    from conformance.report.expectations import Expected
+
+RUN, UPGRADE, JUDGE, REPLAY, CHECK, PYTEST = "run", "upgrade", "judge", "replay", "check", "pytest"
+"""The fronts: `conformance run`, ..., `conformance adapters check`, and pytest."""
+
+_RUNS = (RUN, PYTEST)
+_JUDGES = (RUN, JUDGE, PYTEST)
+_CONNECTS = (RUN, UPGRADE, CHECK, PYTEST)
+_RECORDS = (RUN, UPGRADE, PYTEST)
+
+
+class Option(NamedTuple):
+    """An option: what is typed after it (`metavar`; empty for a switch), its help, and the fronts that have it."""
+
+    flag: str
+    metavar: str
+    help: str
+    fronts: tuple[str, ...]
+    type: type = str
+    repeatable: bool = False
+    default: int | None = None
+    short: str = ""
+    required: bool = False
+
+    @property
+    def name(self) -> str:
+        """The option as an identifier."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
+    def unset(self) -> int | str | None:
+        """The value of an option that was not typed and is neither a switch nor repeatable."""
+        return "" if self.type is str and not self.required else self.default
+
+
+CREDENTIALS = (
+    Option("--user", "NAME", "User name of the clients: SASL PLAIN, STOMP login.", _CONNECTS),
+    Option("--password-env", "NAME", "The environment variable that holds the password.", _CONNECTS),
+    Option("--password-file", "FILE", "The file that holds the password, in one line.", _CONNECTS, pathlib.Path),
+    Option("--sasl", "WORD", "SASL mechanism  [default: chosen by the other options]", _CONNECTS),
+    Option("--tls", "", "Use TLS; any of the next four options implies it.", _CONNECTS),
+    Option("--tls-ca", "FILE", "Authorities that sign the broker's certificate, PEM.", _CONNECTS, pathlib.Path),
+    Option("--tls-cert", "FILE", "The clients' own certificate, PEM.", _CONNECTS, pathlib.Path),
+    Option("--tls-key", "FILE", "Its key, PEM, without a passphrase.", _CONNECTS, pathlib.Path),
+    Option("--tls-server-name", "NAME", "The name in the broker's certificate.", _CONNECTS),
+)
+"""A password is never typed: an option names the variable or the file that holds it."""
+
+OPTIONS = (
+    Option(
+        "--adapter",
+        "NAME[@VERSION][:LAUNCHER]",
+        "The broker to test. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for a broker "
+        "that runs already, external=URL[,URL] or external=FILE.toml with your own commands for its faults.",
+        _RUNS,
+        required=True,
+    ),
+    Option(
+        "--protocol",
+        "WORD",
+        "Protocol of the clients: amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or "
+        "the first one that the broker speaks]",
+        _RUNS,
+    ),
+    Option(
+        "--client",
+        "NAME",
+        "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]",
+        _RUNS,
+    ),
+    Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", _RECORDS, repeatable=True),
+    Option("--config", "PATH", "Your own configuration, a file or a folder: a copy of it runs.", _RUNS, pathlib.Path),
+    Option(
+        "--claims",
+        "PATTERNS",
+        "Claims to test, such as 'AMQP-*'; repeatable.  [default: *]",
+        _RECORDS,
+        repeatable=True,
+    ),
+    Option(
+        "--require",
+        "CLAIM",
+        "Judge this claim even if the configuration does not promise it; repeatable.",
+        _RUNS,
+        repeatable=True,
+    ),
+    Option(
+        "--judge-as",
+        "VENDOR",
+        "Judge by this vendor's sentences too: artemis, ems, qpid or solace; repeatable.",
+        _RUNS,
+        repeatable=True,
+    ),
+    Option("--known-failures", "FILE", "Violations that do not fail the run (TOML).", _JUDGES, pathlib.Path),
+    Option("--baseline", "REPORT", "Fail only on what an earlier report does not have.", _JUDGES, pathlib.Path),
+    Option("--require-tried", "PATTERNS", "Fail if a claim was not tried; repeatable.", _JUDGES, repeatable=True),
+    Option("--trials", "N", "Trials of each scenario  [default: 3]", _RECORDS, int, default=3),
+    Option("--seed", "N", "Repeat a run: the same trigger points.  [default: random, printed]", _RECORDS, int),
+    *CREDENTIALS,
+    Option("--out", "DIR", "Folder of the run  [default: runs/<date>-<adapter>]", (*_RECORDS, REPLAY), pathlib.Path),
+    Option("--offline", "", "Download nothing; see `conformance fetch --to`.", (*_CONNECTS, REPLAY)),
+    Option(
+        "--quick",
+        "",
+        "At most ten claims, the strongest: about 40 s of trials, then 20 s for Spark and the report on an idle "
+        "machine; longer on a busy one.",
+        _RECORDS,
+    ),
+    Option("--strict-verdicts", "", "Fail what could not be decided, instead of skipping it.", (PYTEST,)),
+    Option("--quiet", "", "Print only the summary.", (RUN, UPGRADE, REPLAY), short="-q"),
+    Option(
+        "--verbose", "", "Print what each trial does: drawn numbers, restarts, controls.", (RUN, UPGRADE), short="-v"
+    ),
+)
+
+
+def options_of(front: str) -> list[Option]:
+    """Return the options that the front has, in the order of its help."""
+    return [option for option in OPTIONS if front in option.fronts]
+
+
+def prepare(said: Mapping[str, Any]) -> tuple[Campaign, Expected]:
+    """Check every word of a run before anything starts: what it tests, and what the user expects of the verdicts.
+
+    `said` has each value by `Option.name`. Raises `UsageError`.
+    """
+    from conformance import campaign, claims
+    from conformance.report.expectations import check_baseline
+
+    made = campaign.prepare(
+        campaign.Options(
+            adapter=said["adapter"],
+            protocol=said["protocol"],
+            client=said["client"],
+            settings=tuple(said["set"]),
+            claims=claims.words(said["claims"] or ["*"]),
+            required=claims.words(said["require"]),
+            judge_as=claims.words(said["judge_as"]),
+            quick=said["quick"],
+            trials=said["trials"],
+            seed=said["seed"],
+            out=said["out"],
+            offline=said["offline"],
+            access=access(said),
+            config=said["config"],
+        )
+    )
+    expected = expectations(said)
+    check_baseline(expected.baseline, adapter=made.adapter.name, protocol=made.selection.protocol)
+    return made, expected
+
+
+def expectations(said: Mapping[str, Any]) -> Expected:
+    """Read and check what the user expects of the verdicts: it changes the exit code, never a verdict."""
+    from conformance import claims
+    from conformance.report.expectations import Expected
+
+    required = claims.words(said["require_tried"])
+    return Expected.read(claims.load(), said["known_failures"], said["baseline"], required)
+
+
+def access(said: Mapping[str, Any]) -> Access:
+    """Return the credentials that were typed.
+
+    Raises `UsageError`: an unknown word, a missing file, or two options that do not go together.
+    """
+    from conformance.adapters.credentials import MECHANISMS, Access, ClientTls, Secret
+    from conformance.errors import UsageError
+
+    given: dict[str, Any] = {option.name: said[option.name] or "" for option in CREDENTIALS}
+    if given["password_env"] and given["password_file"]:
+        raise UsageError("--password-env and --password-file: give one of them", code="one-of")
+    if bool(given["tls_cert"]) != bool(given["tls_key"]):
+        raise UsageError("--tls-cert and --tls-key: give both or neither", code="both-or-neither")
+    mechanism = given["sasl"].upper()
+    if mechanism and mechanism not in MECHANISMS:
+        raise UsageError.unknown("SASL mechanism", mechanism, MECHANISMS)
+    for option in CREDENTIALS:
+        if option.type is pathlib.Path and (path := given[option.name]):
+            if not path.is_file():
+                raise UsageError(
+                    f"{option.flag} {path}: there is no such file", code="no-such-file", option=option.flag, file=path
+                )
+            given[option.name] = str(path.absolute())
+    secret = Secret(env=given["password_env"], file=given["password_file"])
+    tls = ClientTls(given["tls_ca"], given["tls_cert"], given["tls_key"], given["tls_server_name"])
+    return Access(
+        user=given["user"],
+        password=secret if secret != Secret() else None,
+        mechanism=mechanism,
+        tls=tls if given["tls"] or tls != ClientTls() else None,
+    )
