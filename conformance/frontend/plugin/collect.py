@@ -11,19 +11,28 @@ import inspect
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pytest
 
 from conformance import paths, scenario
+from conformance.campaign import Campaign
 from conformance.claims import Claim
 from conformance.errors import CatalogueError
 from conformance.frontend.plugin import tell
 from conformance.frontend.plugin.tell import ClaimAnswer
 from conformance.scenario import Scenario
 
-if TYPE_CHECKING:
-    from conformance.frontend.plugin.front import Front
+
+class ClaimSession(Protocol):
+    """The session that answers for every claim; `plugin.front` has it."""
+
+    config: pytest.Config
+    campaign: Campaign
+    strict: bool
+
+    def answer(self, item: ClaimItem) -> ClaimAnswer:
+        """Record and judge the scenario of that test, if it was not yet, and return the row of its claim."""
 
 
 def defines_scenarios(path: pathlib.Path) -> bool:
@@ -45,7 +54,7 @@ def _registers(decorator: ast.expr) -> bool:
     return name == "scenario"
 
 
-def make_file(path: pathlib.Path, parent: pytest.Collector, front: Front) -> ScenarioFile:
+def make_file(path: pathlib.Path, parent: pytest.Collector, front: ClaimSession) -> ScenarioFile:
     """The collector of a module that defines scenarios."""
     words: dict[str, Any] = {"path": path}
     if path.is_relative_to(paths.suites()):
@@ -58,7 +67,7 @@ def make_file(path: pathlib.Path, parent: pytest.Collector, front: Front) -> Sce
 class ScenarioFile(pytest.Module):
     """A module with scenarios. One of ours is already loaded: importing it again would define them twice."""
 
-    front: Front
+    front: ClaimSession
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """What pytest would find in it, then its scenarios."""
@@ -105,11 +114,11 @@ class ClaimItem(pytest.Item):
     """One claim in one scenario; it reads its row of the judge's, and decides nothing."""
 
     parent: ScenarioClass
-    front: Front
+    front: ClaimSession
     answer: ClaimAnswer
 
     @classmethod
-    def make(cls, parent: ScenarioClass, claim: Claim, front: Front) -> ClaimItem:
+    def make(cls, parent: ScenarioClass, claim: Claim, front: ClaimSession) -> ClaimItem:
         """The test of a claim, with the words that `-m` and Allure select by."""
         item: ClaimItem = cls.from_parent(parent, name=claim.id)
         item.front = front
