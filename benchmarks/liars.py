@@ -16,8 +16,7 @@ from conformance import campaign
 from conformance.adapters.opening import PROTOCOLS
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
-from conformance.reference.liars.liar import LiarBroker
-from conformance.reference.liars.registry import LIARS
+from conformance.reference.liars import LIARS, Lie
 from conformance.run.planning.plan import Planned
 
 SEED = 20_240_229
@@ -50,7 +49,7 @@ def _words(rows: Sequence[VerdictRow], shown: Sequence[VerdictRow]) -> str:
     return ", ".join(told)
 
 
-def _judged(name: str, liar: type[LiarBroker]) -> list[VerdictRow]:
+def _judged(name: str, liar: Lie) -> list[VerdictRow]:
     """The rows of the liar's own claims, over the first protocol that can try them."""
     for protocol in PROTOCOLS:
         with tempfile.TemporaryDirectory(prefix="conformance-liars-") as folder:
@@ -61,7 +60,7 @@ def _judged(name: str, liar: type[LiarBroker]) -> list[VerdictRow]:
     return []
 
 
-def _campaign(name: str, liar: type[LiarBroker], protocol: str, folder: pathlib.Path) -> Campaign:
+def _campaign(name: str, liar: Lie, protocol: str, folder: pathlib.Path) -> Campaign:
     words = [f"liar={name}", *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
     options = Options(
         adapter="reference",

@@ -12,7 +12,7 @@ from benchmarks.triggers import AT_TRIGGER, QUARRIES, Bench, Hunt, hunt
 from conformance.errors import JudgeError
 from conformance.ledger import Ledger
 from conformance.reference.honest import LATE_S, Answered, Asked
-from conformance.reference.liars.registry import LIARS
+from conformance.reference.liars import LIARS
 from conformance.scenario.script import After, Kill, Nth, Publish
 
 
@@ -67,7 +67,9 @@ def test_both_hunts_play_one_script():
 def test_every_liar_that_a_kill_can_see_is_hunted():
     """Those that answer before they write; the window of the arithmetic is theirs."""
     seen = {
-        name for name, liar in LIARS.items() if any(liar().answered(asked, 10) is Answered.AT_ONCE for asked in Asked)
+        name
+        for name, liar in LIARS.items()
+        if any(liar.behaviour().answered(asked, 10) is Answered.AT_ONCE for asked in Asked)
     }
 
     assert {quarry.liar for quarry in QUARRIES} == seen

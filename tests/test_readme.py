@@ -16,7 +16,7 @@ from conformance.frontend.options import PYTEST, options_of
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
 from conformance.reference import command, profiles, settings
-from conformance.reference.liars.registry import LIARS
+from conformance.reference.liars import LIARS
 from conformance.report import expectations
 from conformance.report.expectations import Expect
 

@@ -23,7 +23,7 @@ from conformance.adapters.opening import WIRES
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
-from conformance.reference.liars import registry as liars
+from conformance.reference import liars
 from conformance.run.planning.plan import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
 

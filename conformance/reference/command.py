@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import ConformanceError, UsageError
-from conformance.reference import profiles, settings
-from conformance.reference.liars import registry
-from conformance.reference.tls import ServerTls
+from conformance.reference import liars, profiles, settings
+from conformance.reference.security import ServerTls
 
 
 def main(argv: Sequence[str]) -> int:
@@ -24,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
     """
     typed = parser().parse_args(argv)
     try:
-        behaviour = registry.behaviour(typed.liar)
+        behaviour = liars.behaviour(typed.liar)
         chosen = settings.parse(behaviour.known_settings(typed.set))
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
         from conformance.reference.server import ServerOptions, serve
@@ -42,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     """The TLS ports, their files, and who may come in; raises `UsageError` for a word that lacks its other half."""
-    from conformance.reference.guard import OPEN, Guard
+    from conformance.reference.security import OPEN, Guard
 
     tls = ServerTls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
     if tls is None and any((typed.tls_cert, typed.tls_key, typed.tls_ca)):
@@ -79,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 class _Names(argparse.Action):
     def __call__(self, *_: object) -> None:
         """As argparse does for --help: print, and be done, whatever else is missing."""
-        print("\n".join(registry.LIARS))
+        print("\n".join(liars.LIARS))
         sys.exit(0)
 
 
@@ -89,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"settings:\n{settings.described()}\n\nprofiles:\n{profiles.described()}\n\nliars:\n{registry.described()}",
+        epilog=f"settings:\n{settings.described()}\n\nprofiles:\n{profiles.described()}\n\nliars:\n{liars.described()}",
     )
     parser.add_argument(
         "--amqp-port", type=_port, default=5672, metavar="N", help="default 5672; 0: chosen by the system"

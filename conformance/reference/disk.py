@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from conformance.reference.store.commit import Batch, Done, GroupCommit
-from conformance.reference.store.compaction import Extent
 from conformance.reference.store.files import NoSpace, SegmentFiles
+from conformance.reference.store.journal import Extent
 from conformance.reference.store.recovery import CorruptJournal
 
 DISK_ERROR = 74

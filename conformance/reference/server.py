@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING
 from conformance.errors import LaunchError
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.disk import JournalThread
-from conformance.reference.guard import OPEN, Guard
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import STANDARD, Profile
+from conformance.reference.security import OPEN, Guard, ServerTls, context
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.sockets import REFUSED_AT_ONCE, AmqpProtocol, HttpProtocol, PeerProtocol, StompProtocol
 from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Journal
 from conformance.reference.store.recovery import CorruptJournal, Recovered, loading, recover
-from conformance.reference.tls import ServerTls, context
 
 if TYPE_CHECKING:
     import ssl

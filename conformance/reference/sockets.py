@@ -8,13 +8,13 @@ import itertools
 from collections.abc import Callable
 from typing import Protocol
 
-from conformance.reference import tls
+from conformance.reference import security
 from conformance.reference.amqp import connection as amqp
 from conformance.reference.amqp.links import MAX_UNSENT
+from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
-from conformance.reference.core.refusal import LIMIT, Refusal
 from conformance.reference.depth import DepthConnection
-from conformance.reference.guard import OPEN, Guard
+from conformance.reference.security import OPEN, Guard
 from conformance.reference.stomp import connection as stomp
 
 LINGER = 2.0
@@ -197,7 +197,7 @@ class AmqpProtocol(PeerProtocol):
 
     def _speaker(self, refused: bool) -> amqp.AmqpConnection:
         refusal = Refusal(LIMIT, f"the broker has {self._server.max_connections} connections") if refused else None
-        subject = tls.subject(self._transport.get_extra_info("peercert"))
+        subject = security.subject(self._transport.get_extra_info("peercert"))
         return amqp.AmqpConnection(self._server.broker, self._wake, self._later, self._server.guard, subject, refusal)
 
     def _dismiss(self, reason: str) -> None:
@@ -210,7 +210,7 @@ class StompProtocol(PeerProtocol):
     _connection: stomp.StompConnection
 
     def _speaker(self, refused: bool) -> stomp.StompConnection:
-        subject = tls.subject(self._transport.get_extra_info("peercert"))
+        subject = security.subject(self._transport.get_extra_info("peercert"))
         host = self._server
         made = stomp.StompConnection(
             host.broker, self._wake, host.receipts, self._later, OPEN if subject else host.guard

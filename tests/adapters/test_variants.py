@@ -12,7 +12,7 @@ from conformance.adapters import parse_assignments
 from conformance.adapters.file.model import load
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.reference.liars import registry
+from conformance.reference import liars
 
 REFERENCE = adapters.find("reference")
 VARIED = """
@@ -139,7 +139,7 @@ def test_a_variant_that_cannot_be_is_refused(tmp_path: pathlib.Path, old: str, n
 
 
 def test_the_reference_broker_knows_its_variants_and_liars() -> None:
-    names = list(registry.LIARS)
+    names = list(liars.LIARS)
 
     assert ["artemis", "qpid", "ems", "solace"] == list(REFERENCE.file.variants)
     assert {"liar": names[0]} == parse_assignments([f"liar={names[0]}"], REFERENCE.file)

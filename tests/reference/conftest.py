@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from cproton import pn_data_clear, pn_disposition_data
 from proton import Delivery, Described, Message, symbol, ulong
@@ -24,6 +25,8 @@ import conformance.errors
 
 ROOT = Path(conformance.errors.__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))  # for `blackbox`
+hypothesis.settings.register_profile("machine-may-be-busy", deadline=None)
+hypothesis.settings.load_profile("machine-may-be-busy")
 PATIENCE = 20
 _DECLARED, _TRANSACTIONAL = 0x33, 0x34
 _NAMES = itertools.count()

@@ -6,9 +6,9 @@ import struct
 
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Subscription
+from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Honest
-from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings, parse_queues
 from conformance.reference.store.commit import GroupCommit, nobody
 from conformance.reference.store.journal import Journal, recover

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from conformance.reference.store import compaction
+from conformance.reference.store import journal
 from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.journal import Journal
 from conformance.reference.store.records import (
@@ -87,7 +87,7 @@ class Machine:
         self.states = [content(self.image())]
         self.crashed = 0
         self.compacted = 0
-        compaction.SLICE, compaction.FEW = slice_bytes, few  # the test puts them back
+        journal.SLICE, journal.FEW = slice_bytes, few  # the test puts them back
         self.commit = GroupCommit(Journal(recover(self.image()), SMALL, IDENTITIES))
 
     def image(self, *writes):

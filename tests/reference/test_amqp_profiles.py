@@ -6,7 +6,7 @@ import pytest
 from proton import Delivery
 
 from conformance.reference.honest import LAZY_S
-from conformance.reference.liars.registry import behaviour
+from conformance.reference.liars import behaviour
 
 from .amqp_rig import Rig, accept, closed
 

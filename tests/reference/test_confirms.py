@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.reference.core.confirms import Confirms
-from conformance.reference.liars.registry import behaviour
+from conformance.reference.liars import behaviour
 
 
 class Publisher:

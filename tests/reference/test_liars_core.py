@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.liars.registry import behaviour
+from conformance.reference.liars import behaviour
 from conformance.reference.store.commit import nobody
 
 from .queue_rig import Rig

@@ -21,11 +21,11 @@ from proton import ConnectionException, Message
 import conformance.errors
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Subscription
+from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
-from conformance.reference.liars.registry import FAMILY, behaviour
-from conformance.reference.message.header import Parsed
+from conformance.reference.liars import LIARS, behaviour
 from conformance.reference.settings import Settings
 from conformance.reference.stomp.frames import SERVER, Decoder, encode
 from conformance.reference.store import files as files_module
@@ -33,7 +33,8 @@ from conformance.reference.store.commit import Batch, GroupCommit, nobody
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Journal, Write, recover
 
-AT_THE_DISK = [name for name, family in FAMILY.items() if family == "storing"]
+DISK_POINTS = {"answered", "ignores_failed_syncs", "ignores_full_disk", "records_rollbacks"}
+AT_THE_DISK = [name for name, lie in LIARS.items() if lie.needs == "standard" and lie.overrides.keys() & DISK_POINTS]
 ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20
 START = """

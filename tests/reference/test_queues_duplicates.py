@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message, symbol
 
-from conformance.reference.message.duplicates import Identities, identity
-from conformance.reference.message.header import parse
+from conformance.reference.core.duplicates import Identities, identity
+from conformance.reference.core.sections import parse
 from conformance.reference.stomp.message import store
 
 from .queue_rig import Rig, identified

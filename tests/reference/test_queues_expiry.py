@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from proton import Message as Sent
 
+from conformance.reference.core.sections import parse
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.message.header import parse
 
 from .queue_rig import START, Rig
 

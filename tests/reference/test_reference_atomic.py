@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Subscription
+from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.liars.registry import Honest
-from conformance.reference.message.header import Parsed
+from conformance.reference.liars import Honest
 from conformance.reference.settings import Settings
 from conformance.reference.store.commit import GroupCommit, nobody
 from conformance.reference.store.journal import Journal, recover

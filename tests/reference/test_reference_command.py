@@ -20,7 +20,7 @@ from proton.utils import ConnectionClosed
 import conformance.errors
 from conformance.reference import disk
 from conformance.reference.command import main
-from conformance.reference.liars.registry import LIARS
+from conformance.reference.liars import LIARS
 from conformance.reference.settings import HELP, Settings
 
 ROOT = Path(conformance.errors.__file__).parents[1]

@@ -11,10 +11,11 @@ import pathlib
 import pytest
 from proton import Delivery
 
-from conformance.reference.liars.registry import FAMILY, LIARS
+from conformance.reference.liars import LIARS
 
 COUNT = 250
-AT_THE_DISK = [name for name, family in FAMILY.items() if family == "storing"]
+DISK_POINTS = {"answered", "ignores_failed_syncs", "ignores_full_disk", "records_rollbacks"}
+AT_THE_DISK = [name for name, lie in LIARS.items() if lie.needs == "standard" and lie.overrides.keys() & DISK_POINTS]
 
 
 def answers(broker, client):

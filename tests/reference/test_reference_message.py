@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message
 
-from conformance.reference.message.header import DecodeError, aged, encode, parse
+from conformance.reference.core.sections import DecodeError, aged, encode, parse
 
 
 @given(

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.liars.registry import behaviour
+from conformance.reference.liars import behaviour
 from conformance.reference.stomp import connection as stomp
 
 from .stomp_rig import Client, Rig, bodies, refusal

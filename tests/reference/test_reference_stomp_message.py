@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Array, Data, Message, symbol, timestamp, ulong
 
-from conformance.reference.message.header import encode, parse
+from conformance.reference.core.sections import encode, parse
 from conformance.reference.stomp.message import RESERVED, show, store
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.guard import Guard
 from conformance.reference.honest import LAZY_S
-from conformance.reference.liars.registry import behaviour
+from conformance.reference.liars import behaviour
+from conformance.reference.security import Guard
 from conformance.reference.stomp.connection import StompConnection
 
 from .stomp_rig import Client, Rig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.core.refusal import LIMIT, Refusal
+from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.stomp import connection as stomp
 from conformance.reference.stomp.frames import encode
 

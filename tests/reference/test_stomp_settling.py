@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from proton import Message
 
-from conformance.reference.message.header import encode, parse
+from conformance.reference.core.sections import encode, parse
 from conformance.reference.stomp.message import store
 
 from .stomp_rig import Rig, bodies, refusal

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.store import compaction
-from conformance.reference.store.compaction import Compaction
-from conformance.reference.store.journal import Journal
+from conformance.reference.store import journal
+from conformance.reference.store.journal import Compaction, Journal
 from conformance.reference.store.records import Committed, Counted, Identified, IdentifiedAgain, Moved, Removed, Stored
 from conformance.reference.store.recovery import CorruptJournal, Recovered
 
@@ -82,7 +81,7 @@ def test_an_id_that_was_seen_again_has_its_later_place():
 
 def test_slices_are_bounded_and_leave_nothing_out(monkeypatch):
     """Records go on from one slice to the next; one that is larger than a slice is read whole."""
-    monkeypatch.setattr(compaction, "SLICE", 300)
+    monkeypatch.setattr(journal, "SLICE", 300)
     old = Old(*(stored(n) for n in range(1, 11)), stored(11, 1000), stored(12))
     slices = old.all()
 

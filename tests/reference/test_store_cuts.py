@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.reference.store import compaction
+from conformance.reference.store import journal
 from conformance.reference.store.commit import FULL
 from conformance.reference.store.records import Committed, Counted, Identified, Moved, QueueDeleted, Removed
 from conformance.reference.store.recovery import recover
@@ -17,8 +17,8 @@ from .store_rig import SMALL, Machine, content, declared, stored
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch):
     """Machines have slices of their own."""
-    monkeypatch.setattr(compaction, "SLICE", compaction.SLICE)
-    monkeypatch.setattr(compaction, "FEW", compaction.FEW)
+    monkeypatch.setattr(journal, "SLICE", journal.SLICE)
+    monkeypatch.setattr(journal, "FEW", journal.FEW)
 
 
 def play(machine, look=None):

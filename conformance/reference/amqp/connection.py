@@ -17,17 +17,15 @@ from typing import Any
 
 import cproton as pn
 
-from conformance.reference.amqp import asking, states, termini
-from conformance.reference.amqp.coordinator import Coordinator
+from conformance.reference.amqp import attach, states
 from conformance.reference.amqp.handshake import Handshake, farewell
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, AmqpLink, AmqpPeer
-from conformance.reference.amqp.receiving import Incoming
+from conformance.reference.amqp.receiving import Coordinator, Incoming, Windowed
 from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
-from conformance.reference.amqp.windowed import Windowed
+from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
-from conformance.reference.core.refusal import LIMIT, Refusal
-from conformance.reference.guard import OPEN, Guard
 from conformance.reference.profiles import PLAIN
+from conformance.reference.security import OPEN, Guard
 
 MAX_FRAME = 256 * 1024
 MAX_SESSIONS = 256
@@ -296,19 +294,19 @@ class AmqpConnection:
             return Refusal(LIMIT, f"a connection has at most {most} links")
         sending = pn.pn_link_is_sender(engine)
         far = pn.pn_link_remote_source(engine) if sending else pn.pn_link_remote_target(engine)
-        wish = termini.asked(far, sending=sending)
-        found = None if wish.coordinator else termini.queue(self._broker, wish, sending=sending)
+        wish = attach.asked(far, sending=sending)
+        found = None if wish.coordinator else attach.queue(self._broker, wish, sending=sending)
         if isinstance(found, Refusal):
             return found
         profile = self._broker.profile
-        publishing = None if sending or wish.coordinator else asking.publishing(profile, engine)
+        publishing = None if sending or wish.coordinator else attach.publishing(profile, engine)
         if isinstance(publishing, Refusal):
             return publishing
-        consuming = asking.consuming(profile, engine) if sending else PLAIN
+        consuming = attach.consuming(profile, engine) if sending else PLAIN
         if isinstance(consuming, Refusal):
             return consuming
-        termini.modes(engine)
-        termini.tell(engine, wish, found, sending=sending)
+        attach.modes(engine)
+        attach.tell(engine, wish, found, sending=sending)
         pn.pn_link_set_max_message_size(engine, 0 if sending else self._broker.settings.max_message_bytes)
         pn.pn_link_open(engine)
         link: AmqpLink

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.reference.guard import Guard
-from conformance.reference.message import encoded
+from conformance.reference.core import sections
+from conformance.reference.security import Guard
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -130,10 +130,10 @@ class Handshake:
         frame = bytes(self.rest[:size])
         del self.rest[:size]
         try:
-            performative, at = encoded.code(frame, 4 * frame[4])
+            performative, at = sections.code(frame, 4 * frame[4])
             if (frame[5], performative) == (_SASL_TYPE, wanted) and frame[4] >= 2:
-                return [encoded.text(item) for item in encoded.items(frame, at, count)]
-        except encoded.Malformed:
+                return [sections.text(item) for item in sections.items(frame, at, count)]
+        except sections.DecodeError:
             pass
         self.failed = True
         return None

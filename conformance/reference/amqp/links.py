@@ -8,10 +8,9 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import states
+from conformance.reference.core.admission import Refusal
 from conformance.reference.core.broker import ReferenceBroker
-from conformance.reference.core.queues import Queue
-from conformance.reference.core.refusal import Refusal
-from conformance.reference.core.transactions import Transaction
+from conformance.reference.core.queues import Queue, Transaction
 
 MAX_UNSENT = 256 * 1024
 """Bytes written for a peer and not yet given to its socket, beyond which it is sent no more messages."""

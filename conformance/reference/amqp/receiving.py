@@ -1,18 +1,21 @@
-"""Links on which the peer sends: messages for one queue, or for the queue that each is addressed to."""
+"""Links on which the client sends: messages for queues, with or without a publish window, and transactions (4.3)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cproton as pn
 
-from conformance.reference.amqp import states, termini
+from conformance.reference.amqp import attach, states
+from conformance.reference.amqp.attach import is_urgent
 from conformance.reference.amqp.links import OVERHEAD, AmqpLink, AmqpPeer
-from conformance.reference.core.queues import Queue
-from conformance.reference.core.refusal import LIMIT, SIZE, Refusal
-from conformance.reference.core.transactions import Transaction
-from conformance.reference.message import encoded
-from conformance.reference.message.header import DecodeError, Parsed, parse
+from conformance.reference.core import sections
+from conformance.reference.core.admission import LIMIT, SIZE, Refusal
+from conformance.reference.core.confirms import Confirms
+from conformance.reference.core.queues import Queue, Transaction
+from conformance.reference.core.sections import DecodeError, Parsed, parse
+from conformance.reference.profiles import Publishing
 
 CREDIT = 1000
 RETRACTION_DELAY = 0.02
@@ -162,7 +165,7 @@ class Incoming(Receiving):
             identity = self._identity(delivery)
             parsed = parse(data)
             queue = self._queue or self._addressed(parsed)
-        except (DecodeError, encoded.Malformed) as error:
+        except DecodeError as error:
             self._refused(delivery, Refusal("amqp:decode-error", str(error)), settled=settled)
         except _Unacceptable as error:
             self._refused(delivery, error.refusal, settled=settled)
@@ -179,10 +182,10 @@ class Incoming(Receiving):
         return identity
 
     def _addressed(self, parsed: Parsed) -> Queue:
-        name = encoded.addressee(parsed.bare)
+        name = sections.addressee(parsed.bare)
         if not name:
             raise _Unacceptable(Refusal("amqp:precondition-failed", "a message without to needs a link with a target"))
-        found = termini.named(self._broker, name)
+        found = attach.named(self._broker, name)
         if isinstance(found, Refusal):
             raise _Unacceptable(found)
         return found
@@ -246,3 +249,130 @@ class _Unacceptable(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.description)
         self.refusal = refusal
+
+
+class Windowed(Incoming):
+    """The window is the link's credit: what has no answer holds its credit, and a confirm gives it back.
+
+    A confirm is one disposition for each unbroken run of deliveries, which the engine makes of those that are settled
+    one after the other; where the peer asked for PER_MESSAGE each has one of its own. `apart` ends a run.
+    """
+
+    def __init__(
+        self, engine: Any, peer: AmqpPeer, queue: Queue | None, asked: Publishing, apart: Callable[[], None]
+    ) -> None:
+        super().__init__(engine, peer, queue, credit=asked.window)
+        self._worth = 1
+        self._windowed = asked.ranged
+        self._apart = apart
+        behaviour = self._broker.behaviour
+        # Over AMQP a range says nothing of what is not in it: no confirm has to wait for an earlier one.
+        self._confirms: Confirms[Any] = Confirms(
+            asked.window, self._leave, peer.later, ranged=False, behaviour=behaviour
+        )
+
+    def _held(self) -> int:
+        if self._broker.behaviour.reopens_windows:
+            return self._confirms.unanswered
+        return self._most - self._left
+
+    def _arrived(self, delivery: Any, parsed: Parsed) -> bool:
+        urgent = is_urgent(parsed.bare)
+        self._confirms.arrived(delivery, immediate=urgent)
+        return urgent
+
+    def _accept(self, delivery: Any, identity: bytes | None, *, retract: bool) -> None:
+        if identity is not None or retract:
+            super()._accept(delivery, identity, retract=retract)
+        else:
+            self._confirms.stored(delivery)
+
+    def _refused(self, delivery: Any, refusal: Refusal, *, settled: bool) -> None:
+        if delivery not in self._confirms:
+            super()._refused(delivery, refusal, settled=settled)
+        elif self._broker.behaviour.covers_refused:
+            self._confirms.stored(delivery)
+        else:
+            self._confirms.refused(delivery)
+            self._apart()
+            super()._refused(delivery, refusal, settled=settled)
+            self._apart()
+            self._peer.next(self._replenish)
+
+    def _leave(self, deliveries: list[Any]) -> None:
+        if not self.open:
+            return  # a timer
+        for delivery in deliveries:
+            super()._accept(delivery, None, retract=False)
+            if not self._windowed:
+                self._apart()
+        self._apart()
+        self._peer.next(self._replenish)
+
+
+class Coordinator(Receiving):
+    """A control link. Its transactions can be used on all links of the connection, and end with it."""
+
+    max_bytes = 64 * 1024
+
+    def __init__(self, engine: Any, peer: AmqpPeer) -> None:
+        super().__init__(engine, peer)
+        self._declared: dict[bytes, Transaction] = {}
+
+    def _release(self) -> None:
+        """What it declared and nobody discharged is rolled back (section 4.1)."""
+        super()._release()
+        for identity in list(self._declared):
+            self._broker.abandon(self._close(identity))
+
+    def _take(self, delivery: Any, data: bytes, *, settled: bool) -> None:
+        """A declare or a discharge; one that is sent settled is not answered, so that such a declare does nothing."""
+        asked = states.body(data)
+        code = asked.code if asked is not None else None
+        if asked is not None and code == states.DISCHARGE:
+            self._discharge(delivery, asked)
+        elif asked is None or code != states.DECLARE:
+            self._reject(delivery, "amqp:decode-error", "the message is no declare and no discharge")
+        elif settled or states.is_global(asked):
+            self._reject(delivery, "amqp:not-implemented", "there are no transactions that are global or unanswered")
+        elif len(self._peer.transactions) >= (most := self._broker.settings.max_transactions):
+            self._reject(delivery, LIMIT, f"a connection has at most {most} open transactions")
+        else:
+            self._declare(delivery)
+
+    def _declare(self, delivery: Any) -> None:
+        transaction = self._broker.begin()
+        identity = transaction.number.to_bytes(8, "big")
+        self._declared[identity] = self._peer.transactions[identity] = transaction
+        states.declared(delivery, identity)
+        self._settle(delivery)
+
+    def _discharge(self, delivery: Any, asked: states.Described) -> None:
+        identity, failed = states.discharge(asked)
+        if identity not in self._declared:
+            self._reject(delivery, states.UNKNOWN_ID, "no such transaction is open on this link")
+        elif not failed:
+            self._commit(delivery, self._close(identity))
+        elif self._broker.behaviour.refuses_rollbacks:
+            self._reject(delivery, "amqp:internal-error", "the transaction cannot be rolled back")
+        else:
+            self._broker.rollback(self._close(identity), lambda: self._accept(delivery))
+
+    def _commit(self, delivery: Any, transaction: Transaction) -> None:
+        """A commit that is refused has rolled back: the peer is told so, and why (section 4.3)."""
+
+        def refused(refusal: Refusal) -> None:
+            if self.open:
+                self._reject(delivery, states.ROLLBACK, refusal.description)
+
+        self._broker.commit(transaction, lambda: self._accept(delivery), refused)
+
+    def _close(self, identity: bytes) -> Transaction:
+        """No more work is taken into it."""
+        del self._peer.transactions[identity]
+        return self._declared.pop(identity)
+
+    def _accept(self, delivery: Any) -> None:
+        if self.open:
+            pn.pn_delivery_update(delivery, pn.PN_ACCEPTED)
+            self._settle(delivery)

@@ -9,8 +9,8 @@ import cproton as pn
 
 from conformance.reference.amqp import states
 from conformance.reference.amqp.links import AmqpLink, AmqpPeer
+from conformance.reference.core.admission import DELETED, SIZE, Refusal
 from conformance.reference.core.queues import Message, Queue, Subscription
-from conformance.reference.core.refusal import DELETED, SIZE, Refusal
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.profiles import PLAIN, Consuming
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 
 from conformance.errors import UsageError
+from conformance.reference.core.admission import LIMIT, Refusal
+from conformance.reference.core.duplicates import Identities
 from conformance.reference.core.queues import Queue
-from conformance.reference.core.refusal import LIMIT, Refusal
-from conformance.reference.message.duplicates import Identities
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import GroupCommit, nobody
 from conformance.reference.store.records import QueueDeclared, QueueDeleted

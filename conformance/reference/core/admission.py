@@ -1,17 +1,40 @@
-"""What is let in: limits, the end of a message's time, and ids that were seen before."""
+"""Which messages the broker takes, and why it refuses one: limits, the time to live, ids that were seen before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from conformance.reference.core.queues import Queue
-from conformance.reference.core.refusal import DELETED, LIMIT, SIZE, Refusal, Refused
-from conformance.reference.core.transactions import Send
+from conformance.reference.core.duplicates import PROPERTY, identity
+from conformance.reference.core.queues import Queue, Send
+from conformance.reference.core.sections import Parsed
 from conformance.reference.honest import Honest
-from conformance.reference.message.duplicates import PROPERTY, identity
-from conformance.reference.message.header import Parsed
 from conformance.reference.settings import Settings
 from conformance.reference.store.commit import Done, GroupCommit
+
+LIMIT = "amqp:resource-limit-exceeded"
+"""The condition where something is full (AMQP 1.0 section 2.8.15)."""
+
+
+SIZE = "amqp:link:message-size-exceeded"
+"""The condition where a message is larger than the broker takes (AMQP 1.0 section 2.8.17)."""
+
+DELETED = "amqp:resource-deleted"
+"""The condition where a queue was deleted while a link to it, or a transaction about it, was open (section 2.8.15)."""
+
+
+class Refusal(NamedTuple):
+    """What is refused is certainly not stored, and never will be; `condition` is a name of AMQP 1.0."""
+
+    condition: str
+    description: str
+
+
+Refused = Callable[[Refusal], None]
+
+
+def untold(refusal: Refusal) -> None:
+    """For an operation that nobody waits for: what is sent settled has no answer."""
 
 
 class Admission:

@@ -10,16 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from conformance.reference.core.addresses import Addresses
-from conformance.reference.core.admission import Admission
-from conformance.reference.core.effects import Effect, Effects
-from conformance.reference.core.queues import Message, Queue, Subscription
-from conformance.reference.core.refusal import Refusal, Refused, untold
+from conformance.reference.core.admission import Admission, Refusal, Refused, untold
+from conformance.reference.core.effects import Effect, Effects, Storage
+from conformance.reference.core.expiry import Expiries
+from conformance.reference.core.queues import DeliveryOutcome, Message, Queue, Send, Subscription, Transaction
+from conformance.reference.core.sections import Parsed, aged, encode
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.core.storage import Storage
-from conformance.reference.core.transactions import DeliveryOutcome, Send, Transaction
 from conformance.reference.honest import Asked, Honest
-from conformance.reference.message.expiry import Expiries
-from conformance.reference.message.header import Parsed, aged, encode
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, nobody

@@ -1,13 +1,15 @@
-"""Queues: order, who may have what, and how full they are. No protocol, no disk."""
+"""Queues: order, who may have what, and how full they are; transactions: what one holds. No protocol, no disk."""
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+from conformance.reference.core.duplicates import Identities
+from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import COUNTED, SettlementEvent, State, step
-from conformance.reference.message.duplicates import Identities
 from conformance.reference.settings import QueueOptions
 
 _SLACK = 64
@@ -268,3 +270,47 @@ class Queue:
     def _is_ready(self, number: int) -> bool:
         message = self._stored.get(number)
         return message is not None and message.state is _READY
+
+
+class Send(NamedTuple):
+    """A message that is offered to nobody before the commit; it gets its number in the queue there.
+
+    It takes up room in the queue already. `identity` is its id for the detection of duplicates.
+    """
+
+    queue: Queue
+    parsed: Parsed
+    identity: bytes | None
+
+
+class DeliveryOutcome(NamedTuple):
+    """What a consumer said of a delivery; `here` is false for undeliverable-here."""
+
+    subscription: Subscription
+    tag: int
+    event: SettlementEvent
+    here: bool
+
+
+class Transaction:
+    """What was sent and settled in one transaction, in order; `number` is its own since the start of the broker.
+
+    It owns nothing: a delivery stays with its link, and an outcome counts only if that link still holds the delivery
+    when the transaction is committed.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.sends: list[Send] = []
+        self.outcomes: list[DeliveryOutcome] = []
+        self._watchers: list[Callable[[bool], None]] = []
+
+    def when_over(self, watcher: Callable[[bool], None]) -> None:
+        """Calls back once, after the effects and before the answer: true for committed, false for rolled back."""
+        self._watchers.append(watcher)
+
+    def over(self, *, committed: bool) -> None:
+        """Tells the watchers, in the order they came."""
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher(committed)

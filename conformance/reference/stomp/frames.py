@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from conformance.reference.core.refusal import LIMIT
+from conformance.reference.core.admission import LIMIT
 
 VERSIONS = ("1.2", "1.1", "1.0")
 """What is spoken, the best first."""

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from conformance.reference.message.header import DecodeError, Parsed
+from conformance.reference.core.sections import DecodeError, Parsed
 from conformance.reference.stomp.frames import ProtocolError
 
 RESERVED = frozenset(

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from conformance.reference.honest import LATE_S
-from conformance.reference.store.compaction import Compaction, Extent
-from conformance.reference.store.journal import Journal, Write
+from conformance.reference.store.journal import Compaction, Extent, Journal, Write
 from conformance.reference.store.records import Closed, Counted, Moved, QueueDeleted, Record, Removed, changes, stores
 
 Done = Callable[[], None]

@@ -12,8 +12,7 @@ from pathlib import Path
 from conformance.errors import LaunchError
 from conformance.reference.honest import Honest
 from conformance.reference.store.commit import Batch
-from conformance.reference.store.compaction import Extent
-from conformance.reference.store.journal import SEGMENT_BYTES, Write
+from conformance.reference.store.journal import SEGMENT_BYTES, Extent, Write
 from conformance.reference.store.recovery import Recovered, filename
 
 _SUFFIX = Path(filename(0)).suffix

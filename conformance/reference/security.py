@@ -1,4 +1,4 @@
-"""TLS: the server's certificate, and who the peer is by its own. `ssl` is imported where it is used."""
+"""Who may connect: the login of a client, and TLS. `ssl` is imported where it is used."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ from conformance.errors import LaunchError
 
 if TYPE_CHECKING:
     import ssl
+
+
+class Guard(NamedTuple):
+    """With a `user` nobody comes in without that name and the password, or a certificate."""
+
+    user: str | None = None
+    password: bytes = b""
+
+    def knows(self, user: bytes, password: bytes) -> bool:
+        """Whether these are the user's; it takes as long for a wrong password as for the right one."""
+        import hmac
+
+        ours, theirs = (self.user or "").encode() + b"\0" + self.password, user + b"\0" + password
+        return self.user is not None and hmac.compare_digest(ours, theirs)
+
+
+OPEN = Guard()
+"""Everybody."""
 
 
 class ServerTls(NamedTuple):

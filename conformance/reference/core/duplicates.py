@@ -6,7 +6,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from conformance.reference.message import encoded
+from conformance.reference.core import sections
 
 PROPERTY = b"_AMQ_DUPL_ID"
 """The application property with the id: the name that Apache Artemis gave it. Over STOMP it is a header."""
@@ -87,13 +87,13 @@ def _find(bare: bytes) -> bytes | None:
             values = _values(bare, start)
             pairs = zip(values, values, strict=False)
             return next((_bounded(_plain(value)) for name, value in pairs if _plain(name) == PROPERTY), None)
-        at = encoded.end(bare, start)
+        at = sections.end(bare, start)
     return None
 
 
 def _descriptor(bare: bytes, at: int) -> tuple[int, int]:
     """The number that says which section this is, -1 for a name, and where its value begins."""
-    end = encoded.end(bare, at)
+    end = sections.end(bare, at)
     return (int.from_bytes(bare[at + 1 : end], "big") if bare[at] in (0x53, 0x80) else -1), end
 
 
@@ -101,7 +101,7 @@ def _values(bare: bytes, at: int) -> Iterator[bytes]:
     """What a map holds, each encoded, keys and values in turn (section 1.6.23)."""
     count, at = (bare[at + 2], at + 3) if bare[at] == 0xC1 else (struct.unpack_from(">I", bare, at + 5)[0], at + 9)
     for _ in range(count):
-        end = encoded.end(bare, at)
+        end = sections.end(bare, at)
         yield bare[at:end]
         at = end
 

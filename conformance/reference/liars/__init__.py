@@ -1,1 +1,0 @@
-"""Brokers that are wrong on purpose, each in exactly one documented way."""
