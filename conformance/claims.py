@@ -233,6 +233,8 @@ STORAGE = frozenset(
     {"data_sync", "persistence", "sync_acknowledgements", "sync_non_transactional", "sync_transactional"}
 )
 """The settings by which a broker gives a promise about storage up: each is strict where it is true."""
+STORED = "confirm_means_stored"
+"""The capability that a broker's file declares from its documentation. Without it a loss is told, and no violation."""
 
 
 def assumed(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str, ...]:

@@ -24,14 +24,13 @@ from conformance.adapters.interface import Broker
 from conformance.adapters.launch import class_archive, native
 from conformance.adapters.launch.prepared import BrokerSource, Options, OwnCopy
 from conformance.adapters.launchers import Launcher
-from conformance.claims import Value
+from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import FRAMES, MODIFIED
 from conformance.scenario.script import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
-STORED = "confirm_means_stored"
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
 """With these capabilities AMQP 1.0 promises `STORED` (3.2.1, durable), also if the file does not declare it."""
 BUNDLED = "bundled"

@@ -21,7 +21,7 @@ from conformance import claims
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
 from conformance.adapters.file.credentials_table import clean
-from conformance.adapters.file_adapter import DURABLE, STORED
+from conformance.adapters.file_adapter import DURABLE
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
@@ -95,10 +95,11 @@ def assumptions(adapter: Adapter) -> list[str]:
     found: dict[tuple[str, ...], list[str]] = {}
     settings = adapter.effective()
     for protocol in _spoken(adapter):
+        able = adapter.capabilities(protocol)
         selection = Selection(adapter, protocol, settings, {}, [], frozenset(), seed=0)
         for claim in claims.load().claims.values():
             names = claims.assumed(claim.when, settings.values)
-            if claim.is_expectation:
+            if claim.is_expectation or claims.STORED in {*claim.capabilities} - able:
                 continue  # no document promises it
             if names and selection.applies(claim) and not claims.unmet(claim.when, settings.values, settings.absent):
                 found.setdefault(names, []).append(claim.id)
@@ -107,11 +108,11 @@ def assumptions(adapter: Adapter) -> list[str]:
 
 def unstored(adapter: Adapter) -> list[str]:
     """The claims about stored messages that do not apply because the file does not declare it, a line a protocol."""
-    about = [claim for claim in claims.load().claims.values() if STORED in claim.capabilities]
+    about = [claim for claim in claims.load().claims.values() if claims.STORED in claim.capabilities]
     return [
         f"over {protocol}: {', '.join(claim.id for claim in about if protocol in claim.surfaces)}"
         for protocol in _spoken(adapter)
-        if STORED not in adapter.capabilities(protocol) and adapter.capabilities(protocol) >= DURABLE
+        if claims.STORED not in adapter.capabilities(protocol) and adapter.capabilities(protocol) >= DURABLE
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from conformance.claims import VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
+from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario, names_of
 from conformance.scenario.script import LINK_FAULTS, Consume, Publish, Together, singles
@@ -116,14 +116,19 @@ def _surface(claim: Claim, run: RunRecord) -> str:
 
 
 def _capability(claim: Claim, run: RunRecord) -> str:
-    missing = [name for name in claim.capabilities if name not in run.capabilities]
+    missing = [name for name in claim.capabilities if name not in run.capabilities and name != STORED]
     return f"The broker does not have it over {run.protocol}: {missing[0]}." if missing else ""
 
 
 def not_promised(claim: Claim, run: RunRecord, session: Mapping[str, Value] = MappingProxyType({})) -> str:
-    """That the effective settings give up what the claim says; a session of ours has its settings from its script."""
+    """That the effective settings give up what the claim says; a session of ours has its settings from its script.
+
+    A broker whose file does not declare that what it confirms is stored may still lose it, and a loss must be told.
+    """
     if claim.subject is Subject.SESSION:
         return ""
+    if STORED in claim.capabilities and STORED not in run.capabilities:
+        return f"{NOT_PROMISED}the broker's file does not declare {STORED} over {run.protocol}."
     missed = unmet(claim.when, {**run.settings, **session}, run.absent)
     return f"{NOT_PROMISED}{missed}." if missed else ""
 

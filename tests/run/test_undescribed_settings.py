@@ -1,4 +1,4 @@
-"""A broker whose file describes no settings: what it does not describe it cannot give up."""
+"""A broker whose file is silent about a setting or a promise."""
 
 import pytest
 
@@ -81,6 +81,34 @@ def test_what_is_given_up_and_fails_is_on_the_first_screen(run, tmp_path):
     assert "confirmed messages lost (SOLCD-ACK-01)" in done.stdout.partition(said)[2]
     assert said in report.summary.headline
     assert said in (tmp_path / "out" / "report.html").read_text().partition('<h2 id="doubts">')[0]
+
+
+STOMP = """
+[protocols.stomp]
+port = "stomp"
+[start]
+"""
+
+
+@pytest.mark.spark
+def test_a_loss_without_a_declared_promise_is_on_the_first_screen(run):
+    """Over STOMP no standard promises it. 625 of 825 confirmed messages were lost, and no line said so."""
+    words = {
+        '[protocols.amqp]\nport = "amqp"\nack_confirm = "disposition"\n\n[start]': STOMP,
+        "--amqp-port": "--stomp-port", "{amqp_port}": "{stomp_port}", "ready amqp=": "ready",
+        '["amqp", "http"]': '["stomp", "http"]',
+        '"confirm_means_stored", ': "", "LIAR": LIAR,
+    }  # fmt: skip
+    toml = BROKER
+    for old, new in words.items():
+        toml = toml.replace(old, new)
+    done, report = run(toml)
+    said = "Not promised by this configuration, and seen to fail: "
+
+    assert 5 == done.returncode, done.stdout + done.stderr
+    assert "confirmed messages lost (SOLCD-ACK-01)" in done.stdout.partition(said)[2]
+    assert said in report.summary.headline
+    assert "confirm_means_stored" in next(row.reason for row in report.verdicts if row.failed_unpromised)
 
 
 def test_a_check_of_the_adapter_prints_what_is_assumed(tmp_path):

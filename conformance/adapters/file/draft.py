@@ -13,6 +13,7 @@ from conformance.adapters.external.addresses import places, with_management, wor
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.model import BrokerFile, read_table
 from conformance.adapters.file.placeholders import placeholders
+from conformance.claims import STORED
 from conformance.errors import UsageError
 
 _COMMANDS = """\
@@ -62,7 +63,6 @@ PROMISED = ("durable_queues", "individual_ack", "queues", "send_confirmed")
 """The capabilities of a draft: without these a broker has nothing that a kill could show."""
 
 _SPOKEN = ("amqp", "stomp")
-_STORED = "confirm_means_stored"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Draft:
         for word, means in capabilities.items():
             if word in PROMISED:
                 yield f"  {_toml(word)},  # {means}"
-            elif word != _STORED:
+            elif word != STORED:
                 yield f"  # {_toml(word)},  # {means}"
         yield "]"
         addresses = _pairs("--destination", self.destinations)
@@ -132,7 +132,7 @@ class Draft:
             if word in addresses:
                 yield f"destination = {_toml(addresses.pop(word))}"
             yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
-            yield f"{'' if word == 'amqp' else '# '}capabilities = [{_toml(_STORED)}]  # {capabilities[_STORED]}"
+            yield f"{'' if word == 'amqp' else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
         if addresses:
             raise UsageError.unknown("protocol", next(iter(addresses)), spoken, of="--destination")
         yield from self._start()

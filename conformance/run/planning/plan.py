@@ -16,7 +16,7 @@ from conformance.adapters.controls import changes_broker, substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.vendor_clients import ClientFile
-from conformance.claims import Catalogue, Claim, Subject, Value, spoken, unmet
+from conformance.claims import STORED, Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 from conformance.scenario.script import CLEAN_RESTART, After, All, PowerLoss, unsettled
 
@@ -73,7 +73,7 @@ class Selection:
         binds = not claim.binds or set(claim.binds) & (set(self.adapter.file.profiles) | self.judged_as)
         return (
             spoken(claim, self.protocol, bundled=bundled)
-            and set(claim.capabilities) <= self.adapter.capabilities(self.protocol)
+            and set(claim.capabilities) - {STORED} <= self.adapter.capabilities(self.protocol)
             and bool(binds or claim.subject is Subject.SESSION)
         )
 
