@@ -24,7 +24,16 @@ from conformance.report.html import first_timeline, timeline
 from conformance.report.words import MEANINGS, exit_means
 
 ROWS = 20
-EVENTS = 8
+EVENTS = 10
+_LEAST_TELLING = (
+    ("process", ""),
+    ("frame", ""),
+    ("fault", "armed"),
+    ("broker", "invoke"),
+    ("fault", "effective"),
+    ("ack", "invoke"),
+)
+"""Operation and phase, an empty one for each phase."""
 DOUBTS = ("error", "undecided", "required", "judged-as", "self", "void", "control", "not-tried", "course")
 STYLES = {
     Verdict.HOLDS: "green",
@@ -124,20 +133,33 @@ def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] 
 
 def _events(witness: Witness) -> Table:
     events = timeline(witness)
+    telling = _telling(events)
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
     for name in ("process", "op", "phase", "detail"):
         table.add_column(no_wrap=name != "detail")
-    left_out = len(events) - EVENTS
-    head = events if left_out <= 0 else events[: EVENTS // 2]
-    tail = [] if left_out <= 0 else events[-EVENTS // 2 :]
+    half = EVENTS // 2
+    head, tail = (telling, []) if len(telling) <= EVENTS else (telling[:half], telling[-half:])
     for event in head:
         table.add_row(*_event(event))
-    if tail:
+    if left_out := len(events) - len(head) - len(tail):
         table.add_row("...", f"{left_out} more", "", "", "")
     for event in tail:
         table.add_row(*_event(event))
     return table
+
+
+def _telling(events: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Leave out the kinds of events that tell least, one after another, until the rest is short enough.
+
+    Counter-example: of a message given to two consumers, the middle that was cut had the second delivery.
+    """
+    found = list(events)
+    for op, phase in _LEAST_TELLING:
+        if len(found) <= EVENTS:
+            break
+        found = [event for event in found if event["op"] != op or phase not in ("", event["phase"])]
+    return found
 
 
 def _event(event: Mapping[str, str]) -> list[Text]:

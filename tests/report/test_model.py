@@ -95,7 +95,7 @@ def test_a_requirement_of_the_user_is_not_the_vendors(make):
     """A guarantee that a setting gave up is never counted against the vendor."""
     expected = (
         "Nothing that the product promises was violated in what was tried. "
-        "1 requirement of yours, given up by a setting, violated: SOLCD-ACK-01."
+        "1 requirement of yours, not promised by this product, violated: SOLCD-ACK-01."
     )
 
     assert expected == headline(make, make.violated(required=True))

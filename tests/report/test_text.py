@@ -83,7 +83,22 @@ def test_a_long_timeline_is_cut_in_the_middle(make):
     text = plain(make.judgement(make.violated(witnesses=(seen,))))
 
     assert [True, False, True] == [f"number {at}\n" in text for at in (3, 50, 98)]
-    assert "91 more" in text
+    assert "89 more" in text
+
+
+def test_a_long_timeline_keeps_what_shows_the_violation(make):
+    """The second delivery of a message that two consumers got was in the middle that was cut."""
+    each = [("deliver", "ok"), ("process", "invoke"), ("process", "ok"), ("ack", "invoke"), ("ack", "ok")]
+    told = [("send", "ok", "publisher-1"), *((op, phase, f"consumer-{n}") for n in (1, 2) for op, phase in each)]
+    told += [("broker", "invoke", "orchestrator"), ("broker", "ok", "orchestrator")]
+    events = tuple({"at_ms": 0.0, "op": op, "phase": phase, "process": who} for op, phase, who in told)
+    text = plain(
+        make.judgement(make.violated(witnesses=(Witness(trial="t", queue="q", message="m", timeline=events),)))
+    )
+
+    assert 2 == text.count("deliver  ok")
+    assert 2 == text.count("ack      ok")
+    assert "4 more" in text
 
 
 def test_many_answers_are_cut_with_a_count(make):
