@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _secured(typed: argparse.Namespace) -> dict[str, Any]:
-    """The TLS ports, their files, and who may come in; raises `UsageError` for a word that lacks its other half."""
+    """Return the TLS ports, their files, and the login; raises `UsageError` for an option without its partner."""
     from conformance.reference.security import OPEN, Guard
 
     tls = ServerTls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
 class _Names(argparse.Action):
     def __call__(self, *_: object) -> None:
-        """As argparse does for --help: print, and be done, whatever else is missing."""
+        """Print and exit, even if required options are missing, as argparse does for --help."""
         print("\n".join(liars.LIARS))
         sys.exit(0)
 

@@ -11,8 +11,8 @@ DELETE `/queues/NAME` removes a queue with all that is in it, and is answered be
 that asks its clients for a login refuses it, because this port asks for none.
 
 A list has at most N entries after the first K; N is 1000 unless it is asked for less. One of messages ends early where
-they have more than 8 MiB, for all of it is hashed while nobody else is served. Of requests that come together one is
-answered at a time, and the other ports are served in between.
+they have more than 8 MiB, because the broker hashes all of it before it serves other clients. It answers one request at
+a time, and serves the other ports between two.
 
 A name is one segment of the path, so that its own slashes, spaces and percent signs are percent-encoded as UTF-8. For a
 name with plain slashes the whole rest of the path is tried first: `/queues/a/messages` is the queue `a/messages` where
@@ -51,7 +51,7 @@ _HELD = frozenset({State.ACQUIRED, State.COMMITTING})
 
 
 class _BadQueryError(Exception):
-    """A parameter that is no number, or that nobody knows."""
+    """A parameter that is no number, or unknown."""
 
 
 class DepthConnection:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class JournalThread:
     """One batch at a time in a thread of its own; `stored` is called in the loop after each.
 
-    What nobody waits for is done in the same thread, in short steps: at most one between two batches.
+    Work that no client waits for is done in the same thread, in short steps: at most one between two batches.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class JournalThread:
             self._stored()
 
     def _chore(self) -> bool:
-        """One short step of what nobody waits for, if there is one; whether there was."""
+        """Do one short step that no client waits for, if there is one; return whether there was."""
         self._chore_due = False
         if self._closing:
             return False

@@ -197,13 +197,13 @@ LIARS: dict[str, Lie] = {
         takes_over=lambda place, count: place < count - TENTH,
     ),
     "stuck-after-recovery": _lie(
-        "What a start takes over is counted in the depth, and delivered to nobody.",
+        "Messages that a start recovers are counted in the depth, and never delivered.",
         "EMS-STEP-03",
         fault="kill",
         hides_recovered=True,
     ),
     "late-after-recovery": _lie(
-        "What a start finds in its journal is neither counted nor delivered before the next start.",
+        "Messages that a start finds in the journal are neither counted nor delivered before the next start.",
         "EMS-STEP-03",
         fault="kill",
         recovers_late=True,
@@ -225,13 +225,13 @@ LIARS: dict[str, Lie] = {
         receipts=lambda frame: 2 if frame % PERIOD == 0 else 1,
     ),
     "stores-what-it-rejects": _lie(
-        "A message that is refused, because its queue is full for one, is stored all the same.",
+        "A message that is refused, for example because its queue is full, is stored all the same.",
         "AMQP-REF-01",
         stores_refused=True,
     ),
     # Liars about what a consumer is sent: which messages, in which order, how often, and how they are marked.
     "skips-every-hundredth-delivery": _lie(
-        "Every 100th message of a queue stays there, is counted in its depth, and is delivered to nobody.",
+        "Every 100th message of a queue is counted in its depth, and never delivered.",
         "EMS-STEP-03",
         hides=lambda number: number % PERIOD == 0,
     ),
@@ -262,7 +262,7 @@ LIARS: dict[str, Lie] = {
         prefetch_limit=lambda _asked: 1000000,
     ),
     "never-refills-prefetch": _lie(
-        "A subscription with prefetch-count gets that many messages and, whatever it acknowledges, no more.",
+        "A subscription with prefetch-count gets that many messages, and none after an acknowledgement.",
         "QPID-CLIENT-05",
         refills=False,
     ),
@@ -348,14 +348,14 @@ LIARS: dict[str, Lie] = {
         applied=_takes(_Event.FAILED, _Event.ACCEPTED),
     ),
     "loses-half-a-prefetch": _lie(
-        "Of what a consumer held when its connection ended, every second message of the queue is dropped, durably.",
+        "When a connection ends, every second message that its consumer held is removed, durably.",
         "EMS-STEP-04",
         fault="consumer_crash",
         drops_abandoned=lambda number: number % 2 == 0,
     ),
     # Liars about transactions.
     "delivers-before-commit": _lie(
-        "What is sent in a transaction is stored and offered at once; the commit only answers.",
+        "A message sent in a transaction is stored and offered at once; the commit only answers.",
         "AMQP-TX-01 STOMP-TX-01",
         holds_sends=False,
     ),
@@ -382,7 +382,7 @@ LIARS: dict[str, Lie] = {
         stored_sends=lambda count: (count + 1) // 2,
     ),
     "commits-rollbacks": _lie(
-        "A rollback is answered, and what was sent in its transaction is stored and delivered.",
+        "A rollback is answered, and the messages sent in its transaction are stored and delivered.",
         "AMQP-TX-01 STOMP-TX-01",
         commits_rollbacks=True,
     ),
@@ -428,7 +428,7 @@ LIARS: dict[str, Lie] = {
         covers_unstored=True,
     ),
     "range-hides-refusal": _lie(
-        "What is refused in a publish window has no answer of its own: the next confirm covers it.",
+        "A refused send in a publish window gets no answer of its own: the next confirm covers it.",
         "SOLPUB-EVT-04",
         needs="solace",
         covers_refused=True,
@@ -445,7 +445,7 @@ LIARS: dict[str, Lie] = {
         takes_any_order=False,
     ),
     "explicit-acknowledge-takes-earlier": _lie(
-        "An acknowledgement also removes what its link was sent before, whatever was asked for.",
+        "An acknowledgement also removes what its link was sent before, in every acknowledgement mode.",
         "EMS-EXPL-01",
         fault="consumer_crash",
         needs="ems",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Guard(NamedTuple):
-    """With a `user` nobody comes in without that name and the password, or a certificate."""
+    """The login that the broker requires. With a `user`, a client needs that name and password, or a certificate."""
 
     user: str | None = None
     password: bytes = b""
@@ -26,7 +26,7 @@ class Guard(NamedTuple):
 
 
 OPEN = Guard()
-"""Everybody."""
+"""No login is required."""
 
 
 class ServerTls(NamedTuple):
@@ -40,7 +40,7 @@ class ServerTls(NamedTuple):
 def context(tls: ServerTls) -> ssl.SSLContext:
     """For the listening side: TLS 1.2 or later; a peer is asked for a certificate where there are authorities.
 
-    A peer without one is let in, and is nobody (ANONYMOUS, or PLAIN); one that nobody trusts ends the handshake.
+    A client without a certificate may connect (ANONYMOUS, or PLAIN); an untrusted certificate ends the handshake.
     Raises `LaunchError` for a file that cannot be used.
     """
     import ssl

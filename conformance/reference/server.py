@@ -54,7 +54,7 @@ With Python's own 700 it takes a sixth of the processor at full load, with 5,000
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a broker is started with; a port of 0 is chosen by the system, where one is None nobody listens.
+    """How a broker is started. The system chooses a port of 0; a protocol with port None is off.
 
     The ports of `amqps` and `stomps` need `tls`.
     """
@@ -127,7 +127,7 @@ class Server:
         self._expiry_at: float | None = None
 
     async def run(self, wanted: ServerOptions) -> None:
-        """Listens, says so, and serves until it is told to stop."""
+        """Listen, print the ready line, and serve until SIGTERM or SIGINT."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
@@ -194,7 +194,7 @@ class Server:
                 self.schedule()
 
     def _await_expiry(self) -> None:
-        """One `_turn` when the next message expires; the end of its time is told by the clock on the wall."""
+        """Ask for one `_turn` when the next message expires; expiry is measured by the wall clock."""
         due = self.broker.next_expiry()
         if due == self._expiry_at:
             return
@@ -208,7 +208,7 @@ class Server:
         self.schedule()
 
     async def _stop(self) -> None:
-        """Answers what is under way, says good-bye, and leaves a closed journal."""
+        """Answer the operations under way, close every connection, and close the journal."""
         await self._disk.settle()
         for protocol in list(self.connections):
             protocol.stop()

@@ -20,8 +20,8 @@ _HERE = re.compile(r":(?=\w*=)")
 """Where a queue's name ends and its options begin: a name may have colons too."""
 
 HELP = {
-    "durable": "queues are kept over a restart; false: they and their messages are in memory only, whatever a message "
-    "says; a queue that the data directory has stays durable",
+    "durable": "queues are kept over a restart; false: they and their messages are in memory only, even durable "
+    "messages; a queue that the data directory has stays durable",
     "max_deliveries": "failed deliveries after which a message goes to the dead-letter queue; 0: never",
     "dead_letter": "the dead-letter queue: what is rejected, or failed too often, goes there, and stays",
     "ttl_ms": "milliseconds that a message lives which says nothing of it; 0: for ever",

@@ -21,7 +21,7 @@ LINGER = 2.0
 """Seconds in which a peer can read why it was dismissed (STOMP 1.2, Connection Lingering)."""
 
 REFUSED_AT_ONCE = 100
-"""Connections over the limit that are told so; more than these are dropped without a word, for each takes a file."""
+"""Connections over the limit that get an answer. More than these are dropped at once, because each takes a file."""
 
 
 HTTP_IDLE_S = 30.0
@@ -78,7 +78,7 @@ class Speaker(Protocol):
 
 
 class PeerProtocol(asyncio.Protocol):
-    """A socket and its connection, whatever that speaks. The socket itself is what holds either side back."""
+    """A socket and its AMQP or STOMP connection. Flow control works through the socket, in both directions."""
 
     _connection: Speaker
 
@@ -88,7 +88,7 @@ class PeerProtocol(asyncio.Protocol):
         self._lingers = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: the peer has connected. One too many is told so, and many too many are only dropped."""
+        """asyncio's: a client has connected. One over the limit gets an error; of many such the rest are dropped."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=MAX_UNSENT)
@@ -104,9 +104,9 @@ class PeerProtocol(asyncio.Protocol):
         self._connection.receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: the socket is gone, for whatever reason.
+        """asyncio's: the socket is closed.
 
-        The two forget each other, and their memory is given back now: as a cycle they would wait for the collector,
+        The two forget each other here, so that their memory is freed: as a cycle they would wait for the collector,
         which looks after 50,000 objects (measured: 8 MB of what 4,000 peers had left).
         """
         self._server.connections.discard(self)
@@ -150,7 +150,7 @@ class PeerProtocol(asyncio.Protocol):
         self._transport.close()
 
     def _speaker(self, refused: bool) -> Speaker:
-        """The connection; with `refused` one that is told that there are too many."""
+        """Make the connection; if `refused`, one that only sends the error that there are too many."""
         raise NotImplementedError
 
     def _dismiss(self, reason: str) -> None:
@@ -260,7 +260,7 @@ class HttpProtocol(asyncio.Protocol):
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: the socket is gone, for whatever reason."""
+        """asyncio's: the socket is closed."""
         self._server.asking.discard(self)
         self._idle.cancel()
         self._asked.closed = True

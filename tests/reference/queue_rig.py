@@ -10,7 +10,7 @@ from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Honest
 from conformance.reference.settings import Settings, parse_queues
-from conformance.reference.store.commit import GroupCommit, nobody
+from conformance.reference.store.commit import GroupCommit, do_nothing
 from conformance.reference.store.journal import Journal, recover
 
 START = 1_000_000.0
@@ -85,7 +85,7 @@ class Rig:
             lambda refusal: self.answers.__setitem__(place, refusal.condition),
         )
 
-    def link(self, credit=100, queue=None, *, settled=False, ended=nobody):
+    def link(self, credit=100, queue=None, *, settled=False, ended=do_nothing):
         """A consumer, and what it was sent: (body, delivery-count, redelivered) by tag."""
         got = {}
         link = Subscription(
@@ -100,7 +100,7 @@ class Rig:
         return link, got
 
     def settle(self, link, tag, event=SettlementEvent.ACCEPTED, transaction=None):
-        self.broker.settle(link, tag, event, nobody, transaction=transaction)
+        self.broker.settle(link, tag, event, do_nothing, transaction=transaction)
 
     def bodies(self, queue=None):
         """What is stored in a queue, in order."""

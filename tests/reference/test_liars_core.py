@@ -6,7 +6,7 @@ import pytest
 
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars import behaviour
-from conformance.reference.store.commit import nobody
+from conformance.reference.store.commit import do_nothing
 
 from .queue_rig import Rig
 
@@ -99,7 +99,7 @@ def rolled_back(rig):
     """What is there of a send that was rolled back."""
     transaction = rig.broker.begin()
     rig.send(b"1", transaction)
-    rig.broker.rollback(transaction, nobody)
+    rig.broker.rollback(transaction, do_nothing)
     rig.disk()
     return rig.bodies()
 

@@ -29,7 +29,7 @@ from conformance.reference.liars import LIARS, behaviour
 from conformance.reference.settings import Settings
 from conformance.reference.stomp.frames import SERVER, Decoder, encode
 from conformance.reference.store import files as files_module
-from conformance.reference.store.commit import Batch, GroupCommit, nobody
+from conformance.reference.store.commit import Batch, GroupCommit, do_nothing
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Journal, Write, recover
 
@@ -274,7 +274,7 @@ class Bytes:
         """The window is over for what was postponed first."""
         self.postponed.pop(0)()
 
-    def publish(self, body, transaction=None, done=nobody):
+    def publish(self, body, transaction=None, done=do_nothing):
         self.broker.publish(self.queue, Parsed(True, b"", bytes([body])), done, transaction)
 
     def take_all(self):
@@ -314,7 +314,7 @@ def test_what_was_confirmed_too_early_is_stored_before_its_removal():
     rig.publish(1)
     rig.disk()
     link, got = rig.take_all()
-    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, nobody)
+    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, do_nothing)
     rig.late()  # due while the removal waits
     rig.disk()
 
@@ -327,7 +327,7 @@ def test_what_was_confirmed_too_early_goes_out_with_its_removal():
     rig.publish(1)
     rig.disk()
     link, _ = rig.take_all()
-    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, nobody)
+    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, do_nothing)
     rig.disk()
     rig.late()
     rig.disk()

@@ -11,7 +11,7 @@ from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars import Honest
 from conformance.reference.settings import Settings
-from conformance.reference.store.commit import GroupCommit, nobody
+from conformance.reference.store.commit import GroupCommit, do_nothing
 from conformance.reference.store.journal import Journal, recover
 
 
@@ -41,7 +41,7 @@ class Rig:
             self.commit.finished()
         return writes
 
-    def publish(self, body, transaction=None, queue="q", *, durable=True, done=nobody):
+    def publish(self, body, transaction=None, queue="q", *, durable=True, done=do_nothing):
         self.broker.publish(self.broker.queue(queue), Parsed(durable, b"", bytes([body])), done, transaction)
 
     def link(self, credit=100, queue="q"):
@@ -55,7 +55,7 @@ class Rig:
         return link, got
 
     def settle(self, link, tag, event=SettlementEvent.ACCEPTED, transaction=None):
-        self.broker.settle(link, tag, event, nobody, transaction=transaction)
+        self.broker.settle(link, tag, event, do_nothing, transaction=transaction)
 
     def content(self):
         """Bodies with their delivery-counts by queue, as a restart finds them."""
@@ -85,7 +85,7 @@ def test_a_commit_cut_at_any_byte_is_there_whole_or_not_at_all():
     rig.broker.queue("DLQ")
     rig.disk()
     image, before = rig.image(), rig.content()
-    rig.broker.commit(transaction, nobody)
+    rig.broker.commit(transaction, do_nothing)
     [write] = rig.disk()
     after = rig.content()
 
@@ -128,7 +128,7 @@ def test_a_link_that_ends_while_the_commit_is_on_its_way_gives_nothing_back():
     transaction = rig.broker.begin()
     rig.settle(link, 1, transaction=transaction)
     rig.settle(link, 2, SettlementEvent.RELEASED, transaction)
-    rig.broker.commit(transaction, nobody)
+    rig.broker.commit(transaction, do_nothing)
     rig.broker.unsubscribe(link)
     _, got = rig.link()
     assert (got, rig.queue.depth) == ({}, 2)
@@ -148,7 +148,7 @@ def test_an_outcome_outside_takes_its_delivery_out_of_the_transaction():
     rig.settle(link, 1, transaction=transaction)
     rig.settle(link, 1, SettlementEvent.RELEASED)
     other, got = rig.link()
-    rig.broker.commit(transaction, nobody)
+    rig.broker.commit(transaction, do_nothing)
     rig.disk()
 
     assert (got, list(other.held), rig.queue.depth) == ({1: 1}, [1], 1)
@@ -166,7 +166,7 @@ def test_a_rollback_forgets_once():
     rig.publish(2, transaction)
     rig.settle(link, 1, transaction=transaction)
     rig.broker.rollback(transaction, lambda: said.append("answer"))
-    rig.broker.commit(transaction, nobody)
+    rig.broker.commit(transaction, do_nothing)
     rig.disk()
 
     assert (said, list(link.held), rig.content()) == ([False, "answer"], [1], [("q", 1, 0)])
@@ -177,7 +177,7 @@ def test_without_persistence_a_commit_is_in_memory_only():
     rig = Rig(persistence=False)
     transaction = rig.broker.begin()
     rig.publish(1, transaction)
-    rig.broker.commit(transaction, nobody)
+    rig.broker.commit(transaction, do_nothing)
 
     assert (rig.disk(), rig.queue.depth) == ([], 1)
 
@@ -233,9 +233,9 @@ def test_any_history_leaves_what_was_committed(steps, data):
             if step == "commit":
                 model |= sends
                 model -= {taken for holder, tag, taken in accepts if tag in holder.held}
-                rig.broker.commit(transaction, nobody)
+                rig.broker.commit(transaction, do_nothing)
             elif step == "rollback":
-                rig.broker.rollback(transaction, nobody)
+                rig.broker.rollback(transaction, do_nothing)
             else:
                 rig.broker.abandon(transaction)
             transactions[which] = (rig.broker.begin(), set(), [])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.errors import LaunchError
-from conformance.reference.store.commit import GroupCommit, nobody
+from conformance.reference.store.commit import GroupCommit, do_nothing
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import CorruptJournal, Journal, Recovered, recover
 from conformance.reference.store.records import (
@@ -175,7 +175,7 @@ def test_a_torn_tail_is_zeroed_and_written_over(tmp_path):
     journal = Journal(recover(files.read()), SMALL)
     commit = GroupCommit(journal)
     for n in (1, 2):
-        commit.add(stored(n), nobody)
+        commit.add(stored(n), do_nothing)
         files.store(commit.take())
         commit.finished()
     path = tmp_path / "00000001.journal"
@@ -320,7 +320,7 @@ def test_segments_that_are_not_needed_leave_the_disk(tmp_path):
     counts = []
     for entries in batches:
         for entry in entries:
-            commit.add(entry, nobody)
+            commit.add(entry, do_nothing)
         files.store(commit.take())
         commit.finished()
         while files.untended:
@@ -406,11 +406,11 @@ def test_what_is_confirmed_early_stays_in_memory_until_it_is_taken():
 def test_what_was_confirmed_early_goes_out_before_its_removal():
     """Written after it, the message would come back: the acknowledgement takes the message to the disk with it."""
     commit = GroupCommit(Journal(Recovered(), SMALL))
-    commit.add_early(Committed((stored(1), stored(2))), nobody)
-    commit.add(stored(3), nobody)
+    commit.add_early(Committed((stored(1), stored(2))), do_nothing)
+    commit.add(stored(3), do_nothing)
     disk = Disk()
     for entry, left in ((None, [3]), (Removed(1), [2, 3])):
-        commit.add(entry, nobody)
+        commit.add(entry, do_nothing)
         batch = commit.take()
         commit.finished()
         for write in batch.writes:

@@ -19,7 +19,7 @@ from conformance.errors import LaunchError
 from conformance.reference import disk
 from conformance.reference.disk import JournalThread
 from conformance.reference.store import files as files_module
-from conformance.reference.store.commit import FULL, TOO_LARGE, GroupCommit, nobody
+from conformance.reference.store.commit import FULL, TOO_LARGE, GroupCommit, do_nothing
 from conformance.reference.store.files import NoSpace, SegmentFiles
 from conformance.reference.store.journal import Journal
 from conformance.reference.store.records import Committed, Counted, QueueDeclared, Removed, Stored
@@ -230,7 +230,7 @@ def test_early_answers_are_kept_where_the_disk_is_full(store, space):
     """They were given: the record waits, and goes first."""
     one = store()
     one.put(stored(1))
-    one.commit.add_early(stored(2), nobody)
+    one.commit.add_early(stored(2), do_nothing)
     space.fails = records
     one.files.retry()
     batch = one.commit.take(early=True)
@@ -265,7 +265,7 @@ def test_what_waits_is_refused_when_the_disk_is_found_full(store):
 def test_a_segment_is_synced_before_the_next_one_begins(store, monkeypatch):
     """A hole at its end would cut off the next one."""
     one = store()
-    one.commit.add_unsynced(stored(1, 3000), nobody)
+    one.commit.add_unsynced(stored(1, 3000), do_nothing)
     one.files.store(one.commit.take())
     one.commit.finished()
     one.files.tend()
@@ -273,7 +273,7 @@ def test_a_segment_is_synced_before_the_next_one_begins(store, monkeypatch):
     monkeypatch.setattr(files_module, "_fdatasync", lambda file: calls.append(("sync", file == first)))
     real = Path.rename
     monkeypatch.setattr(Path, "rename", lambda *names: (calls.append(names[1].name), real(*names)))
-    one.commit.add_unsynced(stored(2, 3000), nobody)
+    one.commit.add_unsynced(stored(2, 3000), do_nothing)
     one.files.store(one.commit.take())
 
     assert calls == [("sync", True), "00000002.journal"]

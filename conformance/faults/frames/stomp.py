@@ -1,7 +1,9 @@
 """STOMP 1.0 to 1.2: the frames of one connection, seen from outside.
 
-Not strict, as a client's codec is: whatever a broker is sent has to get there. A frame ends at its NUL, and the NUL
-stands where content-length says, if it says so.
+It is tolerant: the proxy passes on bytes that break the protocol too. It reads heads only, and gives each frame's place
+in the stream, so that a fault can strike before the first byte of a frame is passed on. A frame ends at its NUL, which
+stands where content-length says, if there is one. The bundled broker's decoder is separate because it does the
+opposite: it rejects what the grammar does not allow, and gives whole frames without their places.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from conformance.reference.profiles import Consuming, Profile, Publishing, Unkno
 from conformance.reference.settings import MAX_NAME
 
 OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
-"""Each may be chosen for every delivery (section 3.4); the annotations of modified are read by nobody."""
+"""Each may be chosen for every delivery (section 3.4); the broker ignores the annotations of modified."""
 
 TRANSACTIONS = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 """What the coordinator can do (section 4.5.2)."""

@@ -147,7 +147,7 @@ class AmqpConnection:
         peer = self._peer
         choked = peer.paused or peer.unstored >= MAX_UNSTORED
         if choked and not self._was_choked and self._transport is not None and not self._ended:
-            # Nobody reads it, so its silence is ours; it is heard again with the next bytes that it sends.
+            # The broker does not read now, so the client's silence proves nothing until its next bytes arrive.
             pn.pn_transport_set_idle_timeout(self._transport, 0)
         self._was_choked = self._was_choked or choked
         return choked

@@ -108,11 +108,11 @@ class Handshake:
         self._stage = self._header
 
     def _external(self, response: bytes) -> bool:
-        """RFC 4422 appendix A: nobody may act for another."""
+        """Accept only the identity of the certificate itself (RFC 4422 appendix A)."""
         return not response or response == (self._subject or "").encode()
 
     def _plain(self, response: bytes) -> bool:
-        """RFC 4616: authorization identity, name and password, with a zero byte between; nobody may act for another."""
+        """Read identity, name and password with zero bytes between (RFC 4616); a client may act only as itself."""
         identity, _, credentials = response.partition(b"\0")
         user, _, password = credentials.partition(b"\0")
         return self._guard.knows(user, password) and identity in (b"", user)

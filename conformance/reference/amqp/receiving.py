@@ -30,7 +30,8 @@ _POINTER = pn.ffi.from_buffer(_SCRATCH)
 class Receiving(AmqpLink):
     """A link on which the peer sends, and is given credit for what it has sent (section 2.6.7).
 
-    In receiver-settle-mode second the peer settles first: our outcomes are `told`, and settled after it (2.6.12).
+    In receiver-settle-mode second the client settles first: the broker sends its outcome, keeps the delivery in
+    `_unsettled`, and settles after the client (2.6.12).
     """
 
     max_bytes = 1 << 62
@@ -40,7 +41,7 @@ class Receiving(AmqpLink):
         self._most = credit
         self._worth = credit // 2
         self._second = pn.pn_link_rcv_settle_mode(engine) == pn.PN_RCV_SECOND
-        self._told: set[Any] = set()
+        self._unsettled: set[Any] = set()
         self._parts: list[bytes] = []
         self._size = 0
         self._left = credit
@@ -54,8 +55,8 @@ class Receiving(AmqpLink):
             self._used()
         elif pn.pn_delivery_readable(delivery):
             self._read(delivery)
-        elif delivery in self._told and pn.pn_delivery_settled(delivery):
-            self._told.discard(delivery)
+        elif delivery in self._unsettled and pn.pn_delivery_settled(delivery):
+            self._unsettled.discard(delivery)
             pn.pn_delivery_settle(delivery)
             self._peer.next(self._replenish)
 
@@ -115,7 +116,7 @@ class Receiving(AmqpLink):
             self.refuse(Refusal("amqp:link:transfer-limit-exceeded", "a transfer came without credit"))
 
     def _replenish(self) -> None:
-        missing = self._most - self._left - len(self._told) - self._held()
+        missing = self._most - self._left - len(self._unsettled) - self._held()
         if self.open and missing >= self._worth:
             self._left += missing
             pn.pn_link_flow(self.engine, missing)
@@ -130,7 +131,7 @@ class Receiving(AmqpLink):
     def _settle(self, delivery: Any) -> None:
         """Disposition with settled=true (section 2.6.12), or in mode second with false, until the peer has settled."""
         if self._second and not pn.pn_delivery_settled(delivery):
-            self._told.add(delivery)
+            self._unsettled.add(delivery)
         else:
             pn.pn_delivery_settle(delivery)
         self._wake()
@@ -150,7 +151,7 @@ class Receiving(AmqpLink):
 
 
 class Incoming(Receiving):
-    """A publisher's link: every send is answered when the broker says so, in whatever order that is.
+    """A publisher's link: every send is answered as soon as it is stored, in any order.
 
     `queue` is None for the anonymous terminus: each message goes where its property `to` says.
     """
@@ -320,7 +321,7 @@ class Coordinator(Receiving):
         self._declared: dict[bytes, Transaction] = {}
 
     def _release(self) -> None:
-        """What it declared and nobody discharged is rolled back (section 4.1)."""
+        """Roll back each transaction that was declared and not discharged (section 4.1)."""
         super()._release()
         for identity in list(self._declared):
             self._broker.abandon(self._close(identity))
@@ -359,7 +360,7 @@ class Coordinator(Receiving):
             self._broker.rollback(self._close(identity), lambda: self._accept(delivery))
 
     def _commit(self, delivery: Any, transaction: Transaction) -> None:
-        """A commit that is refused has rolled back: the peer is told so, and why (section 4.3)."""
+        """Commit; a refused commit has rolled back, and the client gets the reason (section 4.3)."""
 
         def refused(refusal: Refusal) -> None:
             if self.open:

@@ -117,7 +117,7 @@ class Outgoing(Sending):
     def _enlist(self, delivery: Any, tag: int, *, settled: bool) -> None:
         """An outcome in a transaction (section 4.4.2): a delivery that is not settled stays live until the discharge.
 
-        One that the peer has settled has nobody left to say more of it: after a rollback it is settled without outcome.
+        If the client has settled it, no outcome can follow: after a rollback it counts as settled without one.
         """
         said = states.transacted(delivery)
         transaction = self._peer.transactions.get(said.identity)
@@ -235,7 +235,7 @@ class Browsing(Sending):
         self._send(self._tag, data)
 
     def delivery(self, delivery: Any) -> None:
-        """Whatever the outcome is, it is settled, and changes nothing."""
+        """Settle the delivery with any outcome; the queue does not change."""
         if pn.pn_delivery_settled(delivery) or pn.pn_delivery_remote_state(delivery) in _TRANSFERRED:
             pn.pn_delivery_update(delivery, pn.pn_delivery_remote_state(delivery))
             pn.pn_delivery_settle(delivery)

@@ -50,7 +50,7 @@ class Transacted(NamedTuple):
 
 
 def transacted(delivery: Any) -> Transacted:
-    """What the peer's transactional-state of a delivery says; an identity that is no binary is one of nobody's."""
+    """Read the client's transactional-state of a delivery; an identity that is no binary is read as an unknown one."""
     data = pn.pn_disposition_data(pn.pn_delivery_remote(delivery))
     pn.pn_data_rewind(data)
     fields = _fields(_value(data) if pn.pn_data_next(data) else None)

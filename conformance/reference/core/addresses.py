@@ -10,7 +10,7 @@ from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.duplicates import Identities
 from conformance.reference.core.queues import Queue
 from conformance.reference.settings import QueueOptions, Settings
-from conformance.reference.store.commit import GroupCommit, nobody
+from conformance.reference.store.commit import GroupCommit, do_nothing
 from conformance.reference.store.records import QueueDeclared, QueueDeleted
 
 
@@ -22,9 +22,9 @@ class Addresses:
         self._options = options
         self._commit = commit
         self._queues: dict[str, Queue] = {}
-        everybody = (settings, *options.values())
-        self._dead = frozenset(each.dead_letter for each in everybody)
-        self._expired = frozenset(each.expiry_queue for each in everybody) - {""}
+        everyone = (settings, *options.values())
+        self._dead = frozenset(each.dead_letter for each in everyone)
+        self._expired = frozenset(each.expiry_queue for each in everyone) - {""}
 
     def restore(self, name: str, next_number: int, identities: list[bytes]) -> None:
         """A queue that the journal has; raises `UsageError` where it was asked for as one that is not durable."""
@@ -43,7 +43,7 @@ class Addresses:
             durable = self._options.get(name, self._settings).durable
             self._queues[name] = self._made(name, 1, durable=durable)
             if durable:
-                self._commit.add(QueueDeclared(name, 1), nobody)
+                self._commit.add(QueueDeclared(name, 1), do_nothing)
         return self._queues[name]
 
     def refused(self, name: str) -> Refusal | None:
@@ -70,14 +70,14 @@ class Addresses:
         """Takes the name away, durably."""
         del self._queues[queue.name]
         if queue.durable:
-            self._commit.add(QueueDeleted(queue.name), nobody)
+            self._commit.add(QueueDeleted(queue.name), do_nothing)
 
     def dead_letters(self, queue: Queue) -> Queue | None:
-        """Where the dead messages of a queue go; None for a dead-letter queue, of whatever queue: there they stay."""
+        """Where the dead messages of a queue go; None for a dead-letter queue, in which they stay."""
         return None if queue.name in self._dead else self.queue(queue.options.dead_letter)
 
     def keeps_expired(self, queue: Queue) -> bool:
-        """Whether this is an expiry queue, of whatever queue: no message expires there."""
+        """Whether this is the expiry queue of any queue: no message expires there."""
         return queue.name in self._expired
 
     def expired(self, queue: Queue) -> Queue | None:

@@ -33,8 +33,8 @@ class Refusal(NamedTuple):
 Refused = Callable[[Refusal], None]
 
 
-def untold(refusal: Refusal) -> None:
-    """For an operation that nobody waits for: what is sent settled has no answer."""
+def ignore_refusal(refusal: Refusal) -> None:
+    """Ignore the refusal of an operation without an answer, as of a message that is sent settled."""
 
 
 class Admission:
@@ -66,7 +66,7 @@ class Admission:
 
     @staticmethod
     def identity(queue: Queue, parsed: Parsed) -> bytes | None:
-        """The id by which a duplicate of this message is known; None if it has none, or nobody asks."""
+        """The id by which a duplicate of this message is known; None if it has none, or its queue keeps no ids."""
         if PROPERTY not in parsed.bare or queue.identities is None:
             return None
         return identity(parsed.bare)

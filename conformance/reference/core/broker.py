@@ -1,6 +1,6 @@
 """The broker: queues, settlement and the journal's records joined. No protocol, no I/O, no clock of its own.
 
-A protocol publishes, subscribes and settles here, and is told by a callback when the answer may be given.
+A protocol publishes, subscribes and settles here; a callback says when it may answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from conformance.reference.core.addresses import Addresses
-from conformance.reference.core.admission import Admission, Refusal, Refused, untold
+from conformance.reference.core.admission import Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
 from conformance.reference.core.expiry import Expiries
 from conformance.reference.core.queues import DeliveryOutcome, Message, Queue, Send, Subscription, Transaction
@@ -19,7 +19,7 @@ from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Asked, Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
-from conformance.reference.store.commit import Done, GroupCommit, nobody
+from conformance.reference.store.commit import Done, GroupCommit, do_nothing
 from conformance.reference.store.journal import Recovered
 from conformance.reference.store.records import Committed, Counted
 
@@ -75,7 +75,7 @@ class ReferenceBroker:
         places: collections.Counter[str] = collections.Counter()
         for stored in recovered.messages.values():
             if behaviour.recovers_late and not stored.failures:
-                commit.add(Counted(stored.id, 1), nobody)  # the mark by which the next start knows it
+                commit.add(Counted(stored.id, 1), do_nothing)  # the mark by which the next start knows it
             elif behaviour.takes_over(places[stored.queue], counts[stored.queue]):
                 self._effects.restore(self._addresses.queue(stored.queue), stored)
             places[stored.queue] += 1
@@ -103,7 +103,7 @@ class ReferenceBroker:
         return self._addresses.temporary()
 
     def delete(self, queue: Queue) -> None:
-        """The queue is gone with all in it; its subscriptions are told by their `ended`, and hold nothing any more.
+        """Delete the queue with all its messages; its subscriptions hold nothing any more, and their `ended` is called.
 
         What is sent to it from now on is refused, a transaction that has such a send too. A message that is on its way
         to another queue gets there.
@@ -131,7 +131,7 @@ class ReferenceBroker:
         return self._sends
 
     def begin(self) -> Transaction:
-        """A transaction that holds nothing yet. Whoever begins one ends it, by `commit`, `rollback` or `abandon`."""
+        """Return a new transaction. The caller ends it, by `commit`, `rollback` or `abandon`."""
         self._transactions += 1
         return Transaction(self._transactions)
 
@@ -142,7 +142,7 @@ class ReferenceBroker:
         done: Done,
         transaction: Transaction | None = None,
         *,
-        refused: Refused = untold,
+        refused: Refused = ignore_refusal,
         urgent: bool = False,
     ) -> None:
         """Stores a message and calls `done` when the settings allow the answer accepted; it is offered only then.
@@ -167,7 +167,7 @@ class ReferenceBroker:
             refused(reason)
             if not self.behaviour.stores_refused or queue.deleted:
                 return
-            done, refused, transaction = nobody, untold, None
+            done, refused, transaction = do_nothing, ignore_refusal, None
         parsed = self._admission.dated(queue, parsed)
         queue.reserve(len(parsed.bare))
         if transaction is not None:
@@ -181,7 +181,7 @@ class ReferenceBroker:
             effects.append(self._effects.arrival(queue, parsed, None))
         self._storage.perform(effects, done, _URGENT_SEND if urgent else _SEND, self._sends, refused=refused)
 
-    def commit(self, transaction: Transaction, done: Done, refused: Refused = untold) -> None:
+    def commit(self, transaction: Transaction, done: Done, refused: Refused = ignore_refusal) -> None:
         """Applies all that the transaction holds, or after a crash nothing: it is one record of the journal.
 
         What it holds of a link that has ended, or has given another outcome since, is left out: such a message is no
@@ -229,9 +229,9 @@ class ReferenceBroker:
     def abandon(self, transaction: Transaction) -> None:
         """Its control link or connection ended before a discharge: it is rolled back (AMQP 1.0 section 4.1)."""
         if self.behaviour.commits_abandoned:
-            self.commit(transaction, nobody)
+            self.commit(transaction, do_nothing)
         else:
-            self.rollback(transaction, nobody)
+            self.rollback(transaction, do_nothing)
 
     def subscribe(self, subscription: Subscription) -> None:
         """The subscription is served from the next `dispatch` on."""
@@ -381,10 +381,10 @@ class ReferenceBroker:
             effect = self._effects.removal(message, SettlementEvent.ACCEPTED)
         else:
             effect = self._effects.settled(message, SettlementEvent.ABANDONED, at_once=True)
-        self._storage.perform([effect], nobody, None)
+        self._storage.perform([effect], do_nothing, None)
 
     def _expire(self, message: Message) -> None:
-        self._storage.perform([self._effects.expiry(message)], nobody, None)
+        self._storage.perform([self._effects.expiry(message)], do_nothing, None)
 
     def _send(self, subscription: Subscription, message: Message) -> None:
         subscription.sent += 1
@@ -394,7 +394,7 @@ class ReferenceBroker:
         settled = subscription.settled and not self.behaviour.keeps_settled
         if settled or self.behaviour.removes_when_sending:
             removal = self._effects.removal(message, SettlementEvent.SENT_SETTLED)
-            self._storage.perform([removal], nobody, None)
+            self._storage.perform([removal], do_nothing, None)
             return
         message.advance(_SENT)
         message.queue.unacknowledged += 1

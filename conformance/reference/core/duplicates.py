@@ -107,7 +107,7 @@ def _values(bare: bytes, at: int) -> Iterator[bytes]:
 
 
 def _plain(value: bytes) -> bytes:
-    """The bytes of a text or a binary, whatever their length is written in; of any other type all that is encoded."""
+    """The bytes of a text or a binary, without their length; of any other type the whole encoding."""
     if value[0] not in _TEXTS:
         return value
     return value[5 if value[0] >= 0xB0 else 2 :]

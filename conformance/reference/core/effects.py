@@ -15,7 +15,7 @@ from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import COUNTED, SettlementEvent, State
 from conformance.reference.honest import LAZY_S, Answered, Asked, Honest
 from conformance.reference.settings import Settings
-from conformance.reference.store.commit import Done, GroupCommit, nobody
+from conformance.reference.store.commit import Done, GroupCommit, do_nothing
 from conformance.reference.store.records import Change, Committed, Counted, Identified, Moved, Record, Removed, Stored
 
 _STORED, _REMOVED = SettlementEvent.STORED, SettlementEvent.REMOVED
@@ -32,7 +32,7 @@ class Effect(NamedTuple):
 
     records: tuple[Change, ...]
     apply: Done
-    undo: Done = nobody
+    undo: Done = do_nothing
 
 
 class Effects:
@@ -161,13 +161,13 @@ class Effects:
         return Effect((*records, Identified(queue.name, identity)) if records else (), stored, refused)
 
     def _leave(self, message: Message, event: SettlementEvent) -> None:
-        """A step that makes the message nobody's."""
+        """Take a step after which no link holds the message."""
         if message.state in _HELD:
             message.queue.unacknowledged -= 1
         message.advance(event)
 
     def _move(self, message: Message, event: SettlementEvent, target: Queue, *, at_once: bool) -> Effect:
-        """To another queue: nobody waits for it, so that no limit refuses it."""
+        """Move the message to another queue; no client waits for it, so no limit refuses it."""
         source, number, size = message.queue, target.number(), len(message.bare)
         failures = message.failures + (event in COUNTED)
         records = _moving(message, failures, number, target)
@@ -201,7 +201,7 @@ class Effects:
         records = (Counted(message.id, failures),) if failures != message.failures and message.kept else ()
         if at_once:
             returned()
-        return Effect(records, nobody if at_once else returned)
+        return Effect(records, do_nothing if at_once else returned)
 
 
 def _moving(message: Message, failures: int, number: int, target: Queue) -> tuple[Change, ...]:
@@ -257,8 +257,8 @@ class Storage:
         """Stores the effects as one, then applies them in their order, and then calls `done`.
 
         `asked` is what is answered by it, `send` the number of sends so far. A `lazy` one is answered at once and
-        stored `LAZY_S` later. Where the disk has no room the effects are undone, the last first, if there is somebody
-        to be told by `refused`.
+        stored `LAZY_S` later. If the disk has no room, the effects are undone, the last first, and `refused` is
+        called; without `refused` they wait for room.
         """
         answered = self._behaviour.answered(asked, send) if asked is not None else _ON_DISK
         records: tuple[Change, ...] = ()

@@ -1,4 +1,4 @@
-"""Time to live: which message's time is over next. It knows no clock; whoever asks says what time it is."""
+"""Time to live: which message's time is over next. It has no clock: the caller passes the time."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class Queue:
 
 
 class Send(NamedTuple):
-    """A message that is offered to nobody before the commit; it gets its number in the queue there.
+    """A message that is not offered before the commit, which gives it its number in the queue.
 
     It takes up room in the queue already. `identity` is its id for the detection of duplicates.
     """

@@ -154,7 +154,7 @@ _TEXTS = {0xA0: 2, 0xA1: 2, 0xA3: 2, 0xB0: 5, 0xB1: 5, 0xB3: 5}
 
 
 def end(data: bytes, at: int) -> int:
-    """Where the value that begins at `at` ends, whatever it is. Raises `DecodeError`.
+    """Where the value of any type that begins at `at` ends. Raises `DecodeError`.
 
     A loop and no recursion: a peer may nest descriptors as deep as its frame is long.
     """

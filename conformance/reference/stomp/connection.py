@@ -13,8 +13,8 @@ What the standard leaves to the server:
   something is full, and shows the head of the frame.
 - The header `expires` of a SEND is when it ends, in milliseconds since 1970, and `priority` a number from 0 to 9, as in
   ActiveMQ and Artemis. MESSAGE has both, whichever protocol the sender spoke.
-- host is read by nobody, login and passcode where the broker has a user. What CONNECT, SEND and SUBSCRIBE may ask for
-  under a profile is in docs/reference-profiles.md.
+- The broker ignores host, and reads login and passcode if it has a user. docs/reference-profiles.md says what CONNECT,
+  SEND and SUBSCRIBE may ask for under a profile.
 
 `StompConnection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT
 and DISCONNECT do is in `SubscriberSession`.
@@ -90,7 +90,7 @@ MAX_UNFINISHED = 1000
 """Frames of a peer that wait for the disk, beyond which it should not be read: what credit is to an AMQP link."""
 
 CONNECT_S = 10.0
-"""Seconds in which the CONNECT of a connection must have come, whatever else has: heart-beats are no excuse."""
+"""Seconds in which the CONNECT of a connection must have arrived; heart-beats do not extend them."""
 
 _CONNECTING = frozenset(("CONNECT", "STOMP"))
 
@@ -161,7 +161,7 @@ class StompConnection:
             return None
         if self._session is None:
             return self._expect_connect(now)
-        # Nobody reads a peer that is held back, so its silence is ours.
+        # The broker does not read a client that it holds back, so that client's silence proves nothing.
         if self._beats.silent(now, excused=self.choked):
             self._refuse("no heart-beat was received in time")
             return None
@@ -230,7 +230,7 @@ class StompConnection:
         return done
 
     def refused(self, frame: StompFrame, refusal: Refusal) -> None:
-        """What the frame asked for is not to be had: it has no effect, and never will."""
+        """Refuse the frame: it has no effect, and never will."""
         self._refuse(refusal.description, frame, condition=refusal.condition)
 
     def confirm(self, receipt: str) -> None:
@@ -277,8 +277,8 @@ class StompConnection:
         extra: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """ERROR is the last frame of a connection (STOMP 1.2, ERROR); `frame` is the one that it is about."""
-        told = [message, *([f"condition: {condition}"] if condition else []), *(_shown(frame) if frame else ())]
-        body = "\n".join([*told, ""]).encode()
+        shown = [message, *([f"condition: {condition}"] if condition else []), *(_shown(frame) if frame else ())]
+        body = "\n".join([*shown, ""]).encode()
         receipt = frame.headers.get("receipt") if frame else receipt
         headers = [("message", message), *([("receipt-id", receipt)] if receipt is not None else []), *extra]
         headers += [("content-type", "text/plain"), ("content-length", str(len(body)))]
@@ -348,5 +348,5 @@ class StompConnection:
 
 def _shown(frame: StompFrame) -> list[str]:
     """The head of a frame for the body of ERROR, as the examples of the standard have it."""
-    told = [f"{name}:{'***' if name == 'passcode' else value}" for name, value in frame.headers.items()]
-    return ["-----", "\n".join([frame.command, *told])[:_SHOWN], "-----"]
+    head = [f"{name}:{'***' if name == 'passcode' else value}" for name, value in frame.headers.items()]
+    return ["-----", "\n".join([frame.command, *head])[:_SHOWN], "-----"]

@@ -1,7 +1,13 @@
 """STOMP frames: bytes to values and back, for versions 1.0 to 1.2, free of I/O.
 
-Strict on purpose: what the grammar does not have is refused, for a parser that forgives hides the faults of a client.
+Strict on purpose: it refuses what the grammar does not allow, because a tolerant parser hides the faults of a client.
 Two rules of the grammar of 1.0 are taken as 1.1 has them: text is UTF-8 and not ASCII, and a value may be empty.
+
+Two other readers of STOMP stay separate. The strict client (`clients.stomp.raw_session`) shares no code with the
+broker: a fault that both had would stay hidden. The link proxy (`faults.frames.stomp`) must also read bytes that this
+decoder rejects, and reports a frame at its head, while this decoder keeps a body until it is complete. A common reader
+of heads would need a switch at each of these rules.
+
 Source: STOMP 1.2, sections STOMP Frames, Value Encoding, Body, Repeated Header Entries, Size Limits and Augmented BNF.
 """
 
@@ -23,7 +29,7 @@ MAX_LINE = 64 * 1024
 MAX_HEAD = 256 * 1024
 MAX_HEADERS = 256
 MAX_BODY = 100 * 1024 * 1024
-"""Bytes of a line of the head and of all its lines, headers of a frame, bytes of a body where nobody says other.
+"""Bytes of a line of the head and of all its lines, headers of a frame, bytes of a body unless the owner sets a limit.
 
 More is refused (STOMP 1.2, Size Limits). Without the second, 16 MiB of lines that are each short enough would pass.
 """
@@ -50,7 +56,7 @@ _EOLS = {"1.2": re.compile(rb"(?:\r?\n)*+"), "1.1": re.compile(rb"\n*+"), "1.0":
 
 
 class ProtocolError(Exception):
-    """A peer broke the protocol, or asked for what is not to be had: what was wrong, in one sentence.
+    """A client broke the protocol, or asked for something that the broker does not offer: one sentence says what.
 
     `receipt` is the receipt header of the frame, where that had been read; `condition` the one of AMQP 1.0 for a limit.
     Answered with an ERROR frame; the connection ends (STOMP 1.2, ERROR).
@@ -104,9 +110,9 @@ def _line(name: str, value: str, table: dict[int, str]) -> str:
 
 
 class Decoder:
-    """A peer's bytes as frames, in whatever pieces they come.
+    """Turn a client's bytes into frames; the bytes may arrive in pieces of any size.
 
-    What is given, and what is refused in which words, follows from the bytes, and never from where they were cut.
+    The frames and the errors depend only on the bytes, never on where the pieces were cut.
     `version` is 1.2 until the owner, who reads CONNECT, sets another: it rules from the next frame on. A body may have
     `max_body` bytes.
     """

@@ -1,7 +1,7 @@
 """Group commit: what is queued while the disk is busy goes out together, and is confirmed together.
 
-Free of I/O: `take` gives the next batch, somebody puts it on disk, `finished` confirms it, or else `no_space` refuses
-what stores messages and keeps the rest for later.
+Free of I/O: `take` gives the next batch, the caller puts it on disk, and `finished` confirms it. If the disk had no
+room, `no_space` refuses the records that store messages and keeps the others for later.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FULL = "the disk of the broker is full"
 TOO_LARGE = "the disk of the broker has no room for a message of this size"
 
 
-def nobody() -> None:
-    """For an operation that nobody waits for."""
+def do_nothing() -> None:
+    """Stand for the answer to an operation that no client waits for."""
 
 
 class Batch(NamedTuple):
@@ -118,7 +118,7 @@ class GroupCommit:
 
         def written() -> None:
             if ever:
-                self._postponed.append((LATE_S, lambda: self._waiting.append(_Waiting(None, nobody, sync=True))))
+                self._postponed.append((LATE_S, lambda: self._waiting.append(_Waiting(None, do_nothing, sync=True))))
             done()
 
         if record is None:
@@ -180,7 +180,7 @@ class GroupCommit:
         if refused:
             taken = [each for each in taken if each not in refused]
         if early or (self._early and self._touches_early(taken)):
-            taken[:0] = [_Waiting(each.record, nobody, sync=False) for each in self._early]
+            taken[:0] = [_Waiting(each.record, do_nothing, sync=False) for each in self._early]
             self._early = []
         batch = self._take(taken)
         for each in refused:
@@ -249,7 +249,7 @@ class GroupCommit:
         place = next((place for place, each in enumerate(self._early) if each.record is record), None)
         if place is not None:
             due, self._early = self._early[: place + 1], self._early[place + 1 :]
-            self._waiting[:0] = [_Waiting(each.record, nobody, sync=True) for each in due]
+            self._waiting[:0] = [_Waiting(each.record, do_nothing, sync=True) for each in due]
 
     def _touches_early(self, waiting: list[_Waiting]) -> bool:
         """Whether a record changes a message, or ends a queue, whose storing has not been handed out."""

@@ -19,7 +19,7 @@ _SUFFIX = Path(filename(0)).suffix
 _ZEROS = bytes(512 * 1024)
 _NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
 _BLOCK = 512
-"""Bytes of one of `st_blocks`, whatever the file system's blocks are (stat(2))."""
+"""Bytes of one of `st_blocks`, on every file system (stat(2))."""
 
 
 class NoSpace(Exception):
@@ -83,7 +83,7 @@ class SegmentFiles:
     def store(self, batch: Batch) -> None:
         """Puts a batch on disk: one write and one fdatasync, except where it crosses into a new segment.
 
-        Raises `NoSpace`, and `OSError` for all else that goes wrong: then nobody knows what is on disk.
+        Raises `NoSpace`, and `OSError` for any other failure: then it is unknown what is on disk.
         """
         begun: list[Write] = []
         try:
@@ -119,7 +119,7 @@ class SegmentFiles:
         return bool(self._dead) or not (self._reserve.made or self._blocked)
 
     def tend(self) -> None:
-        """One short step of what nobody waits for: a segment that is not needed goes, or a part of the reserve is made.
+        """Do one short step that no client waits for: delete an unneeded segment, or make a part of the reserve.
 
         One segment a step, oldest first, each durably gone before the next: one that came back after a loss of power
         must not have a hole after it.
@@ -147,7 +147,7 @@ class SegmentFiles:
         self._lock = self._directory = -1
 
     def _hold(self) -> None:
-        """Takes the lock, and leaves this process's id there for whoever comes second."""
+        """Take the lock, and write this process's id there for the error message of a second broker."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -321,7 +321,7 @@ def _alive(text: bytes) -> int:
     except ProcessLookupError:
         return 0
     except PermissionError:
-        pass  # somebody else's, and there
+        pass  # it is alive, and belongs to another user
     return process
 
 

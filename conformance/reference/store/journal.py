@@ -134,7 +134,7 @@ class Journal:
         return next(iter(self.segments)) if len(self.segments) > 1 else 0
 
     def oversized(self, record: Record) -> bool:
-        """Whether a record needs a segment of a size of its own, which nobody has made ahead."""
+        """Whether a record needs a segment of its own size, which is never made ahead."""
         return SEGMENT_HEADER + RECORD_HEADER + len(payload(record)[1]) > self.segment_bytes
 
     def synced(self, sequence: int) -> None:
@@ -262,7 +262,7 @@ class Compaction:
             at = framed.end
         self._offset += at
         needed = extent(data, at)
-        # A file that is shorter than it was made is a liar's, or somebody cut it: it has no more than this.
+        # A file that is shorter than it was made belongs to a liar, or was cut from outside: it has no more than this.
         last = len(data) < wanted.length or wanted.offset + wanted.length >= self._journal.segments[wanted.segment]
         if needed and (last or at + needed <= len(data)):
             raise CorruptJournal(f"{filename(wanted.segment)} is damaged at offset {self._offset}")

@@ -390,7 +390,7 @@ def _end(found: Recovered, files: Mapping[int, bytes], cut: tuple[int, int], lat
 
 
 def _intact_after(segment: bytes, start: int) -> Iterable[Framed]:
-    """Every intact record that begins at or after `start`, at whatever offset."""
+    """Yield every intact record that begins at any offset from `start` on."""
     at = segment.find(MARK, start)
     while at >= 0:
         framed = unframe(segment, at)
