@@ -2,6 +2,6 @@
 
 `workers` starts the processes: `job` says what one process does, `pool` forks it, `trigger` fires the fault. `roles`
 are the same for every protocol and do the recording; `roles.modes` is the table of acknowledgement modes. `session` is
-the interface to a protocol. `amqp` implements it through python-qpid-proton, `stomp` through stomp.py, and
-`stomp.raw_session` without a library; `jms` through a vendor's client.
+the interface to a protocol. `amqp` implements it with python-qpid-proton, `stomp` with stomp.py, `stomp.raw_session`
+without a library, and `jms` with a vendor's client.
 """

@@ -1,7 +1,6 @@
-"""Ask a broker how many messages a queue holds: over HTTP, or over AMQP messages to its management.
+"""Ask a broker how many messages a queue holds: over HTTP, or by AMQP messages to its management.
 
-A connection of its own: a client that speaks STOMP or JMS asks in the same way, and its own broker traffic stays as
-it is.
+It uses a connection of its own: so a STOMP or JMS client asks in the same way, and its own traffic does not change.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _ANSWER_S = 30.0
 
 
 class DepthGauge:
-    """Asks as the adapter declares; connects when it is asked for the first time.
+    """Asks as the adapter declares; connects at the first question.
 
     Args:
-        probe: How to ask; None where the adapter declares no way.
+        probe: How to ask; None if the adapter declares no way.
         name: AMQP container id of its connection.
     """
 
@@ -32,7 +31,7 @@ class DepthGauge:
         self._management: Management | None = None
 
     def ask(self, queue: str) -> int:
-        """Messages on `queue`, those that are delivered and not acknowledged included where the broker counts them.
+        """Return the messages on `queue`, with those that are delivered and not acknowledged if the broker counts them.
 
         Raises:
             ClientError: No way to ask, or no answer.
@@ -46,9 +45,9 @@ class DepthGauge:
         return _number_of(probe, self._reply(probe))
 
     def text(self) -> str:
-        """The whole answer, which is JSON. Raises `ClientError`, also for an answer in HTTP that is no success."""
+        """Return the whole answer, which is JSON; raise `ClientError` also for an HTTP error status."""
         probe = self._probe
-        assert probe is not None  # asked only where the file says how
+        assert probe is not None  # callers check that the file declares a way
         if probe.method == "http":
             status, said = _answered(probe)
             if status >= 300:
@@ -59,7 +58,7 @@ class DepthGauge:
         return first if isinstance(first, str) else json.dumps(first)
 
     def _reply(self, probe: DepthRequest) -> Any:
-        """The body of the answer to one management request."""
+        """Return the body of the answer to one management request."""
         if self._management is None:
             self._management = Management(
                 probe.host, probe.port, probe.address, probe.access, self._name, relayed=probe.relayed
@@ -71,7 +70,7 @@ class DepthGauge:
         return answer.body
 
     def close(self) -> None:
-        """Close the connection, if there is one; a second call does nothing."""
+        """Close the connection, if any; a second call does nothing."""
         if self._management is not None:
             self._management.close()
             self._management = None
@@ -94,7 +93,7 @@ def _over_http(probe: DepthRequest) -> int:
 
 
 def _number_of(probe: DepthRequest, body: Any) -> int:
-    """The depth in an answer: a map that holds it, a JSON list whose first item it is, or the depth itself."""
+    """Return the depth in an answer: a map with it, a JSON list with it as first item, or the depth itself."""
     if isinstance(body, dict):
         if probe.field not in body:
             names = limits.quoted(sorted(map(str, body)))

@@ -1,10 +1,10 @@
 """The faults at a broker, its disk and its links, and the proof that each took effect.
 
-A fault takes a `Target`, never an adapter: anything that has processes and knows when they are gone can be hurt.
+A fault takes a `Target`, never an adapter: everything that has processes and knows when they are gone is a target.
 
-Reading order: `process` (death and halt, by signals that clients send) and `recovery` (death in a start). Then the
-`disk` room: `injection` (the tracer), `trace` (what it wrote) and `pairing` (what that says of a message). `power`:
-`loss` (the act) and `image` (the disk that can lose it). `link`: `harness` (the proxy as the harness sees it), `proxy`,
-`connection`, `direction` and `messages` (the process between client and broker). `frames`: what crosses a link. And
-`possible`: the faults that this machine can take.
+Reading order: `process` (kill and pause, by signals that clients send) and `recovery` (kill during a start). `disk`:
+`injection` (the tracer), `trace` (its output) and `pairing` (what that says about a message). `power`: `loss` (the act)
+and `image` (the disk that can lose its power). `link`: `harness` (starts and ends the proxy), and `proxy`,
+`connection`, `direction` and `messages` (the process between client and broker). `frames`: the frames on a link.
+`possible`: the faults that this machine can inject.
 """

@@ -1,4 +1,4 @@
-"""Find out by trying, once, which faults this machine can take."""
+"""Find out by trying, once, which faults this machine can inject."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NEEDS: Mapping[str, Callable[[], str]] = {
     "disk_full": injection.cannot,
     "power_loss": image.cannot,
 }
-"""What has to be asked for a fault; what is not here needs nothing but a process."""
+"""The check of each fault that needs more than a process."""
 
 
 def unable(faults: Iterable[str], container: Callable[[str], str] | None = None) -> dict[str, str]:
-    """Why this machine cannot take each of these faults, by name; those that it can take are left out.
+    """Return why this machine cannot inject each of these faults, by name, without those that it can inject.
 
-    `container`: where the broker is in one, why that cannot take a fault. It has a tracer of its own.
+    `container` answers for a broker in a container, which has a tracer of its own.
     """
     asked = {fault: _why(fault, container) for fault in dict.fromkeys(faults)}
     return {fault: why for fault, why in asked.items() if why}

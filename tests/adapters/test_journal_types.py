@@ -185,7 +185,7 @@ def test_a_broker_that_fell_back_is_no_broker_of_that_journal(tmp_path, ledger, 
     ("journal", "hidden"),
     [
         pytest.param("ASYNCIO", "the broker uses libaio: its writes name no file", marks=libaio),
-        ("MAPPED", "activemq-data-1.amq is mapped: what is written through memory cannot be seen"),
+        ("MAPPED", "activemq-data-1.amq is mapped: writes through memory cannot be seen"),
     ],
 )
 def test_what_the_tracer_cannot_see_is_said_and_never_judged(tmp_path, ledger, journal, hidden):

@@ -230,7 +230,7 @@ print("ready", flush=True); signal.pause()
         after = reasons(tracer)
 
     assert "io_uring_setup" not in seen
-    assert before == ["nobody looked whether the broker maps its journal, or uses libaio or io_uring"]
+    assert before == ["the broker was not checked for a mapped journal, libaio and io_uring"]
     assert [text.split(":")[0] for text in after][:1] == ["1.j is mapped"]
     assert pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text() != "0\n" or "io_uring" in after[1]
 
@@ -264,7 +264,7 @@ print("ready", flush=True); signal.pause()
         (name,) = [path.suffix[1:] for path in (tmp_path / "trace").iterdir()]
         os.kill(int(name), signal.SIGKILL)
         child.wait(20)
-        with pytest.raises(FaultError, match=r"did not take effect: nothing was met by it; .*; the broker uses libaio"):
+        with pytest.raises(FaultError, match=r"did not take effect: it met no call; .*; the broker uses libaio"):
             tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), 1, [])
 
 
@@ -290,7 +290,7 @@ def reasons(tracer):
     """What the tracer would say of a run in which it saw nothing amiss."""
     tracer.read()
     found = sorted(tracer._reasons)
-    tracer._reasons.discard("nobody looked whether the broker maps its journal, or uses libaio or io_uring")
+    tracer._reasons.discard("the broker was not checked for a mapped journal, libaio and io_uring")
     return found
 
 
@@ -315,9 +315,9 @@ FAILED = Call(1, "fsync", "/j/1", 5, 6, -1, error="EIO", injected=True)
     [
         (Trace((), 0), Watched(), "the tracer wrote nothing: it could not start the broker"),
         (Trace((HELD,), 9, ("trace.3", "trace.4")), HeldSync(0.3), r"2 of its 9 files have no end \(trace.3\)"),
-        (Trace((), 1), HeldSync(0.3), "nothing was met by it; it saw no call on a file of the journal"),
-        (Trace((dataclasses.replace(HELD, delayed=False),), 1), HeldSync(0.3), "nothing was met by it; it saw fsync"),
-        (Trace((), 1), Watched(), "the watched fault did not take effect: nothing was met"),
+        (Trace((), 1), HeldSync(0.3), "it met no call; it saw no call on a file of the journal"),
+        (Trace((dataclasses.replace(HELD, delayed=False),), 1), HeldSync(0.3), "it met no call; it saw fsync"),
+        (Trace((), 1), Watched(), "the watched fault did not take effect: it met no call"),
         (Trace((HELD,), 1), HeldSync(0.61), r"fsync 1 took 0\.300 s"),
         (Trace((HELD,), 1), FailedSync(1), r"fsync 1 took 0\.300 s"),
         (Trace((FAILED,), 1), DiskFull(1), "EIO"),
@@ -334,7 +334,7 @@ def test_a_broker_that_never_syncs_leaves_nothing_to_hold():
     unheld = Call(7, "fdatasync", "/j/1", 3, 4, 0)
     injection.prove(Trace((write,), 1), HeldSync(0.3))
 
-    with pytest.raises(FaultError, match="the held_sync fault did not take effect: nothing was met by it"):
+    with pytest.raises(FaultError, match="the held_sync fault did not take effect: it met no call"):
         injection.prove(Trace((write, unheld), 1), HeldSync(0.3))
 
 
@@ -345,8 +345,8 @@ def test_a_broker_that_maps_its_journal_leaves_nothing_to_hold_either():
     found = Trace((mapped,), 1)
     injection.prove(found, HeldSync(0.3))
 
-    assert pairing.unseen(found, []) == ["1 is mapped: what is written through memory cannot be seen"]
-    with pytest.raises(FaultError, match="the held_sync fault did not take effect: nothing was met by it"):
+    assert pairing.unseen(found, []) == ["1 is mapped: writes through memory cannot be seen"]
+    with pytest.raises(FaultError, match="the held_sync fault did not take effect: it met no call"):
         injection.prove(Trace((read,), 1), HeldSync(0.3))
 
 
@@ -386,7 +386,7 @@ def test_a_machine_that_cannot_trace_says_why(tmp_path, monkeypatch, strace, say
     try:
         reason = injection.cannot()
         if reason:
-            with pytest.raises(FaultError, match=r"the disk of the broker cannot be hurt: .*strace"):
+            with pytest.raises(FaultError, match=r"a fault cannot be injected at the broker's disk: .*strace"):
                 injection.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["1.j"])
     finally:
         injection.cannot.cache_clear()

@@ -241,7 +241,7 @@ async def _reset_while_the_broker_sends(pairs, folder):
     client.close()
     broker.sendall(RECEIPT % 1)
     assert select.select([to_broker], [], [], PATIENCE)[0]
-    between._lanes[TO_CLIENT]._on_readable()
+    between._directions[TO_CLIENT]._on_readable()
     await asyncio.wait_for(ended.wait(), PATIENCE)
     recorder.close()
 
@@ -622,7 +622,7 @@ def test_a_hold_with_nothing_to_keep_had_no_effect(link, upstream):
     read(peer, len(SEND % 1))
     assert is_silent(client, 0.3)
 
-    with pytest.raises(FaultError, match="the hold_link did not take effect: nothing came that could be withheld"):
+    with pytest.raises(FaultError, match="the hold_link did not take effect: no byte arrived that could be withheld"):
         prove(fault, between.finish())
     assert [Phase.ARMED, Phase.FIRED, Phase.HEALED] == faults(between)
 
@@ -740,7 +740,7 @@ def test_a_link_that_died_is_told_from_one_that_ended(link, ledger, marked):
     assert between.port
     os.kill(*marked(ledger.run_id), signal.SIGKILL)
 
-    with pytest.raises(FaultError, match="the link proxy died: it left no word"):
+    with pytest.raises(FaultError, match="the link proxy died: its log is empty"):
         between.finish()
     assert Ended.DIED is history.read(between.history).footer.ended
 

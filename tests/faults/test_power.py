@@ -172,7 +172,7 @@ def test_the_disk_of_the_machine_is_refused(tmp_path, monkeypatch, where):
     calls = []
     monkeypatch.setattr(fcntl, "ioctl", lambda *words: calls.append(words))
     descriptor = os.open(tmp_path if where != "/" else where, os.O_RDONLY)
-    with pytest.raises(FaultError, match="is no disk of ours"):
+    with pytest.raises(FaultError, match="is not our disk"):
         loss.lose(descriptor, torn=1)
     os.close(descriptor)
 

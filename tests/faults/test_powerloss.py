@@ -414,7 +414,7 @@ def test_a_kernel_that_keeps_everything_is_found_out(asked, monkeypatch):
         return real(descriptor)
 
     monkeypatch.setattr(loss, "lose", synced)
-    assert asked().endswith("ext4 of this kernel keeps b'synced, and not' where only b'synced' was synced")
+    assert asked().endswith("ext4 of this kernel keeps b'synced, and not', but only b'synced' was synced")
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) takes a capability away")

@@ -340,11 +340,11 @@ def test_a_trace_that_says_all_has_no_reason(tmp_path):
         ("1 sendfile(3</j/1>, 9</other>, NULL, 10) = 10", "sendfile to 1"),
         (
             '1 io_submit(0x7f, 1, [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, aio_buf="p1:1."}]) = 1',
-            "io_submit:PWRITE 1: when it is done",
+            "io_submit:PWRITE 1: its completion",
         ),
         (
             "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3</j/1>}]) = 1",
-            "io_submit:FDSYNC 1: when it is done",
+            "io_submit:FDSYNC 1: its completion",
         ),
     ],
 )

@@ -1,15 +1,15 @@
 """Make a disk slow, failing or full: the broker runs under `strace`, which changes the results of system calls.
 
-A sync of the journal's files is held, or returns EIO; a write to them returns ENOSPC. The broker cannot tell this from
-a disk that does so, no privilege is needed, and the same tracer writes down when each message was written and synced.
+A sync of the journal's files is held, or returns EIO; a write to them returns ENOSPC. To the broker this looks like a
+disk that does so. It needs no privilege, and the same tracer records when each message was written and synced.
 
-What `strace` 6.1 does, measured (tests/faults/test_disk.py shows each):
+How `strace` 6.1 behaves, measured (tests/faults/test_disk.py shows each):
 
-- `-P` narrows what is traced and what is injected alike, and a call that it leaves out does not count for `when=`.
-- `when=K` counts for each thread, and in it for each name of a call, on its own.
-- `-P` never lets through what names no file (`io_submit`, `msync`, `sync`, `io_uring_enter`): see `Tracer.look`.
-- `signal=KILL` injects nothing under `--seccomp-bpf`, and does not say so: it is never used here.
-- If the tracer dies first, the broker lives on, and each call that was traced returns ENOSYS: nothing may be concluded.
+- `-P` limits tracing and injection to the named files, and other calls do not count for `when=`.
+- `when=K` counts separately for each thread and each name of a call.
+- `-P` drops every call that names no file (`io_submit`, `msync`, `sync`, `io_uring_enter`): see `Tracer.look`.
+- `signal=KILL` injects nothing under `--seccomp-bpf`, without an error: it is never used here.
+- If the tracer dies first, the broker lives on, and each traced call returns ENOSYS: the trial shows nothing.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched
 
 NUMBERS = range(1, 65)
-"""The numbers that `{n}` stands for in the name of a journal's file; one beyond is found out, and told."""
+"""The numbers that `{n}` stands for in the name of a journal's file; a file with a higher number is reported."""
 
 SAMPLE = 65536
-"""Bytes that are shown of one write: more than a batch of a hundred messages."""
+"""Bytes of one write that are recorded: more than a batch of a hundred messages."""
 
 _OLDEST = (5, 6)
 _SHOWN = 0.5
-"""The part of a hold that has to be seen. The tracer starts its timer, then takes its stamp: where it is kept waiting
-in between, a hold looks shorter than it was (94 ms of 100, two processors with ten ready processes)."""
+"""The part of a hold that must be seen. The tracer starts its timer before it takes its stamp: on a busy machine a hold
+looks shorter than it was (94 ms of 100, two processors with ten ready processes)."""
 
 SYNCS = "fdatasync fsync syncfs sync_file_range".split()
 """The calls that are held, or fail."""
 
 FILLED = "write pwrite64 writev pwritev pwritev2 fallocate copy_file_range sendfile splice".split()
-"""The calls that find no room. No ftruncate: it reserves nothing, and no disk is too full for it (ftruncate(2))."""
+"""The calls that return ENOSPC. Not ftruncate: it reserves no space, so it works on a full disk (ftruncate(2))."""
 
 _NUMBER = re.compile(r"\{n(:[^}]*)?\}")
 
 
 @functools.cache
 def cannot() -> str:
-    """Why this machine cannot trace a broker; empty where it can. Tried once."""
+    """Return why this machine cannot trace a broker; empty if it can. It is tried once."""
     found = shutil.which("strace") if sys.platform == "linux" else None
     if found is None:
         return "strace is not on PATH (Debian: apt-get install strace)"
@@ -69,7 +69,7 @@ def cannot() -> str:
     command = [found, "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=none", sys.executable, "-c", ""]
     tried = subprocess.run(command, capture_output=True, text=True, check=False)
     if tried.returncode:
-        return f"strace may not trace here: {(tried.stderr.strip().splitlines() or ['it says nothing'])[0]}"
+        return f"strace may not trace here: {(tried.stderr.strip().splitlines() or ['it gives no reason'])[0]}"
     return ""
 
 
@@ -77,14 +77,14 @@ class Tracer:
     """One run of a broker under a tracer: its command prefix, its clock, and what it saw.
 
     Args:
-        folder: Gets the tracer's files; must not exist.
+        folder: A new folder for the tracer's files.
         journal: The folder of the broker's journal.
-        fault: What is done to it, its numbers drawn. `Watched` watches every file, so that calls that name none are
-            seen as well.
+        fault: The fault, its numbers drawn. `Watched` traces every file, so that it sees calls that name no file.
         files: The names of the journal's files in that folder; `{n}` (or `{n:08d}`) stands for a number.
-        contained: For a broker in a container: its pids here. Its tracer is that of its image, and names other pids.
+        contained: For a broker in a container: its pids on this machine. The tracer runs in the container, and reports
+            other pids.
 
-    Raises `FaultError` where this machine cannot trace.
+    Raises `FaultError` if this machine cannot trace.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Tracer:
         contained: Callable[[], Iterable[int]] | None = None,
     ) -> None:
         if contained is None and (reason := cannot()):
-            raise FaultError(f"the disk of the broker cannot be hurt: {reason}")
+            raise FaultError(f"a fault cannot be injected at the broker's disk: {reason}")
         folder.mkdir(parents=True)
         self.fault = fault
         self.files = _watched(journal, files)
@@ -114,7 +114,7 @@ class Tracer:
 
     @property
     def wrap(self) -> list[str]:
-        """What stands before the broker's command."""
+        """The command before the broker's command."""
         command = ["strace", "-f", "--seccomp-bpf", "-ff", "-o", str(self._folder / "trace"), "-y", "-s", str(SAMPLE)]
         command += ["--absolute-timestamps=format:unix,precision:ns", "--syscall-times=ns"]
         command += ["--quiet=attach,path-resolution", "-e", f"trace={_set(NAMES | NO_FILE)}"]
@@ -124,11 +124,11 @@ class Tracer:
         return command
 
     def look(self) -> None:
-        """Look into the broker's processes for what the tracer cannot see: once it is ready, and before it ends."""
+        """Look for I/O that the tracer cannot see in the broker's processes: once when it is ready, once at its end."""
         self._looked = True
-        whole: set[str] = set()  # processes: their threads share memory and descriptors, and a JVM has fifty of them
+        whole: set[str] = set()  # processes: their threads share memory and descriptors, and a JVM has fifty threads
         for pid in self._pids():
-            with contextlib.suppress(OSError):  # that thread is gone
+            with contextlib.suppress(OSError):  # the thread has ended
                 process = pathlib.Path("/proc", str(pid))
                 group = next(line for line in (process / "status").read_text().splitlines() if line.startswith("Tgid:"))
                 if group in whole:
@@ -139,7 +139,7 @@ class Tracer:
                     self._reasons.add("the broker uses io_uring: its writes and syncs are no system calls")
 
     def _traced(self) -> list[int]:
-        """The threads that it has followed: its files have their numbers."""
+        """Return the threads that the tracer has followed: its files have their numbers."""
         return [int(path.suffix[1:]) for path in self._folder.glob("trace.*")]
 
     def _look_at_memory(self, maps: str) -> None:
@@ -147,28 +147,26 @@ class Tracer:
             _, mode, *rest = line.split(maxsplit=5)
             name = rest[-1] if len(rest) == 4 else ""
             if "w" in mode and "s" in mode and name in self.files:
-                self._reasons.add(
-                    f"{pathlib.PurePath(name).name} is mapped: what is written through memory cannot be seen"
-                )
+                self._reasons.add(f"{pathlib.PurePath(name).name} is mapped: writes through memory cannot be seen")
             if name.startswith("/[aio]") and self._narrowed:
-                self._reasons.add("the broker uses libaio: its writes name no file, and cannot be seen or hurt")
+                self._reasons.add("the broker uses libaio: its writes name no file, and are not seen")
 
     def read(self) -> Trace:
-        """What it saw, once the broker is gone. `FaultError`: the clock was stepped, or a line cannot be read."""
+        """Return the trace, once the broker is gone. `FaultError`: the clock was stepped, or a line cannot be read."""
         found = trace.read(self._folder, self._clock.steady(Clock.now()), self.files)
         for name in _beyond(self._journal, self._patterns):
             self._reasons.add(f"{name} was not watched: its number is above {NUMBERS[-1]}")
         if not self._looked:
-            self._reasons.add("nobody looked whether the broker maps its journal, or uses libaio or io_uring")
+            self._reasons.add("the broker was not checked for a mapped journal, libaio and io_uring")
         return found
 
     def finish(
         self, path: pathlib.Path, header: Header, epoch: int, operations: Sequence[Operation]
     ) -> list[StoredOperation]:
-        """Read, prove, pair, and write the history: all that is left to do once the broker is gone.
+        """Read and prove the trace, pair it with the operations, and write the history, once the broker is gone.
 
-        Raises `FaultError` where the fault did not take effect, with what hides the broker's writes from it, or the
-        tracer was lost.
+        Raises `FaultError` if the fault did not take effect, with what hides the broker's writes, or if the tracer was
+        lost.
         """
         found = self.read()
         try:
@@ -183,17 +181,17 @@ class Tracer:
 
 
 class TracedBroker(Target, Protocol):
-    """What is needed of a broker that runs under a tracer: the tracer's process is the first of its tree."""
+    """A broker that runs under a tracer: the tracer's process is the first of its tree."""
 
     @property
     def exit_status(self) -> int | None:
-        """Of the tracer: None while it runs."""
+        """The exit status of the tracer; None while it runs."""
 
 
 def end(target: TracedBroker) -> None:
-    """SIGKILL the broker and leave its tracer to write down the end: a tracer that is killed with it may not.
+    """Kill the broker, and let its tracer record the end: a tracer that is killed with the broker may not.
 
-    Raises `FaultError` where they are not gone.
+    Raises `FaultError` if they are not gone.
     """
     with target.pidfds() as descriptors:
         send(reversed(descriptors[1 if target.exit_status is None else 0 :]), signal.SIGKILL)
@@ -201,7 +199,7 @@ def end(target: TracedBroker) -> None:
 
 
 def prove(found: Trace, fault: DiskFault) -> None:
-    """Raise `FaultError` unless the tracer saw the end of every thread, and did to some call what the fault says."""
+    """Raise `FaultError` unless the tracer saw the end of every thread, and injected the fault into some call."""
     if not found.threads:
         raise FaultError("the tracer wrote nothing: it could not start the broker")
     if found.lost:
@@ -213,19 +211,19 @@ def prove(found: Trace, fault: DiskFault) -> None:
     if not hit:
         names = sorted({call.name for call in found.calls if call.file})
         seen = f"it saw {', '.join(names)}" if names else "it saw no call on a file of the journal"
-        raise FaultError(f"the {fault.name} fault did not take effect: nothing was met by it; {seen}")
-    wrong = [call for call in hit if not _as_told(call, fault)]
+        raise FaultError(f"the {fault.name} fault did not take effect: it met no call; {seen}")
+    wrong = [call for call in hit if not _is_as_injected(call, fault)]
     if wrong:
         how = f"{wrong[0].short} took {wrong[0].seconds:.3f} s {wrong[0].error}".strip()
         raise FaultError(f"the {fault.name} fault did not take effect: {how}")
 
 
 def _hit(found: Trace, fault: DiskFault) -> list[Call]:
-    """The calls that the fault met: those that were held or failed, and for a watch every call on the journal.
+    """Return the calls that the fault met: those that were held or failed, and for a watch every call on the journal.
 
-    A broker that wrote and never asked for a sync leaves nothing to hold: what it wrote was met by a disk that would
-    have held it, and that no sync came is what there is to see. It is never an exposure (`sync_held` counts held ones).
-    One that maps its files writes through them, and syncs by msync: why that says nothing is in `pairing.unseen`.
+    If a broker wrote and never synced, its writes count as met: the disk would have held a sync, and the finding is
+    that none came. It is never an exposure (`sync_held` counts held syncs). A broker that maps its files writes through
+    memory and syncs by msync; `pairing.unseen` reports that this shows nothing.
     """
     touched = [call for call in found.calls if call.file]
     if isinstance(fault, Watched):
@@ -239,7 +237,7 @@ def _is_way_to_write(call: Call) -> bool:
     return call.name in WRITES or call.maps
 
 
-def _as_told(call: Call, fault: DiskFault) -> bool:
+def _is_as_injected(call: Call, fault: DiskFault) -> bool:
     match fault:
         case HeldSync(seconds):
             return _is_way_to_write(call) or call.ended_ns is None or call.seconds >= seconds * _SHOWN
@@ -261,11 +259,11 @@ def write_history(
     unseen: Iterable[str],
     times: tuple[int, int],
 ) -> None:
-    """Write what the tracer saw as a complete history, in the order of time.
+    """Write the trace as a complete history, in the order of time.
 
-    For each operation (`message` or `transaction` names it): SYNC INVOKE at the end of its write, SYNC OK at the end
-    of the sync that covers it (`fault` where that was held), SYNC FAIL where its write or a sync of it returned an
-    error (`fault` where that was injected). SYNC INFO: what cannot be seen. `times`: when the fault was armed and when
+    For each operation (`message` or `transaction` names it): SYNC INVOKE at the end of its write; SYNC OK at the end of
+    the sync that covers it (with `fault` if that was held); SYNC FAIL if its write or a sync of it returned an error
+    (with `fault` if that was injected). SYNC INFO says what cannot be seen. `times`: when the fault was armed and when
     it was over, CLOCK_MONOTONIC ns.
     """
     events = [*_fault_events(fault, found, times), *(Event(0, times[1], Op.SYNC, Phase.INFO, detail=w) for w in unseen)]
@@ -292,7 +290,7 @@ def _fault_events(fault: DiskFault, found: Trace, times: tuple[int, int]) -> lis
 
 
 def _sync_events(pair: StoredOperation, fault: str) -> list[Event]:
-    """What is known of one operation; nothing where the tracer could not see it: the reason stands by itself."""
+    """Return the events of one operation; none if the tracer could not see it, because the reason is its own event."""
     named = "transaction" if pair.operation.transaction else "message"
 
     def event(at_ns: int | None, phase: Phase, detail: str, *, met: bool = False) -> Event:
@@ -326,12 +324,12 @@ def _injection(fault: DiskFault) -> list[str]:
 
 
 def _set(names: Iterable[str]) -> str:
-    """Each with `?`: some machines have no `open` (aarch64), and that is no mistake."""
+    """Return the names with `?`, so that a name unknown on this machine is no error (aarch64 has no `open`)."""
     return ",".join(f"?{name}" for name in sorted(names))
 
 
 def _folders(journal: pathlib.Path) -> set[str]:
-    """The folder as it is named, and as the kernel names it: `-P` compares words."""
+    """Return the folder as given, and with links resolved: `-P` compares strings."""
     return {str(journal.absolute()), str(journal.resolve())}
 
 
@@ -341,7 +339,7 @@ def _watched(journal: pathlib.Path, files: Sequence[str]) -> frozenset[str]:
 
 
 def _beyond(journal: pathlib.Path, files: Sequence[str]) -> list[str]:
-    """The journal's files whose number is not among those that were watched."""
+    """Return the journal's files whose number is too high to be watched."""
     known = {pattern.format(n=number) for pattern in files for number in NUMBERS}
     shapes = [re.compile(r"\d+".join(map(re.escape, _NUMBER.sub("\0", name).split("\0")))) for name in files]
     names = sorted(path.name for path in journal.glob("*") if path.is_file())

@@ -1,6 +1,6 @@
-"""Pair operations with the trace: which write holds each, and which sync put it on the disk. Free of I/O.
+"""Pair operations with the trace: which write holds each, and which sync put it on the disk. Without I/O.
 
-What a tracer cannot see is a reason in `unseen`, never a pass and never an accusation.
+What the tracer cannot see is a reason in `unseen`. It never makes a pass, and never a violation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _EACH_WRITE = frozenset("O_DSYNC O_SYNC RWF_DSYNC RWF_SYNC".split())
 
 @dataclasses.dataclass(frozen=True)
 class StoredOperation:
-    """How one operation came to the disk.
+    """How one operation reached the disk.
 
-    `write` is the write that holds it, `sync` the call that put that on the disk (the write itself where its descriptor
-    syncs each), `failed` the first write of it, or sync of that, that returned an error. `unseen`: why none of this can
-    be said.
+    `write` is the write that holds it. `sync` is the call that put that write on the disk: the write itself if its
+    descriptor syncs each write. `failed` is the first write of it, or sync of that write, that returned an error.
+    `unseen` says why none of these is known.
     """
 
     operation: Operation
@@ -37,15 +37,15 @@ class StoredOperation:
 
 
 def stored(trace: Trace, operations: Iterable[Operation]) -> list[StoredOperation]:
-    """For each operation the write that holds it and the sync that covers this write.
+    """Return, for each operation, the write that holds it and the sync that covers this write.
 
-    The write started at or after the operation was invoked, before its `until_ns` where it has one, and shows its
-    marker. Where several do (a log and an index), the one that is synced first counts: an index that is never synced
-    takes nothing from the log.
+    The write started at or after the operation was invoked, before its `until_ns` if it has one, and contains its
+    marker. If several do (a log and an index), the one that is synced first counts: an index that is never synced does
+    not weaken the log.
 
-    A sync covers a write that had ended when the sync began. Counter-example for any less: a sync begins, a write to
-    the same file begins and ends, the sync ends. The kernel may have gathered the pages of the sync before the write:
-    nothing says that it is on the disk, and nobody may tell a client so.
+    A sync covers a write that had ended when the sync began. Counter-example for a weaker rule: a sync begins, a write
+    to the same file begins and ends, the sync ends. The kernel may have collected the pages of the sync before the
+    write, so the write may not be on the disk, and a broker must not confirm it.
     """
     journal = _Journal(trace.calls)
     return [journal.stored(operation) for operation in operations]
@@ -69,7 +69,7 @@ class _Journal:
         forms = _forms(operation.marker)
         for write in self._writes[bisect.bisect_left(self._starts, operation.invoked_ns) :]:
             if best.sync is not None and write.started_ns >= (best.sync.ended_ns or 0):
-                break  # whatever is written now is synced later
+                break  # every later write is synced later
             if operation.until_ns is not None and write.started_ns >= operation.until_ns:
                 break
             if not any(form in write.sample for form in forms):
@@ -93,7 +93,7 @@ class _Journal:
         return found if earlier else best
 
     def _covered(self, write: Call) -> tuple[Call | None, Call | None]:
-        """The sync of a write that ended first, and the first that failed before."""
+        """Return the sync of a write that ended first, and the first sync that failed before that."""
         if write.ended_ns is None:
             return None, None
         if write.flags & _EACH_WRITE and write.name in WRITES:
@@ -109,9 +109,9 @@ class _Journal:
 
 
 def _forms(marker: bytes | None) -> tuple[bytes, ...]:
-    """How a marker may stand in a journal: as it was sent, or as the UTF-16 of a text message (Artemis over STOMP).
+    """Return the forms of a marker in a journal: as it was sent, or in UTF-16 for a text message (Artemis over STOMP).
 
-    With a zero between two letters either order of octets is found. Without a marker every write has it.
+    A zero between two letters matches both byte orders. Without a marker, every write matches.
     """
     return (b"",) if marker is None else (marker, b"\0".join(bytes([letter]) for letter in marker))
 
@@ -121,9 +121,9 @@ def _is_write(call: Call) -> bool:
 
 
 def _last_names(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
-    """The name that each call's file had at the end: a file that is renamed between a write and its sync is the same.
+    """Yield the last name of each call's file: a file that is renamed between a write and its sync is the same file.
 
-    Backwards, so that what had the new name before the rename (and was replaced by it) is another file.
+    It reads backwards, so that a file that had the new name before the rename (and was replaced) is another file.
     """
     last: dict[str, str] = {}
     for call in reversed(calls):
@@ -134,7 +134,7 @@ def _last_names(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def unseen(trace: Trace, pairs: Sequence[StoredOperation]) -> list[str]:
-    """Reasons why a trace says less than everything, sorted; empty where it says all."""
+    """Return the reasons why a trace is incomplete, sorted; empty if it is complete."""
     reasons = {reason for call in trace.calls if (reason := _hides(call))} | {pair.unseen for pair in pairs} - {""}
     sought = [pair for pair in pairs if pair.operation.marker]
     first = min((pair.operation.invoked_ns for pair in sought), default=None)
@@ -145,16 +145,16 @@ def unseen(trace: Trace, pairs: Sequence[StoredOperation]) -> list[str]:
 
 
 def _hides(call: Call) -> str:
-    """Why what a call does cannot be seen; one table."""
+    """Return why the effect of a call cannot be seen; empty if it can. This is the only table of reasons."""
     name = pathlib.PurePath(call.file).name
     if call.maps:
-        return f"{name} is mapped: what is written through memory cannot be seen"
+        return f"{name} is mapped: writes through memory cannot be seen"
     if call.name.startswith("io_uring"):
         return "the broker uses io_uring: its writes and syncs are no system calls"
     if call.name in COPIES:
         return f"{call.name} to {name}: its bytes cannot be seen"
     if call.name.startswith("io_submit:") and call.name not in ("io_submit:PREAD", "io_submit:PREADV"):
-        return f"{call.short}: when it is done can be read without a system call"
+        return f"{call.short}: its completion can be read without a system call"
     if call.name in WRITES and "?" in call.flags:
-        return f"nobody saw {name} being opened: it may be O_DSYNC, each write of it a sync"
+        return f"the trace has no open of {name}: it may be O_DSYNC, and each write a sync"
     return ""

@@ -1,8 +1,9 @@
 """Read strictly what a traced broker did to its journal, from the files of `strace -ff`.
 
-A stamp is taken when the tracer stops the thread at the entry of a call, before the kernel begins it; the duration
-ends when the tracer sees its exit, before the thread goes on. So a call lies within its stamps, what a thread does next
-lies behind them, and a delay that the tracer injects at the entry is part of the duration (strace 6.1, measured).
+The tracer takes a stamp when it stops the thread at the entry of a call, before the kernel begins the call. The
+duration ends when the tracer sees the exit, before the thread continues. So a call lies within its stamps, the next
+action of the thread lies after them, and a delay that the tracer injects at the entry is part of the duration (strace
+6.1, measured).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from conformance.errors import FaultError
 WRITES = frozenset("write pwrite64 writev pwritev pwritev2".split())
 EVERYWHERE = frozenset("sync syncfs".split())
 SYNCS = EVERYWHERE | frozenset("fsync fdatasync".split())
-"""What puts everything written to a file on its disk. Not `sync_file_range`: it writes neither the file's size nor the
+"""Calls that put all writes to a file on its disk. Not `sync_file_range`: it writes neither the file's size nor the
 device's cache (sync_file_range(2), "Warning")."""
 
 COPIES = frozenset("copy_file_range sendfile splice".split())
@@ -35,24 +36,24 @@ NAMES = (
     | frozenset("sync_file_range fallocate mmap".split())
 )
 NO_FILE = frozenset("sync io_submit io_uring_setup io_uring_enter".split())
-"""Calls that name no file the way `strace -P` looks for one: under `-P` it can neither show nor hold them."""
+"""Calls that name no file for `strace -P`: with `-P` the tracer can neither show nor hold them."""
 
 STEP_NS = 1_000_000
-_KEPT = NO_FILE | EVERYWHERE  # a syncfs is of everything, whatever file it names
+_KEPT = NO_FILE | EVERYWHERE  # a syncfs covers every file, not only the one it names
 
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
     """`offset_ns`: CLOCK_REALTIME, which the tracer writes, minus CLOCK_MONOTONIC, which histories use.
 
-    Both run at one rate: the difference moves only when somebody steps the clock.
+    Both run at the same rate: the difference changes only if the clock is stepped.
     """
 
     offset_ns: int
 
     @classmethod
     def now(cls) -> Clock:
-        """The offset now, from the tightest of several readings."""
+        """Return the offset now, from the tightest of several readings."""
         readings = []
         for _ in range(9):
             before = time.monotonic_ns()
@@ -62,7 +63,7 @@ class Clock:
         return cls(min(readings)[1])
 
     def steady(self, later: Clock) -> Clock:
-        """This clock; `FaultError` where it was stepped by more than 1 ms until `later`."""
+        """Return this clock; raise `FaultError` if it was stepped by more than 1 ms until `later`."""
         moved = later.offset_ns - self.offset_ns
         if abs(moved) > STEP_NS:
             raise FaultError(
@@ -73,10 +74,10 @@ class Clock:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What a client asked for: `key` names it, `marker` is in what is stored of it (None: nothing can be known).
+    """A request of a client: `key` names it, and the stored bytes contain `marker` (None: they cannot be recognised).
 
-    `transaction`: the key is that of a transaction, and not of a message. `until_ns`: when the next thing was asked
-    for; without a marker, what is written from then on may be of that.
+    `transaction`: the key names a transaction, not a message. `until_ns`: the time of the next request; without a
+    marker, later writes may belong to that one.
     """
 
     key: str
@@ -90,9 +91,8 @@ class Operation:
 class Call:
     """One system call on a file of the journal; times in CLOCK_MONOTONIC ns.
 
-    `ended_ns` is None where the thread died in it. `sample` holds the bytes that were written as far as the tracer
-    shows them, `whole` whether that is all of them. `flags` are those of an open, a mapping or a write, and for a write
-    also those of its descriptor.
+    `ended_ns` is None if the thread died in the call. `sample` has the written bytes that the tracer shows; `whole`:
+    whether these are all. `flags` are those of an open, a mapping or a write; for a write, also of its descriptor.
     """
 
     thread: int
@@ -112,12 +112,12 @@ class Call:
 
     @property
     def done(self) -> bool:
-        """Whether it came to its end without an error."""
+        """Whether it ended without an error."""
         return self.ended_ns is not None and self.result is not None and not self.error
 
     @property
     def failed(self) -> bool:
-        """Whether it returned an error; a call that the kernel restarts has not."""
+        """Whether it returned an error; a call that the kernel restarts did not."""
         return self.result is not None and bool(self.error)
 
     @property
@@ -127,17 +127,17 @@ class Call:
 
     @property
     def maps(self) -> bool:
-        """Whether it lets its file be written through memory."""
+        """Whether it maps its file for shared writing."""
         return self.name == "mmap" and {"MAP_SHARED", "PROT_WRITE"} <= self.flags
 
     @property
     def seconds(self) -> float:
-        """How long it took; 0 where it never ended."""
+        """Its duration; 0 if it never ended."""
         return ((self.ended_ns or self.started_ns) - self.started_ns) / 1e9
 
     @property
     def short(self) -> str:
-        """Its name and its file's, for people."""
+        """Its name and its file's name, for people."""
         return f"{self.name} {pathlib.PurePath(self.file).name}".strip()
 
 
@@ -167,10 +167,10 @@ _FLAG = re.compile(rb"\b[A-Z]+_[A-Z_]+\b")
 
 
 def read(folder: pathlib.Path, clock: Clock, files: Collection[str]) -> Trace:
-    """The calls on `files` (absolute paths) in the files `trace.*` of a folder, one for each thread.
+    """Return the calls on `files` (absolute paths) from the files `trace.*` of a folder, one for each thread.
 
-    Calls that name no file are kept, others are left out. Raises `FaultError` where a line is not one of the tracer's.
-    Only a last line without its end is: the tracer was killed while it wrote, and the file is then in `lost`.
+    Calls that name no file are kept, calls on other files are dropped. Raises `FaultError` for a line that is not the
+    tracer's. An incomplete last line is allowed: the tracer was killed while it wrote, and the file is in `lost`.
     """
     calls: list[Call] = []
     lost: list[str] = []
@@ -198,7 +198,7 @@ def is_end(line: bytes) -> bool:
 
 
 def parse(line: bytes, thread: int, clock: Clock) -> Iterator[Call]:
-    """The calls of one line: none for a signal or an end, several for an `io_submit`. ValueError where it is none."""
+    """Yield the calls of one line: none for a signal or an end, several for an `io_submit`. ValueError otherwise."""
     stamped = _LINE.fullmatch(line)
     if stamped is None:
         raise ValueError(line)
@@ -224,7 +224,7 @@ def parse(line: bytes, thread: int, clock: Clock) -> Iterator[Call]:
 
 
 def _detailed(call: Call, arguments: bytes) -> Iterator[Call]:
-    """With what its arguments say; one table of kinds of calls."""
+    """Add the fields that the arguments give. This is the only table of kinds of calls."""
     if call.name in WRITES:
         sample, whole = _sample(arguments, call.result)
         flags = _flags(arguments.rpartition(b"]")[2]) if call.name == "pwritev2" else frozenset()
@@ -255,7 +255,7 @@ def _detailed(call: Call, arguments: bytes) -> Iterator[Call]:
 
 def _on_descriptor(call: Call, arguments: bytes) -> Call:
     match = _DESCRIPTOR.match(arguments)
-    if match is None:  # a number that is no descriptor: the call has failed
+    if match is None:  # the number is not a descriptor: the call has failed
         return call
     return dataclasses.replace(call, file=_path(match[2]), descriptor=int(match[1]))
 
@@ -269,12 +269,12 @@ def _submitted(call: Call, match: re.Match[bytes]) -> Call:
 
 
 def _sample(arguments: bytes, result: int | None) -> tuple[bytes, bool]:
-    """The bytes that were written, and whether that is all; of a short write only what it wrote."""
+    """Return the bytes that were written, and whether these are all; for a short write, the part that was written."""
     parts = list(_STRING.finditer(arguments))
     data = b"".join(_unescaped(part[1]) for part in parts)
     length = result if result is not None and result > 0 else len(data)
     whole = bool(parts) and not any(part[2] for part in parts) and length <= len(data)
-    # A file that is made gets filled with zeros: no batch of records begins with as many as are shown here.
+    # A new file is filled with zeros; no batch of records begins with as many zeros as are shown here.
     return data[:length], whole or (bool(parts) and not data.strip(b"\0"))
 
 
@@ -300,9 +300,9 @@ def _flags(text: bytes) -> frozenset[str]:
 
 
 def _with_open_flags(calls: Iterable[Call]) -> Iterator[Call]:
-    """Each write with the flags that its descriptor was opened with; `?` where the tracer saw no open of it.
+    """Add to each write the flags of the open of its descriptor; `?` if the trace has no open of it.
 
-    A number is another file's after a close, so a descriptor is its number and its file.
+    After a close a number may belong to another file, so the key of a descriptor is its number and its file.
     """
     opened: dict[tuple[int, str], frozenset[str]] = {}
     for call in calls:

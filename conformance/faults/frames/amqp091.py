@@ -263,7 +263,7 @@ class _Amqp091(Splitter):
         if partial is not None and kind == partial.next:
             return self._carry(partial, data, at, at, end, offset)
         if kind not in (_METHOD, _HEARTBEAT) or size > _WHOLE:
-            raise Unreadable(f"a frame of {size} bytes, type {kind}, where no frame can have that")
+            raise Unreadable(f"a frame of {size} bytes, type {kind}: not allowed here")
         payload = _payload(data, at, end)
         if payload is None:
             return None

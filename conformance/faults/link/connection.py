@@ -32,24 +32,24 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class ArmedLinkFault:
-    """The fault of this proxy, the history that says what came of it, and what the harness will be told."""
+    """The fault of this proxy, the history of its phases, and the result for the harness."""
 
     def __init__(self, fault: LinkFault | None, recorder: Recorder, epoch: int) -> None:
         self.fault, self.recorder, self.epoch = fault, recorder, epoch
-        self.told = ProxyResult()
+        self.result = ProxyResult()
         self.tasks: set[asyncio.Task[None]] = set()
         self._flush_due = False
-        self.taken = False  # by the connection that it hits
+        self.taken = False  # whether a connection was chosen that it hits
         self.trigger = fault.at if isinstance(fault, Cut | HoldLink) else None
         if fault is not None:
             at = self.trigger
             words = "every connection" if at is None else f"{at.at} {at.kind} {at.k} of a connection"
-            # How much longer a round trip takes, in microseconds: by it the judge knows what came too soon.
+            # The added time of a round trip, in microseconds: the judge finds answers that came too soon by it.
             count = round(fault.rtt_ms * 1000) if isinstance(fault, Delay) else None
             self.note(Phase.ARMED, words, count=count if at is None else at.k)
 
     def pace(self) -> Pace | None:
-        """How a lane of a slow or narrow link passes on; None where it does so at once."""
+        """Return the pace of a direction of a delayed or throttled link; None for any other link."""
         match self.fault:
             case Delay(rtt_ms=rtt_ms):
                 return Pace(delay_s=rtt_ms / 2000)
@@ -58,35 +58,35 @@ class ArmedLinkFault:
         return None
 
     def add(self, **changes: Any) -> None:
-        """Change what will be told."""
-        self.told = msgspec.structs.replace(self.told, **changes)
+        """Change fields of the result."""
+        self.result = msgspec.structs.replace(self.result, **changes)
 
     def note(self, phase: Phase, detail: str, **fields: Any) -> None:
-        """A phase of the fault; it is in the file before anything else happens."""
+        """Record a phase of the fault, and flush it before anything else happens."""
         assert self.fault is not None
         self.recorder.record(Op.FAULT, phase, fault=self.fault.name, epoch=self.epoch, detail=detail, **fields)
         self.recorder.flush()
 
     def fire(self, detail: str, connection: int) -> None:
-        """The trigger was reached."""
+        """Record that the trigger was reached."""
         self.add(fired=True)
         self.note(Phase.FIRED, detail, connection=connection)
 
     def take_effect(self, detail: str, connection: int) -> None:
-        """It was seen to do what it is for; only the first time is told."""
-        if not self.told.effective:
+        """Record, once, that the fault was seen to take effect."""
+        if not self.result.effective:
             self.add(effective=True)
             self.note(Phase.EFFECTIVE, detail, connection=connection)
 
     def record(self, event: Event) -> None:
-        """One frame; it reaches the file within a tenth of a second."""
+        """Record one frame; it is flushed within a tenth of a second."""
         self.recorder.append(event)
         if not self._flush_due:
             self._flush_due = True
             asyncio.get_running_loop().call_later(_IDLE_S, self._flush)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work that must be through before the proxy ends."""
+        """Start a task that must end before the proxy does."""
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._done)
@@ -102,7 +102,7 @@ class ArmedLinkFault:
 
 
 class ProxyConnection:
-    """Passes on between two connected sockets until both directions have ended, or the fault does it."""
+    """Passes data between two connected sockets until both directions have ended, or the fault ends them."""
 
     def __init__(
         self,
@@ -119,103 +119,103 @@ class ProxyConnection:
         self._count = 0
         self._mine = False  # whether the fault hits this connection
         self._cut = False
-        self._resets = False  # a reset is being passed on: what else ends is part of it
+        self._resets = False  # a reset is being passed on: every further end belongs to it
         self._affected = 0
         to_broker, to_client = pair(protocol)
         pace = armed.pace
-        self._lanes = {
+        self._directions = {
             TO_BROKER: LinkDirection(TO_BROKER, client, broker, to_broker, self, pace()),
             TO_CLIENT: LinkDirection(TO_CLIENT, broker, client, to_client, self, pace()),
         }
 
     def close(self) -> None:
-        """End both directions at once, and say how much of its stream the client has got."""
-        for lane in self._lanes.values():
-            lane.stop()
-        self._tell_reached()
+        """End both directions at once, and record how much of its stream has reached the client."""
+        for each in self._directions.values():
+            each.stop()
+        self._record_reached()
         self._client.close()
         self._broker.close()
         self._closed(self)
 
-    # what lanes tell
+    # called by the directions
 
-    def saw(self, lane: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
-        """Record each, and find the one that the trigger waits for."""
+    def saw(self, direction: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
+        """Record each frame, and find the one that the trigger waits for."""
         armed = self._armed
-        armed.add(frames=armed.told.frames + len(seen))
+        armed.add(frames=armed.result.frames + len(seen))
         kind = armed.trigger.kind if armed.trigger is not None else None
         for frame in seen:
             if frame.kind == kind:
-                self._counted(lane, frame)
+                self._counted(direction, frame)
             if frame.name == "unreadable":
-                armed.add(unreadable=f"connection {self.number} {lane.name} byte {frame.start}: {frame.detail}")
-            self._record(lane, frame, at_ns)
+                armed.add(unreadable=f"connection {self.number} {direction.name} byte {frame.start}: {frame.detail}")
+            self._record(direction, frame, at_ns)
         if self._mine:
             armed.recorder.flush()
 
-    def reached(self, lane: LinkDirection) -> None:
-        """The moment of the fault: what was to pass before it has passed."""
+    def reached(self, direction: LinkDirection) -> None:
+        """Inject the fault: all bytes that were to pass before it have passed."""
         armed = self._armed
-        where, lane.gate = lane.gate, None
-        armed.fire(f"{lane.name}: {where} bytes of the stream were passed on", self.number)
+        where, direction.gate = direction.gate, None
+        armed.fire(f"{direction.name}: {where} bytes of the stream were passed on", self.number)
         if isinstance(armed.fault, Cut):
             self._cut = True
             {"rst": self._reset_both, "fin": self._close_both, "half_open": self._go_silent}[armed.fault.how]()
         elif isinstance(armed.fault, HoldLink):
-            self._lanes[armed.fault.direction].hold()
+            self._directions[armed.fault.direction].hold()
             asyncio.get_running_loop().call_later(armed.fault.hold_s, self._heal, armed.fault.direction)
 
-    def affected(self, lane: LinkDirection, size: int) -> None:
-        """A fault that works on bytes is proven by the first of them."""
+    def affected(self, direction: LinkDirection, size: int) -> None:
+        """Count bytes that the fault affected. The first of them proves that it took effect."""
         armed = self._armed
         self._affected += size
-        armed.add(affected=armed.told.affected + size)
+        armed.add(affected=armed.result.affected + size)
         match armed.fault:
             case Delay() | Throttle():
-                if not armed.told.fired:
+                if not armed.result.fired:
                     armed.fire(f"connection {self.number}", self.number)
-                armed.take_effect(f"{size} bytes {lane.name} had to wait", self.number)
+                armed.take_effect(f"{size} bytes {direction.name} had to wait", self.number)
             case HoldLink():
-                armed.take_effect(f"{size} bytes {lane.name} are withheld", self.number)
+                armed.take_effect(f"{size} bytes {direction.name} are withheld", self.number)
             case Cut(how="half_open"):
-                armed.take_effect(f"{size} bytes {lane.name} were swallowed", self.number)
+                armed.take_effect(f"{size} bytes {direction.name} were swallowed", self.number)
 
-    def ended(self, lane: LinkDirection) -> None:
-        """An end of stream was passed on by the lane; a reset is here. Of two ended lanes nothing is left.
+    def ended(self, direction: LinkDirection) -> None:
+        """Pass on a reset; close the connection when both directions have ended.
 
-        The kernel tells a socket's error once. Where a write took it, the lane that reads there reads what had come
-        before the reset and then an orderly end, which it must not pass on as one.
+        The kernel reports a socket's error once. If a write got it, the direction that reads from that socket reads the
+        data before the reset and then an orderly end, which it must not pass on as one.
         """
         if self._cut and isinstance(self._armed.fault, Cut) and self._armed.fault.how == "half_open":
             return
         if self._resets:
             return
-        if lane.took_reset:
-            reading = self._lanes[TO_BROKER if lane.name == TO_CLIENT else TO_CLIENT]
+        if direction.took_reset:
+            reading = self._directions[TO_BROKER if direction.name == TO_CLIENT else TO_CLIENT]
             reading.lost = reading.source
-        if lane.lost is lane.source and not self._cut:
+        if direction.lost is direction.source and not self._cut:
             self._resets = True
-            self._armed.start(self._reset(lane.target))
-        elif all(each.over for each in self._lanes.values()):
+            self._armed.start(self._reset(direction.target))
+        elif all(each.over for each in self._directions.values()):
             self.close()
 
     # history
 
-    def _counted(self, lane: LinkDirection, frame: LinkFrame) -> None:
+    def _counted(self, direction: LinkDirection, frame: LinkFrame) -> None:
         armed, trigger = self._armed, self._armed.trigger
         assert trigger is not None
         self._count += 1
-        armed.add(seen=max(armed.told.seen, self._count))
+        armed.add(seen=max(armed.result.seen, self._count))
         if self._count == trigger.k and not armed.taken:
             self._mine = armed.taken = True
-            lane.gate = {
+            direction.gate = {
                 "before": frame.start,
                 "middle": frame.start + frame.length // 2,
                 "after": frame.end,
             }[trigger.at]
 
-    def _record(self, lane: LinkDirection, frame: LinkFrame, at_ns: int) -> None:
-        beyond = lane.gate is not None and frame.end > lane.gate and isinstance(self._armed.fault, Cut)
+    def _record(self, direction: LinkDirection, frame: LinkFrame, at_ns: int) -> None:
+        beyond = direction.gate is not None and frame.end > direction.gate and isinstance(self._armed.fault, Cut)
         lost = beyond or self._cut
         event = Event(
             self._armed.recorder.sequence,
@@ -227,7 +227,7 @@ class ProxyConnection:
             delivery=frame.delivery,
             transaction=frame.transaction,
             connection=self.number,
-            link=lane.name,
+            link=direction.name,
             count=frame.length,
             first=frame.first,
             last=frame.last,
@@ -235,11 +235,12 @@ class ProxyConnection:
         )
         self._armed.record(event)
 
-    def _tell_reached(self) -> None:
-        """What the client's end has acknowledged of the bytes to it: that many of them reached it.
+    def _record_reached(self) -> None:
+        """Record how many bytes the client's kernel has acknowledged: that many have reached it.
 
-        What was passed on is too much: it may lie in a kernel on this side, and goes with the connection. Measured with
-        a client that read nothing and was killed: of 4,194,976 bytes that the kernel had taken 100,000 were there.
+        The number of bytes that were passed on is too high: they may lie in the kernel on this side, and be lost with
+        the connection. Measured with a client that read nothing and was killed: the kernel had taken 4,194,976 bytes,
+        and 100,000 had arrived.
         """
         if self._client.fileno() < 0 or (reached := _acknowledged(self._client)) is None:
             return
@@ -259,16 +260,16 @@ class ProxyConnection:
     def _heal(self, direction: str) -> None:
         self._armed.add(healed=True)
         self._armed.note(Phase.HEALED, f"{self._affected} bytes had been withheld", connection=self.number)
-        self._lanes[direction].go_on()
+        self._directions[direction].resume()
 
     def _go_silent(self) -> None:
-        for lane in self._lanes.values():
-            lane.vanish()
+        for each in self._directions.values():
+            each.start_swallowing()
 
     def _close_both(self) -> None:
-        """Both read an end of stream, after what was passed on to them; what they still send is swallowed.
+        """Let both peers read an end of stream after the bytes passed on to them; swallow what they still send.
 
-        To close at once would be no orderly end: a close with unread bytes sends a reset.
+        Counter-example for closing at once: a close with unread bytes sends a reset, which is no orderly end.
         """
         self._go_silent()
         for end in (self._client, self._broker):
@@ -277,8 +278,8 @@ class ProxyConnection:
         self._armed.start(self._prove())
 
     def _reset_both(self) -> None:
-        for lane in self._lanes.values():
-            lane.stop()
+        for each in self._directions.values():
+            each.stop()
         self._armed.start(self._reset_and_prove())
 
     async def _reset_and_prove(self) -> None:
@@ -286,45 +287,45 @@ class ProxyConnection:
         await self._prove()
 
     async def _reset(self, *ends: socket.socket) -> None:
-        """RST to these, after what was passed on to them: it throws away what the kernel has not sent yet."""
-        for lane in self._lanes.values():
-            lane.stop()
+        """Send RST to these ends, once the kernel has sent the bytes passed on to them: a reset drops unsent bytes."""
+        for each in self._directions.values():
+            each.stop()
         deadline = time.monotonic() + _PROOF_S
-        while any(_unsent(end) for end in ends) and time.monotonic() < deadline:  # noqa: ASYNC110 - nothing tells of it
+        while any(_unsent(end) for end in ends) and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(_LOOK_S)
         for end in ends:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.close()
 
     async def _prove(self) -> None:
-        """No peer has an established connection any more, says the kernel."""
+        """Prove by the kernel's tables that no peer has an established connection."""
         deadline = time.monotonic() + _PROOF_S
-        while (left := _established(self._ports)) and time.monotonic() < deadline:  # noqa: ASYNC110 - likewise
+        while (left := _established(self._ports)) and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(_LOOK_S)
         if not left:
             self._armed.take_effect("neither peer has an established connection", self.number)
 
 
 def _unsent(end: socket.socket) -> int:
-    """Bytes that the kernel has taken and not sent yet."""
+    """Return the number of bytes that the kernel has taken and not sent."""
     answer = fcntl.ioctl(end, _UNSENT, bytes(4))
     return int.from_bytes(answer, "little")
 
 
 def _acknowledged(end: socket.socket) -> int | None:
-    """Bytes of ours that the peer's kernel has acknowledged, also after its reset; None where this one cannot tell.
+    """Return how many bytes the peer's kernel has acknowledged, also after its reset; None if this kernel cannot say.
 
-    At least so many came there: a reset within the time of a delayed acknowledgement takes that with it (seen under
-    load: 85,744 bytes at the client, 32,768 acknowledged). Nobody is accused of a byte too few.
+    At least so many have arrived: a reset within the time of a delayed acknowledgement drops that acknowledgement (seen
+    under load: 85,744 bytes at the client, 32,768 acknowledged). So the figure never accuses a client wrongly.
     """
-    told = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO)
-    return _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)[0] if len(told) == _TCP_INFO else None
+    info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO)
+    return _BYTES_ACKED.unpack_from(info, _BYTES_ACKED_AT)[0] if len(info) == _TCP_INFO else None
 
 
 def _established(ports: list[tuple[int, int]]) -> int:
-    """At how many of these connections, by our port and the peer's, the peer's own socket is established.
+    """Return at how many of these connections, by our port and the peer's, the peer's socket is established.
 
-    A Java broker's is in the table of IPv6.
+    The socket of a Java broker is in the IPv6 table.
     """
     wanted = {(f":{peer:04X}", f":{ours:04X}") for ours, peer in ports}
     found = 0

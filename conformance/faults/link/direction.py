@@ -1,7 +1,7 @@
 """One direction of one connection: read bytes, record their frames, and pass them on in order.
 
-The usual case is one `recv_into` a buffer that is used again and one `send` from it. Only what cannot leave at once is
-copied, and while there is any of that, nothing more is read: the sender feels it (back-pressure).
+The usual case is one `recv_into` a buffer that is used again, and one `send` from it. Only bytes that cannot be sent at
+once are copied. While such bytes wait, nothing more is read: this is the back-pressure to the sender.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from conformance.faults.frames.reader import LinkFrame, Splitter
 
 _BUFFER = 1 << 18
 _MOST_KEPT = 1 << 26
-"""Bytes that a slow or held link keeps before its sender feels it: a tenth of a second at 600 MB/s."""
+"""Bytes that a slow or held link keeps before it stops reading: a tenth of a second at 600 MB/s."""
 
 _SLICE_S = 0.01
-"""A narrow link reads what it can pass on in this time, and that once ahead."""
+"""A throttled link reads the bytes that it can send in this time, and as many again ahead."""
 
 
 class Pace:
-    """When a chunk may leave: `delay_s` after it was read, and not before the bytes ahead of it have passed.
+    """Decide when a chunk may be sent: `delay_s` after it was read, and after the bytes ahead of it.
 
-    `bytes_per_s` of 0 is no limit.
+    A `bytes_per_s` of 0 means no limit.
     """
 
     def __init__(self, delay_s: float = 0.0, bytes_per_s: int = 0) -> None:
@@ -37,7 +37,7 @@ class Pace:
         self.most_kept = 2 * self.chunk if bytes_per_s else _MOST_KEPT
 
     def due(self, now: float, size: int) -> tuple[float, bool]:
-        """The time at which these bytes may leave, and whether they had to wait."""
+        """Return the time at which these bytes may be sent, and whether they have to wait."""
         if not self._rate:
             return now + self._delay_s, True
         waits = self._free > now
@@ -46,31 +46,31 @@ class Pace:
 
 
 class DirectionWatcher(Protocol):
-    """What a lane tells to its connection."""
+    """The callbacks of a direction to its connection."""
 
-    def saw(self, lane: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
-        """Frames became known, none of them passed on yet; may set the gate."""
+    def saw(self, direction: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
+        """Handle frames that became known; none was passed on. May set the gate."""
 
-    def reached(self, lane: LinkDirection) -> None:
-        """Everything before the gate was handed to the kernel, nothing after it."""
+    def reached(self, direction: LinkDirection) -> None:
+        """Handle the gate: the kernel has every byte before it and none after it."""
 
-    def affected(self, lane: LinkDirection, size: int) -> None:
-        """So many bytes are withheld or swallowed, or leave after they were slowed."""
+    def affected(self, direction: LinkDirection, size: int) -> None:
+        """Count bytes that were withheld, swallowed or sent late."""
 
-    def ended(self, lane: LinkDirection) -> None:
-        """Nothing more will pass."""
+    def ended(self, direction: LinkDirection) -> None:
+        """Handle the end: no further byte will pass."""
 
 
 class LinkDirection:
-    """Reads `source`, writes `target`; both are without blocking, and the other lane's with roles changed.
+    """Reads `source` and writes `target`. Both sockets are non-blocking; the other direction uses them the other way.
 
     Attributes:
-        gate: The offset in the stream that nothing passes, None where there is none.
-        held: Nothing passes; what comes is kept.
-        swallow: What comes is told, and vanishes.
-        over: Nothing will pass any more.
-        lost: The socket that failed, where it ended otherwise than with an end of stream.
-        took_reset: Its write was what the kernel told of a reset by the target's peer.
+        gate: The offset in the stream where bytes stop; None if there is none.
+        held: No byte passes; bytes that arrive are kept.
+        swallow: Bytes that arrive are reported and dropped.
+        over: No byte will pass any more.
+        lost: The socket that failed, if the direction did not end by an end of stream.
+        took_reset: Its write got the kernel's only report of a reset by the target's peer.
     """
 
     def __init__(
@@ -90,44 +90,44 @@ class LinkDirection:
         self._splitter, self._watcher, self._pace = splitter, watcher, pace
         self._buffer = bytearray(_BUFFER)
         self._view = memoryview(self._buffer)
-        self._unknown = 0  # bytes at the front of the buffer whose frame is not known yet
+        self._unknown = 0  # bytes at the front of the buffer whose frame is not known
         self._outbox: collections.deque[tuple[float, bool, memoryview]] = collections.deque()  # due, slowed, bytes
         self._kept = 0
         self._passed = 0
         self._eof = False
         self._reading = self._writing = False
         self._timer: asyncio.TimerHandle | None = None
-        self._arrange()
+        self._update_callbacks()
 
     def stop(self) -> None:
-        """Read nothing more and write nothing more; the sockets stay as they are."""
+        """Stop reading and writing; leave the sockets as they are."""
         self.over = True
         self._outbox.clear()
         self._kept = 0
         if self._timer is not None:
             self._timer.cancel()
-        self._arrange()
+        self._update_callbacks()
 
-    def vanish(self) -> None:
-        """From now on what comes is swallowed, as what was kept is."""
+    def start_swallowing(self) -> None:
+        """Drop the bytes that are kept and all that arrive."""
         self.swallow = True
-        self._tell_kept()
+        self._report_kept()
         self._outbox.clear()
         self._kept = 0
-        self._arrange()
+        self._update_callbacks()
 
     def hold(self) -> None:
-        """From now on what comes is withheld, as what was kept is."""
+        """Withhold the bytes that are kept and all that arrive."""
         self.held = True
-        self._tell_kept()
-        self._arrange()
+        self._report_kept()
+        self._update_callbacks()
 
-    def go_on(self) -> None:
-        """Pass on what was withheld."""
+    def resume(self) -> None:
+        """Send the bytes that were withheld."""
         self.held = False
         self._pump()
 
-    def _tell_kept(self) -> None:
+    def _report_kept(self) -> None:
         if self._kept:
             self._watcher.affected(self, self._kept)
 
@@ -156,7 +156,7 @@ class LinkDirection:
 
     def _keep_unknown(self, ready: int, end: int) -> None:
         self._unknown = end - ready
-        if self._unknown > len(self._buffer) // 2:  # a frame that does not say its length
+        if self._unknown > len(self._buffer) // 2:  # a frame that does not declare its length
             larger = bytearray(2 * len(self._buffer))
             larger[: self._unknown] = self._view[ready:end]
             self._buffer, self._view = larger, memoryview(larger)
@@ -165,7 +165,7 @@ class LinkDirection:
 
     def _end_of_stream(self) -> None:
         self._eof = True
-        self._pass(self._unknown)  # half a head: it goes where it was meant to go
+        self._pass(self._unknown)  # pass on an incomplete head
         self._unknown = 0
         self._pump()
 
@@ -192,20 +192,20 @@ class LinkDirection:
         self._pump()
 
     def _send(self, view: memoryview) -> int:
-        """How much of it the kernel took; 0 also where it can take none, and where nobody is there any more."""
+        """Return how many bytes the kernel took; 0 if it can take none, or if the peer is gone."""
         sent = 0
         try:
             sent = self.target.send(view)
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError as error:  # EPIPE where the peer had ended its stream before, says tcp_reset() of Linux
+        except OSError as error:  # EPIPE if the peer had ended its stream before: tcp_reset() of Linux
             self.lost, self.took_reset = self.target, isinstance(error, ConnectionResetError)
             self._finish()
         self._passed += sent
         return sent
 
     def _pump(self) -> None:
-        """Pass on whatever may leave now, and arrange for the rest."""
+        """Send the bytes that may be sent, and arrange for the rest."""
         while self._outbox and not (self.held or self.over or self._at_gate()):
             due, slowed, chunk = self._outbox[0]
             if not self._is_due(due):
@@ -233,7 +233,7 @@ class LinkDirection:
                 return
         elif self._eof and not self._outbox and not self.held:
             self._finish()
-        self._arrange()
+        self._update_callbacks()
 
     def _at_gate(self) -> bool:
         return self.gate is not None and self._passed >= self.gate
@@ -253,15 +253,15 @@ class LinkDirection:
         if self.over:
             return
         self.over = True
-        self._arrange()
+        self._update_callbacks()
         if self.lost is None and not self.swallow:
-            with contextlib.suppress(OSError):  # the peer was faster
+            with contextlib.suppress(OSError):  # the peer has closed before
                 self.target.shutdown(socket.SHUT_WR)
         self._watcher.ended(self)
 
-    # what the loop is to call
+    # callbacks of the event loop
 
-    def _arrange(self) -> None:
+    def _update_callbacks(self) -> None:
         slow = self._pace is not None or self.held
         most = (self._pace.most_kept if self._pace is not None else _MOST_KEPT) if slow else 1
         reading = not (self.over or self._eof) and self._kept < most

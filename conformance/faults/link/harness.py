@@ -1,7 +1,7 @@
-"""The link proxy as the harness sees it: start it, end it, and prove its fault.
+"""Start the link proxy, end it, and prove its fault.
 
-A client of a step connects to `LinkProxy.port` instead of the broker's. The proxy is a process of its own: what the
-harness does must not slow a link.
+The client of a step connects to `LinkProxy.port` instead of the broker's port. The proxy is a process of its own, so
+that work of the harness does not slow a link.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from conformance.scenario.script import Cut, HoldLink, LinkFault
 
 _START_S = 30.0
 _END_S = 20.0
-_MAX_TOLD = 1 << 16
+_MAX_MESSAGE = 1 << 16
 
 
 class LinkProxy:
-    """One proxy and its history, `link-N.jsonl` of the folder.
+    """One proxy and its history, `link-N.jsonl` in `folder`.
 
-    The process starts with the `with` block; only `port` waits for it. The block ends it in any case.
+    The process starts with the `with` block; only `port` waits for it. The block always ends it.
 
     Args:
-        ledger: Where the process is recorded.
-        folder: Of the trial: history, and a log where the proxy had something to complain of.
-        header: Of the history; `process` is replaced.
+        ledger: Records the process.
+        folder: The folder of the trial. It gets the history, and a log if the proxy reports an error.
+        header: The header of the history; `process` is replaced.
         upstream: Address and port of the broker.
-        protocol: What is spoken over it: `amqp`, `amqp091`, `stomp`, or `core`, of which no frame is told.
-        fault: What is done to the link, every number of it drawn; None for a link that only records.
+        protocol: The protocol of the link: `amqp`, `amqp091`, `stomp`, or `core`, whose frames are not read.
+        fault: The fault of the link, all its numbers drawn; None for a link that only records.
         number: N, from 1 on: a trial may have several.
-        epoch: The run of the broker that is behind it.
+        epoch: The run of the broker behind it.
 
     Raises:
-        FaultError: The fault has a word or a number that is none.
+        FaultError: The fault has an unknown word or a number out of range.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class LinkProxy:
     ) -> None:
         name = f"link-{number}"
         self.history, self.log = folder / f"{name}.jsonl", folder / f"{name}.log"
-        self._ledger, self._told, self._port = ledger, ProxyResult(), 0
-        self._order = ProxyConfig(
+        self._ledger, self._result, self._port = ledger, ProxyResult(), 0
+        self._config = ProxyConfig(
             header=msgspec.structs.replace(header, process=name),
             history=str(self.history),
             host=upstream[0],
@@ -78,7 +78,7 @@ class LinkProxy:
 
     def __enter__(self) -> Self:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        here = str(pathlib.Path(__file__).resolve().parents[3])  # also from a checkout that is not installed
+        here = str(pathlib.Path(__file__).resolve().parents[3])  # so that a checkout works without installation
         path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
         try:
             with theirs, self.log.open("ab") as log:
@@ -94,7 +94,7 @@ class LinkProxy:
             ours.close()
             raise
         self._control = ours
-        ours.send(msgspec.json.encode(self._order))
+        ours.send(msgspec.json.encode(self._config))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
@@ -103,84 +103,84 @@ class LinkProxy:
 
     @property
     def port(self) -> int:
-        """Where it listens on 127.0.0.1, with its fault armed.
+        """Its port on 127.0.0.1; the fault is armed when it is known.
 
         Raises:
-            FaultError: It did not start.
+            FaultError: The proxy did not start.
         """
         if not self._port:
-            self._port = int(self._word(_START_S) or 0)
+            self._port = int(self._receive(_START_S) or 0)
             if not self._port:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_END_S)  # it hangs up before it complains
-                raise FaultError(f"the link proxy did not start: {self._complaint()}")
+                    self._process.wait(_END_S)  # it hangs up before it writes its error
+                raise FaultError(f"the link proxy did not start: {self._last_log_line()}")
         return self._port
 
     def finish(self) -> ProxyResult:
-        """End it in order, close its history, and return its last word; a second call only returns it.
+        """End the proxy in order, close its history, and return its result; a second call only returns the result.
 
         Raises:
-            FaultError: It had died, or did not end.
+            FaultError: The proxy had died, or did not end.
         """
         control, self._control = self._control, None
         if control is None:
-            return self._told
+            return self._result
         with control:
             last = self._hang_up(control)
         self._ledger.released(self._ticket)
-        complaint = self._complaint()
+        reason = self._last_log_line()
         if not last or self._process.returncode:
             if self.history.exists():
-                close_history(self.history, Ended.DIED, complaint)
-            raise FaultError(f"the link proxy died: {complaint}")
+                close_history(self.history, Ended.DIED, reason)
+            raise FaultError(f"the link proxy died: {reason}")
         close_history(self.history, Ended.FINISHED)
         self.log.unlink()
-        self._told = msgspec.json.decode(last, type=ProxyResult)
-        return self._told
+        self._result = msgspec.json.decode(last, type=ProxyResult)
+        return self._result
 
     def _hang_up(self, control: socket.socket) -> bytes:
-        """Its last word, if it had one; the process is gone then."""
+        """End the process, and return its encoded result; empty if it sent none."""
         last = b""
         control.settimeout(_END_S)
         try:
             if not self._port:
-                control.recv(_MAX_TOLD)  # its port, which nobody had asked for
+                control.recv(_MAX_MESSAGE)  # its port, which was never read
             control.shutdown(socket.SHUT_WR)
-            last = control.recv(_MAX_TOLD)
+            last = control.recv(_MAX_MESSAGE)
             self._process.wait(_END_S)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()
         return last
 
-    def _word(self, timeout_s: float) -> bytes:
+    def _receive(self, timeout_s: float) -> bytes:
         assert self._control is not None
         self._control.settimeout(timeout_s)
         with contextlib.suppress(OSError):
-            return self._control.recv(_MAX_TOLD)
+            return self._control.recv(_MAX_MESSAGE)
         return b""
 
-    def _complaint(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return lines[-1] if lines else "it left no word"
+        return lines[-1] if lines else "its log is empty"
 
 
-def prove(fault: LinkFault, told: ProxyResult) -> None:
-    """Raise `FaultError` unless the fault struck, and was seen to do what it is for."""
-    unread = f" ({told.unreadable})" if told.unreadable else ""
-    if isinstance(fault, Cut | HoldLink) and not told.fired:
+def prove(fault: LinkFault, result: ProxyResult) -> None:
+    """Raise `FaultError` unless the fault fired, and was seen to take effect."""
+    unread = f" ({result.unreadable})" if result.unreadable else ""
+    if isinstance(fault, Cut | HoldLink) and not result.fired:
         at = fault.at
         kinds = f"{at.kind.replace('_', ' ')} frames"
         raise FaultError(
-            f"the {fault.name} did not fire: {told.seen} of the {at.k} {kinds} that its trigger waits for{unread}"
+            f"the {fault.name} did not fire: {result.seen} of the {at.k} {kinds} that its trigger waits for{unread}"
         )
-    if not told.effective:
+    if not result.effective:
         raise FaultError(f"the {fault.name} did not take effect: {_MISSING[fault.name]}{unread}")
 
 
 _MISSING = {
-    "cut": "a peer's connection was still established, or nothing was sent into the silence",
-    "hold_link": "nothing came that could be withheld",
-    "delay": "nothing passed",
-    "throttle": "nothing had to wait",
+    "cut": "a peer's connection was still established, or no byte was sent into the half-open connection",
+    "hold_link": "no byte arrived that could be withheld",
+    "delay": "no byte passed",
+    "throttle": "no byte had to wait",
 }

@@ -1,7 +1,8 @@
 """The process between a client and a broker: `python -m conformance.faults.link.proxy DESCRIPTOR`.
 
-The descriptor is a control socket. The harness writes a `ProxyConfig`, this process answers with its port. When the
-harness hangs up, or at SIGTERM, it closes every connection, writes a `ProxyResult` and ends. It never outlives it.
+The descriptor is a control socket. The harness writes a `ProxyConfig`, and this process answers with its port. When the
+harness hangs up, or at SIGTERM, it closes every connection, writes a `ProxyResult` and ends. So it never outlives the
+harness.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from conformance.faults.link.messages import ProxyConfig
 from conformance.history import Recorder
 
 HOST = "127.0.0.1"
-_MAX_ORDER = 1 << 17
+_MAX_MESSAGE = 1 << 17
 _BACKLOG = 512
 _ENDING_S = 5.0
 
@@ -30,9 +31,9 @@ _ENDING_S = 5.0
 class Proxy:
     """Listens, and connects each client to the broker."""
 
-    def __init__(self, order: ProxyConfig, recorder: Recorder) -> None:
-        self._order = order
-        self.armed = ArmedLinkFault(order.decoded(), recorder, order.epoch)
+    def __init__(self, config: ProxyConfig, recorder: Recorder) -> None:
+        self._config = config
+        self.armed = ArmedLinkFault(config.decoded(), recorder, config.epoch)
         self._connections: set[ProxyConnection] = set()
         self._listening = socket.create_server((HOST, 0), backlog=_BACKLOG)
         self._listening.setblocking(False)
@@ -40,10 +41,10 @@ class Proxy:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, control: socket.socket) -> None:
-        """Until the harness hangs up, or SIGTERM.
+        """Pass data until the harness hangs up, or SIGTERM.
 
         Raises:
-            Exception: Whatever went wrong in a callback: a proxy with an error in it is no link.
+            Exception: The error of a callback: after an error the proxy cannot be trusted.
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
@@ -80,34 +81,34 @@ class Proxy:
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            await asyncio.get_running_loop().sock_connect(broker, (self._order.host, self._order.port))
-            number = self.armed.told.connections + 1
+            await asyncio.get_running_loop().sock_connect(broker, (self._config.host, self._config.port))
+            number = self.armed.result.connections + 1
             self.armed.add(connections=number)
             self._connections.add(
-                ProxyConnection(number, client, broker, self._order.protocol, self.armed, self._connections.discard)
+                ProxyConnection(number, client, broker, self._config.protocol, self.armed, self._connections.discard)
             )
         except OSError:
-            self.armed.add(refused=self.armed.told.refused + 1)
+            self.armed.add(refused=self.armed.result.refused + 1)
             client.close()
             broker.close()
 
 
-async def _play(control: socket.socket, order: ProxyConfig) -> bytes:
-    recorder = Recorder(pathlib.Path(order.history), order.header)
+async def _play(control: socket.socket, config: ProxyConfig) -> bytes:
+    recorder = Recorder(pathlib.Path(config.history), config.header)
     try:
-        proxy = Proxy(order, recorder)
+        proxy = Proxy(config, recorder)
         await proxy.run(control)
-        return msgspec.json.encode(proxy.armed.told)
+        return msgspec.json.encode(proxy.armed.result)
     finally:
         recorder.close()
 
 
 def main(descriptor: int) -> None:
-    """Serve one harness; the last word goes to it if it is still there."""
+    """Serve one harness, and send it the result if it is still there."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with socket.socket(fileno=descriptor) as control:
-        data = control.recv(_MAX_ORDER)
+        data = control.recv(_MAX_MESSAGE)
         if not data:
             return
         last = asyncio.run(_play(control, msgspec.json.decode(data, type=ProxyConfig)))

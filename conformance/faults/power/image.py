@@ -1,27 +1,27 @@
 """A disk that can lose its power: an image file behind a loop device, with its own file system.
 
-`LossyDisk.make` before the broker starts; `power.lose` by the client that owns the trigger, through the descriptor of
-`handle`, then SIGKILL to the broker; `after_loss` before its next start; `release` at the end. The log is replayed by
-the mount, as after a real loss. Every piece is in the ledger before it is made.
+The order of calls: `LossyDisk.make` before the broker starts; `loss.lose` by the client that owns the trigger, through
+the descriptor of `handle`; SIGKILL to the broker; `after_loss` before its next start; `release` at the end. The mount
+replays the log, as after a real loss. Every piece is in the ledger before it is made.
 
-Mount options. ext4: `data=ordered` and `barrier=1` are its defaults, said aloud because the fault rests on them: a
-sync waits until the disk has it, and no size of a file is on the disk before its data. `noatime`: reading writes
-nothing. `noinit_itable`: no thread of the kernel writes in the background. `commit=300`: the log is written when
-somebody syncs, and not every 5 s besides, which would at times save what nobody had synced. Older dirty pages are
-written by the kernel after 30 s all the same (vm.dirty_expire_centisecs): a trial has to be shorter, or its first
-messages are not at risk. xfs has only the last bound, for its log as well (fs.xfs.xfssyncd_centisecs).
+Mount options of ext4. `data=ordered` and `barrier=1` are its defaults, set explicitly because the fault depends on
+them: a sync waits until the disk has the data, and the size of a file reaches the disk after its data. `noatime`:
+reading writes nothing. `noinit_itable`: no kernel thread writes in the background. `commit=300`: the log is written at
+a sync and not every 5 s, which would at times save unsynced data. The kernel writes dirty pages after 30 s all the same
+(vm.dirty_expire_centisecs): a trial must be shorter, or its first messages are not at risk. xfs has only the last
+bound, for its log as well (fs.xfs.xfssyncd_centisecs).
 
-The feature `verity` of ext4 is not used, it is only there: a file system with it keeps single pages in its cache, and
-writes them one by one, where others join them (large folios, ext4 since Linux 6.16). Without it a megabyte that was
-written at once goes to the disk at once, and nothing is ever torn.
+The feature `verity` of ext4 is set and not used. With it the file system keeps single pages in its cache, and writes
+them one by one. Without it the file system may join pages (large folios, ext4 since Linux 6.16): then a megabyte that
+was written at once goes to the disk at once, and no write is ever torn.
 
-What is more generous than a real disk: both file systems make the name of a new file durable together with its first
-sync, so a broker that forgets to sync the folder is not found out; and see `power` for what it cannot tear.
+Two ways in which this is kinder than a real disk: both file systems make the name of a new file durable with its first
+sync, so a broker that does not sync the folder is not caught; and `loss` says what it cannot tear.
 
-Containers. The bind mount of a container is another mount of the same file system: it keeps the dead one alive, and
-whoever mounts the device then gets the dead one again, which `after_loss` refuses. So a launcher of containers either
-ends the container before `after_loss` and starts a new one after it, or binds the folder above the mountpoint, which
-must be a shared mount on the host, with the propagation `rslave`: then unmount and mount are seen in the container.
+Containers. The bind mount of a container is another mount of the same file system: it keeps the dead file system alive,
+and a new mount of the device gets the dead one again, which `after_loss` refuses. So a launcher of containers has two
+ways. It ends the container before `after_loss` and starts a new one after it. Or it binds the folder above the
+mountpoint, which must be a shared mount on the host, with propagation `rslave`: then the container sees both mounts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from conformance.faults.power.loss import holders, wait_any_ended
 from conformance.ledger import Ledger
 
 SIZE = 512 << 20
-"""Bytes of an image; it is sparse. xfs takes no less than 300 MB."""
+"""Bytes of an image, which is sparse. xfs needs at least 300 MB."""
 _BUSY_S = 5.0
 _COMMAND_S = 60
 _CAP_SYS_ADMIN = 21
@@ -54,7 +54,7 @@ _CAP_SYS_ADMIN = 21
 
 @dataclasses.dataclass(frozen=True)
 class FileSystem:
-    """How one is made and mounted, and the package that has its mkfs (Debian's name)."""
+    """How to make and mount a file system, and the Debian package of its mkfs."""
 
     mkfs: tuple[str, ...]
     options: str
@@ -100,10 +100,10 @@ class LossyDisk:
         size: int = SIZE,
         filesystem: str = "ext4",
     ) -> Self:
-        """A new file system of `size` bytes in the new file `image`, mounted at `mountpoint`.
+        """Make a file system of `size` bytes in the new file `image`, and mount it at `mountpoint`.
 
-        What is in that folder already is copied onto it. Raises `FaultError`, and leaves nothing, where something is
-        missing or refused; `UsageError` for a file system that is not in `FILE_SYSTEMS`.
+        It gets a copy of the files that are in that folder. If something is missing or refused, it raises `FaultError`
+        and leaves nothing behind; `UsageError` for a file system that is not in `FILE_SYSTEMS`.
         """
         disk = cls(ledger, image.resolve(), mountpoint.resolve(), filesystem)
         try:
@@ -123,10 +123,10 @@ class LossyDisk:
 
     @contextlib.contextmanager
     def handle(self) -> Iterator[int]:
-        """A descriptor for `power.lose`, closed at the end of the `with`.
+        """Yield a descriptor for `loss.lose`, closed at the end of the `with`.
 
-        It keeps the file system busy, as each copy of it in another process does: all are closed before `after_loss`.
-        Raises `FaultError` where the disk is not mounted.
+        It and each copy of it in another process keep the file system busy: close all of them before `after_loss`.
+        Raises `FaultError` if the disk is not mounted.
         """
         if ledger_of.mounted_at(str(self.mountpoint))[-1:] != [self._device]:
             raise FaultError(f"no disk is mounted at {self.mountpoint}")
@@ -137,18 +137,18 @@ class LossyDisk:
             os.close(descriptor)
 
     def settle(self) -> None:
-        """Write whatever is there to the disk: how a broker was set up is not what a loss is about.
+        """Write all data to the disk: a power loss tests messages, not the set-up of the broker.
 
-        Counter-example: Broker-J writes the queues that it is told of into a file that it does not sync. Beside BDB the
-        next sync of a message saves that too (ext4 has one log); beside Derby, which writes into space that it has
-        already, nothing does for `commit` seconds, and after a loss the queues themselves are gone.
+        Counter-example: Broker-J writes its queues into a file that it does not sync. With BDB the next sync of a
+        message saves that file too (ext4 has one log). Derby writes into space that it has already, so the file is not
+        saved for `commit` seconds, and after a loss the queues are gone.
         """
         self._run("sync", "--file-system", str(self.mountpoint))
 
     def after_loss(self) -> float:
-        """Prove that the power is lost, and have the file system mounted again; returns the seconds it took.
+        """Prove that the power was lost, and mount the file system again; return the seconds it took.
 
-        Raises `FaultError`: the loss did not take effect, or somebody still uses the dead file system (who, is named).
+        Raises `FaultError`: the loss did not take effect, or a process still uses the dead file system (it is named).
         """
         began = time.monotonic()
         self._prove_lost()
@@ -159,11 +159,11 @@ class LossyDisk:
     def release(self) -> None:
         """Unmount, detach and delete the image; a second call does nothing.
 
-        Where somebody still uses it, all goes when the last of them lets go.
+        If processes still use it, the kernel releases it when the last of them ends.
         """
         if self._device:
             ledger_of.unmount(str(self.mountpoint), self._device)
-        if self._has_image:  # else it is another's, and so is a loop device of it
+        if self._has_image:  # otherwise the image and its loop device are not ours
             ledger_of.detach(str(self._image))
             self._image.unlink(missing_ok=True)
         for ticket in reversed(self._tickets):
@@ -183,14 +183,14 @@ class LossyDisk:
         self._run(*FILE_SYSTEMS[self.filesystem].mkfs, str(self._image))
 
     def _attach(self) -> None:
-        """The loop device. Only afterwards is it known which: until then its backing file gives it away."""
+        """Attach a loop device. Its name is known only afterwards, so the ledger has its backing file first."""
         ticket = self._ledger.intend("loop", backing=str(self._image))
         self._tickets.append(ticket)
         self._device = self._run("losetup", "--find", "--show", str(self._image))
         self._ledger.made(ticket, device=self._device)
 
     def _fill(self) -> None:
-        """Mount it for the first time, with what the mountpoint held; its owner and mode as well."""
+        """Mount it for the first time, and copy the files of the mountpoint to it, with owner and mode."""
         below = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             ticket = self._ledger.intend("mount", target=str(self.mountpoint), device=self._device)
@@ -198,7 +198,7 @@ class LossyDisk:
             self._mount()
             self._ledger.made(ticket)
             with contextlib.suppress(FileNotFoundError):
-                (self.mountpoint / "lost+found").rmdir()  # some brokers take every folder for one of theirs
+                (self.mountpoint / "lost+found").rmdir()  # some brokers take every folder for their own
             self._run("cp", "--archive", f"/proc/self/fd/{below}/.", str(self.mountpoint), pass_fds=[below])
             self.settle()
         finally:
@@ -209,7 +209,7 @@ class LossyDisk:
         self._run("mount", "-t", self.filesystem, "-o", options, self._device, str(self.mountpoint))
 
     def _prove_lost(self) -> None:
-        """A file without a name leaves nothing behind where it can be made and synced after all."""
+        """Try to sync a file without a name: it leaves nothing behind if that succeeds after all."""
         try:
             file = os.open(self.mountpoint, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
@@ -221,13 +221,12 @@ class LossyDisk:
             if error.errno == errno.EIO:
                 return
             raise FaultError(f"the power loss cannot be shown: {self.mountpoint} gives {error.strerror}") from error
-        raise FaultError(f"the power loss did not take effect: {self.mountpoint} still stores what it is given")
+        raise FaultError(f"the power loss did not take effect: {self.mountpoint} still stores data")
 
     def _unmount(self) -> None:
-        """Until the file system itself is gone: after a umount, other mounts of it may keep it alive, dead as it is.
+        """Unmount until the file system itself is gone: other mounts of it may keep the dead file system alive.
 
-        A process that ends lets go of its files a moment after it is seen to be dead where its I/O went through
-        io_uring, which is why it is tried for some seconds.
+        Try for some seconds: a process that used io_uring releases its files a moment after it has ended.
         """
         deadline = time.monotonic() + _BUSY_S
         target = str(self.mountpoint)
@@ -238,12 +237,12 @@ class LossyDisk:
                 return
             found = holders(self._device, target)
             if time.monotonic() > deadline:
-                whom = ", ".join(found.values()) or "nobody who can be seen from here: a container?"
+                whom = ", ".join(found.values()) or "no process that is visible here: a container?"
                 raise FaultError(f"{target} stays busy after the power loss; it is held by {whom}")
             wait_any_ended(list(found))
 
     def _is_alive(self) -> bool:
-        """Whether the kernel still has this file system, in whatever mount namespace."""
+        """Whether the kernel still has this file system, in any mount namespace."""
         return pathlib.Path("/sys/fs", self.filesystem, pathlib.Path(self._device).name).exists()
 
     def _run(self, *command: str, pass_fds: Sequence[int] = ()) -> str:
@@ -254,7 +253,7 @@ class LossyDisk:
         return done.stdout.strip()
 
     def _command(self, *command: str, pass_fds: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
-        """In a session of its own: the Ctrl-C of the terminal is for us, who then undo what the command did."""
+        """Run a command in a session of its own: at Ctrl-C this process undoes what the command did."""
         program = ledger_of.tool(command[0])
         if program is None:
             raise FaultError(_missing(command[0], self.filesystem))
@@ -275,10 +274,10 @@ class LossyDisk:
 
 @functools.cache
 def cannot(filesystem: str = "ext4") -> str:
-    """Why this machine cannot lose the power of a disk, and how to enable it; empty where it can.
+    """Return why this machine cannot lose the power of a disk, and how to enable it; empty if it can.
 
-    It is tried once: what was synced must survive, what was not must be gone. Raises `UsageError` for a file system
-    that is not in `FILE_SYSTEMS`.
+    It is tried once: synced data must survive, other data must be gone. Raises `UsageError` for a file system that is
+    not in `FILE_SYSTEMS`.
     """
     if filesystem not in FILE_SYSTEMS:
         raise UsageError.unknown("file system", filesystem, FILE_SYSTEMS)
@@ -328,4 +327,4 @@ def _try(folder: pathlib.Path, filesystem: str) -> None:
             loss.lose(descriptor)
         disk.after_loss()
         if (left := file.read_bytes()) != b"synced":
-            raise FaultError(f"{filesystem} of this kernel keeps {left!r} where only b'synced' was synced")
+            raise FaultError(f"{filesystem} of this kernel keeps {left!r}, but only b'synced' was synced")

@@ -1,21 +1,21 @@
-"""Lose the power of a file system: everything that was not synced is gone.
+"""Lose the power of a file system: all data that was not synced is gone.
 
 FS_IOC_SHUTDOWN with NOLOGFLUSH (the method of xfstests) stops a mounted file system at once, without a last write of
-its log. From then on every write and sync gives EIO, and what is only in the page cache is never written. Who calls it
-needs CAP_SYS_ADMIN and a descriptor of a folder on that file system, nothing else.
+its log. From then on every write and sync returns EIO, and pages that are only in the page cache are never written. The
+caller needs CAP_SYS_ADMIN and a descriptor of a folder on that file system, nothing else.
 
-What a disk does besides is imitated: it may have written some pages that nobody had synced yet, and others not, in any
-order. With a seed, some of the dirty pages are written back before the loss. What that gives, and what it cannot:
+A real disk may also have written some unsynced pages and not others, in any order. To imitate that, a seed chooses
+dirty pages that are written back before the loss. What that gives, and what it does not:
 
-- ext4 as `image` makes it: single pages. A later page survives an earlier one, and of one write of several pages
-  some survive. Only pages whose blocks are allocated and written (a segment filled with zeros and synced): where they
-  are not, the blocks and the size are in the log, which is not written, and the file ends before the page.
-- xfs: the same between folios; a folio (up to megabytes, where the file was written in large pieces) goes as a whole.
-- Neither tears within a page, and neither loses what the device was given and not told to flush: a write by O_DIRECT
-  survives although nobody synced it. A confirm that relies on such a write is not found to be early.
-- What sync_file_range and cachestat call dirty excludes pages that are being written at this moment: these survive.
+- ext4 as `image` makes it tears between single pages. A later page may survive an earlier one, and some pages of one
+  write survive. This needs pages whose blocks are allocated and written (a segment filled with zeros and synced).
+  Otherwise blocks and size are in the log, which is not written, and the file ends before the page.
+- xfs tears between folios. A folio (up to megabytes, if the file was written in large pieces) survives as a whole.
+- Neither tears within a page. Neither loses data that the device has and did not flush: an O_DIRECT write survives
+  without a sync. So a confirm that relies on such a write is not found to be early.
+- sync_file_range and cachestat do not call a page dirty while it is being written: such pages survive.
 
-Which processes keep the file system busy is read from /proc: on a dead file system even `stat` may fail with EIO.
+The processes that keep the file system busy are read from /proc: on a dead file system even `stat` may return EIO.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _TICK_MS = 50
 
 
 def holders(device: str, besides: str = "") -> dict[int, str]:
-    """Who keeps the file system of a block device busy: by pid, a phrase that names the process and what it holds.
+    """Return the processes that keep the file system of a block device busy: by pid, its name and what it holds.
 
-    Of each mount namespace in which it is mounted one process is named; in this one, a mount at `besides` is none.
+    For each mount namespace in which it is mounted, one process is named; a mount at `besides` in ours does not count.
     """
     about = pathlib.Path(device).stat().st_rdev
     number = f"{os.major(about)}:{os.minor(about)}"
@@ -51,7 +51,7 @@ def holders(device: str, besides: str = "") -> dict[int, str]:
     own = pathlib.Path("/proc/self/ns/mnt").readlink()
     seen: set[pathlib.Path] = set()
     for pid in sorted(int(path.name) for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()):
-        with contextlib.suppress(OSError):  # it has gone meanwhile
+        with contextlib.suppress(OSError):  # it has ended meanwhile
             mounts = ledger.mounts(pid, number)
             held = [how for how, mount in _used(pid) if mount in mounts] or _mapped(pid, number)
             space = pathlib.Path(f"/proc/{pid}/ns/mnt").readlink()
@@ -65,7 +65,7 @@ def holders(device: str, besides: str = "") -> dict[int, str]:
 
 
 def _used(pid: int) -> Iterator[tuple[str, str]]:
-    """What a process has open, and the id of the mount that each belongs to."""
+    """Yield what a process has open, and the id of its mount."""
     for entry in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
         with contextlib.suppress(OSError):
             for line in entry.read_text().splitlines():
@@ -82,7 +82,7 @@ def _used(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def _mapped(pid: int, number: str) -> list[str]:
-    """Files that it has mapped, also where it has closed them."""
+    """Return whether a process has mapped a file of the device, even a closed one, as a list of words."""
     major, minor = (int(part) for part in number.split(":"))
     lines = pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     return ["a mapped file"] if any(line.split()[3] == f"{major:02x}:{minor:02x}" for line in lines) else []
@@ -95,7 +95,7 @@ def _name(pid: int) -> str:
 
 
 def wait_any_ended(pids: Sequence[int]) -> None:
-    """Wait until one of them has ended, at most for a tick of 50 ms: one may also let go without ending."""
+    """Wait until one of them has ended, at most 50 ms: a process may also release its files without ending."""
     poller = select.poll()
     opened = []
     try:
@@ -122,10 +122,10 @@ _LONGEST_RUN = 4
 
 @dataclasses.dataclass(frozen=True)
 class WrittenBack:
-    """Of the `dirty` pages `written` reached the disk before the loss.
+    """`written` of the `dirty` pages reached the disk before the loss.
 
-    `dirty` is None where the kernel cannot say which pages are (cachestat came with Linux 6.5): then `written` counts
-    the pages that were chosen among all, dirty or not.
+    `dirty` is None if the kernel cannot say which pages are dirty (cachestat came with Linux 6.5). Then `written`
+    counts the pages that were chosen among all, dirty or not.
     """
 
     dirty: int | None
@@ -133,16 +133,15 @@ class WrittenBack:
 
     def __str__(self) -> str:
         if self.dirty is None:
-            return f"{self.written} pages chosen among all, and written back where they were dirty"
+            return f"{self.written} pages chosen among all, and written back if they were dirty"
         return f"{self.written} of {self.dirty} dirty pages written back"
 
 
 @dataclasses.dataclass(frozen=True)
 class PowerLossReport:
-    """What a power loss did; as text, the detail of its event.
+    """What a power loss did; its text is the detail of the event.
 
-    `invoked_ns` (CLOCK_MONOTONIC) is the moment from which the machine counts as dead, `shutdown_us` how long the ioctl
-    took.
+    The machine counts as dead from `invoked_ns` (CLOCK_MONOTONIC) on. `shutdown_us` is the duration of the ioctl.
     """
 
     invoked_ns: int
@@ -154,15 +153,15 @@ class PowerLossReport:
 
 
 def lose(descriptor: int, *, torn: int | None = None, folder: str = ".") -> PowerLossReport:
-    """Lose the power of the file system that `descriptor`, an open folder, is on.
+    """Lose the power of the file system of `descriptor`, an open folder.
 
     Args:
-        descriptor: Of a folder; files are looked for relative to it, so that it alone is enough after a fork.
+        descriptor: An open folder. Files are searched relative to it, so that it is enough after a fork.
         torn: A seed: before the loss, runs of one to four dirty pages are drawn, and each is written back or not.
-        folder: Below the descriptor: where the files are whose pages are drawn.
+        folder: The folder, below the descriptor, of the files whose pages are drawn.
 
     Raises:
-        FaultError: Not a loop device's, not permitted, or the file system cannot be shut down.
+        FaultError: It is not on a loop device, it is not permitted, or the file system cannot be shut down.
     """
     _refuse_the_machines_own(descriptor)
     invoked_ns = time.monotonic_ns()
@@ -176,17 +175,17 @@ def lose(descriptor: int, *, torn: int | None = None, folder: str = ".") -> Powe
 
 
 def _refuse_the_machines_own(descriptor: int) -> None:
-    """A descriptor of a folder whose disk is not mounted would shut down what lies below: the whole machine's disk."""
+    """Refuse a folder whose disk is not mounted: the ioctl would shut down the machine's own disk below it."""
     device = os.fstat(descriptor).st_dev
     if os.major(device) != _LOOP_MAJOR or device == os.lstat("/").st_dev:
-        raise FaultError(f"the power cannot be lost: device {os.major(device)}:{os.minor(device)} is no disk of ours")
+        raise FaultError(f"the power cannot be lost: device {os.major(device)}:{os.minor(device)} is not our disk")
 
 
 def _why(error: OSError) -> str:
     if error.errno == errno.EPERM:
         return "the shutdown of a file system needs CAP_SYS_ADMIN"
     if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL):
-        return "this file system has no shutdown; ext4 and xfs have"
+        return "this file system has no shutdown; ext4 and xfs have one"
     return f"the shutdown of the file system gave {error.strerror}"
 
 
@@ -207,7 +206,7 @@ def _write_some_back(descriptor: int, folder: str, rng: random.Random) -> Writte
 
 
 def _files(descriptor: int, folder: str) -> Iterator[tuple[int, int]]:
-    """Each regular file, open, and its size; in the order of their names, for a seed to mean the same twice."""
+    """Yield each regular file, open, and its size; in the order of names, so that a seed gives the same twice."""
     for _, folders, names, here in os.fwalk(folder, onerror=_raise, dir_fd=descriptor):
         folders.sort()
         for name in sorted(names):
@@ -230,7 +229,7 @@ def _raise(error: OSError) -> None:
 
 
 def _drawn(pages: range | list[int], rng: random.Random) -> Iterator[tuple[int, int]]:
-    """The runs of consecutive pages that are written back: first page and count."""
+    """Yield the runs of consecutive pages that are written back: first page and count."""
     at = 0
     while at < len(pages):
         most = rng.randint(1, _LONGEST_RUN)
@@ -263,13 +262,13 @@ def _write_back(file: int, first: int, count: int) -> None:
 
 
 def _dirty(file: int, first: int, count: int) -> list[int] | None:
-    """The dirty pages of `count` from `first` on, by halving; None where the kernel does not say."""
+    """Return the dirty pages of `count` from `first` on, found by halving; None if the kernel cannot say."""
     if count == 0:
         return []
     found = _Pages()
     if _C.syscall(_CACHESTAT, file, _Range(first * _PAGE, count * _PAGE), found, 0) != 0:
         if ctypes.get_errno() in (errno.ENOSYS, errno.EPERM):
-            return None  # before Linux 6.5, or kept away by a container's filter
+            return None  # before Linux 6.5, or blocked by a container's filter
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     if found.dirty == 0:
         return []
