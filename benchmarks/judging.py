@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan.relations import EVERY, Check
-from conformance.judge.spark import warm_up
 from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import collect_facts
+from conformance.judge.warm_up import write
 from conformance.records import TrialRecord
 
 WARM = 10
@@ -51,7 +51,7 @@ def bench(checks: Sequence[Check] = EVERY) -> dict[str, float]:
 
 def _written(folder: pathlib.Path, number: int) -> tuple[pathlib.Path, TrialRecord]:
     arm = "control" if number % 2 else "subject"
-    return folder, warm_up.write(folder, MESSAGES, trial=f"t{number}", scenario=f"s{number % 5}", arm=arm)
+    return folder, write(folder, MESSAGES, trial=f"t{number}", scenario=f"s{number % 5}", arm=arm)
 
 
 def _median(session: JudgeSession, trials: Sequence[Compacted], used: Sequence[Check]) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import pathlib
 import platform
@@ -33,6 +34,7 @@ from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
 from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import Remembered
+from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import RunRecord
 from conformance.run import artifacts, policies
@@ -246,10 +248,10 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:
-    """Warmed by what it will be asked; on its way only where there is something to record."""
+    """Start Spark with the checks of these trials as its warm-up; without a check it starts when it is asked for."""
     played = dict.fromkeys(trial.script.id for trial in planned)
     checks = list(names_used(campaign.scenarios[name] for name in played))
-    return judge.start_in_background(checks) if checks else judge.start_when_asked()
+    return judge.start_in_background(functools.partial(warm_up, used=checks)) if checks else judge.start_when_asked()
 
 
 class OpenRun:

@@ -1,12 +1,12 @@
-"""One Spark session, started in the background while the first broker starts."""
+"""Start one Spark session, in the background while the first broker starts."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import JudgeError
 from conformance.judge.spark.gateway import NAME, Gateway, local_master, stop_all
@@ -14,11 +14,11 @@ from conformance.judge.spark.gateway import NAME, Gateway, local_master, stop_al
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from conformance.judge.plan.relations import Check
+    WarmUp = Callable[[SparkSession], object]
 
 
 class JudgeSession:
-    """A Spark session and, where it is a local one, the JVM below it. `start` makes one; `stop` ends both."""
+    """A Spark session and, if it is local, its JVM. `start` makes one; `stop` ends both."""
 
     def __init__(self, spark: SparkSession, gateway: Gateway | None, *, guest: bool = False) -> None:
         self.spark = spark
@@ -26,11 +26,11 @@ class JudgeSession:
         self._guest_only = guest
 
     @classmethod
-    def start(cls, *, master: str = "", remote: str = "", warm: Sequence[Check] = ()) -> JudgeSession:
+    def start(cls, *, master: str = "", remote: str = "", warm_up: WarmUp | None = None) -> JudgeSession:
         """Start a session: local, on a cluster (`master`), or over Spark Connect (`remote`).
 
-        The plan of the checks in `warm_up` runs once on trials of three messages, so that the first judgement does not
-        pay for cold code. Raises `JudgeError` where Spark cannot start.
+        `warm_up` runs once in the new session, so that the first judgement does not pay for cold code. Raises
+        `JudgeError` if Spark cannot start.
         """
         try:
             session = cls._remote(remote) if remote else cls._guest() or cls._local(master or local_master())
@@ -38,11 +38,9 @@ class JudgeSession:
             raise
         except Exception as error:
             raise JudgeError(f"Spark did not start: {_line(error)}") from error
-        if warm:
-            from conformance.judge.spark.warm_up import warm_up
-
+        if warm_up is not None:
             try:
-                warm_up(session.spark, warm)
+                warm_up(session.spark)
             except Exception as error:
                 session.stop()
                 raise JudgeError(f"Spark started, and cannot run the judge: {_line(error)}") from error
@@ -56,7 +54,7 @@ class JudgeSession:
 
     @classmethod
     def _guest(cls) -> JudgeSession | None:
-        """One more session in the Spark of this process, where it has one: PySpark allows no second JVM."""
+        """Open one more session in the Spark of this process, if it has one: PySpark allows no second JVM."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -95,16 +93,15 @@ class JudgeSession:
 
 
 class StartingSession:
-    """A session that is on its way; nothing of it is shown before `result` is asked for.
+    """A session that starts in a thread; `result` waits for it. With `later` the start waits for `result`."""
 
-    With `later` its way begins there: for who may turn out not to need one.
-    """
-
-    def __init__(self, *, master: str = "", remote: str = "", warm: Sequence[Check] = (), later: bool = False) -> None:
+    def __init__(
+        self, *, master: str = "", remote: str = "", warm_up: WarmUp | None = None, later: bool = False
+    ) -> None:
         self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
         self._stopped = threading.Event()
-        words = (master, remote, warm)
-        self._thread = threading.Thread(target=self._start, args=words, name="spark-start", daemon=True)
+        options = {"master": master, "remote": remote, "warm_up": warm_up}
+        self._thread = threading.Thread(target=self._start, kwargs=options, name="spark-start", daemon=True)
         self._begun = threading.Lock()
         if not later:
             self._begin()
@@ -113,9 +110,9 @@ class StartingSession:
         if self._begun.acquire(blocking=False):
             self._thread.start()
 
-    def _start(self, master: str, remote: str, warm: Sequence[Check]) -> None:
+    def _start(self, **options: Any) -> None:
         try:
-            session = JudgeSession.start(master=master, remote=remote, warm=warm)
+            session = JudgeSession.start(**options)
         except BaseException as error:
             self._future.set_exception(error)
             return
@@ -124,20 +121,20 @@ class StartingSession:
             session.stop()
 
     def result(self) -> JudgeSession:
-        """The session, when it is ready; raises `JudgeError` where it could not start."""
+        """Wait for the session and return it; raises `JudgeError` if it could not start."""
         self._begin()
         return self._future.result()
 
     @property
     def spark(self) -> SparkSession:
-        """That of `result`."""
+        """The Spark session; waits for it as `result` does."""
         return self.result().spark
 
     def stop(self) -> None:
-        """End the session, or whatever of it has started; does not raise."""
+        """End the session, or the part of it that has started; does not raise."""
         self._stopped.set()
         if self._thread.ident is None:
-            return  # nobody asked for it: what else runs in this process is another's
+            return  # the start was never asked for: any JVM of this process belongs to another session
         if self._future.done():
             with contextlib.suppress(Exception):
                 self._future.result().stop()
@@ -145,13 +142,13 @@ class StartingSession:
             stop_all()
 
 
-def start_in_background(warm: Sequence[Check] = (), *, master: str = "", remote: str = "") -> StartingSession:
-    """Start a session in a thread, warmed by the plan of the checks that it will run; none: it is wanted at once."""
-    return StartingSession(master=master, remote=remote, warm=warm)
+def start_in_background(warm_up: WarmUp | None = None, *, master: str = "", remote: str = "") -> StartingSession:
+    """Start a session in a thread; `warm_up` runs in it before it is ready."""
+    return StartingSession(master=master, remote=remote, warm_up=warm_up)
 
 
 def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
-    """A session that is started by who first asks for it."""
+    """Return a session that starts when it is first asked for."""
     return StartingSession(master=master, remote=remote, later=True)
 
 

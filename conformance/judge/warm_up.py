@@ -11,6 +11,7 @@ from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_h
 from conformance.judge.input.packing import compact
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.plan.relations import EVERY, FEW, Check
+from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord, save
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ TRIAL = "warm-up"
 
 
 def warm_up(spark: SparkSession, used: Sequence[Check] = EVERY) -> TrialFacts:
-    """Run the plan of these checks on made-up trials, as many as a whole run's plan needs; the facts of one."""
-    from conformance.judge.verdict import collect_facts
-
+    """Run the plan of these checks on as many made-up trials as need an exchange; return the facts of one."""
     with locks.scratch("warm") as place:
         folders = [place / str(number) for number in range(FEW + 1)]
         trials = [compact(folder, write(folder, 3, trial=f"{TRIAL}-{folder.name}")) for folder in folders]
@@ -32,7 +31,7 @@ def warm_up(spark: SparkSession, used: Sequence[Check] = EVERY) -> TrialFacts:
 def write(
     folder: pathlib.Path, count: int, trial: str = TRIAL, scenario: str = TRIAL, arm: str = "subject"
 ) -> TrialRecord:
-    """Histories of `count` messages that were sent, confirmed, delivered, processed and acknowledged as they should."""
+    """Write histories of `count` messages that a correct broker confirms, delivers and lets acknowledge."""
     folder.mkdir(parents=True, exist_ok=True)
     plain = {"queue": "q", "epoch": 1}
     publisher = _recorder(folder, trial, scenario, arm, "publisher-1")
