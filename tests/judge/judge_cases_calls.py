@@ -1,10 +1,11 @@
-"""Calls of a vendor's client while the broker is halted, and what came again of those that had acknowledged."""
+"""Calls of a vendor's client while the broker is halted, and what its acknowledgements cover."""
 
 from judge_histories import (
     ack_sent,
     acked_in,
     answered,
     came,
+    case,
     committed,
     confirmed,
     crashed,
@@ -16,6 +17,7 @@ from judge_histories import (
     no_answer,
     of,
     pause,
+    processed,
     put,
     refused,
     resumed,
@@ -53,447 +55,248 @@ def told(number, phase):
 
 
 LONG, SHORT = 29_999, 29_998
+
 """Between a call and the end of the pause lies one event more: with it they are the liveness bound, and less."""
 
-SENDS = {
-    # send() that must not return
-    "a send that returns while the broker is halted": (
-        "send_returned",
-        halted() + sent(1) + confirmed(1) + resumed(),
-        1,
-        1,
-    ),
-    "a send that returns when the broker goes on": (
-        "send_returned",
-        halted() + sent(1) + resumed() + confirmed(1),
-        1,
-        0,
-    ),
-    "a send that never returns": ("send_returned", halted() + sent(1) + resumed() + no_answer(1), 1, 0),
-    "a send that fails while the broker is halted": (
-        "send_returned",
-        halted() + sent(1) + refused(1) + resumed(),
-        1,
-        0,
-    ),
-    "a send before the halt, whose answer was on its way": (
-        "send_returned",
-        sent(1) + halted() + confirmed(1) + resumed(),
-        0,
-        0,
-    ),
-    "a send between the signal and the halt": (
-        "send_returned",
-        of("publisher-1", Op.FAULT, Phase.FIRED, fault="pause")
-        + sent(1)
-        + of("publisher-1", Op.FAULT, Phase.EFFECTIVE, fault="pause")
-        + confirmed(1)
-        + resumed(),
-        0,
-        0,
-    ),
-    "a send after the broker went on": ("send_returned", halted() + resumed() + kept(1), 0, 0),
-    "sends of a broker that nobody halted": ("send_returned", kept(1), 0, 0),
-    "a send while something else is halted": (
-        "send_returned",
-        fired("held_sync", "disk-1") + kept(1) + of("disk-1", Op.FAULT, Phase.HEALED, fault="held_sync"),
-        0,
-        0,
-    ),
-    "a send to a broker that never goes on": ("send_returned", halted() + kept(1) + killed(), 0, 0),
-    "a send in a transaction may return": ("send_returned", halted() + put("t1", 1) + resumed(), 0, 0),
-    # send() that must return
-    "a send that waits for the liveness bound": (
-        "send_waited",
-        halted() + sent(1) + pause(LONG) + resumed() + confirmed(1),
-        1,
-        1,
-    ),
-    "a send that has not returned when the pause is over too soon": (
-        "send_waited",
-        halted() + sent(1) + pause(SHORT) + resumed() + confirmed(1),
-        0,
-        0,
-    ),
-    "a send that has returned when the pause is over soon": (
-        "send_waited",
-        halted() + sent(1) + confirmed(1) + resumed(),
-        1,
-        0,
-    ),
-    "a send that has returned in a long pause": (
-        "send_waited",
-        halted() + sent(1) + confirmed(1) + pause(LONG) + resumed(),
-        1,
-        0,
-    ),
-    "a send that returns in the pause, after the liveness bound": (
-        "send_waited",
-        halted() + sent(1) + pause(LONG) + confirmed(1) + resumed(),
-        1,
-        1,
-    ),
-    "a send that returns in the pause, just within the liveness bound": (
-        "send_waited",
-        halted() + sent(1) + pause(SHORT) + confirmed(1) + pause(9) + resumed(),
-        1,
-        0,
-    ),
-    "a send that waits and never returns": (
-        "send_waited",
-        halted() + sent(1) + pause(LONG) + resumed() + no_answer(1, "unanswered"),
-        1,
-        1,
-    ),
-    "a send that was called before the halt may wait": (
-        "send_waited",
-        sent(1) + halted() + pause(LONG) + resumed() + confirmed(1),
-        0,
-        0,
-    ),
-    "a send in a transaction is another's": (
-        "send_waited",
-        halted() + sent(1, tx="t1") + pause(LONG) + resumed() + confirmed(1, tx="t1"),
-        0,
-        0,
-    ),
-    # send() in a transaction
-    "a send in a transaction that waits for the liveness bound": (
-        "transacted_send_waited",
-        halted() + sent(1, tx="t1") + pause(LONG) + resumed() + confirmed(1, tx="t1"),
-        1,
-        1,
-    ),
-    "a send in a transaction, and a pause that is over too soon": (
-        "transacted_send_waited",
-        halted() + sent(1, tx="t1") + pause(SHORT) + resumed() + confirmed(1, tx="t1"),
-        0,
-        0,
-    ),
-    "a send in a transaction that has returned": (
-        "transacted_send_waited",
-        halted() + put("t1", 1) + pause(LONG) + committed("t1", None) + resumed(),
-        1,
-        0,
-    ),
-    "a send in a transaction that returns in the pause, after the liveness bound": (
-        "transacted_send_waited",
-        halted() + sent(1, tx="t1") + pause(LONG) + confirmed(1, tx="t1") + resumed(),
-        1,
-        1,
-    ),
-    "a send outside of a transaction is another's": (
-        "transacted_send_waited",
-        halted() + sent(1) + pause(LONG) + resumed() + confirmed(1),
-        0,
-        0,
-    ),
+
+def half(producer, process=processed, *, again=()):
+    """Three messages come; the client dies with the third one, and what is `again` comes to the next."""
+    first, second, third = (f"p{producer}:{n}" for n in (1, 2, 3))
+    events = kept(first, second, third) + handed(first) + process(first) + handed(second) + process(second)
+    events += handed(third) + crashed()
+    return events + [event for n in again for event in (*handed(f"p{producer}:{n}"), *process(f"p{producer}:{n}"))]
+
+
+def received(_message):
+    """receive() has returned it, and nothing tells of a processing."""
+    return []
+
+
+def ends(*again, first=(3,), process=processed):
+    """Both halves, of which the messages `first` came again in the one and `again` in the other."""
+    return half(1, process, again=first) + half(2, process) + settled(*(f"p2:{n}" for n in again))
+
+
+CALLS = {
+    "send_returned": {
+        "a send that returns while the broker is halted": case(1, 1, halted(), sent(1), confirmed(1), resumed()),
+        "a send that returns when the broker goes on": case(1, 0, halted(), sent(1), resumed(), confirmed(1)),
+        "a send that never returns": case(1, 0, halted(), sent(1), resumed(), no_answer(1)),
+        "a send that fails while the broker is halted": case(1, 0, halted(), sent(1), refused(1), resumed()),
+        "a send before the halt, whose answer was on its way": case(0, 0, sent(1), halted(), confirmed(1), resumed()),
+        "a send between the signal and the halt": case(
+            0,
+            0,
+            of("publisher-1", Op.FAULT, Phase.FIRED, fault="pause"),
+            sent(1),
+            of("publisher-1", Op.FAULT, Phase.EFFECTIVE, fault="pause"),
+            confirmed(1),
+            resumed(),
+        ),
+        "a send after the broker went on": case(0, 0, halted(), resumed(), kept(1)),
+        "sends of a broker that nobody halted": case(0, 0, kept(1)),
+        "a send while something else is halted": case(
+            0, 0, fired("held_sync", "disk-1"), kept(1), of("disk-1", Op.FAULT, Phase.HEALED, fault="held_sync")
+        ),
+        "a send to a broker that never goes on": case(0, 0, halted(), kept(1), killed()),
+        "a send in a transaction may return": case(0, 0, halted(), put("t1", 1), resumed()),
+    },
+    "send_waited": {
+        "a send that waits for the liveness bound": case(1, 1, halted(), sent(1), pause(LONG), resumed(), confirmed(1)),
+        "a send that has not returned when the pause is over too soon": case(
+            0, 0, halted(), sent(1), pause(SHORT), resumed(), confirmed(1)
+        ),
+        "a send that has returned when the pause is over soon": case(1, 0, halted(), sent(1), confirmed(1), resumed()),
+        "a send that has returned in a long pause": case(1, 0, halted(), sent(1), confirmed(1), pause(LONG), resumed()),
+        "a send that returns in the pause, after the liveness bound": case(
+            1, 1, halted(), sent(1), pause(LONG), confirmed(1), resumed()
+        ),
+        "a send that returns in the pause, just within the liveness bound": case(
+            1, 0, halted(), sent(1), pause(SHORT), confirmed(1), pause(9), resumed()
+        ),
+        "a send that waits and never returns": case(
+            1, 1, halted(), sent(1), pause(LONG), resumed(), no_answer(1, "unanswered")
+        ),
+        "a send that was called before the halt may wait": case(
+            0, 0, sent(1), halted(), pause(LONG), resumed(), confirmed(1)
+        ),
+        "a send in a transaction is another's": case(
+            0, 0, halted(), sent(1, tx="t1"), pause(LONG), resumed(), confirmed(1, tx="t1")
+        ),
+    },
+    "transacted_send_waited": {
+        "a send in a transaction that waits for the liveness bound": case(
+            1, 1, halted(), sent(1, tx="t1"), pause(LONG), resumed(), confirmed(1, tx="t1")
+        ),
+        "a send in a transaction, and a pause that is over too soon": case(
+            0, 0, halted(), sent(1, tx="t1"), pause(SHORT), resumed(), confirmed(1, tx="t1")
+        ),
+        "a send in a transaction that has returned": case(
+            1, 0, halted(), put("t1", 1), pause(LONG), committed("t1", None), resumed()
+        ),
+        "a send in a transaction that returns in the pause, after the liveness bound": case(
+            1, 1, halted(), sent(1, tx="t1"), pause(LONG), confirmed(1, tx="t1"), resumed()
+        ),
+        "a send outside of a transaction is another's": case(
+            0, 0, halted(), sent(1), pause(LONG), resumed(), confirmed(1)
+        ),
+    },
+    "asynchronous_send_waited": {
+        "a send with a listener that waits for the liveness bound": case(
+            1, 1, halted(), sent(1), pause(LONG), resumed(), back(1), confirmed(1)
+        ),
+        "a send with a listener that returns, and is answered when the broker goes on": case(
+            1, 0, halted(), sent(1), back(1), pause(LONG), resumed(), confirmed(1)
+        ),
+        "a send with a listener that returns in the pause, after the liveness bound": case(
+            1, 1, halted(), sent(1), pause(LONG), back(1), resumed(), confirmed(1)
+        ),
+        "a send with a listener, and a pause that is over too soon": case(
+            0, 0, halted(), sent(1), pause(SHORT), resumed(), back(1), confirmed(1)
+        ),
+        "a send with a listener before the halt": case(
+            0, 0, sent(1), halted(), pause(LONG), resumed(), back(1), confirmed(1)
+        ),
+    },
+    "answered_afterwards": {
+        "a listener that hears when the broker goes on": case(
+            1, 1, halted(), sent(1), back(1), resumed(), confirmed(1)
+        ),
+        "a listener that hears while the broker is halted": case(
+            1, 0, halted(), sent(1), back(1), confirmed(1), resumed()
+        ),
+        "a listener that hears of one of two while the broker is halted": case(
+            2, 0, halted(), sent(1, 2), back(1, 2), confirmed(1), resumed(), confirmed(2)
+        ),
+        "a listener that never hears": case(1, 0, halted(), sent(1), resumed(), no_answer(1)),
+        "a listener that hears of what was sent before the halt": case(
+            0, 0, sent(1), halted(), resumed(), confirmed(1)
+        ),
+    },
+    "sent_ahead": {
+        "a send in a transaction that returns while the broker is halted, and is committed": case(
+            1, 1, halted(), put("t1", 1), committed("t1", None), resumed(), answered(Op.COMMIT, "t1")
+        ),
+        "a send in a transaction that returns, and is never committed": case(1, 0, halted(), put("t1", 1), resumed()),
+        "a send in a transaction that returns when the broker goes on": case(
+            1, 0, halted(), sent(1, tx="t1"), resumed(), confirmed(1, tx="t1"), committed("t1")
+        ),
+        "a send in a transaction before the halt": case(
+            0, 0, put("t1", 1), halted(), committed("t1", None), resumed(), answered(Op.COMMIT, "t1")
+        ),
+    },
+    "sooner_than_round_trip": {
+        "a send that takes a round trip": case(1, 0, slow(50), sent(1), pause(49), confirmed(1)),
+        "a send that takes less": case(1, 1, slow(50), sent(1), pause(48), confirmed(1)),
+        "a send over a link like any other": case(0, 0, kept(1)),
+        "a send that is never answered": case(0, 0, slow(50), sent(1), no_answer(1)),
+        "a send in a transaction waits for nothing": case(0, 0, slow(50), put("t1", 1)),
+    },
+    "denied": {
+        "questions that are answered as the claim says": case(2, 0, told(1, Phase.OK), told(2, Phase.OK)),
+        "one of two that is answered otherwise": case(2, 1, told(1, Phase.OK), told(2, Phase.FAIL)),
+        "a question without an answer": case(0, 0, told(1, Phase.INFO)),
+    },
+    "acknowledge_returned": {
+        "an acknowledge that returns while the broker is halted": case(
+            1, 1, handed(1), halted(C), ack_sent(1), returned(1), resumed(C)
+        ),
+        "an acknowledge that returns when the broker goes on": case(
+            1, 0, handed(1), halted(C), ack_sent(1), resumed(C), returned(1)
+        ),
+        "an acknowledge before the halt, whose answer was on its way": case(
+            0, 0, handed(1), ack_sent(1), halted(C), returned(1), resumed(C)
+        ),
+        "an acknowledge after the broker went on": case(0, 0, halted(C), resumed(C), took(1)),
+        "in a transaction nobody calls acknowledge()": case(0, 0, halted(C), acked_in("t1", 1), resumed(C)),
+    },
+    "acknowledge_waited": {
+        "an acknowledge that waits for the liveness bound": case(
+            1, 1, handed(1), halted(C), ack_sent(1), pause(LONG), resumed(C), returned(1)
+        ),
+        "an acknowledge, and a pause that is over too soon": case(
+            0, 0, handed(1), halted(C), ack_sent(1), pause(SHORT), resumed(C), returned(1)
+        ),
+        "an acknowledge that has returned": case(
+            1, 0, handed(1), halted(C), ack_sent(1), returned(1), pause(LONG), resumed(C)
+        ),
+        "an acknowledge that returns in the pause, after the liveness bound": case(
+            1, 1, handed(1), halted(C), ack_sent(1), pause(LONG), returned(1), resumed(C)
+        ),
+        "in a transaction nobody waits for acknowledge()": case(
+            0, 0, halted(C), acked_in("t1", 1), pause(LONG), resumed(C)
+        ),
+    },
+    "acknowledged_again": {
+        "acknowledged, closed, and there again": case(2, 1, kept(1, 2), took(1), took(2), settled(2)),
+        "acknowledged, closed, and gone": case(1, 0, kept(1), took(1), settled()),
+        "a listener that returned, and nobody told it that it was heard": case(
+            1, 1, kept(1), handed(1), ack_sent(1), settled(1)
+        ),
+        "delivered, never acknowledged, and there again": case(0, 0, kept(1), handed(1), settled(1)),
+        "acknowledged in a transaction that nobody commits": case(0, 0, kept(1), acked_in("t1", 1), settled(1)),
+        "acknowledged, and the queue is not silent yet": case(0, 0, kept(1), took(1), silent(1)),
+        "acknowledged, and the second drain is stuck": case(0, 0, kept(1), took(1), came(1), silent(1), stuck(2)),
+        "acknowledged by a process that was killed before its session was closed": case(
+            0, 0, kept(1), handed(1), ack_sent(1), crashed(), settled(1, epoch=1)
+        ),
+    },
+    "commit_returned": {
+        "a commit that returns while the broker is halted": case(
+            1, 1, put("t1", 1), halted(), committed("t1"), resumed()
+        ),
+        "a commit that returns when the broker goes on": case(
+            1, 0, put("t1", 1), halted(), committed("t1", None), resumed(), answered(Op.COMMIT, "t1")
+        ),
+        "a commit that fails while the broker is halted": case(
+            1, 0, put("t1", 1), halted(), committed("t1", Phase.FAIL), resumed()
+        ),
+        "a commit before the halt, whose answer was on its way": case(
+            0, 0, put("t1", 1), committed("t1", None), halted(), answered(Op.COMMIT, "t1"), resumed()
+        ),
+        "a commit after the broker went on": case(0, 0, put("t1", 1), halted(), resumed(), committed("t1")),
+        "a rollback is no commit that returns": case(0, 0, put("t1", 1), halted(), rolled_back("t1"), resumed()),
+    },
+    "rollback_returned": {
+        "a rollback that returns while the broker is halted": case(
+            1, 1, put("t1", 1), halted(), rolled_back("t1"), resumed()
+        ),
+        "a rollback that returns when the broker goes on": case(
+            1, 0, put("t1", 1), halted(), rolled_back("t1", None), resumed(), answered(Op.ROLLBACK, "t1")
+        ),
+        "a rollback before the halt, whose answer was on its way": case(
+            0, 0, put("t1", 1), rolled_back("t1", None), halted(), answered(Op.ROLLBACK, "t1"), resumed()
+        ),
+        "a rollback after the broker went on": case(0, 0, put("t1", 1), halted(), resumed(), rolled_back("t1")),
+        "a commit is no rollback that returns": case(0, 0, put("t1", 1), halted(), committed("t1"), resumed()),
+    },
+    "processed_again_unlike_other": {
+        # a listener: p:1 has a processed successor, p:2 is the last that was processed, p:3 was being processed
+        "processed, and again in the second half": case(1, 1, ends(1, 3)),
+        "processed, and again in both halves": case(1, 0, ends(1, 3, first=(1, 3))),
+        "processed, and again in the first half": case(1, 0, ends(3, first=(1, 3))),
+        "the last that was processed came again": case(1, 0, ends(2, 3)),
+    },
+    "came_otherwise_than_other": {
+        # receive(): p:1 and p:2 are done with
+        "received, and again in the second half": case(6, 1, ends(2, 3, process=received)),
+        "received, and again in the first half": case(6, 2, ends(3, first=(1, 2, 3), process=received)),
+        "received, and again in both halves": case(6, 0, ends(1, 3, first=(2, 3), process=received)),
+        "the last that was received, again in one half": case(6, 0, ends(process=received)),
+        "never received, and lost in one half": case(7, 1, kept("p2:4"), ends(3, process=received)),
+    },
+    "answered_within_window": {
+        "answered alone, within a window of many": case(1, 1, kept(1)),
+        "unanswered within a window of many": case(2, 0, sent(1, 2)),
+    },
+    "covered_wrongly": {
+        "covered, and there again": case(2, 1, kept(1, 2), took(1), took(2), settled(2)),
+        "covered, and gone": case(1, 0, kept(1), took(1), settled()),
+        "received after the last call, and there again": case(2, 0, kept(1, 2), took(1), handed(2), settled(2)),
+        "received after the last call, and gone": case(2, 1, kept(1, 2), took(1), handed(2), settled()),
+        "covered, and the queue is not silent yet": case(0, 0, kept(1), took(1), silent(1)),
+        "covered by a client that was killed": case(
+            0, 0, kept(1), handed(1), ack_sent(1), crashed(), settled(1, epoch=1)
+        ),
+    },
 }
-
-LISTENED = {
-    # send() that hands its answer to a listener must return
-    "a send with a listener that waits for the liveness bound": (
-        "asynchronous_send_waited",
-        halted() + sent(1) + pause(LONG) + resumed() + back(1) + confirmed(1),
-        1,
-        1,
-    ),
-    "a send with a listener that returns, and is answered when the broker goes on": (
-        "asynchronous_send_waited",
-        halted() + sent(1) + back(1) + pause(LONG) + resumed() + confirmed(1),
-        1,
-        0,
-    ),
-    "a send with a listener that returns in the pause, after the liveness bound": (
-        "asynchronous_send_waited",
-        halted() + sent(1) + pause(LONG) + back(1) + resumed() + confirmed(1),
-        1,
-        1,
-    ),
-    "a send with a listener, and a pause that is over too soon": (
-        "asynchronous_send_waited",
-        halted() + sent(1) + pause(SHORT) + resumed() + back(1) + confirmed(1),
-        0,
-        0,
-    ),
-    "a send with a listener before the halt": (
-        "asynchronous_send_waited",
-        sent(1) + halted() + pause(LONG) + resumed() + back(1) + confirmed(1),
-        0,
-        0,
-    ),
-    # a listener that is told when the broker goes on
-    "a listener that hears when the broker goes on": (
-        "answered_afterwards",
-        halted() + sent(1) + back(1) + resumed() + confirmed(1),
-        1,
-        1,
-    ),
-    "a listener that hears while the broker is halted": (
-        "answered_afterwards",
-        halted() + sent(1) + back(1) + confirmed(1) + resumed(),
-        1,
-        0,
-    ),
-    "a listener that hears of one of two while the broker is halted": (
-        "answered_afterwards",
-        halted() + sent(1, 2) + back(1, 2) + confirmed(1) + resumed() + confirmed(2),
-        2,
-        0,
-    ),
-    "a listener that never hears": ("answered_afterwards", halted() + sent(1) + resumed() + no_answer(1), 1, 0),
-    "a listener that hears of what was sent before the halt": (
-        "answered_afterwards",
-        sent(1) + halted() + resumed() + confirmed(1),
-        0,
-        0,
-    ),
-    # several sends, one commit
-    "a send in a transaction that returns while the broker is halted, and is committed": (
-        "sent_ahead",
-        halted() + put("t1", 1) + committed("t1", None) + resumed() + answered(Op.COMMIT, "t1"),
-        1,
-        1,
-    ),
-    "a send in a transaction that returns, and is never committed": (
-        "sent_ahead",
-        halted() + put("t1", 1) + resumed(),
-        1,
-        0,
-    ),
-    "a send in a transaction that returns when the broker goes on": (
-        "sent_ahead",
-        halted() + sent(1, tx="t1") + resumed() + confirmed(1, tx="t1") + committed("t1"),
-        1,
-        0,
-    ),
-    "a send in a transaction before the halt": (
-        "sent_ahead",
-        put("t1", 1) + halted() + committed("t1", None) + resumed() + answered(Op.COMMIT, "t1"),
-        0,
-        0,
-    ),
-}
-
-
-SLOWLY = {
-    "a send that takes a round trip": ("sooner_than_round_trip", slow(50) + sent(1) + pause(49) + confirmed(1), 1, 0),
-    "a send that takes less": ("sooner_than_round_trip", slow(50) + sent(1) + pause(48) + confirmed(1), 1, 1),
-    "a send over a link like any other": ("sooner_than_round_trip", kept(1), 0, 0),
-    "a send that is never answered": ("sooner_than_round_trip", slow(50) + sent(1) + no_answer(1), 0, 0),
-    "a send in a transaction waits for nothing": ("sooner_than_round_trip", slow(50) + put("t1", 1), 0, 0),
-}
-
-QUESTIONS = {
-    "questions that are answered as the claim says": ("denied", told(1, Phase.OK) + told(2, Phase.OK), 2, 0),
-    "one of two that is answered otherwise": ("denied", told(1, Phase.OK) + told(2, Phase.FAIL), 2, 1),
-    "a question without an answer": ("denied", told(1, Phase.INFO), 0, 0),
-}
-
-ACKNOWLEDGES = {
-    # acknowledge() that must not return
-    "an acknowledge that returns while the broker is halted": (
-        "acknowledge_returned",
-        handed(1) + halted(C) + ack_sent(1) + returned(1) + resumed(C),
-        1,
-        1,
-    ),
-    "an acknowledge that returns when the broker goes on": (
-        "acknowledge_returned",
-        handed(1) + halted(C) + ack_sent(1) + resumed(C) + returned(1),
-        1,
-        0,
-    ),
-    "an acknowledge before the halt, whose answer was on its way": (
-        "acknowledge_returned",
-        handed(1) + ack_sent(1) + halted(C) + returned(1) + resumed(C),
-        0,
-        0,
-    ),
-    "an acknowledge after the broker went on": ("acknowledge_returned", halted(C) + resumed(C) + took(1), 0, 0),
-    "in a transaction nobody calls acknowledge()": (
-        "acknowledge_returned",
-        halted(C) + acked_in("t1", 1) + resumed(C),
-        0,
-        0,
-    ),
-    # acknowledge() that must return
-    "an acknowledge that waits for the liveness bound": (
-        "acknowledge_waited",
-        handed(1) + halted(C) + ack_sent(1) + pause(LONG) + resumed(C) + returned(1),
-        1,
-        1,
-    ),
-    "an acknowledge, and a pause that is over too soon": (
-        "acknowledge_waited",
-        handed(1) + halted(C) + ack_sent(1) + pause(SHORT) + resumed(C) + returned(1),
-        0,
-        0,
-    ),
-    "an acknowledge that has returned": (
-        "acknowledge_waited",
-        handed(1) + halted(C) + ack_sent(1) + returned(1) + pause(LONG) + resumed(C),
-        1,
-        0,
-    ),
-    "an acknowledge that returns in the pause, after the liveness bound": (
-        "acknowledge_waited",
-        handed(1) + halted(C) + ack_sent(1) + pause(LONG) + returned(1) + resumed(C),
-        1,
-        1,
-    ),
-    "in a transaction nobody waits for acknowledge()": (
-        "acknowledge_waited",
-        halted(C) + acked_in("t1", 1) + pause(LONG) + resumed(C),
-        0,
-        0,
-    ),
-    # what was acknowledged when its session was closed
-    "acknowledged, closed, and there again": ("acknowledged_again", kept(1, 2) + took(1) + took(2) + settled(2), 2, 1),
-    "acknowledged, closed, and gone": ("acknowledged_again", kept(1) + took(1) + settled(), 1, 0),
-    "a listener that returned, and nobody told it that it was heard": (
-        "acknowledged_again",
-        kept(1) + handed(1) + ack_sent(1) + settled(1),
-        1,
-        1,
-    ),
-    "delivered, never acknowledged, and there again": ("acknowledged_again", kept(1) + handed(1) + settled(1), 0, 0),
-    "acknowledged in a transaction that nobody commits": (
-        "acknowledged_again",
-        kept(1) + acked_in("t1", 1) + settled(1),
-        0,
-        0,
-    ),
-    "acknowledged, and the queue is not silent yet": ("acknowledged_again", kept(1) + took(1) + silent(1), 0, 0),
-    "acknowledged, and the second drain is stuck": (
-        "acknowledged_again",
-        kept(1) + took(1) + came(1) + silent(1) + stuck(2),
-        0,
-        0,
-    ),
-    "acknowledged by a process that was killed before its session was closed": (
-        "acknowledged_again",
-        kept(1) + handed(1) + ack_sent(1) + crashed() + settled(1, epoch=1),
-        0,
-        0,
-    ),
-}
-
-DISCHARGES = {
-    "a commit that returns while the broker is halted": (
-        "commit_returned",
-        put("t1", 1) + halted() + committed("t1") + resumed(),
-        1,
-        1,
-    ),
-    "a commit that returns when the broker goes on": (
-        "commit_returned",
-        put("t1", 1) + halted() + committed("t1", None) + resumed() + answered(Op.COMMIT, "t1"),
-        1,
-        0,
-    ),
-    "a commit that fails while the broker is halted": (
-        "commit_returned",
-        put("t1", 1) + halted() + committed("t1", Phase.FAIL) + resumed(),
-        1,
-        0,
-    ),
-    "a commit before the halt, whose answer was on its way": (
-        "commit_returned",
-        put("t1", 1) + committed("t1", None) + halted() + answered(Op.COMMIT, "t1") + resumed(),
-        0,
-        0,
-    ),
-    "a commit after the broker went on": (
-        "commit_returned",
-        put("t1", 1) + halted() + resumed() + committed("t1"),
-        0,
-        0,
-    ),
-    "a rollback is no commit that returns": (
-        "commit_returned",
-        put("t1", 1) + halted() + rolled_back("t1") + resumed(),
-        0,
-        0,
-    ),
-    "a rollback that returns while the broker is halted": (
-        "rollback_returned",
-        put("t1", 1) + halted() + rolled_back("t1") + resumed(),
-        1,
-        1,
-    ),
-    "a rollback that returns when the broker goes on": (
-        "rollback_returned",
-        put("t1", 1) + halted() + rolled_back("t1", None) + resumed() + answered(Op.ROLLBACK, "t1"),
-        1,
-        0,
-    ),
-    "a rollback before the halt, whose answer was on its way": (
-        "rollback_returned",
-        put("t1", 1) + rolled_back("t1", None) + halted() + answered(Op.ROLLBACK, "t1") + resumed(),
-        0,
-        0,
-    ),
-    "a rollback after the broker went on": (
-        "rollback_returned",
-        put("t1", 1) + halted() + resumed() + rolled_back("t1"),
-        0,
-        0,
-    ),
-    "a commit is no rollback that returns": (
-        "rollback_returned",
-        put("t1", 1) + halted() + committed("t1") + resumed(),
-        0,
-        0,
-    ),
-}
-
-CALLS = {**SENDS, **LISTENED, **SLOWLY, **QUESTIONS, **ACKNOWLEDGES, **DISCHARGES}
-
-EXPOSED = {
-    "sends_halted": (kept(1) + sent(2) + halted() + sent(3) + kept(4) + put("t1", 5) + resumed() + kept(6), 3),
-    "questions": (told(1, Phase.OK) + told(2, Phase.FAIL) + told(3, Phase.INFO) + kept(1), 2),
-    "sends_over_slow_link": (slow(50) + kept(1, 2) + sent(3), 2),
-    "transacted_sends_halted": (
-        put("t1", 1)
-        + halted()
-        + put("t1", 2)
-        + sent(3, tx="t1")
-        + sent(4)
-        + resumed()
-        + put("t1", 5)
-        + committed("t1"),
-        2,
-    ),
-    "acknowledges_halted": (
-        took(1) + handed(2) + handed(3) + ack_sent(2) + halted(C) + ack_sent(3) + took(4) + resumed(C) + took(5),
-        2,
-    ),
-    "commits_halted": (
-        put("t1", 1)
-        + committed("t1")
-        + put("t2", 2, 3)
-        + put("t3", 4)
-        + put("t4", 5)
-        + halted()
-        + committed("t2", None)
-        + rolled_back("t3")
-        + resumed()
-        + committed("t4"),
-        2,
-    ),
-    "rollbacks_halted": (
-        put("t1", 1)
-        + rolled_back("t1")
-        + put("t2", 2, 3)
-        + put("t3", 4)
-        + put("t4", 5)
-        + halted()
-        + rolled_back("t2", None)
-        + committed("t3")
-        + resumed()
-        + rolled_back("t4"),
-        2,
-    ),
-}
-"""As in `judge_cases_exposures`."""

@@ -1,5 +1,6 @@
 """Literal histories: every word below is one event or two, and the order of a list is the order of the clock."""
 
+import itertools
 import pathlib
 
 import msgspec
@@ -65,6 +66,16 @@ RUN = RunRecord(
     required=(),
     finished=True,
 )
+
+
+def case(applies, offends, *parts):
+    """A history, how many messages an anomaly applies to in it, and how many offend."""
+    return list(itertools.chain(*parts)), applies, offends
+
+
+def exposure(counts, *parts):
+    """A history, and how many of its messages an exposure counts."""
+    return list(itertools.chain(*parts)), counts
 
 
 def of(process, op, phase, message=None, **fields):
