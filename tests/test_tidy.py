@@ -42,7 +42,6 @@ CIRCLES = [
         *(f"conformance.adapters.file.{name}" for name in ("credentials_table", "distribution_table", "model")),
         "conformance.adapters.file.placeholders",
     },
-    {"conformance.judge.spark.session", "conformance.judge.spark.warm_up", "conformance.judge.verdict"},
 ]
 """The import circles that are still to be untied: none may be added."""
 
@@ -297,15 +296,6 @@ def test_no_place_of_one_machine():
     ]
 
     assert bad == []
-
-
-def test_every_sentence_of_a_pass_has_its_words():
-    """What a check under a fault says of one fault: "the chance that one <happens>" must not be empty."""
-    for item in scenario.load(claims.load()).values():
-        for claim_id, check in item.decides.items():
-            claim = claims.load().claims[claim_id]
-            if claim.judged and item.fault_for(claim) != "none":
-                assert anomalies.ANOMALIES[check.anomaly].happens, check.anomaly
 
 
 def test_no_dead_data_file():

@@ -1,12 +1,11 @@
-"""One decider: from the histories of a run to verdicts, on PySpark.
+"""Decide the verdicts of a run from its histories, on PySpark.
 
     starting = judge.start_in_background()
     judgement = judge.judge(folder, catalogue, scenarios, starting)
 
 Read in this order: `anomalies` (what can go wrong with a message), `input` (a checked folder, frames tied to messages,
-histories packed into Parquet), `plan` (the one plan, and what it brings home), `tally` and `rules` (what a verdict
-needs), `verdict`. Importing this package imports no Spark: that happens in the thread that
-`start_in_background` starts.
+histories packed into Parquet), `plan` (the one Spark plan and its result), `tally`, `rules` and `reasons` (rows from
+counts), `verdict`. Importing this package imports no Spark: the thread of `start_in_background` does.
 """
 
 from conformance.judge.exits import REPEATS, exit_code, needs_repeats

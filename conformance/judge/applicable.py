@@ -1,8 +1,8 @@
 """Decide whether a claim applies to this broker, protocol and settings, and to which trials a standing check applies.
 
 A standing check (`Scenario.standing`) is about something that no broker may do in any trial. It judges the subject's
-trials of every scenario, with these exceptions: faults that the claim does not name, settings that give the claim up,
-and scripts in which the client itself allows what the check is about.
+trials of every scenario, except for faults that the claim does not name, settings that do not promise the claim, and
+scripts in which the client itself allows the anomaly.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def _gives_back(item: Scenario) -> bool:
 
 
 def _shares_a_queue(item: Scenario) -> bool:
-    """Whether two consumers are attached at once: what the first of them to end had prefetched goes to the other."""
+    """Whether two consumers are attached at once: messages that one had prefetched at its end go to the other."""
     together = [step.steps for step in item.steps if isinstance(step, Together)]
     return any(sum(isinstance(step, Consume) for step in steps) > 1 for steps in together)
 
 
 def _may_lose(item: Scenario) -> bool:
-    """The client gives its messages up before it has them, or calls a send confirmed that no broker has answered."""
+    """Whether the client settles messages before it has them, or treats sends as confirmed without an answer."""
     return bool(item.settings) or not dict(item.queue).get("durable", True) or _takes_in(item, "no_ack", "pre")
 
 
@@ -40,7 +40,7 @@ def _may_repeat(item: Scenario) -> bool:
 
 
 def _may_reorder(item: Scenario) -> bool:
-    """What is rolled back or given back comes again later; what is not persistent may overtake what is."""
+    """Whether messages are rolled back or given back and come again later, or non-persistent ones may overtake."""
     unordered = any(isinstance(step, Publish) and not step.durable for step in singles(item.steps))
     return unordered or _gives_back(item) or _shares_a_queue(item)
 
@@ -50,7 +50,7 @@ _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {
     "delivered_twice": _may_repeat,
     "overtaken": _may_reorder,
 }
-"""By anomaly, the scenarios in which it proves nothing."""
+"""By anomaly, whether it proves nothing in a scenario."""
 
 
 def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: RunRecord) -> bool:
@@ -59,7 +59,7 @@ def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: 
         return False
     if unmet(claim.when, {**run.settings, **trial.settings, **item.session}, run.absent):
         return False
-    # A vendor's client may say that a send has returned whose bytes a broken link has swallowed.
+    # A vendor's client may return from a send although a broken link lost its bytes.
     cut = run.protocol in VENDOR_SURFACES and any(isinstance(fault, LINK_FAULTS) for fault in item.faults)
     if cut and anomaly == "lost":
         return False
@@ -72,24 +72,23 @@ NOT_PROMISED = "Not promised by this configuration: "
 
 
 def why_not(claim: Claim, run: RunRecord, session: Mapping[str, Value] = MappingProxyType({})) -> str:
-    """The first reason why the claim does not apply to the broker of this run, in words; empty where it does.
+    """Return the first reason why the claim does not apply to this run, in words; empty if it applies.
 
-    A claim of another vendor judges nobody here unless the user asked; then come the client and the protocol it is
-    about, what the broker must be able to do, and the settings under which it promises anything. `session` are those
-    that a client has of its own, from its script.
+    In this order: another vendor's claim that the user did not ask for, the client and the protocol, the capabilities
+    of the broker, and the settings under which it promises the claim. `session` are settings from the script.
     """
     return others(claim, run) or _surface(claim, run) or _capability(claim, run) or not_promised(claim, run, session)
 
 
 def others(claim: Claim, run: RunRecord) -> str:
-    """That the claim binds other products only, and nobody asked to be judged by it."""
+    """Say that the claim binds only other products and the user did not ask for it; else empty."""
     if not _foreign(claim, run) or set(claim.binds) & set(run.judged_as):
         return ""
     return f"The sentence binds {_vendors(claim.binds)}, not {run.title or run.adapter}."
 
 
 def judged_as(claim: Claim, run: RunRecord) -> str:
-    """That the claim applies to this product only because the user asked (`--judge-as`); empty where it does not."""
+    """Say that the claim applies to this product only because the user asked (`--judge-as`); else empty."""
     asked = [name for name in claim.binds if name in run.judged_as]
     if not asked or not _foreign(claim, run):
         return ""
@@ -97,7 +96,7 @@ def judged_as(claim: Claim, run: RunRecord) -> str:
 
 
 def _foreign(claim: Claim, run: RunRecord) -> bool:
-    """Whether it binds other products only; a check of the suite itself binds the suite."""
+    """Whether the claim binds only other products; a check of the suite itself binds the suite."""
     return claim.subject is not Subject.SESSION and bool(claim.binds) and not set(claim.binds) & set(run.profiles)
 
 
@@ -107,23 +106,23 @@ def _vendors(names: Iterable[str]) -> str:
 
 def _surface(claim: Claim, run: RunRecord) -> str:
     if claim.subject is Subject.VENDOR_CLIENT and run.protocol not in claim.surfaces:
-        return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run spoke {run.protocol}."
+        return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run used {run.protocol}."
     if claim.subject is Subject.SESSION and run.protocol in VENDOR_SURFACES:
         return f"It is about the suite's own sessions; this run used {run.client}."
     if spoken(claim, run.protocol, bundled=run.adapter == _REFERENCE):
         return ""
-    return f"It is about {_either(tuple(s for s in claim.surfaces if s != _REFERENCE))}; this run spoke {run.protocol}."
+    return f"It is about {_either(tuple(s for s in claim.surfaces if s != _REFERENCE))}; this run used {run.protocol}."
 
 
 def _capability(claim: Claim, run: RunRecord) -> str:
     missing = [name for name in claim.capabilities if name not in run.capabilities and name != STORED]
-    return f"The broker does not have it over {run.protocol}: {missing[0]}." if missing else ""
+    return f"The broker lacks a capability over {run.protocol}: {missing[0]}." if missing else ""
 
 
 def not_promised(claim: Claim, run: RunRecord, session: Mapping[str, Value] = MappingProxyType({})) -> str:
-    """That the effective settings give up what the claim says; a session of ours has its settings from its script.
+    """Say which effective setting does not promise the claim; a session of the suite has settings from its script.
 
-    A broker whose file does not declare that what it confirms is stored may still lose it, and a loss must be told.
+    A broker whose file does not declare that confirmed messages are stored may still lose them, and a loss is reported.
     """
     if claim.subject is Subject.SESSION:
         return ""
@@ -134,7 +133,7 @@ def not_promised(claim: Claim, run: RunRecord, session: Mapping[str, Value] = Ma
 
 
 def assumption(claim: Claim, run: RunRecord) -> str:
-    """Say which promises the claim rests on that the broker's file does not describe; empty where it describes all."""
+    """Say which settings of the claim the broker's file does not describe; empty if it describes all."""
     names = assumed(claim.when, run.settings)
     if not names:
         return ""
@@ -144,8 +143,8 @@ def assumption(claim: Claim, run: RunRecord) -> str:
 def can_fail(claim: Claim) -> bool:
     """Whether a failed check speaks against a broker that does not promise the claim.
 
-    A permission or an observation cannot fail. A default is about a key that is absent, and here the key is set. What
-    this suite expects nobody has promised.
+    A permission or an observation cannot fail. A default is about a key that is absent, and here the key is set. No
+    document promises an expectation of this suite.
     """
     return claim.judged and claim.kind is not Kind.DEFAULT and not claim.is_expectation
 

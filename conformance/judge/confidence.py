@@ -1,4 +1,4 @@
-"""The two formulas of statistics: what zero counterexamples mean.
+"""Bound the chance of an offence after zero counterexamples.
 
 The independent unit is the effective fault, never the message: messages that one kill loses share their cause.
 """
@@ -11,14 +11,14 @@ LEVEL = 0.95
 """The confidence of every bound that a report prints."""
 
 ENOUGH = 0.05
-"""The miss probability at which a strong control and a row of clean trials allow HOLDS."""
+"""The highest miss probability of a strong control that allows HOLDS."""
 
 
 def bound(faults: int) -> float:
-    """The upper bound (95 %) of the chance that one fault offends, after `faults` effective faults without offence.
+    """Return the upper bound (95 %) of the chance that one fault offends, after `faults` effective ones without one.
 
     If faults are independent and each offends with chance p, none of n does with chance (1-p)^n; the bound is the p at
-    which that is 5 %. Source: design, "Verdicts" 4. Raises `ValueError` for less than one fault.
+    which that is 5 %. Source: design, "Verdicts" 5. Raises `ValueError` for less than one fault.
 
     >>> [round(bound(n), 2) for n in (1, 3, 6, 10, 300)]
     [0.95, 0.63, 0.39, 0.26, 0.01]
@@ -29,11 +29,11 @@ def bound(faults: int) -> float:
 
 
 def miss_probability(failed: int, trials: int, clean: int) -> float:
-    """The chance q that a subject as broken as the control would show `clean` clean trials in a row.
+    """Return the chance q that a subject as bad as the control shows `clean` clean trials in a row.
 
     The control failed `failed` of `trials` times; with a uniform prior its failure rate is Beta(k+1, m-k+1), and the
-    expectation of (1-p)^n over that is prod_{j=0}^{n-1} (m-k+1+j)/(m+2+j). Source: design, "Verdicts" 4. Raises
-    `ValueError` where the counts contradict themselves.
+    expectation of (1-p)^n over that is prod_{j=0}^{n-1} (m-k+1+j)/(m+2+j). Source: design, "Verdicts" 5. Raises
+    `ValueError` if the counts contradict each other.
 
     A control that failed 3 of 3 times allows HOLDS after 3 clean trials, not after 2:
 

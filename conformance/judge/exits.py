@@ -1,4 +1,4 @@
-"""What follows from a judgement: the exit code, and what has to be repeated."""
+"""Derive the exit code of a judgement, and the scenarios to repeat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPEATS = 2
 """Trials of the subject that one repeat adds to a scenario."""
 
 MOST_REPEATS = 6
-"""Trials that repeats may add to a scenario in which an offence was seen, but too seldom for a violation."""
+"""Trials that repeats may add to a scenario whose offences are too few for a violation."""
 
 _OF_BROKER = {
     Verdict.VIOLATED: ExitCode.VIOLATED,
@@ -25,16 +25,16 @@ _OF_BROKER = {
     Verdict.NOT_WITNESSED: ExitCode.CONFORMANT,
     Verdict.OBSERVED: ExitCode.CONFORMANT,
 }
-"""The code that a tried row asks for; words that are not here were not tried."""
+"""The exit code for a tried row; verdicts that are not here were not tried."""
 
-_OF_OURSELVES = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
-"""A session of ours that breaks its own rules is an error of the suite, never a violation of the broker."""
+_OF_SUITE = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
+"""A session of the suite that breaks its own rules is an error of the suite, never a violation of the broker."""
 
 
 def exit_code(
     judgement: Judgement, *, spared: Callable[[VerdictRow], bool] = lambda _: False, also: Iterable[ExitCode] = ()
 ) -> ExitCode:
-    """The exit code of a judged run, by `errors.PRECEDENCE`; see `codes`."""
+    """Return the first of `codes` by `errors.PRECEDENCE`."""
     asked = codes(judgement, spared=spared, also=also)
     return next(code for code in PRECEDENCE if code in asked)
 
@@ -42,12 +42,11 @@ def exit_code(
 def codes(
     judgement: Judgement, *, spared: Callable[[VerdictRow], bool] = lambda _: False, also: Iterable[ExitCode] = ()
 ) -> set[ExitCode]:
-    """Every exit code that something of a judged run asks for (design, "Verdicts" 7).
+    """Return the exit codes for all parts of a judged run (design, "Verdicts" 7).
 
-    A run that ended before its last trial is a harness error, an interrupted one says so. What was not tried changes
-    nothing, unless nothing was tried at all, and so does what another row decided (`VerdictRow.decided_by`). A row that
-    is `spared` was tried and asks for nothing more; `also` are codes that something beside the rows asks for. An error
-    of the suite is never spared.
+    A run that ended before its last trial is a harness error. A row that was not tried, or that another row decided
+    (`VerdictRow.decided_by`), changes nothing. A `spared` row counts as conformant, unless it is an error of the suite.
+    `also` are further codes, from outside the rows.
     """
 
     def code_of(row: VerdictRow, asked: ExitCode) -> ExitCode:
@@ -55,9 +54,9 @@ def codes(
         return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and (settled or spared(row)) else asked
 
     asked = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
-    if not asked:  # and that our own sessions kept their rules says nothing of a broker
+    if not asked:  # self-checks say nothing about the broker
         asked = {ExitCode.NOTHING_RAN}
-    asked |= {code_of(row, _OF_OURSELVES[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_OURSELVES}
+    asked |= {code_of(row, _OF_SUITE[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_SUITE}
     asked.update(also)
     if judgement.run.interrupted:
         asked.add(ExitCode.INTERRUPTED)
@@ -67,11 +66,11 @@ def codes(
 
 
 def needs_repeats(judgement: Judgement, added: Mapping[str, int] = MappingProxyType({})) -> list[str]:
-    """The ids of the scenarios that must be shown again, in order; `added` are the trials added to each so far.
+    """Return the ids of the scenarios to repeat, in order; `added` are the trials added to each so far.
 
-    A violation counts when it was seen in every trial of at least three; any other is repeated once, so that a report
-    can say "3 of 3" or "seen once in 5". What was seen, but in too few trials for a violation, is repeated until it was
-    seen often enough, or `MOST_REPEATS` trials were added.
+    A violation is repeated once unless it was seen in every trial of at least three, so that a report can say "3 of 3"
+    or "seen once in 5". An offence in too few trials for a violation is repeated until it was seen often enough, or
+    `MOST_REPEATS` trials were added.
     """
 
     def is_due(row: VerdictRow, scenario: str) -> bool:

@@ -1,4 +1,4 @@
-"""A verdict's reason: one to four sentences for people, from counts."""
+"""Give the reason of a verdict: one to four sentences for people, from counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAULTS = {
     "pause": ("pause", "pauses"),
     "consumer_crash": ("crash of the client", "crashes of the client"),
     "power_loss": ("power loss", "power losses"),
-    # A disk is faulty for a whole run of the broker: what is counted is that, not each of its syncs.
+    # A disk is faulty for a whole run of the broker: the unit is the run, not the sync.
     "held_sync": ("trial with held syncs", "trials with held syncs"),
     "failed_sync": ("trial with failed syncs", "trials with failed syncs"),
     "disk_full": ("full disk", "full disks"),
@@ -36,7 +36,7 @@ _ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at
 
 
 def units(tally: Tally, number: int) -> str:
-    """A number of independent units: faults, or trials where there is none.
+    """Count independent units: faults, or trials if there is no fault.
 
     >>> _plural(3, ("kill", "kills"))
     '3 kills'
@@ -45,60 +45,60 @@ def units(tally: Tally, number: int) -> str:
 
 
 def seen(tally: Tally) -> str:
-    """How often: `seen in 3 of 3 kills`, `seen once in 5 kills`."""
+    """Say how often: `seen in 3 of 3 kills`, `seen once in 5 kills`."""
     if tally.offended == 1 and tally.trials > 1:
         return f"seen once in {units(tally, tally.trials)}"
     return f"seen in {tally.offended} of {units(tally, tally.trials)}"
 
 
 def counted(tally: Tally) -> str:
-    """The figure that a verdict rests on: `0 of 1,240 confirmed messages lost`."""
-    return f"{tally.offences:,} of {tally.applies:,} {tally.anomaly.of} {tally.anomaly.happened}"
+    """Return the figure that a verdict rests on: `0 of 1,240 confirmed messages lost`."""
+    return f"{tally.offences:,} of {tally.applies:,} {tally.anomaly.words}"
 
 
 def holds(tally: Tally) -> str:
-    """Exposure, bound, control and failure model of a pass."""
+    """Give exposure, bound, control and failure model of a pass."""
     exposure = tally.exposure
     least = exposure.minimum if exposure else 0
     risk = "at risk" if tally.fault != NONE else "exposed"
     text = [f"{counted(tally)} in {units(tally, tally.trials)} (at least {least:,} {risk} in each)."]
     if tally.fault != NONE:
         several = _FAULTS.get(tally.fault, ("", "faults"))[1]
-        below = f"{100 * confidence.bound(tally.trials):.0f} % (95 %)"
-        text.append(f"If such {several} are independent, the chance that one {tally.anomaly.happens} is below {below}.")
+        below = f"{100 * confidence.bound(tally.trials):.0f} % (95 % confidence)"
+        text.append(f"If such {several} are independent, the chance that one violates the claim is below {below}.")
     if tally.scenario.standing:
         return " ".join([*text, control(tally), _everywhere(tally)])
     return " ".join([*text, control(tally), f"Failure model: {failure_model(tally)}."])
 
 
 def _everywhere(tally: Tally) -> str:
-    """Over how many scenarios a standing check looked, and in how many of its trials a fault was at work."""
+    """Say how many scenarios a standing check covered, and how many of its trials had a fault."""
     scenarios = len({trial.scenario for trial, _ in tally.subject.valid})
     faults = sum(bool(facts.counts["faults_effective"]) for facts in tally.subject.facts)
     return f"Judged in the trials of {scenarios:,} scenarios; {faults:,} of these trials had a fault."
 
 
 def incomplete(run: RunRecord) -> str:
-    """That the run is incomplete, with what is wrong in its folder."""
+    """Say that the run is incomplete, and what is wrong in its folder."""
     return f"The run is incomplete{': ' if run.incomplete else ''}{run.incomplete}."
 
 
 def control(tally: Tally) -> str:
-    """How the control fared; a liar proves the check, never the exposure."""
+    """Say how often the control failed; a liar proves the check, never the exposure."""
     result, chosen = tally.control_result, tally.check.control
     if result is None or chosen is None:
         return ""
     if tally.strong:
         q = confidence.miss_probability(result.failed, result.trials, tally.trials)
         which = f"The opposite setting ({chosen.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
-        return f"{which} {tally.anomaly.control} in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
+        return f"{which} failed in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
     on = f"with {chosen.label}" if isinstance(chosen, Weakened) else f"on the {chosen.label}"
     failed = f"{result.failed} of {result.trials}"
     return f"The check was seen to fail {on} ({failed}), which proves the check, not the exposure."
 
 
 def failure_model(tally: Tally) -> str:
-    """What died, or what was wrong with the disk or the link; `no fault` for what happens before."""
+    """Say what failed: a process, the disk, the link, or `no fault`."""
     fault = next((fault for fault in reversed(tally.scenario.faults) if tally.fault in names_of(fault)), None)
     if fault is None or tally.fault == NONE:
         return "no fault"
@@ -106,12 +106,12 @@ def failure_model(tally: Tally) -> str:
 
 
 def violated(tally: Tally) -> str:
-    """The figure, how often it was seen, which part of the sequence, and the first counterexample."""
+    """Give the figure, how often it was seen, which part of the sequence, and the first counterexample."""
     first = next(iter(tally.witnesses), None)
     return " ".join(
         part
         for part in (
-            f"{counted(tally)}: {seen(tally)}." if first else f"No message was sent before: {seen(tally)}.",
+            f"{counted(tally)}: {seen(tally)}." if first else f"No message was sent: {seen(tally)}.",
             _which(tally),
             _unrecovered(tally),
             f"First: {first.message} in {first.trial}." if first else "",
@@ -121,54 +121,54 @@ def violated(tally: Tally) -> str:
 
 
 def _unrecovered(tally: Tally) -> str:
-    """How the broker failed to start again, in the first trial where it did; empty for any other anomaly."""
+    """Say how the broker failed to start again in the first such trial; empty for any other anomaly."""
     words = next((facts.unrecovered for facts in tally.subject.facts if facts.unrecovered), "")
     return f"{words[:1].upper()}{words[1:].rstrip('.')}." if tally.anomaly.name == "not_recovered" else ""
 
 
 def _which(tally: Tally) -> str:
-    """Which kind of loss: the part of the sequence in each offended trial, and what was late or stuck beside it."""
+    """Say which part of the sequence was lost in each offended trial, and what else was late or stuck."""
     parts = [facts.part(tally.anomaly.name) for facts in tally.subject.facts]
-    tellings = []
+    places = []
     for part, words in _PARTS.items():
         if parts.count(part):
             where = words.format(_ORDERED[tally.anomaly.order])
-            tellings.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
-    text = f"It was {', '.join(tellings)}." if tellings else ""
+            places.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
+    text = f"It was {', '.join(places)}." if places else ""
     if tally.anomaly.rests_on(["delay"]):
-        return text  # the late and the stuck are those that offend
+        return text  # the late and the stuck are the offending ones
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)
     stuck = sum(facts.stuck for facts in tally.subject.facts)
-    more = [f"{late:,} more came only after another restart (late)"] if late else []
+    more = [f"{late:,} others came only after another restart (late)"] if late else []
     more += [f"in {units(tally, stuck)} the queue kept a depth above zero (stuck)"] if stuck else []
-    return " ".join(filter(None, [text, f"Beside that, {' and '.join(more)}." if more else ""]))
+    return " ".join(filter(None, [text, f"In addition, {' and '.join(more)}." if more else ""]))
 
 
 def permission(tally: Tally, beside: int | None) -> str:
-    """What was seen of a permission; `beside` counts the other half where one witness needs two."""
+    """Say what was seen of a permission; `beside` counts the other half if a witness needs two."""
     other = f", {beside:,} others absent" if beside is not None else ""
-    missing = "" if tally.applies else " Nothing came to pass that could have shown it."
+    missing = "" if tally.applies else " No message could have shown it."
     return f"{counted(tally)}{other}, in {units(tally, tally.trials)}.{missing}{_also(hidden(tally))}"
 
 
 def expected(tally: Tally) -> str:
-    """What the trials show of an expectation that is not judged."""
+    """Say what the trials show of an expectation that is not judged."""
     if not tally.applies:
-        return f"An expectation of this suite. Nothing in {units(tally, tally.trials)} could have shown it."
+        return f"An expectation of this suite. No message in {units(tally, tally.trials)} could have shown it."
     found = seen(tally).replace("seen", "seen to fail", 1)
     how = found if tally.offended else f"not seen to fail in {units(tally, tally.trials)}"
     return f"An expectation of this suite, {how}: {counted(tally)}.{_also(hidden(tally))}"
 
 
 def observed(tally: Tally) -> str:
-    """What the trials show of a claim that judges nobody here."""
+    """Say what the trials show of a claim that is not judged here."""
     if tally.anomaly.figures:
         return f"Observed here, medians of {units(tally, tally.trials)}: {', '.join(tally.figures)}."
     return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}.{_also(hidden(tally))}"
 
 
 def hidden(tally: Tally) -> str:
-    """What the tracer could not see, where the check is about the disk; empty where it saw everything."""
+    """Say what the tracer could not see, if the check is about the disk; empty if it saw everything."""
     found = [facts.hidden for facts in tally.subject.facts if tally.anomaly.at_disk and facts.hidden is not None]
     if not found:
         return ""
@@ -177,7 +177,7 @@ def hidden(tally: Tally) -> str:
 
 
 def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value], base: str = "stock") -> str:
-    """What a verdict about a default rests on: keys that are not there, and what else differs from `base`."""
+    """Say what a verdict about a default rests on: absent keys, and what else differs from `base`."""
     keys = [name for name, wanted in tally.claim.when.items() if wanted == "absent" and name in absent]
     if tally.claim.kind is not Kind.DEFAULT or not keys:
         return ""

@@ -1,11 +1,9 @@
-"""What the judge answers: verdict rows, as plain data that goes to disk and back.
-
-`judge(run folder) -> Judgement` is the only way to a verdict.
-"""
+"""The answer of the judge: verdict rows, as plain data that goes to disk and back."""
 
 from __future__ import annotations
 
 import enum
+import shlex
 from typing import Any
 
 import msgspec
@@ -24,8 +22,24 @@ __all__ = [
 ]
 
 
+HERE = "."
+"""The folder of the run in a replay command: a row must be the same in any folder."""
+
+
+def replay_in(replay: str, folder: object) -> str:
+    """Return a replay command as it is typed outside the folder of the run.
+
+    >>> replay_in("conformance replay . --scenario s --trial 2", "runs/a b")
+    "conformance replay 'runs/a b' --scenario s --trial 2"
+    """
+    inside = f"conformance replay {HERE} "
+    if not replay.startswith(inside):
+        return replay
+    return f"conformance replay {shlex.quote(str(folder))} {replay.removeprefix(inside)}"
+
+
 class Verdict(enum.StrEnum):
-    """The answers (design: "Words"). Only `VIOLATED` counts against a broker."""
+    """The verdicts (design, "Terms"). Only `VIOLATED` counts against a broker."""
 
     HOLDS = "HOLDS"
     VIOLATED = "VIOLATED"
@@ -41,8 +55,8 @@ class Verdict(enum.StrEnum):
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """What was at risk: `total` operations over `trials` trials, and the least and the median of one trial.
 
-    `name` says of what (`confirmed_in_window`); `confirmed` counts confirmed sends in all, `window_ms` is the
-    broker's flush interval before the fault (100 ms where its settings do not tell), 0.0 where everything counts.
+    `name` is that of the exposure (`confirmed_in_window`); `confirmed` counts all confirmed sends; `window_ms` is the
+    broker's flush interval before the fault (100 ms if its settings do not say), 0.0 if every operation counts.
     """
 
     name: str
@@ -55,9 +69,9 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the control was seen to fail. `strong`: the same product, weakened; else check-only.
+    """How often the control failed. `strong`: the same product, weakened; else check-only.
 
-    Check-only are a liar, and a broker that stores nothing: they say nothing about a missing sync of this broker.
+    A liar, and a broker that stores nothing, are check-only: they say nothing about a missing sync of this broker.
     """
 
     label: str
@@ -67,7 +81,7 @@ class ControlResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One counterexample (or one witness of a permission), with its timeline where it was asked for.
+    """One counterexample (or one witness of a permission); the first of a violated row has a timeline.
 
     `timeline` holds the events of that message over all processes in the order of the clock:
     `{"at_ms", "process", "op", "phase", "epoch", "detail"}`, `at_ms` from the first event of the trial.
@@ -82,14 +96,13 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     """One claim in one scenario: the unit of a report, and an object of `verdicts` in `report.json`.
 
-    `trials` counts valid trials of the subject, `offended` those with at least one counterexample, `void` those that
-    were void. `bound` is the upper bound (95 %) of the chance per fault, `q` the miss probability of a strong control;
-    None where they do not apply. `reason` is one or two sentences for people. `required`: judged only because the
-    user asked, and never counted against the vendor. `replay` is a command line: of a violation the one that records
-    its first trial again, typed in the folder of the run; else that of the run, with its seed. `decided_by` is the
-    scenario that decided the claim at the disk, where nothing else stood against a pass here. `failed_unpromised` is
-    the figure of a check that failed although this configuration does not promise the claim; empty elsewhere.
-    `repeated_by` are the scenarios whose trials offended a standing check: they show it again.
+    `trials` counts valid trials of the subject, `offended` those with at least one counterexample, `void` the void
+    ones. `bound` is the upper bound (95 %) of the chance per fault, `q` the miss probability of a strong control; None
+    if they do not apply. `reason` is for people. `required`: judged only because the user asked, and never counted
+    against the vendor. `replay` is a command line, to be typed in the folder of the run: it records the first trial of
+    a violation again; for other verdicts it repeats the run. `decided_by` is the durability test that covers this row.
+    `failed_unpromised` is the figure of a check that failed although this configuration does not promise the claim.
+    `repeated_by` are the scenarios whose trials offended a standing check, and that show it again.
     """
 
     claim: str

@@ -1,50 +1,45 @@
-"""The rules of a verdict, in the order in which they are applied.
-
-Pure functions of counted trials (design, "Verdicts"): nothing here knows Spark.
-"""
+"""Decide the row of each claim and scenario from counted trials, without Spark (design, "Verdicts")."""
 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance import claims
 from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, in_force
-from conformance.judge import applicable, confidence, reasons, replay_command, tally
+from conformance.judge import applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.rows import Verdict, VerdictRow
+from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Scenario, names_of
 from conformance.scenario.script import LONGEST_DELAY_MS
 
 REPEATS = 3
-"""What never came, or came too late, must have done so in so many trials before it is a violation."""
+"""A late or missing message is a violation only if this many trials show it."""
 
 FEWEST_FAULTS = 3
-"""Effective faults without an offence before a claim about a fault can hold, be its control strong or a liar."""
+"""Effective faults without an offence that HOLDS needs, with a strong control or a liar."""
 
 _REPEATED = (Kind.LIVENESS, Kind.TIMING)
 
 _EXTERNAL = "external"
 """The launcher of a broker that runs already."""
 
-_AT_THE_DISK = ("held_sync", "power_loss")
-_SHORT_OF_IT = dict.fromkeys(
-    ("failed_sync", "disk_full"),
-    "A failing disk only: whether answers wait for one that works shows where a sync is held, or after a power loss.",
-)
-_DEATH_ONLY = "Process death only: the claim speaks of the disk, and the page cache survives the death of a process."
+_DURABILITY_FAULTS = ("held_sync", "power_loss")
+_FAILING_DISK = "A failing disk only: a held sync or a power loss shows whether answers wait for a disk that works."
+_PROCESS_DEATH = "Process death only: the claim is about the disk, and the page cache survives the death of a process."
 _DEFAULT_UNTRIED = "No scenario of this version tries it."
 _LEFT_OUT = "Left out by the selection."
 
 
 @dataclasses.dataclass(frozen=True)
 class Ruling:
-    """A verdict with its reason; `required` where only the user asked for it.
+    """A verdict with its reason; `required` if only the user asked for it.
 
-    `short`: nothing stands against HOLDS but that the fault does not reach the disk. `decided_by`: the scenario whose
-    fault did.
+    `short`: the only obstacle to HOLDS is that the fault does not reach the disk. `decided_by`: the scenario with a
+    stronger fault for which the claim holds.
     """
 
     verdict: Verdict
@@ -57,7 +52,7 @@ class Ruling:
 def rows(
     catalogue: Catalogue, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence, untried: Mapping[str, str]
 ) -> list[VerdictRow]:
-    """A row per claim and scenario that decides it, and one for every other claim, in the catalogue's order."""
+    """Return a row for each claim and scenario that decides it, and one for each other claim, in catalogue order."""
     found: list[VerdictRow] = []
     for claim in catalogue.claims.values():
         counted = [
@@ -75,27 +70,27 @@ def rows(
 
 
 def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence) -> Iterator[Tally]:
-    """Scenarios that do not name a claim that is always judged, where its anomaly was seen all the same."""
+    """Count a claim that is always judged in each other scenario in which its anomaly was seen."""
     check = next((item.decides[claim.id] for item in scenarios.values() if claim.id in item.decides), None)
     if check is None:
         return
     for item in scenarios.values():
         if claim.id not in item.decides and item.decides:
-            own = next(iter(item.decides.values())).exposure  # one that was counted in these trials
-            alone = dataclasses.replace(item, standing=False)  # its own trials: the others have rows of their own
+            own = next(iter(item.decides.values())).exposure  # an exposure that these trials have counted
+            alone = dataclasses.replace(item, standing=False)  # only its own trials: other scenarios have their rows
             one = tally.count(evidence, claim, alone, dataclasses.replace(check, exposure=own), scenarios)
             if one.offended:
                 yield one
 
 
 def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Ruling]]:
-    """The rulings on one claim: where it holds at the disk and nothing else of it is open, the short ones say so."""
-    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in _AT_THE_DISK), "")
+    """Return the rulings on one claim; short ones name the durability test that holds, if no other row is open."""
+    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in _DURABILITY_FAULTS), "")
     if any(ruling.verdict is Verdict.INCONCLUSIVE and not ruling.short for _, ruling in ruled):
         by = ""
     for one, ruling in ruled:
         if by and ruling.short:
-            reason = f"{ruling.reason} Decided at the disk by {by}."
+            reason = f"{ruling.reason} Covered by a stronger test: {by}."
             yield one, dataclasses.replace(ruling, reason=reason, decided_by=by)
         else:
             yield one, ruling
@@ -103,7 +98,7 @@ def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Rul
 
 def _unscripted(claim: Claim, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ruling:
     if evidence.run.no_client_reason:
-        return _mute(claim, evidence.run)
+        return _without_client(claim, evidence.run)
     why = applicable.why_not(claim, evidence.run)
     if why:
         return Ruling(Verdict.NOT_APPLICABLE, why)
@@ -111,7 +106,7 @@ def _unscripted(claim: Claim, evidence: ClaimEvidence, untried: Mapping[str, str
 
 
 def rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ruling:
-    """The verdict on one claim in one scenario; a sentence of another vendor says that the user asked for it."""
+    """Decide one claim in one scenario; the row of another vendor's sentence says that the user asked for it."""
     ruling = _rule(one, evidence, untried)
     asked = applicable.judged_as(one.claim, evidence.run)
     if not asked or ruling.verdict in (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE):
@@ -122,7 +117,7 @@ def rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Rul
 def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ruling:
     run, claim = evidence.run, one.claim
     if run.no_client_reason:
-        return _mute(claim, run)
+        return _without_client(claim, run)
     why = applicable.why_not(claim, run, one.scenario.session) or _excluded(one, run)
     required = bool(why) and claim.id in run.required
     if why and not required:
@@ -151,21 +146,21 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
 
 
 def _in_force(run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    """The policies of the queues of this configuration, in words.
+    """Return the queue policies of this configuration, in words.
 
-    The dead-letter and expiry queues of an external broker are its owner's: the suite never drains them.
+    The suite never drains the dead-letter and expiry queues of an external broker: they belong to its owner.
     """
     values = {**run.settings, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
     return in_force(claims.load().exclusions, values)
 
 
 def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    """Those of them that excuse what the check concludes from."""
+    """Return the policies that excuse the evidence of this check."""
     return ((exclusion, words) for exclusion, words in _in_force(run) if one.anomaly.rests_on(exclusion.excuses))
 
 
 def _all_void(reason: str, run: RunRecord) -> Ruling:
-    """An error of the suite, unless a policy kept the clients from what the script asks of them.
+    """Return an error of the suite, unless a policy may have kept the clients from following the script.
 
     Counter-example: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger.
     """
@@ -176,13 +171,13 @@ def _all_void(reason: str, run: RunRecord) -> Ruling:
 
 
 def _excluded(one: Tally, run: RunRecord) -> str:
-    """That the claim is not promised, for a policy takes the evidence of its check away."""
+    """Say that the claim is not promised because a policy excuses the evidence of its check; else empty."""
     why = next((words for exclusion, words in _policies(one, run) if not exclusion.undecided), "")
     return f"{applicable.NOT_PROMISED}{why}." if why else ""
 
 
 def _excused(ruling: Ruling, one: Tally, run: RunRecord) -> Ruling:
-    """A violation that a policy may have caused is none, unless the user requires the claim."""
+    """Return a violation that a policy may have caused as INCONCLUSIVE, unless the user requires the claim."""
     if ruling.verdict is not Verdict.VIOLATED:
         return ruling
     why = next((words for exclusion, words in _policies(one, run) if exclusion.undecided), "")
@@ -197,8 +192,8 @@ def _excused(ruling: Ruling, one: Tally, run: RunRecord) -> Ruling:
     )
 
 
-def _mute(claim: Claim, run: RunRecord) -> Ruling:
-    """Nobody spoke to the broker: what it can do over which protocol decides nothing then, only whom a claim binds."""
+def _without_client(claim: Claim, run: RunRecord) -> Ruling:
+    """Rule on a run without a client: only the products that the claim binds matter, not their protocols."""
     if why := applicable.others(claim, run):
         return Ruling(Verdict.NOT_APPLICABLE, why)
     chosen = not run.selected or claim.id in run.selected
@@ -206,9 +201,9 @@ def _mute(claim: Claim, run: RunRecord) -> Ruling:
 
 
 def _unable(one: Tally, run: RunRecord) -> str:
-    """Why no trial of it can be played: a fault that cannot be had, or something else that it needs; else empty."""
+    """Say which fault or other need of the scenario this run cannot provide; else empty."""
     for name in (name for fault in one.scenario.faults for name in names_of(fault) if name in run.unable):
-        if run.launcher == _EXTERNAL:  # what it lacks is a word of its owner's, whatever this machine can do
+        if run.launcher == _EXTERNAL:  # the owner's file decides, not this machine
             return f"No {name} of an external broker: {run.unable[name]}"
         return f"This machine cannot do {name}: {run.unable[name]}"
     needs = (*one.scenario.needs, *one.scenario.of_client)
@@ -219,16 +214,16 @@ def _required(ruling: Ruling, why: str) -> Ruling:
     reason = ruling.reason
     if ruling.verdict is Verdict.VIOLATED:
         given_up = why.removeprefix(applicable.NOT_PROMISED)
-        reason = f"{reason} Your requirement, given up by this setting: {given_up}"
+        reason = f"{reason} Your requirement, which this setting does not promise: {given_up}"
     return dataclasses.replace(ruling, reason=reason, required=True)
 
 
 def _expected(ruling: Ruling, claim: Claim, run: RunRecord) -> Ruling:
-    """An expectation that is violated says that no document makes the claim, and whether only the user asked for it."""
+    """Return the ruling on an expectation; a violation says that no document makes the claim, and who asked."""
     required = claim.id in run.required
     if ruling.verdict is Verdict.VIOLATED:
         whose = "Your requirement" if required else "An expectation of this suite"
-        ruling = dataclasses.replace(ruling, reason=f"{ruling.reason} {whose}: no document says it.")
+        ruling = dataclasses.replace(ruling, reason=f"{ruling.reason} {whose}; no document makes it.")
     return dataclasses.replace(ruling, required=required)
 
 
@@ -264,15 +259,15 @@ def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
 
 
 def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
-    """What stands against HOLDS although no counterexample was found, the weightiest first."""
+    """Yield the reasons against HOLDS although no counterexample was found, the most important first."""
     facts, trials = one.subject.facts, reasons.units(one, one.trials)
     if not evidence.run.finished:
         yield reasons.incomplete(evidence.run)
     strange = sum(each.strange for each in facts)
     if strange:
-        yield f"{strange:,} messages arrived that nobody sent, or altered: the counts cannot be trusted."
+        yield f"{strange:,} messages arrived that no client sent, or altered: the counts cannot be trusted."
     if unready := [each.unready for each in facts if each.unready]:
-        yield f"The broker did not come back in {len(unready)} of {trials}: {unready[0].rstrip('.')}."
+        yield f"The broker did not start again in {len(unready)} of {trials}: {unready[0].rstrip('.')}."
     if hidden := reasons.hidden(one):
         yield hidden
     open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
@@ -282,7 +277,7 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     if empty:
         yield f"The check applied to nothing in {empty} of {trials}.{_moved(one)}"
     if missed := sum(each.missed(one.anomaly.name) for each in facts):
-        yield f"The record of {missed:,} more, which were answered, was never seen being written."
+        yield f"The write of the record was not seen for {missed:,} more that were answered."
     bare = sum(not each.exposed(one.check.exposure) for each in facts)
     if bare:
         yield f"Nothing was at risk in {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
@@ -294,9 +289,9 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
 
 
 def _doubts_of_faults(one: Tally) -> Iterator[str]:
-    """That a trial was void after its fault, or that too few faults took effect, whatever the control is.
+    """Yield trials that were void after their fault, and a lack of effective faults.
 
-    A claim that is tried without a fault asks for neither: its unit is the trial, and its check shows itself in each.
+    A claim that is tried without a fault needs neither: its unit is the trial.
     """
     if after := [why for record, why in one.subject.void if record.void_after_fault]:
         were = "trial was void after its" if len(after) == 1 else "trials were void after their"
@@ -309,14 +304,14 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
 
 
 def short_of_disk(one: Tally) -> str:
-    """That the claim speaks of the disk and the fault does not reach it; empty where it does."""
-    if one.claim.needs != "disk" or one.fault in _AT_THE_DISK:
+    """Say that the claim is about the disk and the fault does not reach it; else empty."""
+    if one.claim.needs != "disk" or one.fault in _DURABILITY_FAULTS:
         return ""
-    return _SHORT_OF_IT.get(one.fault, _DEATH_ONLY)
+    return _FAILING_DISK if one.fault in ("failed_sync", "disk_full") else _PROCESS_DEATH
 
 
 def _moved(one: Tally) -> str:
-    """How many messages their queue gave up by a policy of its own."""
+    """Say how many messages their queue moved to another by a policy."""
     moved = sum(int(facts.counts.get("all_set_aside", 0)) for facts in one.subject.facts)
     return f" {moved:,} messages were found in the dead-letter or expiry queue." if moved else ""
 
@@ -343,11 +338,11 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
         q = confidence.miss_probability(result.failed, result.trials, one.trials)
         if q > confidence.ENOUGH:
             yield (
-                f"Too few trials for this control, which failed in {result.failed} of {result.trials}: a broker as "
-                f"broken would pass {reasons.units(one, one.trials)} with q = {q:.3f}, and 0.05 is allowed."
+                f"Too few trials for this control, which failed in {result.failed} of {result.trials}: a broker that "
+                f"is as bad would pass {reasons.units(one, one.trials)} with q = {q:.3f}, and 0.05 is allowed."
             )
     elif result.failed < result.trials:
-        yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must in all."
+        yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must fail in all."
     elif result.trials < chosen.trials:
         yield f"Its control ({chosen.label}) has {result.trials} valid trials, and needs {chosen.trials}."
 
@@ -386,7 +381,7 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         if tried and control and control.strong and not tried.offended
         else None,
         reason=ruling.reason,
-        replay=replay_command.line(run, ruling.verdict, one),
+        replay=_replay(run, ruling.verdict, one),
         required=ruling.required,
         offences=tried.offences if tried else 0,
         decided_by=ruling.decided_by,
@@ -396,8 +391,18 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
     )
 
 
+def _replay(run: RunRecord, verdict: Verdict, one: Tally | None) -> str:
+    """Return the command that records the first trial that offended again; without a violation, the run's own."""
+    if verdict is Verdict.VIOLATED and one is not None:
+        first = next(record for record, facts in one.subject.valid if facts.offences(one.anomaly.name))
+        return shlex.join(
+            ["conformance", "replay", HERE, "--scenario", first.scenario, "--trial", str(first.index)],
+        )
+    return run.command if "--seed" in run.command or " replay " in run.command else f"{run.command} --seed {run.seed}"
+
+
 def _repeated_by(tried: Tally | None) -> tuple[str, ...]:
-    """The scenarios whose trials offended a standing check: they show it again, and its own may not."""
+    """Return the scenarios whose trials offended a standing check: its own may not show it again."""
     if tried is None or not tried.scenario.standing:
         return ()
     name = tried.anomaly.name
@@ -405,7 +410,7 @@ def _repeated_by(tried: Tally | None) -> tuple[str, ...]:
 
 
 def _failed_unpromised(ruling: Ruling, tried: Tally | None) -> str:
-    """The figure of a check that failed where the configuration does not promise the claim; else empty."""
+    """Return the figure of a check that failed although the configuration does not promise the claim; else empty."""
     if tried is None or not tried.offences or not applicable.can_fail(tried.claim):
         return ""
     unpromised = ruling.verdict is Verdict.NOT_APPLICABLE and ruling.reason.startswith(applicable.NOT_PROMISED)
@@ -413,12 +418,12 @@ def _failed_unpromised(ruling: Ruling, tried: Tally | None) -> str:
 
 
 def is_self_check(row: VerdictRow) -> bool:
-    """Whether a row is about the suite's own session, and so stands in a table of its own."""
+    """Whether a row is about the suite's own session. Such rows are reported in a table of their own."""
     return row.subject == Subject.SESSION
 
 
 def names_used(scenarios: Iterable[Scenario]) -> Iterator[tuple[str, str]]:
-    """Every (anomaly, exposure) that the scenarios name."""
+    """Return every (anomaly, exposure) that the scenarios name."""
     for scenario in scenarios:
         for check in scenario.decides.values():
             yield check.anomaly, check.exposure

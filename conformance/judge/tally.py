@@ -1,4 +1,4 @@
-"""The trials of one claim in one scenario, counted: the subject's and those of its control."""
+"""Count the trials of one claim in one scenario: those of the subject and of its control."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from conformance.scenario import Check, Scenario, Weakened
 NONE = "none"
 NOT_EFFECTIVE = "the fault did not take effect"
 WITNESSES = 10
-"""Of one row at most; the offences are counted in full."""
+"""At most so many witnesses of one row; offences are counted in full."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClaimEvidence:
-    """Everything that was recorded: the trials in their order, and the facts of those that are not void."""
+    """Everything that was recorded: the trials, and the facts of those that are not void."""
 
     run: RunRecord
     trials: Sequence[TrialRecord]
     facts: Mapping[str, TrialFacts]
 
     def of(self, scenario: str, arm: str, control: str = "") -> list[TrialRecord]:
-        """The trials of one arm of one scenario; a control by its label."""
+        """Return the trials of one arm of one scenario; `control` is its label."""
         found = [t for t in self.trials if (t.scenario, t.arm) == (scenario, arm) and control in ("", t.control)]
         return sorted(found, key=lambda trial: trial.index)
 
@@ -45,17 +45,17 @@ class Arm:
 
     @property
     def facts(self) -> list[TrialFacts]:
-        """Of the valid trials."""
+        """The facts of the valid trials."""
         return [facts for _, facts in self.valid]
 
     def offended(self, anomaly: str) -> int:
-        """In how many valid trials the anomaly was seen."""
+        """Count the valid trials in which the anomaly was seen."""
         return sum(facts.offences(anomaly) > 0 for facts in self.facts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """What a verdict rests on."""
+    """The counted trials of one claim in one scenario: the evidence of a verdict."""
 
     claim: Claim
     scenario: Scenario
@@ -71,32 +71,32 @@ class Tally:
 
     @property
     def trials(self) -> int:
-        """Valid trials of the subject."""
+        """The number of valid trials of the subject."""
         return len(self.subject.valid)
 
     @property
     def offended(self) -> int:
-        """Those with at least one counterexample, or witness."""
+        """The number of valid trials with at least one counterexample or witness."""
         return self.subject.offended(self.anomaly.name)
 
     @property
     def offences(self) -> int:
-        """Counterexamples in all."""
+        """The number of counterexamples in all trials."""
         return sum(facts.offences(self.anomaly.name) for facts in self.subject.facts)
 
     @property
     def applies(self) -> int:
-        """Messages that the check applied to."""
+        """The number of messages that the check applied to."""
         return sum(facts.applies(self.anomaly.name) for facts in self.subject.facts)
 
     @property
     def strong(self) -> bool:
-        """Whether the control is the same product, and shows what a missing sync costs: only then there is a q."""
+        """Whether the control is the same product and shows the cost of a missing sync: only then there is a q."""
         return isinstance(self.check.control, Weakened) and not self.check.control.stores_nothing
 
     @property
     def exposure(self) -> Exposure | None:
-        """What was at risk in the valid trials, nothing where the check applied to nothing; None without a trial."""
+        """What was at risk in the valid trials; zero if the check applied to nothing, None without a trial."""
         if not self.trials:
             return None
         name, check = self.anomaly.name, self.check.exposure
@@ -114,7 +114,7 @@ class Tally:
 
     @property
     def figures(self) -> list[str]:
-        """The figures of an observation in their words, medians of the valid trials; `none` where none was seen."""
+        """The figures of an observation, medians of the valid trials, in words."""
         found = []
         for place, (words, _) in enumerate(self.anomaly.figures):
             each = [
@@ -125,7 +125,7 @@ class Tally:
 
     @property
     def control_result(self) -> ControlResult | None:
-        """How often the control was seen to fail; None for a check without one, or where it was not recorded."""
+        """How often the control failed; None for a check without a recorded control."""
         if self.check.control is None or not self.control.recorded:
             return None
         return ControlResult(
@@ -150,7 +150,7 @@ class Tally:
 def count(
     evidence: ClaimEvidence, claim: Claim, scenario: Scenario, check: Check, scenarios: Mapping[str, Scenario]
 ) -> Tally:
-    """Count the trials that speak about the claim in this scenario; of a standing one, those of all `scenarios`."""
+    """Count the trials of the claim in this scenario; for a standing one, those of all `scenarios`."""
     fault = NONE if scenario.standing else scenario.fault_for(claim)
     run = evidence.run
     weakens = run.settings if run.weakens is None else run.weakens
@@ -172,9 +172,9 @@ def count(
 def _everywhere(
     evidence: ClaimEvidence, claim: Claim, check: Check, scenarios: Mapping[str, Scenario], own: Arm
 ) -> Arm:
-    """The trials of every scenario in which a standing check could have failed, or did.
+    """Return the trials of every scenario in which a standing check could have failed, or did.
 
-    Without an offence and without a trial of its own scenario, where its control fails, it has not been tried.
+    Without an offence and without a trial of its own scenario, in which its control fails, it has not been tried.
     """
     anomaly = ANOMALIES[check.anomaly]
     chosen = [
@@ -196,10 +196,10 @@ def _everywhere(
 
 
 def _arm(records: Sequence[TrialRecord], evidence: ClaimEvidence, fault: str, anomaly: Anomaly) -> Arm:
-    """A trial whose fault did not bite is void for the claims that are about the fault, and for no others.
+    """Return the valid and void trials: without an effective fault a trial is void for claims about the fault.
 
-    What was seen at the disk is true without it: a broker that confirms and never syncs has no sync that could be held.
-    So is a broker that does not start again: the trial before may have ended it.
+    Some offences count without it: a broker that confirms and never syncs has no sync that could be held, and a broker
+    that does not start may have been broken in the trial before.
     """
     valid, void = [], []
     for record in records:

@@ -1,4 +1,4 @@
-"""List the anomalies of single trials, for a replay and for a bundle, independent of the verdict."""
+"""List the anomalies of single trials for a replay or a bundle, independent of the verdict."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from conformance.records import TrialRecord
 from conformance.scenario import Scenario
 
 SHOWN = 5
-"""Messages that one line names."""
+"""How many messages one line names."""
 
 RECOVERY = "not_recovered"
-"""The anomaly that is looked for in every trial, whatever its scenario decides: it hides all others."""
+"""The anomaly that every trial is checked for: it hides all others."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrialAnomaly:
-    """One anomaly in one trial: how often, out of how many it applied to, and some of the messages.
+    """One anomaly in one trial: offences, messages that it applied to, and some of the offending messages.
 
-    `words` say how a broker did not start again; empty for every other anomaly.
+    `words` say how a broker did not start again; empty for other anomalies.
     """
 
     anomaly: str
@@ -38,20 +38,19 @@ class TrialAnomaly:
 
     @property
     def figures(self) -> str:
-        """`57 of 237 confirmed messages lost`, or the words."""
+        """Return `57 of 237 confirmed messages lost`, or `words`."""
         if self.words:
             return self.words
-        anomaly = ANOMALIES[self.anomaly]
-        return f"{self.count:,} of {self.applies:,} {anomaly.of} {anomaly.happened}"
+        return f"{self.count:,} of {self.applies:,} {ANOMALIES[self.anomaly].words}"
 
 
 def offences(
     folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: JudgeSession
 ) -> dict[str, dict[str, TrialAnomaly]]:
-    """The anomalies of the scenario's checks and `RECOVERY`, by trial and name; a void trial has none.
+    """Return the anomalies of the scenario's checks and `RECOVERY`, by trial and name; a void trial has none.
 
     Raises:
-        HistoryError: The folder of the run cannot be written to: histories are compacted beside themselves.
+        HistoryError: The folder of the run is not writable: each history is packed beside itself.
         JudgeError: Spark could not run the plan.
     """
     used = [(check.anomaly, check.exposure) for check in script.decides.values()]
@@ -75,7 +74,7 @@ def _seen(anomaly: str, facts: TrialFacts) -> TrialAnomaly:
 def compared(
     checks: Mapping[str, Sequence[str]], then: Mapping[str, TrialAnomaly], now: Sequence[Mapping[str, TrialAnomaly]]
 ) -> tuple[list[str], bool]:
-    """A line for each anomaly that was seen before or is seen now, and whether all that was before is now."""
+    """Return a line for each anomaly of either recording, and whether each of the first is in all of the new ones."""
     lines, again = [], bool(now)
     for name, names in checks.items():
         before = then.get(name)
@@ -84,9 +83,9 @@ def compared(
             again = again and len(each) == len(now)
             lines.append(f"{', '.join(names)}: {_again(before, each, len(now))}")
         elif each:
-            lines.append(f"{', '.join(names)}: seen in {len(each)} of {len(now)}, and not before: {_messages(each[0])}")
+            lines.append(f"{', '.join(names)}: new, seen in {len(each)} of {len(now)}: {_messages(each[0])}")
     if not lines:
-        lines.append("nothing offended in the first recording, and nothing does now")
+        lines.append("no anomaly in the first recording, and none in the new one")
     return lines, again and any(then[name].count for name in checks if name in then)
 
 

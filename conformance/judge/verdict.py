@@ -1,4 +1,4 @@
-"""From the folder of a run to its verdicts: the only decider, and the only module that collects."""
+"""Judge the folder of a run. This is the only decider, and the only module that collects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from conformance.judge.spark.session import JudgeSession, StartingSession
 
 TIMELINE = 200
-"""Events of one timeline at most."""
+"""At most so many events of one timeline."""
 
 _OPS, _PHASES = tuple(Op), tuple(Phase)
 
@@ -44,10 +44,9 @@ def judge(
 ) -> Judgement:
     """Judge everything that was recorded in the folder of a run.
 
-    `untried` says of claims that no scenario tries why (claim id to sentence). Who judges a run again and again while
-    it grows gives the same `remembered` each time. Trials whose histories turn out not to
-    be complete come back with `void` set. Where nothing was recorded whole, Spark is not asked for. The run comes back
-    as incomplete where its folder is not what it recorded (`judge.folder`).
+    `untried` gives the reason for each claim that no scenario tries. To judge a growing run again, pass the same
+    `remembered` each time. A trial with an incomplete history is returned with `void` set. Without a valid trial, Spark
+    is not started. The run is returned as incomplete if its folder is not what it recorded (`judge.input.folder`).
 
     Raises:
         HistoryError: `run.json`, or the record of a trial of a finished run, cannot be read.
@@ -72,9 +71,9 @@ def judge(
 
 
 class Remembered:
-    """The facts of scenarios that were judged before by this process, and the checksums of files.
+    """The facts of scenarios that this process has judged, and the checksums of files.
 
-    A scenario is judged again when a trial of it was added, and when another's was it is not.
+    A scenario is judged again only if one of its own trials was added.
     """
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class Remembered:
         self._checksums: dict[pathlib.Path, tuple[tuple[int, ...], Checksum]] = {}
 
     def checksum(self, path: pathlib.Path) -> Checksum:
-        """The checksum of a file, which is read again where its inode, size or time of change is another one."""
+        """Return the checksum of a file, which is read again if its inode, size or time of change differs."""
         now = path.stat()
         key = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
         if path not in self._checksums or self._checksums[path][0] != key:
@@ -90,11 +89,11 @@ class Remembered:
         return self._checksums[path][1]
 
     def of(self, trials: frozenset[str]) -> dict[str, TrialFacts] | None:
-        """What is known of all the trials of one scenario; None where it is not just these."""
+        """Return the facts of exactly these trials; None if they are not known."""
         return self._facts.get(trials)
 
     def keep(self, trials: frozenset[str], facts: Mapping[str, TrialFacts]) -> None:
-        """Facts of all the trials of one scenario, from those of some more."""
+        """Remember the facts of the trials of one scenario."""
         self._facts[trials] = {trial: facts[trial] for trial in trials if trial in facts}
 
 
@@ -104,7 +103,7 @@ def _facts(
     scenarios: Mapping[str, Scenario],
     remembered: Remembered,
 ) -> dict[str, TrialFacts]:
-    """Of every trial that is not void; Spark is asked for those of the scenarios that are not remembered."""
+    """Return the facts of every trial that is not void; Spark judges the scenarios that are not remembered."""
     whole: dict[str, list[Compacted]] = {}
     for trial in trials:
         if trial.parquet is not None:
@@ -126,7 +125,7 @@ def _facts(
 def collect_facts(
     spark: SparkSession, trials: Sequence[Compacted], used: Iterable[relations.Check] = relations.EVERY
 ) -> dict[str, TrialFacts]:
-    """The facts of every trial that is not void, by its id, in one job; `used` are its anomalies and exposures."""
+    """Return the facts of every trial that is not void, by id, in one job; `used` are the checks to run."""
     paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}
@@ -134,17 +133,17 @@ def collect_facts(
 
 
 def _collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:
-    """The rows of a plan. To plan asks the JVM as well, which may be gone by then."""
+    """Return the rows of a plan; planning needs the JVM too, which may have died."""
     try:
         return [row.asDict() for row in plan().collect()]
     except Exception as error:
         raise JudgeError(
-            f"Spark could not judge: {_cause(error)}; the record is whole, and `conformance judge RUN` judges it again"
+            f"Spark could not judge: {_cause(error)}; `conformance judge RUN` judges the recording again"
         ) from error
 
 
 def _cause(error: Exception) -> str:
-    """The line of a Spark error that says what happened: its first names only the call."""
+    """Return the line of a Spark error with its cause: the first line names only the call."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return next((line.strip(": ") for line in lines if "Exception: " in line), lines[0])
 
@@ -155,28 +154,28 @@ def _with_timelines(
     trials: Sequence[Compacted],
     known: Mapping[str, TrialFacts],
 ) -> list[VerdictRow]:
-    """The rows, with the timeline of the first witness wherever something is violated."""
+    """Return the rows; each violated one has the timeline of its first witness."""
     rows = list(rows)
     firsts = {row.witnesses[0] for row in rows if row.verdict is Verdict.VIOLATED and row.witnesses}
     if not firsts:
         return rows
     lines = _timelines(session.spark, firsts, trials, known)
     return [
-        msgspec.structs.replace(row, witnesses=tuple(_told(witness, lines) for witness in row.witnesses))
+        msgspec.structs.replace(row, witnesses=tuple(_with_timeline(witness, lines) for witness in row.witnesses))
         if row.verdict is Verdict.VIOLATED
         else row
         for row in rows
     ]
 
 
-def _told(witness: Witness, lines: Mapping[tuple[str, str], list[dict[str, Any]]]) -> Witness:
+def _with_timeline(witness: Witness, lines: Mapping[tuple[str, str], list[dict[str, Any]]]) -> Witness:
     return msgspec.structs.replace(witness, timeline=tuple(lines.get((witness.trial, witness.message), [])))
 
 
 def _timelines(
     spark: SparkSession, firsts: Iterable[Witness], trials: Sequence[Compacted], known: Mapping[str, TrialFacts]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """By trial and message; faults and restarts of the trial stand in every one of them."""
+    """Return the timelines by trial and message; each has the faults and restarts of its trial."""
     wanted = [(first.trial, *(parse_message(first.message) or (0, 0))) for first in firsts]
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
     chosen = sorted({paths[trial] for trial, _, _ in wanted})
@@ -184,7 +183,7 @@ def _timelines(
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for trial, producer, n in wanted:
         mine = [
-            _told_event(event, int(known[trial].counts["trial_started_at"]))
+            _event_to_dict(event, int(known[trial].counts["trial_started_at"]))
             for event in events
             if event["trial"] == trial and (event["n"] is None or (event["producer"], event["n"]) == (producer, n))
         ]
@@ -192,7 +191,7 @@ def _timelines(
     return found
 
 
-def _told_event(event: Mapping[str, Any], started: int) -> dict[str, Any]:
+def _event_to_dict(event: Mapping[str, Any], started: int) -> dict[str, Any]:
     about = [event["fault"], event["detail"], f"count {event['count']}" if event["count"] is not None else None]
     return {
         "at_ms": round((event["at_ns"] - started) / 1e6, 3),

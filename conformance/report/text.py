@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.claims import Catalogue
-from conformance.judge import replay_command
 from conformance.judge.exits import exit_code
-from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow, Witness
+from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictRow, Witness, replay_in
 from conformance.quoting import visible
 from conformance.report import model
 from conformance.report.expected import Expectations
@@ -127,8 +126,8 @@ def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] 
         parts += [_line(f"message {shown.message} in {shown.queue}, trial {shown.trial}:"), _events(shown)]
     if not row.replay:
         return parts
-    folder = next(iter(written.values())).parent if written else replay_command.HERE
-    return [*parts, _whole(f"again: {replay_command.seen_from_outside(row.replay, folder)}")]
+    folder = next(iter(written.values())).parent if written else HERE
+    return [*parts, _whole(f"again: {replay_in(row.replay, folder)}")]
 
 
 def _events(witness: Witness) -> Table:

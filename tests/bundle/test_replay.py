@@ -221,8 +221,8 @@ def seen(count):
         (2, [1, 1], "C-1: seen again in 2 of 2: p1:1 (1 of 9 confirmed messages lost)", True),
         (2, [0], "C-1: not seen again in 1; before: 2 of 9 confirmed messages lost", False),
         (2, [], "C-1: not seen again in 0; before: 2 of 9 confirmed messages lost", False),
-        (0, [2], "C-1: seen in 1 of 1, and not before: p1:1, p1:2 (2 of 9 confirmed messages lost)", False),
-        (0, [0], "nothing offended in the first recording, and nothing does now", False),
+        (0, [2], "C-1: new, seen in 1 of 1: p1:1, p1:2 (2 of 9 confirmed messages lost)", False),
+        (0, [0], "no anomaly in the first recording, and none in the new one", False),
     ],
 )
 def test_what_is_said_of_it(then, now, line, again):

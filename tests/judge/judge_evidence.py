@@ -17,7 +17,7 @@ SCENARIOS = scenario.load(CATALOGUE)
 
 def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
     """A clean, drained trial with effective faults, in which these anomalies were seen so often."""
-    columns = per_trial(tuple(ANOMALIES.values()), tuple(EXPOSURES.values()))
+    columns = per_trial(tuple(ANOMALIES.values()), EXPOSURES)
     found = dict.fromkeys(columns, 0)
     found |= {name: applies for name in columns if name.startswith("applies_")}
     found |= {name: exposed for name in columns if name.startswith("exposed_")}

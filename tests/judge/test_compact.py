@@ -310,7 +310,7 @@ def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
     history = put("t1", 1) + acked_in("t1", 2) + committed("t1") + committed("t1", by="consumer-1")
     _, void = syncs(packed, history + wrote_commit("t1"))
 
-    assert "transaction t1 is of consumer-1 and publisher-1: whose was synced is unknown" == void
+    assert "transaction t1 is of consumer-1 and publisher-1: it is unknown which one was synced" == void
 
 
 def test_a_sync_of_a_message_and_a_transaction_voids_the_trial(packed):
@@ -367,10 +367,10 @@ def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):
 @pytest.mark.parametrize("name", ["", "t", "T1", "1", "t1x", "t-1", "t1\n", "t1234567890"])
 def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
     """Its number is its column; what has none cannot be judged."""
-    with pytest.raises(HistoryError, match="is not one of ours"):
+    with pytest.raises(HistoryError, match="is not one of this suite"):
         packing._number(Event(0, 1, Op.COMMIT, Phase.OK, transaction=name))
 
-    assert f"transaction {name!r} is not one of ours" == packed(sent(1, tx=name)).record.void
+    assert f"transaction {name!r} is not one of this suite" == packed(sent(1, tx=name)).record.void
 
 
 @pytest.mark.parametrize("ended", [Ended.DIED, Ended.INTERRUPTED])

@@ -37,7 +37,7 @@ def test_holds():
     assert Verdict.HOLDS == row.verdict
     assert (
         "0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each). If such kills are independent, the "
-        "chance that one loses a confirmed message is below 63 % (95 %). The control lost messages in 3 of 3 kills "
+        "chance that one violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 kills "
         "(q = 0.029). Failure model: process death."
     ) == row.reason
     assert (3, 0, 0, 0.63, 0.029) == (row.trials, row.offended, row.void, round(row.bound, 2), round(row.q, 3))
@@ -51,7 +51,7 @@ def test_holds():
         ([facts(), facts(was_settled=False, was_bringing=True, drains=5)], BROKEN, "drain 5 still brought messages"),
         ([facts(), facts(), facts(applies=0)], BROKEN, "applied to nothing in 1 of 3 kills"),
         ([facts(), facts(), facts(exposed=0)], BROKEN, "Nothing was at risk in 1 of 3 kills"),
-        ([facts(all_foreign=1)] * 3, BROKEN, "nobody sent"),
+        ([facts(all_foreign=1)] * 3, BROKEN, "no client sent"),
         ([facts(offends={"corrupt": 1})] * 3, BROKEN, "altered"),
         (CLEAN, [], "was not run"),
         (CLEAN, CLEAN, "was not seen to fail in 3 kills"),
@@ -129,7 +129,7 @@ def expectation(**fields):
             [*BROKEN[:2], facts()],
             "An expectation of this suite, seen to fail in 2 of 3 kills: 6 of 300 confirmed messages lost.",
         ),
-        ([facts(applies=0)] * 3, "An expectation of this suite. Nothing in 3 kills could have shown it."),
+        ([facts(applies=0)] * 3, "An expectation of this suite. No message in 3 kills could have shown it."),
     ],
 )
 def test_an_expectation_is_only_observed(subject, words):
@@ -147,7 +147,7 @@ def test_an_expectation_that_is_required_is_judged():
     clean = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, catalogue=expectation(), run=asked)
 
     assert (Verdict.VIOLATED, True) == (broken.verdict, broken.required)
-    assert broken.reason.endswith("Your requirement: no document says it.")
+    assert broken.reason.endswith("Your requirement; no document makes it.")
     assert (Verdict.HOLDS, True) == (clean.verdict, clean.required)
 
 
@@ -156,7 +156,7 @@ def test_an_expectation_that_is_always_judged():
     row = rule("SOLCD-ACK-01", KILL, BROKEN, catalogue=expectation(always_judged=True))
 
     assert (Verdict.VIOLATED, False) == (row.verdict, row.required)
-    assert row.reason.endswith("An expectation of this suite: no document says it.")
+    assert row.reason.endswith("An expectation of this suite; no document makes it.")
 
 
 def test_a_broker_that_does_not_start_again():
@@ -167,10 +167,10 @@ def test_a_broker_that_does_not_start_again():
 
     assert (Verdict.VIOLATED, 3, False) == (dead.verdict, dead.offended, dead.required)
     assert "seen in 3 of 3 kills. Not recovered: it ended with status 3; a second broker" in dead.reason
-    assert dead.reason.endswith("An expectation of this suite: no document says it.")
+    assert dead.reason.endswith("An expectation of this suite; no document makes it.")
     assert (Verdict.VIOLATED, True) == (once.verdict, "seen once in 4 kills" in once.reason)
     assert Verdict.INCONCLUSIVE == kept.verdict
-    assert kept.reason.startswith("The broker did not come back in 1 of 4 kills: not recovered: it ended")
+    assert kept.reason.startswith("The broker did not start again in 1 of 4 kills: not recovered: it ended")
 
 
 def test_a_broker_that_does_not_start_for_the_next_trial():
@@ -179,9 +179,7 @@ def test_a_broker_that_does_not_start_for_the_next_trial():
     row = rule(RECOVER, KILL, [*CLEAN, before], REFUSED, REFUSES)
 
     assert (Verdict.VIOLATED, ()) == (row.verdict, row.witnesses)
-    assert row.reason.startswith(
-        "No message was sent before: seen once in 4 kills. Not recovered: it ended with status"
-    )
+    assert row.reason.startswith("No message was sent: seen once in 4 kills. Not recovered: it ended with status")
 
 
 def test_a_broker_that_starts_again_each_time():
@@ -195,7 +193,9 @@ def test_a_broker_that_may_or_may_not_be_to_blame():
         row = rule(claim, KILL, [*CLEAN, UNKNOWN], control, label)
 
         assert Verdict.INCONCLUSIVE == row.verdict
-        assert row.reason.startswith("The broker did not come back in 1 of 4 kills: not ready: it ended with status 3;")
+        assert row.reason.startswith(
+            "The broker did not start again in 1 of 4 kills: not ready: it ended with status 3;"
+        )
 
 
 def test_recovery_is_judged_in_every_scenario():
@@ -423,7 +423,7 @@ def test_required_all_the_same():
 
     assert (Verdict.VIOLATED, True) == (row.verdict, row.required)
     assert row.reason.endswith(
-        "Your requirement, given up by this setting: sync_non_transactional is false, the claim needs true."
+        "Your requirement, which this setting does not promise: sync_non_transactional is false, the claim needs true."
     )
 
 
@@ -509,11 +509,11 @@ def test_a_brokers_claim_is_given_up_by_what_its_product_does_not_have():
     ("claim", "adapter", "protocol", "why"),
     [
         ("AMQP-DUR-01", "reference", "amqp", ""),
-        ("AMQP-DUR-01", "reference", "stomp", "It is about amqp; this run spoke stomp."),
-        ("STOMP-RCPT-01", "reference", "amqp", "It is about stomp; this run spoke amqp."),
+        ("AMQP-DUR-01", "reference", "stomp", "It is about amqp; this run used stomp."),
+        ("STOMP-RCPT-01", "reference", "amqp", "It is about stomp; this run used amqp."),
         ("EMS-STEP-06", "reference", "stomp", ""),
-        ("EMS-STEP-06", "artemis", "stomp", "It is about jms; this run spoke stomp."),
-        ("EMS-CLIENT-01", "reference", "amqp", "It is about the vendor's own client (jms); this run spoke amqp."),
+        ("EMS-STEP-06", "artemis", "stomp", "It is about jms; this run used stomp."),
+        ("EMS-CLIENT-01", "reference", "amqp", "It is about the vendor's own client (jms); this run used amqp."),
     ],
 )
 def test_what_the_protocol_does_not_say(claim, adapter, protocol, why):
@@ -531,7 +531,7 @@ def test_a_capability_that_is_missing_over_this_protocol():
     claim = CATALOGUE.claim("STOMP-TX-02")
     run = msgspec.structs.replace(RUN, protocol="stomp", capabilities=("queues", "transactions"))
 
-    assert "The broker does not have it over stomp: transactional_acks." == applicable.why_not(claim, run)
+    assert "The broker lacks a capability over stomp: transactional_acks." == applicable.why_not(claim, run)
 
 
 THIRD = "third-of-a-window-sent"

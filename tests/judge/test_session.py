@@ -316,4 +316,4 @@ def test_a_jvm_that_is_gone_is_an_error_of_the_judge(python):
     output, _ = ended(process)
 
     assert output.startswith("JudgeError Spark could not judge: ")
-    assert "`conformance judge RUN` judges it again" in output
+    assert "`conformance judge RUN` judges the recording again" in output

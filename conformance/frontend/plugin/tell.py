@@ -13,8 +13,7 @@ import pytest
 
 from conformance.claims import Claim, Kind
 from conformance.frontend.plugin.parts import PARTS
-from conformance.judge import replay_command
-from conformance.judge.rows import TrialRecord, Verdict, VerdictRow
+from conformance.judge.rows import HERE, TrialRecord, Verdict, VerdictRow, replay_in
 from conformance.quoting import visible
 from conformance.records import RunRecord
 from conformance.report.expectations import ExpectationOutcome
@@ -49,7 +48,7 @@ EVENTS = 40
 """Lines of a timeline in the text of a failure; the report has all of them."""
 
 LOG_LINES = 40
-_HERE = pathlib.Path(replay_command.HERE)
+_HERE = pathlib.Path(HERE)
 
 _SEVERITY = {Kind.SAFETY: "critical", Kind.LIVENESS: "critical", Kind.PERMISSION: "minor", Kind.OBSERVATION: "trivial"}
 _SKIPPED = {Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE}
@@ -100,7 +99,7 @@ def violation(row: VerdictRow, folder: pathlib.Path) -> str:
     shown = next((witness for witness in row.witnesses if witness.timeline), None)
     if shown is not None:
         lines += [f"message {shown.message} in {shown.queue}, trial {shown.trial}:", *_events(timeline(shown))]
-    return visible("\n".join([*lines, f"again: {replay_command.seen_from_outside(row.replay, whole(folder))}"]))
+    return visible("\n".join([*lines, f"again: {replay_in(row.replay, whole(folder))}"]))
 
 
 def whole(folder: pathlib.Path) -> pathlib.Path:

@@ -1,7 +1,7 @@
 """What can go wrong with a message: one anomaly, one sentence, two expressions.
 
-`applies` and `offends` are SQL over the one row of a message that `relations` makes; its columns are described there.
-A check that applies to no message has decided nothing. The tables are text, so that they load without a JVM.
+`applies` and `offends` are SQL over the row of a message (`plan/columns`). A check that applies to no message has
+decided nothing. The tables are text, so that they load without a JVM.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from conformance.judge.anomalies.calls import CALLS, COMPARED
 from conformance.judge.anomalies.deliveries import DELIVERIES, REFUSALS
 from conformance.judge.anomalies.disk import DISK
 from conformance.judge.anomalies.model import Anomaly
-from conformance.judge.anomalies.sends import SENDS
+from conformance.judge.anomalies.sends import SENDS, TRANSACTIONS
 from conformance.judge.anomalies.sessions import SESSIONS, WINDOWS
 from conformance.judge.anomalies.strange import STRANGE
-from conformance.judge.anomalies.transactions import TRANSACTIONS
 
 __all__ = ["ANOMALIES", "Anomaly"]
 

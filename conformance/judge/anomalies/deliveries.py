@@ -1,4 +1,4 @@
-"""What can go wrong with a delivery: its marks, its acknowledgement, and what follows if its consumer gives it back."""
+"""What can go wrong with a delivery: its marks, its acknowledgement, and its refusal by the consumer."""
 
 from __future__ import annotations
 
@@ -7,73 +7,59 @@ from conformance.judge.anomalies.model import Anomaly
 REFUSALS = (
     Anomaly(
         "released_gone",
-        "A released message that did not come again.",
+        "A released message did not come again.",
         applies="refused_as = 'released' AND durable AND settled",
         offends="received_last_at <= refused_at",
-        of="released messages",
-        happened="gone",
-        happens="takes a released message away",
+        words="released messages gone",
     ),
     Anomaly(
         "failed_gone",
-        "A message that was given back as failed, and did not come again.",
+        "A message that its consumer gave back as failed did not come again.",
         applies="refused_as = 'failed' AND durable AND settled",
         offends="received_last_at <= refused_at",
-        of="messages given back as failed",
-        happened="gone",
-        happens="takes a failed message away",
+        words="messages given back as failed gone",
     ),
     Anomaly(
         "release_counted",
-        "A released message whose next delivery, to the same consumer, carries a higher delivery count.",
+        "The next delivery of a released message to the same consumer carries a higher delivery count.",
         applies="refused_as = 'released' AND handed = 2 AND handed_on_one_link",
         offends="next_count > first_handed_count",
-        of="released messages that came again",
-        happened="with a higher delivery count",
-        happens="counts a release",
+        words="released messages that came again with a higher delivery count",
     ),
     Anomaly(
         "failure_uncounted",
-        "A message given back as failed whose next delivery, to the same consumer, carries no higher delivery count.",
+        "The next delivery of a failed message to the same consumer carries no higher delivery count.",
         applies="refused_as = 'failed' AND handed = 2 AND handed_on_one_link",
         offends="next_count <= first_handed_count",
-        of="failed messages that came again",
-        happened="with the same delivery count",
-        happens="does not count a failure",
+        words="failed messages that came again with the same delivery count",
     ),
     Anomaly(
         "failure_unmarked",
-        "A message given back as failed whose next delivery, to the same consumer, is not marked as redelivered.",
+        "The next delivery of a failed message to the same consumer is not marked as redelivered.",
         applies="refused_as = 'failed' AND handed = 2 AND handed_on_one_link",
         offends="NOT coalesce(next_marked, true)",
-        of="failed messages that came again",
-        happened="without the redelivered mark",
-        happens="delivers one again without its mark",
+        words="failed messages that came again without the redelivered mark",
     ),
     Anomaly(
         "undeliverable_again",
-        "A message given back as undeliverable here that came again on the same link.",
+        "A message given back as undeliverable here came again on the same link.",
         applies="refused_as = 'undeliverable'",
         offends="handed >= 2 AND handed_on_one_link",
-        of="messages undeliverable on a link",
-        happened="delivered there again",
-        happens="delivers one there again",
+        words="messages undeliverable on a link delivered there again",
     ),
     Anomaly(
         "rejected_again",
-        "What became of a rejected message: it was delivered again.",
+        "A rejected message was delivered again.",
         applies="refused_as = 'rejected'",
         offends="received_last_at > refused_at",
-        of="rejected messages",
-        happened="delivered again from their queue",
+        words="rejected messages delivered again from their queue",
     ),
     Anomaly(
         "refused_again",
-        "What became of a refused message: it was delivered again.",
+        "A refused message was delivered again.",
         applies="refused_at IS NOT NULL",
         offends="received_last_at > refused_at",
-        of="refused messages",
-        happened="delivered again from their queue",
+        words="refused messages delivered again from their queue",
     ),
 )
 
@@ -81,209 +67,176 @@ REFUSALS = (
 DELIVERIES = (
     Anomaly(
         "stuck",
-        """A confirmed message that a waiting consumer with credit was not given in time.
+        """A waiting consumer with credit was not given a confirmed message in time.
 
-        It is stuck where the queue said a depth above zero for the liveness bound, and the message came later, or is
-        still counted at the end. It is late where only a drain after one more clean restart brought it, whatever the
-        depth said. A missing message that the depth does not count is lost, and not stuck.
+        It is stuck if the depth of the queue stayed above zero for the liveness bound, and the message came later or is
+        still counted at the end. It is late if only a drain after another clean restart brought it, with any depth. A
+        missing message that the depth does not count is lost, and not stuck.
         """,
         applies="(confirmed OR committed) AND (stuck_at IS NOT NULL OR silent_drains > 0)",
         offends="(ack_sent_at IS NULL AND (redelivered_at > stuck_at OR (stuck_at IS NOT NULL AND left_in_queue)))"
         " OR late_after_restart",
-        of="confirmed messages",
-        happened="stuck in the queue, or delivered only after another restart",
-        happens="leaves a message stuck",
+        words="confirmed messages stuck in the queue, or delivered only after another restart",
         drained=False,
     ),
     Anomaly(
         "gone",
-        """A delivered message that did not come back although neither acknowledgement nor refusal left the client.
+        """A delivered message that its client neither acknowledged nor refused did not come again.
 
-        Decidable only where the queue was settled after the death of its consumer.
+        Decided only if the queue was settled after the death of its consumer.
         """,
         applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
         offends="redelivered = 0",
-        of="delivered and unacknowledged messages",
-        happened="gone",
-        happens="takes such a message away",
+        words="delivered and unacknowledged messages gone",
         order="handed_at",
     ),
     Anomaly(
         "gone_after_acknowledge",
-        "A message delivered after the last acknowledge of its session, which took it away as well.",
+        "A message that was delivered after the last acknowledge of its session did not come again.",
         applies="handed_after_acknowledge AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
         offends="redelivered = 0",
-        of="messages delivered after the last acknowledge",
-        happened="gone",
-        happens="takes such a message away",
+        words="messages delivered after the last acknowledge gone",
         order="handed_at",
     ),
     Anomaly(
         "came_back",
-        "The witness of a permission to deliver again: a message without acknowledgement that came back.",
+        "The witness of a permission to deliver again: a message without acknowledgement came again.",
         applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
         offends="redelivered > 0",
-        of="delivered and unacknowledged messages",
-        happened="delivered again",
+        words="delivered and unacknowledged messages delivered again",
     ),
     Anomaly(
         "processed_again",
-        """The witness of a permission to send duplicates: a message processed before the fault, and again after it.
+        """The witness of a permission to send duplicates: a message was processed before the fault, and came again.
 
-        A confirmed acknowledgement ends the permission: `delivered_after_acknowledgement`.
+        A confirmed acknowledgement ends the permission (`delivered_after_acknowledgement`).
         """,
         applies="processed_at <= fired_at AND acked_at IS NULL",
         offends="received_last_at > fired_at AND received > 1",
-        of="messages processed before the fault without a confirmed acknowledgement",
-        happened="delivered again after it",
+        words="messages processed before the fault without a confirmed acknowledgement delivered again after it",
     ),
     Anomaly(
         "delivered_after_acknowledgement",
-        """A message that the same run of the broker delivered again after it had settled the acknowledgement.
+        """The same run of the broker delivered a message again after it had settled the acknowledgement.
 
-        After a restart it is another sentence's matter: `delivered_after_restart`.
+        `delivered_after_restart` is about the time after a restart.
         """,
         applies="acked_at IS NOT NULL AND ack_epoch = first_epoch",
         offends="early_received_at > acked_at",
-        of="messages with a confirmed acknowledgement",
-        happened="delivered again",
-        happens="brings such a message back",
+        words="messages with a confirmed acknowledgement delivered again",
     ),
     Anomaly(
         "not_exactly_one",
-        """A message whose individual acknowledgement did not cover it alone.
+        """An individual acknowledgement did not cover exactly its own message.
 
-        Either it was acknowledged, that was confirmed, and the same run of the broker delivered it again; or it was not
-        acknowledged, and is gone with its neighbours.
+        Either the acknowledgement was confirmed and the same run of the broker delivered the message again; or a
+        message without an acknowledgement is gone with its neighbours.
         """,
         applies="(acked_at IS NOT NULL AND ack_epoch = first_epoch) OR (unacknowledged AND durable AND settled)",
         offends="early_received_at > acked_at OR (unacknowledged AND redelivered = 0)",
-        of="delivered messages",
-        happened="delivered again after their acknowledgement, or gone without one",
-        happens="covers another message, or none",
+        words="delivered messages delivered again after their acknowledgement, or gone without one",
     ),
     Anomaly(
         "out_of_order_refused",
-        """An acknowledgement that was refused while an earlier delivery was open, or that took that one with it.
+        """The broker refused an acknowledgement while an earlier delivery was open, or removed the earlier one too.
 
-        An earlier delivery is open where its own acknowledgement came later, or never.
+        An earlier delivery is open if its own acknowledgement came later, or never.
         """,
         applies="out_of_order OR (unacknowledged AND durable AND settled)",
         offends="(out_of_order AND ack_failed) OR (unacknowledged AND redelivered = 0)",
-        of="deliveries acknowledged out of order, or left open",
-        happened="refused, or gone",
-        happens="does so",
+        words="deliveries acknowledged out of order, or left open refused, or gone",
     ),
     Anomaly(
         "delivered_after_restart",
-        "A message that came again after a restart, although its acknowledgement had been confirmed before.",
+        "A message came again after a restart although its acknowledgement had been confirmed before.",
         applies="acked_at IS NOT NULL",
         offends="last_epoch > ack_epoch",
-        of="messages with a confirmed acknowledgement",
-        happened="delivered again after the restart",
-        happens="brings such a message back",
-        control="brought messages back",
+        words="messages with a confirmed acknowledgement delivered again after the restart",
     ),
     Anomaly(
         "answered_acknowledgement",
-        "The witness of a permission to confirm acknowledgements: one that was answered.",
+        "The witness of a permission to confirm acknowledgements: one was answered.",
         applies="ack_sent_at IS NOT NULL",
         offends="acked_at IS NOT NULL",
-        of="acknowledgements",
-        happened="answered",
+        words="acknowledgements answered",
     ),
     Anomaly(
         "settled_again",
-        """A message that reached its client whole and settled, and that the same run of the broker delivered again.
+        """The same run of the broker delivered a message again that had reached its client whole and settled.
 
-        On the link: whether it was handed over does not matter, nor what the client says. After a restart it is no
-        matter of this sentence.
+        Decided by the link alone. It is not about the time after a restart.
         """,
-        # By the link's clock, and only of two deliveries. Smallest counter-example to asking the client instead: it is
-        # killed with fifty messages in its socket, all of which the broker brings back; it has said a word of none. To
-        # counting what was passed on: see `link.connection`; of that, an honest broker's peer may have got nothing.
+        # Smallest counter-example to asking the client instead: it is killed with fifty messages in its socket, has
+        # recorded none of them, and the broker delivers all of them again. Counter-example to counting the bytes that
+        # were passed on: the client of an honest broker may have received none of them (`link.connection`).
         applies="reached_at IS NOT NULL",
         offends="carried_last_at > reached_at OR drained_early_at > reached_at",
-        of="messages that reached their client settled",
-        happened="delivered again",
-        happens="brings such a message back",
+        words="messages that reached their client settled delivered again",
         on_link=True,
     ),
     Anomaly(
         "unprocessed_gone",
-        "The witness of a permission to lose what was on its way: such a message, not processed and gone.",
+        "The witness of a permission to lose messages on their way: an unprocessed message is gone.",
         applies="confirmed AND durable AND settled AND processed_at IS NULL",
         offends="redelivered = 0",
-        of="unprocessed messages",
-        happened="gone after the fault",
+        words="unprocessed messages gone after the fault",
     ),
     Anomaly(
         "unmarked",
-        """A message that was handed over, not acknowledged, and delivered again without the redelivered mark.
+        """A message that was handed over and not acknowledged came again without the redelivered mark.
 
-        Within the same run of the broker; a message that was only prefetched does not apply.
+        In the same run of the broker. A message that was only prefetched does not apply.
         """,
         applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND drained_early_at IS NOT NULL",
         offends="unmarked",
-        of="messages delivered again",
-        happened="without the redelivered mark",
-        happens="delivers one again without its mark",
+        words="messages delivered again without the redelivered mark",
     ),
     Anomaly(
         "counted_at_first",
-        """A fresh message whose first delivery, before any fault, already carried a delivery count above zero.
+        """The first delivery of a message, before any fault, carried a delivery count above zero.
 
-        What came only after the fault may have been transferred to the dead consumer unseen: it does not apply.
+        A message that came only after the fault does not apply: the broker may have sent it to the dead consumer.
         """,
         applies="fresh_at IS NOT NULL AND attempted",
         offends="first_count > 0",
-        of="first deliveries",
-        happened="counted above zero",
-        happens="counts a first delivery",
+        words="first deliveries counted above zero",
         drained=False,
     ),
     Anomaly(
         "first_acquirer_twice",
-        """A delivery that claims to be the first acquirer although another link had been given the message before.
+        """A delivery claims to be the first acquirer although the message was delivered on another link before.
 
-        Within the first run of the broker only. Smallest counter-example to counting claims: two claims on one
-        link are honest, one claim on the second of two links is not.
+        In the first run of the broker only. Smallest counter-example to counting claims: two claims on one link are
+        honest, one claim on the second of two links is not.
         """,
         applies="claims > 0 AND links_differ",
         offends="claim_links_differ OR claim_link <> first_link",
-        of="messages given to a second link",
-        happened="claimed as first acquired again",
-        happens="makes such a claim",
+        words="messages given to a second link claimed as first acquired again",
     ),
     Anomaly(
         "many_unacknowledged",
-        "The witness of a large backlog: a delivery with which its session held more than 1,000 unacknowledged.",
+        "The witness of a large backlog: with this delivery its session held more than 1,000 unacknowledged.",
         applies="handed > 0",
         offends="held > 1000",
-        of="deliveries",
-        happened="held beside 1,000 other unacknowledged ones",
+        words="deliveries held beside 1,000 other unacknowledged ones",
     ),
     Anomaly(
         "over_prefetch",
-        "A delivery with which its consumer held more unacknowledged messages than it had asked for.",
+        "With this delivery its consumer held more unacknowledged messages than its prefetch limit.",
         applies="handed > 0",
         offends="over_limit",
-        of="deliveries",
-        happened="sent beyond the prefetch limit",
-        happens="goes beyond the limit",
+        words="deliveries sent beyond the prefetch limit",
         drained=False,
     ),
     Anomaly(
         "starved",
-        """A message that a consumer with nothing open waited for in vain, and that a later consumer got.
+        """The broker withheld a message from a consumer without open deliveries, and gave it to a later one.
 
-        It waited for the liveness bound, after everything up to its prefetch limit had been acknowledged.
+        The consumer waited for the liveness bound after it had acknowledged everything up to its prefetch limit.
         """,
         applies="confirmed",
         offends="confirmed_at < starved_at AND handed = 0 AND redelivered > 0",
-        of="confirmed messages",
-        happened="withheld from a consumer that had acknowledged everything",
-        happens="withholds one",
+        words="confirmed messages withheld from a consumer that had acknowledged everything",
         drained=False,
     ),
 )

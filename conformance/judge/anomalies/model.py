@@ -1,4 +1,4 @@
-"""One anomaly: a name, a sentence, two expressions over the row of a message, and its words in a reason."""
+"""An anomaly: a name, a sentence, and two SQL expressions over the row of one message."""
 
 from __future__ import annotations
 
@@ -15,38 +15,34 @@ _COLUMNS: Mapping[Evidence, str] = {
     "delay": "stuck_at|starved_at|late_after_restart",
     "answer": "overdue|answer_at|burst_answered_at|shut_with|resumed_at",
 }
-"""The columns that a check reads where it concludes from evidence of that kind."""
+"""By kind of evidence, the columns that a check reads when it concludes from it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Anomaly:
     """One anomaly, or one witness of a permission.
 
-    `of`, `happened`, `happens` and `control` are its words in a reason: "0 of 9 <of> <happened>", "the chance that one
-    fault <happens>", "the control <control> in 3 of 3". `drained`: its absence counts only where the queue was drained
-    to silence. `order` is the column whose order tells the prefix, the middle and the tail of a loss apart. `beside`
-    names an anomaly that must be seen as well, in any trial, before this one is witnessed.
+    `applies` selects the messages that can show it, `offends` those that do. `words` follow a figure: "0 of 9 <words>".
+    `drained`: its absence counts only if the queue was drained to silence. `order` is the column that tells the prefix,
+    the middle and the tail of a loss apart. `beside` names an anomaly that any trial must show as well before this
+    permission is witnessed.
 
-    `at_disk`: it is about the order of answers, writes and syncs, decides nothing where something of that cannot be
-    seen, and needs no fault to be true: a broker that never syncs gives a held sync nothing to hold. `missed` counts
-    the messages that it should have been decided on and was not, because what decides was not seen.
+    `at_disk`: it is about the order of answers, writes and syncs. It decides nothing if the tracer could not see them
+    all. It needs no effective fault: a broker that never syncs gives a held sync nothing to hold. `missed` selects the
+    messages that it should have decided, and could not, because their write was not seen.
 
-    `on_link`: frames decide it. The clients that it is about must go over a link (`Scenario.linked`); where none was
-    recorded it applies to nothing, and no exposure of it is above zero.
+    `on_link`: frames decide it. Its clients must use a link (`Scenario.linked`); without a recorded frame it applies to
+    nothing, and its exposures are zero.
 
     `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials. `figures` of an
-    observation are words with a place for a number, and that number as an aggregate over the rows of one trial, the
-    same in each of them.
+    observation are format strings, each with an aggregate over the rows of one trial.
     """
 
     name: str
     sentence: str
     applies: str
     offends: str
-    of: str
-    happened: str
-    happens: str = ""
-    control: str = "failed"
+    words: str
     drained: bool = True
     order: str = ""
     beside: str = ""
@@ -58,9 +54,9 @@ class Anomaly:
 
     @property
     def true_without_fault(self) -> bool:
-        """Whether one that was seen is true in a trial whose fault did not take effect."""
+        """Whether an offence counts although the fault of its trial did not take effect."""
         return self.at_disk or self.name == "not_recovered"
 
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
-        """Whether it can conclude something from evidence of one of these kinds."""
+        """Whether it concludes from evidence of one of these kinds."""
         return any(re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds)

@@ -1,4 +1,4 @@
-"""What can go wrong with a send and its answer."""
+"""What can go wrong with a send and its answer, and with a transaction."""
 
 from __future__ import annotations
 
@@ -9,108 +9,168 @@ KEPT = "confirmed AND durable AND settled"
 SENDS = (
     Anomaly(
         "lost",
-        """A message the broker confirmed and nobody ever received.
+        """The broker confirmed a message, and no client ever received it.
 
-        Decidable only after two drains since the last fault, the last of which brought nothing: before that, a message
-        may merely still be waiting. Where the broker still counts messages then, so many of the missing are in the
-        queue, and only the others are lost.
+        Decided only after two drains since the last fault, the last of which brought nothing: before that, the message
+        may still be waiting. If the broker then still reports a depth, that many of the missing are in the queue, and
+        only the others are lost.
         """,
         applies="confirmed AND durable AND accounted",
         offends="received = 0 AND NOT left_in_queue",
-        of="confirmed messages",
-        happened="lost",
-        happens="loses a confirmed message",
-        control="lost messages",
+        words="confirmed messages lost",
         order="confirmed_at",
     ),
     Anomaly(
         "confirmed_missing",
-        "The witness of a permission to lose what was confirmed: such a message that nobody ever received.",
+        "The witness of a permission to lose confirmed messages: no client ever received one.",
         applies=KEPT,
         offends="received = 0",
-        of="confirmed messages",
-        happened="missing after the fault",
+        words="confirmed messages missing after the fault",
         order="confirmed_at",
     ),
     Anomaly(
         "non_persistent_missing",
-        "The witness of a permission to lose what is not persistent: such a message that nobody ever received.",
+        "The witness of a permission to lose non-persistent messages: no client ever received one.",
         applies="confirmed AND NOT durable AND settled",
         offends="received = 0",
-        of="confirmed non-persistent messages",
-        happened="missing after the restart",
+        words="confirmed non-persistent messages missing after the restart",
     ),
     Anomaly(
         "unanswered_either_way",
-        "A message whose send has no answer, and which is there after recovery; another one must be absent.",
+        "A message whose send has no answer is there after recovery; another one must be absent.",
         applies="unanswered AND settled",
         offends="received > 0",
-        of="sends without an answer",
-        happened="found after recovery",
+        words="sends without an answer found after recovery",
         beside="unanswered_absent",
     ),
     Anomaly(
         "unanswered_absent",
-        "A message whose send has no answer, and which is not there after recovery.",
+        "A message whose send has no answer is not there after recovery.",
         applies="unanswered AND settled",
         offends="received = 0",
-        of="sends without an answer",
-        happened="absent after recovery",
+        words="sends without an answer absent after recovery",
     ),
     Anomaly(
         "unanswered_send",
-        """A persistent send without an answer within the liveness bound, on an open connection.
+        """A persistent send had no answer within the liveness bound, on an open connection.
 
-        A send that lost its connection is unknown, and neither applies nor offends.
+        The outcome of a send that lost its connection is unknown: it neither applies nor offends.
         """,
         applies="attempted AND durable AND (answered OR overdue)",
         offends="overdue AND NOT answered",
-        of="persistent sends",
-        happened="left without an answer",
-        happens="leaves a send without an answer",
+        words="persistent sends left without an answer",
         drained=False,
     ),
     Anomaly(
         "unasked_missing",
-        """The witness of a permission: a send that asked for no answer, and that is missing after the fault.
+        """The witness of a permission: a send that asked for no answer is missing after the fault.
 
-        A later send of the same connection was answered, so that it had been received.
+        A later send of the same connection was answered, so the broker had received this one.
         """,
         applies="unasked AND durable AND n < last_confirmed AND settled",
         offends="received = 0",
-        of="sends without a receipt before an answered one",
-        happened="missing after the fault",
+        words="sends without a receipt before an answered one missing after the fault",
     ),
     Anomaly(
         "outcome_changed",
-        "A send that was given two different outcomes (accepted, rejected, released, modified) on one link.",
+        "The broker gave a send two different outcomes (accepted, rejected, released, modified) on one link.",
         applies="answered",
         offends="outcomes > 1",
-        of="answered sends",
-        happened="given a second, different outcome",
-        happens="changes an outcome",
+        words="answered sends given a second, different outcome",
         drained=False,
     ),
     Anomaly(
         "refused_delivered",
-        """A message that was received although its only send had been answered rejected, released or modified.
+        """A client received a message whose only send was answered rejected, released or modified.
 
-        One that was accepted as well is another sentence's matter, and so is one sent in a transaction.
+        Other anomalies are about a message that was also accepted, or was sent in a transaction.
         """,
         applies="refused AND NOT accepted AND send_txn IS NULL",
         offends="received > 0",
-        of="refused sends",
-        happened="received all the same",
-        happens="has a refused message delivered",
+        words="refused sends received all the same",
     ),
     Anomaly(
         "receipt_untrue",
-        "A send whose receipt came twice, or beside which a receipt came that answers nothing.",
+        "A receipt for a send came twice, or a receipt came that answers no send.",
         applies="accepted OR receipt_untrue",
         offends="receipt_untrue",
-        of="answered sends",
-        happened="answered twice or wrongly",
-        happens="does so",
+        words="answered sends answered twice or wrongly",
+        drained=False,
+    ),
+)
+
+# A script has transactions of sends or of acknowledgements, never both.
+COMMITTED = "committed AND durable AND settled"
+
+TRANSACTIONS = (
+    Anomaly(
+        "lost_committed",
+        """The broker answered a commit, and no client ever received a persistent message of that transaction.
+
+        Decided only if the queue was settled after the last fault.
+        """,
+        applies=COMMITTED,
+        offends="received = 0",
+        words="committed messages lost",
+        order="committed_at",
+    ),
+    Anomaly(
+        "committed_missing",
+        "The witness of a permission to lose committed messages: no client ever received one.",
+        applies=COMMITTED,
+        offends="received = 0",
+        words="committed messages missing after the fault",
+        order="committed_at",
+    ),
+    Anomaly(
+        "half_applied",
+        """A message of a transaction is missing, and another one of the same transaction is there.
+
+        With or without an answer to the commit, the broker must keep all or nothing.
+        """,
+        applies="in_transaction AND durable AND NOT refused AND commit_asked_at IS NOT NULL AND settled",
+        offends="received = 0 AND txn_received",
+        words="messages of transactions missing beside others of the same transaction",
+    ),
+    Anomaly(
+        "available_early",
+        "A client received a message of a transaction before the request to commit, or after the rollback.",
+        applies="in_transaction",
+        offends="received_at < commit_asked_at OR (received > 0 AND commit_asked_at IS NULL AND discharged)",
+        words="messages of transactions received before the commit or after the rollback",
+    ),
+    Anomaly(
+        "available_undischarged",
+        "A client received a message of a transaction without a request to commit.",
+        applies="in_transaction AND NOT discharged",
+        offends="received > 0",
+        words="messages of undischarged transactions received",
+    ),
+    Anomaly(
+        "undischarged_gone",
+        "A message that was acknowledged in a transaction without a commit or rollback did not come again.",
+        applies="ack_txn IS NOT NULL AND NOT discharged AND durable AND settled",
+        offends="received_last_at <= ack_sent_at",
+        words="messages acknowledged in an undischarged transaction gone",
+    ),
+    Anomaly(
+        "transacted_acknowledgement",
+        """A message came again after its acknowledgement was committed, or did not after it was rolled back.
+
+        The first counts in the same run of the broker; the second only if no later transaction acknowledged it.
+        """,
+        applies="ack_txn IS NOT NULL AND durable AND settled"
+        " AND (committed_at IS NOT NULL OR (rolled_back_at IS NOT NULL AND commit_asked_at IS NULL))",
+        offends="coalesce(commit_epoch = first_epoch AND early_received_at > committed_at, false)"
+        " OR (commit_asked_at IS NULL AND received_last_at <= rolled_back_at)",
+        words="messages acknowledged in transactions delivered again after a commit, or gone after a rollback",
+    ),
+    Anomaly(
+        "rollback_refused",
+        "The broker refused to roll back the transaction of an operation.",
+        applies="rolled_back_at IS NOT NULL OR rollback_refused",
+        offends="rollback_refused",
+        words="operations to be rolled back in a transaction whose rollback was refused",
         drained=False,
     ),
 )

@@ -1,6 +1,6 @@
-"""What no broker may do in any trial: the checks of `suites/standing`, and that it starts again after a fault.
+"""What no broker may do in any trial (`suites/standing`), and that it starts again after a fault.
 
-A phantom, an altered message, or a broker that did not start also keeps every other claim from HOLDS.
+A phantom, an altered message, or a broker that did not start keeps every other claim from HOLDS.
 """
 
 from __future__ import annotations
@@ -15,92 +15,71 @@ _DRAINED_AGAIN = (
 STRANGE = (
     Anomaly(
         "phantom",
-        "A message that a consumer received and no publisher sent.",
+        "A consumer received a message that no publisher sent.",
         applies="received > 0",
         offends="NOT attempted",
-        of="received messages",
-        happened="never sent",
-        happens="delivers one that was never sent",
-        control="did so",
+        words="received messages never sent",
     ),
     Anomaly(
         "corrupt",
-        "A message that arrived altered.",
+        "A message arrived altered.",
         applies="received > 0",
         offends="altered",
-        of="received messages",
-        happened="altered",
-        happens="alters one",
-        control="did so",
+        words="received messages altered",
     ),
     Anomaly(
         "delivered_twice",
-        """A message that was delivered again although the broker had no reason to.
+        """The broker delivered a message again without a reason.
 
-        Its acknowledgement was confirmed; or a drain accepted it, the broker then said a depth of 0, and a later drain
-        got it again; or one process got it twice. What was given back, acknowledged in a transaction, or refused as an
-        acknowledgement does not apply: it may come again.
+        Its acknowledgement was confirmed; or a drain accepted it, the broker then reported a depth of 0, and a later
+        drain received it again; or one process received it twice. A message that was given back, acknowledged in a
+        transaction, or whose acknowledgement was refused does not apply: it may come again.
         """,
         applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL AND NOT ack_failed",
         offends=f"coalesce(received_last_at > acked_at, false) OR {_DRAINED_AGAIN} OR handed > bit_count(handed_in)",
-        of="received messages",
-        happened="delivered again without a reason",
-        happens="delivers one again",
-        control="did so",
+        words="received messages delivered again without a reason",
     ),
     Anomaly(
         "drained_twice",
-        """A message that a drain acknowledged, and that this drain, or a later one, got again.
+        """A drain acknowledged a message, and this drain or a later one received it again.
 
-        A later one counts where the broker said a depth of 0 in between. What a client says of its acknowledgements
-        does not matter: a call of JMS may return before the broker has read it.
+        A later drain counts if the broker reported a depth of 0 in between. The answers to acknowledgements do not
+        matter: a call of JMS may return before the broker has read it.
         """,
         applies="redelivered > 0 AND refused_at IS NULL AND ack_txn IS NULL",
         offends=_DRAINED_AGAIN,
-        of="drained messages",
-        happened="delivered again",
-        happens="delivers one again",
-        control="did so",
+        words="drained messages delivered again",
     ),
     Anomaly(
         "two_owners",
-        """A message that a consumer was handed while another live consumer had it.
+        """A consumer was handed a message that another live consumer had.
 
-        The other was handed it before, gave nothing of it back, and was live: the broker gave it, on the same
-        connection, a message that was sent after the second of them had this one. So there was no end of its connection
-        in between, no crash, and no restart. What was given back, acknowledged in a transaction, or refused as an
-        acknowledgement does not apply.
+        The other consumer received it before, did not give it back, and was live: on the same connection the broker
+        gave it a message that was sent after the second delivery. So its connection did not end in between, and there
+        was no crash and no restart. A message that was given back, acknowledged in a transaction, or whose
+        acknowledgement was refused does not apply.
         """,
         applies="handed > 0 AND refused_at IS NULL AND ack_txn IS NULL AND NOT ack_failed",
         offends="bit_count(handed_in) > 1 AND coalesce(owner_live_at > handed_last_at, false)",
-        of="delivered messages",
-        happened="given to two live consumers",
-        happens="gives one to two consumers",
-        control="did so",
+        words="delivered messages given to two live consumers",
     ),
     Anomaly(
         "overtaken",
-        """A message that the first consumer of its queue received after a later one of the same producer.
+        """The first consumer of a queue received a message after a later one of the same producer.
 
-        Only the first process that receives anything: what it held and did not acknowledge may come later to another.
-        What was given back, or acknowledged in a transaction, does not apply.
+        Only the first process that receives anything counts: messages that it did not acknowledge may come later to
+        another process. A message that was given back, or acknowledged in a transaction, does not apply.
         """,
         applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL",
         offends="overtaken",
-        of="received messages",
-        happened="overtaken by a later one of their producer",
-        happens="delivers one too late",
-        control="did so",
+        words="received messages overtaken by a later one of their producer",
     ),
     Anomaly(
         "not_recovered",
-        "After a fault the broker did not start again, and neither did a second one on a copy of its data: whatever was"
-        " sent is out of reach.",
+        "After a fault neither the broker nor a second one on a copy of its data started.",
         applies="attempted",
         offends="not_recovered IS NOT NULL",
-        of="messages that were sent",
-        happened="out of reach of a broker that did not start again",
-        happens="leaves a broker that does not start again",
+        words="sent messages out of reach of a broker that did not start again",
         drained=False,
     ),
 )

@@ -1,7 +1,7 @@
 """Compare the folder of a run with its plan and checksums before anything in it is used.
 
-A run is incomplete where a trial is missing, was not planned, was exchanged for another one or changed. Such a trial is
-void or left out, the reason names it, and nothing of that run holds. Counterexamples in the other trials count.
+A run is incomplete if a trial is missing, unplanned, exchanged for another one or changed. Such a trial is void or left
+out, the reason names it, and no claim of that run holds. Counterexamples in the other trials count.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NO_PLAN = (
     "run.json has no plan, because an earlier version of the suite wrote it, so a missing or exchanged trial would not "
     "be noticed; record the run again"
 )
-"""Nothing of such a run holds: whoever lost a trial of it would be told that the rest is everything."""
+"""No claim of such a run holds: if a trial were lost, the rest would look complete."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run and its trials, each with its folder. `runs` are the ids that its histories may carry."""
+    """A run and its trials, each with its folder. `runs` are the run ids that its histories may have."""
 
     run: RunRecord
     runs: frozenset[str]
@@ -37,7 +37,7 @@ class RunFolder:
 def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = records.checksum) -> RunFolder:
     """Read the folder of a run. `RunRecord.incomplete` says what is wrong with it.
 
-    A planned trial that is missing or was changed is void. A folder that is none of the plan is left out.
+    A planned trial that is missing or was changed is void. A folder that is not in the plan is left out.
 
     Raises:
         HistoryError: `run.json`, or the record of a trial of a finished run, cannot be read.
@@ -65,7 +65,7 @@ def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = re
 
 
 def _recorded(folder: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Path, TrialRecord]]:
-    """The folder and record of every trial; one without a record is what an interrupted run leaves of its last."""
+    """Yield the folder and record of every trial; an interrupted run may leave its last one without a record."""
     for place in sorted(path for path in (folder / "trials").glob("*") if path.is_dir()):
         try:
             yield place, records.read(place / "trial.json", TrialRecord)
@@ -77,7 +77,7 @@ def _recorded(folder: pathlib.Path, run: RunRecord) -> Iterator[tuple[pathlib.Pa
 def _compared(
     folder: pathlib.Path, run: RunFile, plan: Mapping[str, TrialRecord], checksum: Callable[[pathlib.Path], Checksum]
 ) -> tuple[list[tuple[pathlib.Path, TrialRecord]], list[str]]:
-    """The trials of the plan, and a sentence for each thing that is wrong."""
+    """Return the trials of the plan, and a sentence for each difference."""
     trials: list[tuple[pathlib.Path, TrialRecord]] = []
     wrong: list[str] = []
     found: set[str] = set()
@@ -102,7 +102,7 @@ def _compared(
 
 
 def _differs(record: TrialRecord, planned: TrialRecord) -> str:
-    """The first thing that the record of a trial says otherwise than the plan."""
+    """Return the first field in which the record of a trial differs from the plan."""
     for name in TrialRecord.__struct_fields__:
         was, is_ = getattr(planned, name), getattr(record.planned, name)
         if was != is_:
@@ -113,7 +113,7 @@ def _differs(record: TrialRecord, planned: TrialRecord) -> str:
 def _changed(
     place: pathlib.Path, recorded: Mapping[str, Checksum] | None, checksum: Callable[[pathlib.Path], Checksum]
 ) -> str:
-    """The first file of a trial that is not the one that the run recorded; nothing where that is not known yet."""
+    """Return the first file of a trial that differs from its recorded checksum; empty if there is no record yet."""
     if recorded is None:
         return ""
     found = {path.name: path for path in records.evidence(place)}

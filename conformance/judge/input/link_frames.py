@@ -1,9 +1,8 @@
-"""Tie each frame that crossed a link to the message that it concerns, and expand ranges.
+"""Tie each frame that crossed a link to the message that it is about, and expand ranges.
 
-A link sees frames and no deliveries. What it carried of a message names that by the id in the payload; what answers to
-it names a delivery-id (AMQP), or the header of a frame before (STOMP). The two are brought together here, connection by
-connection, in the order in which the link saw them. What cannot be tied stays a row without a message: it is in the
-history, and accuses nobody.
+A frame that carries a message has the message id in its payload. A frame that answers names a delivery-id (AMQP), or
+the header of an earlier frame (STOMP). This module joins the two for each connection, in the order of the link. A frame
+that cannot be tied stays a row without a message: it is in the history, and accuses no broker and no client.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT
 from conformance.history import Event, Op, Phase
 
 CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer", "acknowledge_up_to")
-"""What a frame is to its message; the code is its place: append only. The last says so of all before it as well."""
+"""What a frame means for its message; the code is its place: append only. The last one covers all earlier ones."""
 
 _CODE = {word: code for code, word in enumerate(CARRIES)}
 _REFUSALS = frozenset(("rejected", "released", "modified"))
 _BRINGS = frozenset(("basic.publish", "basic.deliver", "basic.get-ok"))
-_CUT = ", not passed on"  # `link.connection`: the rest of the frame was
+_CUT = ", not passed on"  # `link.connection`: the frame was cut
 _RECEIPT = re.compile(r"\breceipt=(\S+)")
 _SESSION = re.compile(r"session=\d+")
 _SERIAL = 0xFFFFFFFF
 
 
 class Tied(NamedTuple):
-    """One row: the event with its message, and what the frame is to it.
+    """One row: the event with its message, and what the frame means for it.
 
-    Of a delivery also whether it was sent settled, and whether it was whole with this frame and had reached its client,
+    `settled` and `whole` are for deliveries: it was sent settled; with this frame it had reached its client completely,
     on a connection whose frames could be read to the end.
     """
 
@@ -47,28 +46,28 @@ class Tied(NamedTuple):
 
 @dataclasses.dataclass
 class _Connection:
-    """What one connection has carried so far. `reached`: how many bytes of the stream to the client had come there."""
+    """What one connection has carried so far. `reached`: the bytes that had arrived at the client."""
 
     reached: int
     stream: int = 0
     sends: dict[tuple[str, int], str | None] = dataclasses.field(default_factory=dict)
     deliveries: dict[tuple[str, int], str | None] = dataclasses.field(default_factory=dict)
     by_header: dict[str, str | None] = dataclasses.field(default_factory=dict)
-    # Of cumulative subscriptions, by the same header, in the order of delivery: the subscription and the message.
+    # For cumulative subscriptions, by the same header, in delivery order: the subscription and the message.
     cumulative: dict[str, tuple[str, str | None]] = dataclasses.field(default_factory=dict)
     receipts: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def tied(events: Sequence[Event], protocol: str) -> list[Tied]:
-    """The events of one link, with a row for every message that a frame concerns.
+    """Return the events of one link, with a row for every message that a frame is about.
 
-    A frame that was cut counts as having left its client, and as not having come anywhere.
+    A frame that was cut has left its client, and has not arrived.
 
     Raises:
-        HistoryError: `protocol` is none that a link carries.
+        HistoryError: A link cannot carry `protocol`.
     """
     if protocol not in _TIES:
-        raise HistoryError(f"a link that carries {protocol!r}: its frames are of no protocol that this judge knows")
+        raise HistoryError(f"a link that carries {protocol!r}: this judge cannot read frames of that protocol")
     blind = {event.connection for event in events if event.op is Op.FRAME and _words(event)[0] == "unreadable:"}
     reached = {
         event.connection: event.count or 0
@@ -97,7 +96,7 @@ def _without(event: Event) -> Event:
 
 
 def _carried(event: Event, connection: _Connection, *, settled: bool, more: bool) -> Tied:
-    """A frame with a message in it: to the broker, or to the client."""
+    """Tie a frame with a message in it, to the broker or to the client."""
     if event.link == TO_BROKER:
         return Tied(msgspec.structs.replace(event, durable=_persistent(event)), _CODE["send"])
     whole = not more and event.phase is Phase.OK and connection.stream <= connection.reached
@@ -105,7 +104,7 @@ def _carried(event: Event, connection: _Connection, *, settled: bool, more: bool
 
 
 def _persistent(event: Event) -> bool | None:
-    """The persistence flag of a send; None where that stood in a frame before, or the protocol has no such flag."""
+    """Return the persistence flag of a send; None if an earlier frame had it, or the protocol has none."""
     words = _words(event)
     if words[0] not in ("transfer", "basic.publish") or "continued" in words:
         return None
@@ -130,7 +129,7 @@ def _amqp(event: Event, words: Sequence[str], connection: _Connection) -> Iterat
             more = "more" in words or "aborted" in words
             yield _carried(event, connection, settled="settled" in words, more=more)
     elif words[0] == "disposition" and event.first is not None:
-        # Whoever is the sender of a delivery numbered it (AMQP 1.0 section 2.7.6, role).
+        # The sender of a delivery numbered it (AMQP 1.0 section 2.7.6, role).
         ours = (event.link == TO_BROKER) == ("by the sender" in " ".join(words))
         messages = _within(connection.sends if ours else connection.deliveries, session, event)
         if carries := _says(event, words):
@@ -138,10 +137,10 @@ def _amqp(event: Event, words: Sequence[str], connection: _Connection) -> Iterat
 
 
 def _says(event: Event, words: Sequence[str]) -> str:
-    """What a disposition is to its messages: only the outcome that accepts, in a transaction or not, acknowledges.
+    """Return the meaning of a disposition: only the accepted outcome acknowledges, also in a transaction.
 
-    Smallest counter-example to taking settled for accepted: a receiver that settles without an outcome, as one does
-    that forgets a delivery (section 2.6.12).
+    Smallest counter-example to settled means accepted: a receiver that settles without an outcome, to forget a delivery
+    (section 2.6.12).
     """
     if event.link == TO_CLIENT:
         return "answer"
@@ -153,7 +152,7 @@ def _says(event: Event, words: Sequence[str]) -> str:
 
 
 def _within(numbered: Mapping[tuple[str, int], str | None], session: str, event: Event) -> list[str]:
-    """The messages of a range of serial numbers (section 2.8.10), without what was never seen being sent."""
+    """Return the messages of a range of serial numbers (section 2.8.10) that the link saw being sent."""
     assert event.first is not None
     first, last = event.first, event.first if event.last is None else event.last
     size = ((last - first) & _SERIAL) + 1
@@ -193,7 +192,7 @@ def _remember(event: Event, connection: _Connection, messages: tuple[str, ...]) 
 
 
 def _acknowledged(delivery: str, connection: _Connection) -> tuple[str, ...]:
-    """On a cumulative subscription every delivery that is open up to this one (STOMP 1.2, ACK); else this one."""
+    """Return all open deliveries up to this one on a cumulative subscription (STOMP 1.2, ACK); else this one."""
     if delivery not in connection.cumulative:
         message = connection.by_header.get(delivery)
         return () if message is None else (message,)
@@ -212,7 +211,7 @@ def _acknowledged(delivery: str, connection: _Connection) -> tuple[str, ...]:
 
 
 def _amqp091(event: Event, words: Sequence[str], connection: _Connection) -> Iterator[Tied]:
-    """Tags, and numbers of publishes, are a channel's own; what an acknowledgement covers the link has said."""
+    """Tie a frame of AMQP 0-9-1: a channel numbers deliveries and publishes, and the link names what an ack covers."""
     session = next(filter(_SESSION.fullmatch, words), "")
     ours = event.link == TO_BROKER
     if words[0] in _BRINGS:
@@ -230,7 +229,7 @@ def _amqp091(event: Event, words: Sequence[str], connection: _Connection) -> Ite
 
 
 def _covers(words: Sequence[str]) -> Iterator[int]:
-    """The numbers of `covers=1,3-7`."""
+    """Return the numbers of `covers=1,3-7`."""
     for run in next((word for word in words if word.startswith("covers=")), "").removeprefix("covers=").split(","):
         first, _, last = run.partition("-")
         if first:
@@ -238,7 +237,7 @@ def _covers(words: Sequence[str]) -> Iterator[int]:
 
 
 def _none(event: Event, words: Sequence[str], connection: _Connection) -> Iterator[Tied]:
-    """Nothing is told of its frames."""
+    """Tie nothing: the frames of this protocol are opaque."""
     return iter(())
 
 

@@ -1,7 +1,7 @@
 """Read the histories of one trial strictly, and pack them into one Parquet file for Spark.
 
-Ids are numbers, operations and phases are the codes of their enums' order, and what is the same for a whole trial is
-a column all the same: Parquet stores it once.
+Ids become numbers; operations and phases become codes, in the order of their enums. Facts of a whole trial are columns
+too: Parquet stores them once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from conformance.judge.input import link_frames
 from conformance.records import Checksum, TrialRecord
 
 FORMAT = "5"
-"""Of the Parquet files; one of another format is made again."""
+"""The format of the Parquet files; a file of another format is made again."""
 
 FILE = "events.parquet"
 SOURCES = "events.json"
-"""Beside the Parquet file: which files it was made of."""
+"""Beside the Parquet file: the files that it was made of."""
 FLUSH_MS = 100
-"""The flush interval of a broker whose settings do not tell it."""
+"""The flush interval of a broker whose settings do not give it."""
 
 OP_CODE = {op: code for code, op in enumerate(Op)}
 PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
@@ -42,7 +42,7 @@ ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link", "aske
 FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trial", pa.string(), "string"),
     ("scenario", pa.string(), "string"),
-    ("flush_ns", pa.int64(), "bigint"),  # what was answered so long before a fault may not be written yet
+    ("flush_ns", pa.int64(), "bigint"),  # an answer so shortly before a fault may not be written yet
     ("process", pa.string(), "string"),
     ("role", pa.int8(), "tinyint"),
     ("number", pa.int16(), "smallint"),  # of the process within its role, from 1
@@ -54,7 +54,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("queue", pa.string(), "string"),
     ("producer", pa.int32(), "int"),
     ("n", pa.int64(), "bigint"),
-    ("foreign_id", pa.string(), "string"),  # the raw id, only where it is not one of ours
+    ("foreign_id", pa.string(), "string"),  # the raw id, only if it is not one of this suite
     ("link", pa.int32(), "int"),  # numbered within the trial; links of two processes are two links
     ("txn", pa.int32(), "int"),  # of the process that named it
     ("durable", pa.bool_(), "boolean"),
@@ -66,7 +66,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("last", pa.int64(), "bigint"),
     ("fault", pa.string(), "string"),
     ("detail", pa.string(), "string"),
-    ("carries", pa.int8(), "tinyint"),  # what a frame on a link is to its message: `link_frames.CARRIES`
+    ("carries", pa.int8(), "tinyint"),  # what a frame means for its message: `link_frames.CARRIES`
     ("settled", pa.bool_(), "boolean"),  # the delivery in it needs no acknowledgement
     ("whole", pa.bool_(), "boolean"),  # with it the delivery had reached its client completely
 )
@@ -76,7 +76,7 @@ SCHEMA = pa.schema([(name, kind) for name, kind, _ in FIELDS], metadata={"confor
 SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, _, kind in FIELDS)
 
 _PROCESS = re.compile(rf"({'|'.join(ROLES)})(?:-(\d{{1,4}}))?")
-# The digits are bounded so that every id that matches fits its column; any other is somebody else's.
+# The number of digits is bounded so that every matching id fits its column; any other id is foreign.
 _TRANSACTION = re.compile(r"t(\d{1,9})")
 _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
 # Members are looked up by identity: hashing a StrEnum runs Python, and costs more than all the rest.
@@ -86,11 +86,10 @@ _CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
 
 _IDENTITY = ("scenario", "arm", "seed")
-"""What the header of each history says as the record of the trial does, beside the names of trial and process."""
+"""Fields that are equal in the header of each history and in the record of the trial."""
 
 Discharged = dict[tuple[int, str], dict[str, tuple[str, ...]]]
-"""The messages of a transaction that was asked to commit or to roll back: by its run of the broker and its name, and by
-the process that named it."""
+"""The messages of a discharged transaction, by its epoch and name, and by the process that named it."""
 
 
 _EFFECTIVE = f'"phase":"{Phase.EFFECTIVE}"'.encode()
@@ -99,7 +98,7 @@ _EFFECTIVE = f'"phase":"{Phase.EFFECTIVE}"'.encode()
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """`events.json`: the checksums of the Parquet file and of the files that it was made of, and their run.
 
-    The Parquet file is made again unless both agree with what lies in the folder. File times decide nothing.
+    The Parquet file is made again unless both agree with the folder. File times are not used.
     """
 
     run: str
@@ -109,7 +108,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class Compacted:
-    """One trial, ready for the judge: `parquet` is None exactly where `record.void` says why."""
+    """One trial, ready for the judge: `parquet` is None if and only if `record.void` gives a reason."""
 
     record: TrialRecord
     parquet: pathlib.Path | None
@@ -120,7 +119,7 @@ def compact_all(
     runs: Collection[str] = (),
     checksum: Callable[[pathlib.Path], Checksum] = records.checksum,
 ) -> list[Compacted]:
-    """`compact` for each trial of a run; nothing here makes cycles, so the cyclic garbage collector rests."""
+    """Call `compact` for each trial of a run, without the cyclic garbage collector: nothing here makes cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -136,11 +135,11 @@ def compact(
     runs: Collection[str] = (),
     checksum: Callable[[pathlib.Path], Checksum] = records.checksum,
 ) -> Compacted:
-    """Make `events.parquet` of the histories in `folder`, unless it was made of these very files.
+    """Make `events.parquet` from the histories in `folder`, unless it was made from these very files.
 
-    A trial that its record calls void, with a history that cannot be read strictly, or with a process that died or was
-    interrupted, is void: no file is made, and an old one is removed. So is one whose histories are of another trial, or
-    of a run that is none of `runs`, where these are given.
+    A trial is void if its record says so, if a history cannot be read strictly or is of another trial or of a run that
+    is not in `runs` (if given), or if a process died or was interrupted. Then no file is made, and an old one is
+    removed.
     """
     target = folder / FILE
     void = record.void
@@ -158,7 +157,7 @@ def compact(
 
 
 def _took_effect(folder: pathlib.Path) -> bool:
-    """Whether a history says that a fault took effect; line by line, because that of a void trial may be torn."""
+    """Whether a history records an effective fault; by lines, because a history of a void trial may be torn."""
     for path in folder.glob("*.jsonl"):
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as lines:
@@ -168,9 +167,9 @@ def _took_effect(folder: pathlib.Path) -> bool:
 
 
 def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum]) -> str:
-    """The run of the histories where the Parquet file was made of just these, and is whole; else empty.
+    """Return the run of the histories if the Parquet file was made of exactly these, and is whole; else empty.
 
-    Raises `HistoryError` where a history is gone that it was made of: what is left would be judged as if it were all.
+    Raises `HistoryError` if one of its histories is gone: the rest would be judged as if it were complete.
     """
     try:
         packed = records.read(folder / SOURCES, Packed)
@@ -188,7 +187,7 @@ def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Chec
 
 
 def _pack(folder: pathlib.Path, record: TrialRecord, checksum: Callable[[pathlib.Path], Checksum]) -> str:
-    """Write the Parquet file and what it is made of; returns the run of the histories."""
+    """Write the Parquet file and the list of its sources; return the run of the histories."""
     sources = {path.name: checksum(path) for path in records.evidence(folder)}
     histories = list(_histories(folder, record))
     runs = sorted({history.header.run for history in histories})
@@ -221,7 +220,7 @@ def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
 def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
     links: dict[tuple[str, str | None], int] = {}
     discharged: Discharged = {}
-    # What was seen at the disk is told of the members of transactions, and so comes after the processes that name them.
+    # A sync of a transaction becomes a row for each member, so processes that name members come first.
     ordered = sorted(histories, key=_observes)
     watched = bool(ordered) and _observes(ordered[-1])
     sent = {e.message: e.queue for h in ordered for e in h.events if e.op is Op.SEND} if watched else {}
@@ -243,12 +242,12 @@ def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
 
 
 def _observes(history: History) -> bool:
-    """Whether it is of a process that only watches: the disk, or a link."""
+    """Whether the process only observes: the disk, or a link."""
     return history.header.process.startswith(("disk", "link"))
 
 
 def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
-    """What was seen of a message, with the queue that it was sent to: neither a journal nor a frame tells it."""
+    """Return an observed event with the queue of its message: neither a journal nor a frame names it."""
     if event.message not in sent or event.op not in _OBSERVED:
         return event
     return msgspec.structs.replace(event, queue=sent[event.message])
@@ -264,13 +263,13 @@ def _columns(
     discharged: Discharged,
     sent: Mapping[str | None, str | None],
 ) -> dict[str, Sequence[Any]]:
-    """The events of one process, column by column."""
+    """Return the events of one process, by column."""
     process = history.header.process
     match = _PROCESS.fullmatch(process)
     if match is None:
-        raise HistoryError(f"{process}: not the name of a process that this judge knows")
-    told = link_frames.tied(history.events, history.header.protocol) if match[1] == "link" else None
-    events = _expanded(process, history.events, discharged) if told is None else [row.event for row in told]
+        raise HistoryError(f"{process}: this judge does not know a process of that name")
+    tied = link_frames.tied(history.events, history.header.protocol) if match[1] == "link" else None
+    events = _expanded(process, history.events, discharged) if tied is None else [row.event for row in tied]
     if _observes(history):
         events = [_in_queue(event, sent) for event in events]
     fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
@@ -281,7 +280,7 @@ def _columns(
     for name in ("op", "phase"):
         columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
     for place, name in enumerate(link_frames.Tied._fields[1:], 1):
-        columns[name] = [None] * rows if told is None else [row[place] for row in told]
+        columns[name] = [None] * rows if tied is None else [row[place] for row in tied]
     columns["txn"] = [_number(event) for event in events]
     columns["link"] = [links.setdefault((process, link), len(links)) for link in fields[_PLACE["link"]]]
     columns["process"] = [process] * rows
@@ -291,20 +290,20 @@ def _columns(
 
 
 def _number(event: Event) -> int | None:
-    """The number of its transaction; None for what crossed the link, where a transaction has the broker's name."""
+    """Return the number of its transaction; None for a frame, in which the broker names transactions."""
     if event.transaction is None or event.op is Op.FRAME:
         return None
     match = _TRANSACTION.fullmatch(event.transaction)
     if match is None:
-        raise HistoryError(f"transaction {event.transaction!r} is not one of ours")
+        raise HistoryError(f"transaction {event.transaction!r} is not one of this suite")
     return int(match[1])
 
 
 def _expanded(process: str, events: Sequence[Event], discharged: Discharged) -> Sequence[Event]:
-    """The events with each commit, rollback and sync of its record once more for every message that it covers.
+    """Return the events, and each commit, rollback and sync of its record again for every message that it covers.
 
-    The judge groups by message: what a transaction did is then in the rows of its members. The members are those whose
-    send or acknowledgement was invoked in it by the same process.
+    The judge groups by message, so the events of a transaction must be in the rows of its members. The members are the
+    messages whose send or acknowledgement the same process invoked in it.
     """
     members: dict[str, dict[str, None]] = {}
     found: list[Event] = []
@@ -324,17 +323,19 @@ def _expanded(process: str, events: Sequence[Event], discharged: Discharged) -> 
 
 
 def _synced(event: Event, discharged: Discharged) -> tuple[str, ...]:
-    """The members of the transaction whose record a sync is about.
+    """Return the members of the transaction whose record a sync is about.
 
-    Raises `HistoryError` where it names a message as well, or where two processes have a transaction of that name: each
-    counts its own from 1, and the disk does not say whose it was.
+    Raises `HistoryError` if it names a message too, or if two processes have a transaction of that name: each process
+    counts from 1, and the disk does not say whose it was.
     """
     assert event.transaction is not None
     if event.message is not None:
         raise HistoryError(f"a sync names both {event.message} and transaction {event.transaction}")
     owners = discharged.get((event.epoch, event.transaction), {})
     if len(owners) > 1:
-        raise HistoryError(f"transaction {event.transaction} is of {' and '.join(owners)}: whose was synced is unknown")
+        raise HistoryError(
+            f"transaction {event.transaction} is of {' and '.join(owners)}: it is unknown which one was synced"
+        )
     return next(iter(owners.values()), ())
 
 

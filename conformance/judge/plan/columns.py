@@ -1,7 +1,7 @@
 """The columns of an event, of a message and of its trial: tables of names and SQL, in the order of their use.
 
-Each stage is a select over the one before it. Columns of a message are the words that `anomalies` and `exposures` are
-written in; a plan takes only those that its checks need (`relations`).
+Each stage is a select over the one before it. `anomalies` and `exposures` are written in the columns of a message. A
+plan takes only the columns that its checks need (`relations`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PR
 
 EVENT: Mapping[str, str] = {
     "sent": _on(Op.SEND, Phase.INVOKE),
-    # Inside a transaction accepted is provisional: only the answer to the commit confirms (AMQP 1.0 section 4.4.1).
+    # In a transaction `accepted` is provisional: only the answer to the commit confirms (AMQP 1.0 section 4.4.1).
     "accepts": f"{_on(Op.SEND, Phase.OK)} AND txn IS NULL",
     "asks": f"{_on(Op.SEND, Phase.INVOKE)} AND coalesce(detail <> 'no answer asked for', true)",
     "answers": f"op = {OP_CODE[Op.SEND]} AND phase <> {PHASE_CODE[Phase.INVOKE]}"
@@ -66,7 +66,7 @@ EVENT: Mapping[str, str] = {
     "ack_fails": _on(Op.ACK, Phase.FAIL),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
-    # A sync that names a transaction is about the record of its discharge, any other about that of a send.
+    # A sync that names a transaction is about the record of its discharge, any other about the record of a send.
     "writes": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NULL",
     "syncs": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NULL",
     "fails_sync": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NULL",
@@ -74,8 +74,8 @@ EVENT: Mapping[str, str] = {
     "syncs_discharge": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NOT NULL",
     "fails_discharge": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NOT NULL",
     "hides": f"{_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} AND txn IS NULL",
-    # A frame to the broker is stamped when the link has read it, which is after its client wrote it; one to the client
-    # before it is passed on, which is before the client can have it.
+    # The link stamps a frame to the broker when it has read it, after the client wrote it; a frame to the client before
+    # it is passed on, so before the client can have it.
     "carries_flagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND durable",
     "carries_unflagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND NOT durable",
     "carries_delivery": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole",
@@ -89,10 +89,10 @@ EVENT: Mapping[str, str] = {
     "resumes": f"{_on(Op.FAULT, Phase.HEALED)} AND fault = 'pause'",
     "grants": _on(Op.ASK, Phase.OK),
     "denies": _on(Op.ASK, Phase.FAIL),
-    # In a transaction a send is answered when its call has returned; where a listener hears of the answer, it is not.
+    # In a transaction the answer is the return of the call; with a listener the return is an event of its own.
     "returns": f"({_on(Op.SEND, Phase.OK)} AND txn IS NOT NULL) OR ({_on(Op.CALL, Phase.OK)})",
 }
-"""What an event is, as booleans."""
+"""The meanings of an event, as booleans."""
 
 _RECEIVED = "(hands OR drains)"
 PACK = 10**12
@@ -108,8 +108,8 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
     "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
     "last_answered_at": f"max(CASE WHEN ack_settled THEN at_ns END) {_PROCESS}",
-    # Of two faults the first is what exposure is counted back from: what was halted and then killed did nothing in
-    # between. After the last the queue is looked at.
+    # Exposure is counted back from the first of two faults: a broker that was halted and then killed did nothing in
+    # between. Drains count after the last.
     "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
@@ -118,12 +118,12 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "not_recovered": f"max(CASE WHEN fails_to_recover THEN detail END) {_TRIAL}",
     "not_ready": f"max(CASE WHEN is_not_ready THEN detail END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
-    # Of what this process received before, the message that was sent last; and the first process that received any.
+    # The latest-sent message that this process received before; and the first process that received any.
     "received_before": f"max(CASE WHEN {_RECEIVED} THEN {_PACKED} END) {_BEFORE}",
     "process_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
     "process_received_last_at": f"max(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
     "trial_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_TRIAL}",
-    # A frame that concerns several messages stands in a row of each.
+    # A frame about several messages has a row for each of them.
     "new_frame": f"coalesce(lag(sequence) {_IN_ORDER} <> sequence, true)",
 }
 
@@ -141,8 +141,8 @@ MESSAGE: Mapping[str, str] = {
     "accepted": "bool_or(accepts)",
     "refused": "bool_or(refuses)",
     "confirmed_at": "min(at_ns) FILTER (WHERE accepts)",
-    # A refusal without a word of its own is rejected: smallest counter-example to counting events instead, the same
-    # outcome reported twice.
+    # A refusal without a detail means rejected. Smallest counter-example to counting events: one outcome that is
+    # reported twice.
     "outcomes": "CAST(bool_or(accepts) AS INT)"
     " + CAST(bool_or(refuses AND coalesce(detail NOT IN ('released', 'modified'), true)) AS INT)"
     f" + CAST(bool_or({_REFUSED_AS}'released') AS INT) + CAST(bool_or({_REFUSED_AS}'modified') AS INT)",
@@ -151,25 +151,25 @@ MESSAGE: Mapping[str, str] = {
     "handed": "count_if(hands)",
     "handed_at": "min(at_ns) FILTER (WHERE hands)",
     "handed_after_acknowledge": "coalesce(bool_or(hands AND at_ns > last_ack_at), false)",
-    # Only an acknowledge that was answered has certainly left: one of a client that was killed may lie in its memory.
+    # Only an answered acknowledge has certainly left: that of a killed client may still be in its memory.
     "handed_before_answer": "coalesce(bool_or(hands AND at_ns < last_ack_at AND at_ns < last_answered_at), false)",
     "held": "max(holding) FILTER (WHERE hands)",
     "redelivered": "count_if(drains)",
     "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
-    # The drains that brought it, one bit each by their numbers, and the broker's run in which the first of them did.
+    # The drains that brought it, one bit each by their numbers, and the epoch of the first of them.
     "drained_in": "bit_or(CASE WHEN drains THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
     "drained_epoch": "min(epoch) FILTER (WHERE drains)",
-    # The first drain did not bring it, and a later one did. An acknowledgement in a transaction without a request to
-    # commit excuses nothing: its message was due in the first drain.
-    # Likewise the consumers that were handed it; a publisher that looks at its own queue is one of its own number.
+    # The consumers that were handed it, one bit each; a publisher that peeks at its own queue counts as one.
     "handed_in": "bit_or(CASE WHEN hands THEN shiftleft(1L, 16 * CAST(role AS INT) + CAST(number AS INT)) ELSE 0L END)",
-    # Its first consumer, and when that one received: what went to it alone shows that it was live.
+    # Its first consumer, and when that one received messages.
     "owner": "min_by(16 * CAST(role AS INT) + CAST(number AS INT), at_ns) FILTER (WHERE hands)",
     "owner_began_at": "min_by(process_received_at, at_ns) FILTER (WHERE hands)",
     "owner_ended_at": "min_by(process_received_last_at, at_ns) FILTER (WHERE hands)",
     "handed_last_at": "max(at_ns) FILTER (WHERE hands)",
     "overtaken": f"coalesce(bool_or({_RECEIVED} AND process_received_at = trial_received_at"
     f" AND received_before > {_PACKED} AND received_before div {PACK}L = producer), false)",
+    # The first drain did not bring it, and a later one did. An acknowledgement in a transaction without a request to
+    # commit excuses nothing: its message was due in the first drain.
     "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
     " AND NOT bool_or(acks AND txn IS NULL) AND NOT (bool_or(acks) AND bool_or(commit_asked))",
     "set_aside": "bool_or(sets_aside)",
@@ -191,7 +191,7 @@ MESSAGE: Mapping[str, str] = {
     "processed_at": "min(at_ns) FILTER (WHERE processed)",
     "refused_at": "min(at_ns) FILTER (WHERE nacks)",
     "refused_as": "min_by(detail, at_ns) FILTER (WHERE nacks)",
-    # The delivery before a refusal and the one after it, where the same consumer got both.
+    # The delivery before a refusal and the one after it, if the same consumer received both.
     "first_handed_count": "min_by(`count`, at_ns) FILTER (WHERE hands)",
     "next_count": "max_by(`count`, at_ns) FILTER (WHERE hands)",
     "next_marked": "max_by(redelivered, at_ns) FILTER (WHERE hands)",
@@ -209,7 +209,7 @@ MESSAGE: Mapping[str, str] = {
     "received_at": f"min(at_ns) FILTER (WHERE {_RECEIVED})",
     "received_last_at": f"max(at_ns) FILTER (WHERE {_RECEIVED})",
     "receipt_untrue": "bool_or(untrue)",
-    # The publisher's side of a window: which answer, what it covers, and when the session gave up or had to wait.
+    # The publisher's side of a window: which answer, its range, and when the session gave up or had to wait.
     "sent_at": "min(at_ns) FILTER (WHERE sent)",
     "immediate": "bool_or(sent AND coalesce(detail = 'ack immediately', false))",
     "window_size": "max(limit) FILTER (WHERE sent OR waits OR stays_shut)",
@@ -254,9 +254,8 @@ MESSAGE: Mapping[str, str] = {
     "first_epoch": "max(first_epoch)",
     "fired_at": "max(fired_at)",
     "last_fired_at": "max(last_fired_at)",
-    # What belongs to the trial; it stands in the row of the events that name no message.
+    # Facts of the trial: in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
-    "events": "count(1)",
     "started_at": "min(at_ns)",
     "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
@@ -271,7 +270,7 @@ MESSAGE: Mapping[str, str] = {
     "row_drain_epoch": f"min(epoch) FILTER (WHERE {_DRAIN})",
     "row_left": f"max_by(`count`, at_ns) FILTER (WHERE {_on(Op.DEPTH, Phase.OK)})",
 }
-"""One row a message: how it fared. Times are CLOCK_MONOTONIC nanoseconds, null where it did not happen."""
+"""One row a message. Times are CLOCK_MONOTONIC nanoseconds, null if it did not happen."""
 
 _IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
 _OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
@@ -283,7 +282,7 @@ _OWED = (
     f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL"
     " AND NOT set_aside)"
 )
-# A script that compares two halves has a producer of its own in each, and ends each by a crash.
+# A script that compares two halves has one producer in each, and ends each with a crash.
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
 TRIAL_WINDOWS: Mapping[str, str] = {
@@ -296,7 +295,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "txn_received": "coalesce(max(received > 0) OVER (PARTITION BY scenario, trial, producer, send_txn), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
     "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
-    # Sends of one publisher, which sends as many as it wants and then falls silent; and what a round trip takes.
+    # The sends of one publisher, which then falls silent; and the time of a round trip.
     "burst": f"count_if(attempted) {_OF_PRODUCER}",
     "burst_began_at": f"min(sent_at) {_OF_PRODUCER}",
     "burst_ended_at": f"max(sent_at) {_OF_PRODUCER}",
@@ -306,12 +305,12 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "offered": f"max(row_offers) {_IN_TRIAL}",
     "default_wait_ns": "min(CASE WHEN n = 1 AND send_txn IS NULL AND confirm_epoch = first_epoch"
     f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
-    # Of what was delivered before: the latest acknowledgement, which for an open delivery never comes.
+    # The latest acknowledgement of earlier deliveries; an open delivery has none, ever.
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
     "next_processed_at": "min(processed_at) OVER (PARTITION BY scenario, trial ORDER BY handed_at"
     " ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
-    # A broker that gives a consumer what was sent at this instant has not dropped that consumer before. Counter-example
-    # to its last event instead: its connection was cut, and it waits in vain and does not know.
+    # A broker that delivers a message that was sent at this instant did not drop the consumer before. Counter-example
+    # to the consumer's last event instead: its connection was cut, and it waits without knowing.
     "owner_live_at": "max(CASE WHEN bit_count(handed_in) = 1 THEN sent_at END)"
     " OVER (PARTITION BY scenario, trial, owner)",
     "owners_mask": f"bit_or(handed_in) {_IN_TRIAL}",
@@ -323,8 +322,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "ended_mask": f"bit_or(row_ended) {_IN_TRIAL}",
     "brought_mask": f"bit_or(drained_in) {_IN_TRIAL}",
     "first_drain_epoch": f"min(row_drain_epoch) {_IN_TRIAL}",
-    # What is owed to a consumer and no drain brought, one after the other: those of which a loss would say the most
-    # come first. A depth is a number without names, so the first of them are taken for what it counts.
+    # The messages that are still owed, in an order: those whose loss would prove the most come first. A depth names no
+    # message, so the first of them are assumed to be those that it counts.
     "owed_place": f"count_if({_OWED}) OVER (PARTITION BY scenario, trial"
     " ORDER BY received, durable DESC, producer, n ROWS UNBOUNDED PRECEDING)",
     "rate": f"count_if({_DONE_AT} IS NOT NULL) {_OF_PRODUCER} * 1e9"
@@ -339,7 +338,7 @@ _ACCOUNTED = (
     "(last_drain >= 2 AND (shiftright(ended_mask, last_drain - 1) & 3L) = 3L"
     " AND (shiftright(brought_mask, last_drain) & 1L) = 0L)"
 )
-# The last one also found silence, and with it the broker's own depth of 0.
+# The last one also found silence, and the broker reported a depth of 0.
 _SETTLED = f"({_ACCOUNTED} AND (shiftright(silent_mask, last_drain) & 1L) = 1L)"
 
 DERIVED: Mapping[str, str] = {
@@ -349,7 +348,7 @@ DERIVED: Mapping[str, str] = {
     "in_transaction": "attempted AND send_txn IS NOT NULL",
     "committed": _COMMITTED,
     "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
-    # A provisional answer that was read when the connection had gone names no transaction; its send does.
+    # A provisional answer that was read after the connection ended names no transaction; its send does.
     "confirmed": _CONFIRMED,
     "silent_drains": "bit_count(silent_mask)",
     "answer_at": "coalesce(confirmed_at, gave_up_at)",
@@ -357,25 +356,24 @@ DERIVED: Mapping[str, str] = {
     "ranged": "range_first < range_last",
     "out_of_order": "coalesce(earlier_ack_at > ack_sent_at, false)",
     "unacknowledged": "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
-    # Nothing that the broker does at its disk goes unseen; and this answer came from a run of it that was watched.
+    # The tracer saw all disk operations; and this answer came from a run of the broker that it watched.
     "seen": "hidden IS NULL",
     "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
     "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
-    # One that its queue has moved to another by a policy is neither lost nor back: its absence says nothing.
+    # If a policy moved a message to another queue, its absence proves nothing.
     "accounted": f"{_ACCOUNTED} AND NOT set_aside",
     "settled": f"{_SETTLED} AND NOT set_aside",
     "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
-    # The depth of the last drain counts it. Of a queue that says 0 that is nothing, whatever an earlier drain was told.
+    # The depth of the last drain counts it. A final depth of 0 counts none, even if an earlier one was higher.
     "left_in_queue": f"{_OWED} AND NOT {_SETTLED} AND owed_place <= coalesce(left_over, 0)",
     "late_after_restart": "late AND durable AND refused_at IS NULL AND drained_epoch > first_drain_epoch",
-    # What receive() had returned before it was called again is done with; everything else has to come.
+    # A message that receive() returned before its next call must not come again; every other one must come.
     "came_otherwise": "CASE WHEN handed_at < last_handed_at THEN received > 1 ELSE received = 0 END",
     "processed_again": "coalesce(processed_at < last_processed_at AND received > 1, false)",
 }
 
 COMPARED: Mapping[str, str] = {
     f"{name}_{half}": f"coalesce(max(CASE WHEN producer = {half} THEN {name} END) {_IN_TRIAL}, false)"
-    for name in ("came_otherwise", "processed_again")
-    for half in (1, 2)
+    for name, half in (("came_otherwise", 1), ("came_otherwise", 2), ("processed_again", 1))
 }
-"""Whether anything of one half of a script is so; its messages are those of its producer."""
+"""Whether any message of one half of a script is so; a half has one producer."""

