@@ -1,7 +1,7 @@
-"""The catalogue: what vendors and standards say about acknowledgements, one sentence a claim.
+"""Read the catalogue: what vendors and standards say about acknowledgements, one sentence a claim.
 
-`suites/claims/` holds one YAML file per source and `catalogue.yaml`, which defines every word that they use. A claim
-is data with an address; nothing here says how any product behaves.
+`suites/claims/` holds one YAML file per source, and `catalogue.yaml`, which defines every term that they use. A claim
+is data with an address; nothing here says how a product behaves.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from conformance.errors import CatalogueError, UsageError
 Value = bool | int | str
 
 Evidence = Literal["absence", "return", "delay", "answer"]
-"""What a check can conclude from: no delivery, one more delivery, a late delivery, or a send without its answer."""
+"""The evidence of a check: no delivery, one more delivery, a late delivery, or a send without an answer."""
 
 
 class Kind(enum.StrEnum):
-    """What sort of sentence a claim is, and so which verdicts it can get (catalogue.yaml, `kinds`)."""
+    """The kind of a claim, which decides the verdicts that it can get (catalogue.yaml, `kinds`)."""
 
     SAFETY = "safety"
     LIVENESS = "liveness"
@@ -40,7 +40,7 @@ class Kind(enum.StrEnum):
 
 
 class Scope(enum.StrEnum):
-    """Whom a claim binds: everybody, or the products that the document is about."""
+    """The products that a claim binds: all, or those that the document is about."""
 
     COMMON = "common"
     PROFILE = "profile"
@@ -75,7 +75,7 @@ SUITE = "suite"
 
 
 class CatalogueControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the claim is known to be untrue: one product setting, or one liar."""
+    """A known failure of the claim: one product setting, or one liar."""
 
     setting: str = ""
     liar: str = ""
@@ -106,12 +106,12 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def judged(self) -> bool:
-        """Whether the claim can be violated at all; permissions are witnessed, observations reported."""
+        """Whether the claim can be violated; permissions are witnessed, observations reported."""
         return self.kind not in (Kind.PERMISSION, Kind.OBSERVATION)
 
     @property
     def is_expectation(self) -> bool:
-        """Whether the suite itself makes the claim, for its `reason`, and no document does."""
+        """Whether the suite itself makes the claim, for its `reason`, without a document."""
         return self.source.document == SUITE
 
     def gets_verdict(self, required: Collection[str]) -> bool:
@@ -123,10 +123,10 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings by which a queue is no plain queue; `says` is what it then does.
+    """A policy of a queue: the settings that turn it on, and what the queue then does (`says`).
 
-    `excuses` are the kinds of evidence that then speak against no broker (`Anomaly.rests_on`). The claims that rest on
-    one are not promised; where `undecided`, they are judged, and a violation is INCONCLUSIVE.
+    `excuses` are kinds of evidence that then accuse no broker (`Anomaly.rests_on`). Claims that rest on them are not
+    promised; if `undecided`, they are judged, and a violation is INCONCLUSIVE.
     """
 
     where: dict[str, Value]
@@ -136,7 +136,7 @@ class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """Every claim by id, with the words that they are written in."""
+    """Every claim by id, and the definitions of their terms."""
 
     claims: dict[str, Claim]
     documents: dict[str, dict[str, str]]
@@ -148,13 +148,13 @@ class Catalogue(msgspec.Struct, frozen=True):
     exclusions: tuple[Exclusion, ...] = ()
 
     def claim(self, claim_id: str) -> Claim:
-        """The claim of that id; raises `UsageError` that names the closest."""
+        """Return the claim of that id; raises `UsageError` with the closest one."""
         if claim_id not in self.claims:
             raise UsageError.unknown("claim", claim_id, self.claims)
         return self.claims[claim_id]
 
     def document_title(self, claim: Claim) -> str:
-        """The title under which a report groups the claim."""
+        """Return the title under which a report groups the claim."""
         if claim.is_expectation:
             return "Expectations of this suite"
         if claim.source.document == "public":
@@ -167,8 +167,7 @@ class Catalogue(msgspec.Struct, frozen=True):
 def load(folder: pathlib.Path | None = None) -> Catalogue:
     """Read and validate all claims below `folder` (default: the suite's own).
 
-    Raises `CatalogueError` where a field is unknown, an id occurs twice, or a word is used that `catalogue.yaml` does
-    not define.
+    Raises `CatalogueError` if a field is unknown, an id occurs twice, or `catalogue.yaml` does not define a term.
     """
     folder = folder or paths.suites() / "claims"
     vocabulary = _yaml(folder / "catalogue.yaml")
@@ -232,22 +231,21 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 STORAGE = frozenset(
     {"data_sync", "persistence", "sync_acknowledgements", "sync_non_transactional", "sync_transactional"}
 )
-"""The settings by which a broker gives a promise about storage up: each is strict where it is true."""
+"""The settings that can weaken a promise about storage: `true` is the strict value of each."""
 STORED = "confirm_means_stored"
-"""The capability that a broker's file declares from its documentation. Without it a loss is told, and no violation."""
+"""The capability that a broker's file declares from its documentation. Without it a loss is reported, not violated."""
 
 
 def assumed(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str, ...]:
-    """The settings of these conditions that the broker's file does not describe, and that are taken to be strict.
+    """Return the settings of these conditions that the broker's file does not describe; they are assumed to be strict.
 
-    A setting that the file does not describe cannot be given up, so a condition that needs its strict value is met.
-    Counter-example: a file without any `[settings.*]` whose broker lost every confirmed message, and nothing was
-    violated because "the product has no setting persistence". A file that knows better describes the setting: `fixed`,
-    with the weak value as its `default`.
+    A condition that needs the strict value of such a setting is met. Counter-example: a file without any `[settings.*]`
+    whose broker lost every confirmed message, and nothing was violated because "the product has no setting
+    persistence". A file can describe a weak setting: `fixed`, with the weak value as its `default`.
 
-    Only the strict value of a setting of storage is assumed. A permission needs the weak value (`sync_transactional:
-    false`), and silence permits nothing. A default (`absent`) is about a key that a product has. A window, a prefetch
-    and whether a call waits are settings of a client or a session, which the script or the client's file describes.
+    Only the strict value of a storage setting is assumed. A permission needs the weak value (`sync_transactional:
+    false`), and a missing setting permits nothing. A default (`absent`) is about a key that a product has. A window, a
+    prefetch and whether a call waits are settings of a client or a session: the script or the client's file has them.
 
     >>> assumed({"persistence": True, "sync_transactional": False, "prefetch": ">0"}, {})
     ('persistence',)
@@ -256,9 +254,9 @@ def assumed(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str
 
 
 def unmet(when: Mapping[str, Value], values: Mapping[str, Value], absent: Collection[str]) -> str:
-    """The first condition that the effective settings do not meet, in words; empty when all are met.
+    """Return the first condition that the effective settings do not meet, in words; empty if all are met.
 
-    `values` maps a setting to its effective value, `absent` names those whose key is nowhere in the configuration. A
+    `values` maps a setting to its effective value, `absent` names those whose key is not in the configuration. A
     setting that the product does not have meets no condition, unless its strict value is `assumed`.
 
     >>> unmet({"sync": True}, {"sync": False}, ())
@@ -280,13 +278,13 @@ def unmet(when: Mapping[str, Value], values: Mapping[str, Value], absent: Collec
 
 
 DESTINATIONS = ("dead_letter_destination", "expiry_destination")
-"""The settings that name a queue for messages which their own queue gives up."""
+"""The settings that name a queue for messages that their own queue discards."""
 
 
 def in_force(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> Iterator[tuple[Exclusion, str]]:
-    """Each exclusion that these effective settings meet, in words that name the settings.
+    """Yield each exclusion that these effective settings turn on, with words that name the settings.
 
-    A policy that the broker's file does not describe is not in force.
+    A policy that the broker's file does not describe is off.
     """
     for exclusion in exclusions:
         if not unmet(exclusion.where, values, ()):
@@ -295,7 +293,7 @@ def in_force(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> It
 
 
 def set_aside(exclusions: Iterable[Exclusion], values: Mapping[str, Value]) -> tuple[str, ...]:
-    """The queues to which these effective settings can move a message of a trial: without them it were discarded."""
+    """Return the queues to which these effective settings can move a message of a trial instead of discarding it."""
     without = {name: "" for name in DESTINATIONS if name in values}
     bare = {**values, **without}
     used = [exclusion.where for exclusion in exclusions if not unmet(exclusion.where, bare, ())]
@@ -320,13 +318,13 @@ def _shown(value: Value) -> str:
 
 _WIRE = ("amqp", "stomp")
 VENDOR_SURFACES = ("jms", "amqp091")
-"""The surfaces on which a vendor's own client is used, and no session of this suite."""
+"""The surfaces for a vendor's own client instead of a session of this suite."""
 
 
 def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:
-    """Whether the claim is about what is said over `protocol`.
+    """Whether the claim is about `protocol`.
 
-    On the bundled broker a claim that names no wire protocol, but a product's own client, is tried over any.
+    On the bundled broker a claim that names a product's own client, and no wire protocol, is tried over any.
     """
     if protocol in claim.surfaces:
         return True
@@ -334,7 +332,7 @@ def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:
 
 
 def words(given: Iterable[str]) -> tuple[str, ...]:
-    """The words of an option that may be repeated, and may hold several between commas or blanks.
+    """Return the words of an option that may be repeated, with several words between commas or blanks.
 
     >>> words(["AMQP-*,STOMP-*", "EMS-*"])
     ('AMQP-*', 'STOMP-*', 'EMS-*')
@@ -343,13 +341,13 @@ def words(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _patterns(catalogue: Catalogue) -> set[str]:
-    """The patterns that stand for all claims of a document, and of a part of it: `ARTEMIS-*`, `ARTEMIS-SEND-*`."""
+    """Return the patterns for all claims of a document, and of a part of it: `ARTEMIS-*`, `ARTEMIS-SEND-*`."""
     parts = [claim_id.split("-") for claim_id in catalogue.claims]
     return {"-".join([*words[:size], "*"]) for words in parts for size in range(1, len(words))}
 
 
 def select(patterns: Iterable[str], catalogue: Catalogue) -> list[Claim]:
-    """The claims that match shell patterns such as `ARTEMIS-*`; an unknown word is a `UsageError`."""
+    """Return the claims that match shell patterns such as `ARTEMIS-*`; raises `UsageError` for an unknown word."""
     found: dict[str, Claim] = {}
     for pattern in patterns:
         matches = [claim for claim in catalogue.claims.values() if fnmatch.fnmatchcase(claim.id, pattern)]

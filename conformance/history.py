@@ -1,8 +1,8 @@
-"""Events, and the files that hold them: the only thing the judge ever sees.
+"""Events, and the files that hold them: the only input of the judge.
 
 A history is one JSON Lines file per process. Its first line is a `Header`, every further line an `Event`, its last
-line a `Footer` that the orchestrator adds when it knows how the process ended. A file without footer is incomplete,
-and no verdict of HOLDS can rest on it.
+line a `Footer` that the orchestrator adds when it knows how the process ended. A file without a footer is incomplete,
+and no HOLDS can rest on it.
 
 An operation is recorded twice: `invoke` before its first byte can leave, then `ok` (certainly happened), `fail`
 (certainly did not) or `info` (unknown: no answer). Faults use `armed`, `fired`, `effective`, `healed`.
@@ -27,13 +27,13 @@ from conformance.errors import HistoryError
 
 SCHEMA = 1
 WAITS, SHUT = "waits for the window", "the window did not reopen"
-"""The words of a CONFIRM of unknown outcome: its message cannot be sent, with `count` others unanswered."""
+"""Details of a CONFIRM of unknown outcome: its message cannot be sent, with `count` others unanswered."""
 
 DELAYED = "delayed"
-"""The word of a DRAIN of unknown end: what is left waits for a redelivery delay that no trial waits for."""
+"""Detail of a DRAIN with unknown end: the rest waits for a redelivery delay that is too long for a trial."""
 
 NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
-"""How the words of a BROKER event begin whose start after a fault failed: in `fail` the broker is to blame for it, in
+"""Beginnings of the detail of a BROKER event whose start after a fault failed: in `fail` the broker is to blame, in
 `info` that is unknown."""
 
 
@@ -61,7 +61,7 @@ class Op(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """How far it came. The order is the code of the Parquet files: append only."""
+    """The phase of an operation or fault. The order is the code of the Parquet files: append only."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -74,7 +74,7 @@ class Phase(enum.StrEnum):
 
 
 class Ended(enum.StrEnum):
-    """How a process ended; only the first two leave a trial that can be judged."""
+    """How a process ended. Only after the first two can its trial be judged."""
 
     FINISHED = "finished"
     KILLED_BY_FAULT = "killed_by_fault"
@@ -83,10 +83,10 @@ class Ended(enum.StrEnum):
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header", kw_only=True):
-    """What one process was, on the first line of its file.
+    """The first line of a file: the process and its run.
 
-    `settings` are the effective settings of the broker, `changed` those that differ from stock, `versions` the
-    versions of everything involved, `command` the command line that repeats the run.
+    `settings` are the effective settings of the broker, `changed` those that differ from stock, `versions` all
+    versions involved, `command` the command line that repeats the run.
     """
 
     run: str
@@ -108,7 +108,7 @@ class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header", kw_o
 
 
 def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str = "subject") -> Header:
-    """The header of a history that belongs to no run: of a benchmark, a warm-up, a test."""
+    """Return the header of a history without a run: of a benchmark, a warm-up, a test."""
     return Header(
         run="none",
         scenario=scenario,
@@ -174,14 +174,14 @@ _BUFFER = 1 << 16
 
 
 class Recorder:
-    """Writes the events of one process; at most 2 microseconds an event.
+    """Write the events of one process; at most 2 microseconds an event.
 
-    Events are buffered until `flush()`, which hands them to the kernel in one write. The rule that makes a history
-    trustworthy is the caller's: flush before the first byte of a recorded operation leaves. `write_through` flushes
-    after each event: for a process that a fault may kill at any instruction (what the kernel has survives SIGKILL).
+    Events are buffered until `flush()`, which hands them to the kernel in one write. The caller must flush before the
+    first byte of a recorded operation leaves. `write_through` flushes after each event, for a process that a fault may
+    kill at any instruction (data in the kernel survives SIGKILL).
 
-    Raises `HistoryError` for an event beyond `limits.HISTORY` bytes. What was recorded stays whole, and a fault can
-    still be recorded: what halted a broker lets it go on.
+    Raises `HistoryError` for an event beyond `limits.HISTORY` bytes. The earlier events stay, and a fault can still be
+    recorded, so that a paused broker is resumed.
     """
 
     def __init__(self, path: pathlib.Path, header: Header, *, write_through: bool = False) -> None:
@@ -193,13 +193,13 @@ class Recorder:
         os.write(self._fd, _ENCODER.encode(header) + b"\n")
 
     def record(self, op: Op, phase: Phase, **fields: Any) -> int:
-        """Add one event, now; returns its `at_ns`."""
+        """Add one event with the current time; return its `at_ns`."""
         at_ns = time.monotonic_ns()
         self.append(Event(self.sequence, at_ns, op, phase, **fields))
         return at_ns
 
     def append(self, event: Event) -> None:
-        """Add an event that was built by the caller; its sequence must be `self.sequence`."""
+        """Add an event that the caller built; its sequence must be `self.sequence`."""
         if self._size > limits.HISTORY and event.op is not Op.FAULT:
             raise HistoryError(limits.exceeded("what it sends makes a history", limits.HISTORY))
         self.sequence = event.sequence + 1
@@ -222,7 +222,7 @@ class Recorder:
             self._used = 0
 
     def close(self) -> None:
-        """Flush and close; the footer is the orchestrator's."""
+        """Flush and close; the orchestrator adds the footer."""
         self.flush()
         os.close(self._fd)
 
@@ -230,8 +230,8 @@ class Recorder:
 def close_history(path: pathlib.Path, ended: Ended, detail: str = "") -> Footer:
     """Add the footer to the file of a process that has ended, and return it.
 
-    A torn last line is cut back only where the fault killed the process; anywhere else it is kept, and reading the
-    file will refuse it. A process that was killed before it began its file has none, and gets none.
+    A torn last line is cut off only if the fault killed the process; otherwise it is kept, and `read` refuses the file.
+    A process that was killed before it began its file gets none.
     """
     if not path.exists():
         return Footer(events=0, ended=ended, detail=detail)
@@ -249,7 +249,7 @@ def close_history(path: pathlib.Path, ended: Ended, detail: str = "") -> Footer:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """One file, read and found complete: its header, its events in order, its footer."""
+    """One complete file: its header, its events in order, its footer."""
 
     header: Header
     events: tuple[Event, ...]
@@ -259,7 +259,7 @@ class History:
 def read(path: pathlib.Path) -> History:
     """Read one file strictly.
 
-    Raises `HistoryError` where a line does not parse, the footer is missing or counts otherwise, a sequence number is
+    Raises `HistoryError` if a line does not parse, the footer is missing or has another count, a sequence number is
     skipped or repeated, the clock runs backwards, or the schema is unknown.
     """
     records: list[Header | Event | Footer] = []
@@ -298,7 +298,7 @@ _MESSAGE = re.compile(r"p([0-9]{1,9}):([0-9]{1,18})")
 
 
 def message_id(producer: int, number: int) -> str:
-    """The id of a message: who sent it, and which of that producer's it is.
+    """Return the id of a message: its producer and its number.
 
     >>> message_id(1, 137)
     'p1:137'
@@ -307,7 +307,7 @@ def message_id(producer: int, number: int) -> str:
 
 
 def parse_message(text: str | None) -> tuple[int, int] | None:
-    """`(producer, number)` of an id that this suite made, None for any other.
+    """Return `(producer, number)` of an id of this suite, None for any other.
 
     >>> parse_message("p1:137"), parse_message("ID:foreign"), parse_message("p1:" + "9" * 5_000)
     ((1, 137), None, None)
@@ -317,7 +317,7 @@ def parse_message(text: str | None) -> tuple[int, int] | None:
 
 
 def make_body(message: str, size: int, trial: str = "") -> bytes:
-    """A body of `size` bytes whose first line is the id, a checksum of the rest, and which trial it is of, if of any.
+    """Return a body of `size` bytes: its first line has the id, a checksum of the rest, and a mark of the trial.
 
     >>> len(make_body("p1:1", 64)), is_intact("p1:1", make_body("p1:1", 64))
     (64, True)
@@ -330,19 +330,19 @@ def make_body(message: str, size: int, trial: str = "") -> bytes:
 
 
 def is_intact(message: str, body: bytes) -> bool:
-    """Whether `body` is what `make_body` made for this very message.
+    """Whether `make_body` made `body` for this message.
 
     >>> is_intact("p1:2", make_body("p1:1", 64))
     False
     """
     head, _, rest = body.partition(b"\n")
     seed = message.encode()
-    told = b"%s %08x" % (seed, zlib.crc32(seed + rest))
-    return head == told or (head.startswith(told + b" ") and len(head) == len(told) + _MARK)
+    expected = b"%s %08x" % (seed, zlib.crc32(seed + rest))
+    return head == expected or (head.startswith(expected + b" ") and len(head) == len(expected) + _MARK)
 
 
 def is_anothers(body: bytes, trial: str) -> bool:
-    """Whether `body` was made for another trial: ids are the same in each, and a queue may outlive one.
+    """Whether `body` was made for another trial: ids repeat in each trial, and a queue may outlive one.
 
     >>> is_anothers(make_body("p1:1", 64, "a.1"), "a.2"), is_anothers(make_body("p1:1", 64, "a.1"), "a.1")
     (True, False)

@@ -14,12 +14,10 @@ FOLDER = paths.suites() / "claims"
 
 
 def test_whole():
-    """Every claim of the catalogue."""
     assert 168 == len(claims.load().claims)
 
 
 def test_checker_finds_nothing(monkeypatch, capsys):
-    """The catalogue's own checker, over the files as they are."""
     monkeypatch.setattr(sys, "argv", ["check_claims.py", str(FOLDER)])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(FOLDER / "check_claims.py"), run_name="__main__")
@@ -62,7 +60,6 @@ def test_contradiction_is_refused(tmp_path, old, new, why):
     ],
 )
 def test_an_expectation_has_a_reason_and_no_sentence(tmp_path, file, old, new, why):
-    """A claim is of a document, with its sentence, or of the suite, with its reason."""
     folder = shutil.copytree(FOLDER, tmp_path / "claims")
     path = folder / f"{file}.yaml"
     path.write_text(path.read_text().replace(old, new, 1))
@@ -72,7 +69,6 @@ def test_an_expectation_has_a_reason_and_no_sentence(tmp_path, file, old, new, w
 
 
 def test_patterns_select():
-    """Shell patterns, and an unknown word names the closest."""
     catalogue = claims.load()
 
     assert ["ARTEMIS-ACK-01"] == [c.id for c in claims.select(["ARTEMIS-ACK-01"], catalogue)]
@@ -102,7 +98,6 @@ def test_patterns_select():
     ],
 )
 def test_conditions(when, values, absent, expected):
-    """A condition is met by the effective settings, or the reason says why not."""
     assert expected == claims.unmet(when, values, absent)
 
 

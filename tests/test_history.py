@@ -20,7 +20,6 @@ def write(path, events=3, **options):
 
 
 def test_what_was_written_is_read(path):
-    """Events come back in order, with their fields."""
     write(path).close()
     history.close_history(path, Ended.FINISHED)
 
@@ -28,7 +27,6 @@ def test_what_was_written_is_read(path):
 
 
 def test_nothing_is_lost_over_the_buffer(path):
-    """Far more than one buffer, flushed as it fills."""
     write(path, 5_000).close()
     history.close_history(path, Ended.FINISHED)
 
@@ -36,14 +34,12 @@ def test_nothing_is_lost_over_the_buffer(path):
 
 
 def test_write_through_is_in_the_kernel_at_once(path):
-    """A victim of a crash fault has nothing in its own memory."""
     write(path, 2, write_through=True)
 
     assert 3 == path.read_bytes().count(b"\n")
 
 
 def test_no_footer_is_refused(path):
-    """A harness that was killed leaves a history that nobody may judge."""
     write(path).close()
 
     with pytest.raises(HistoryError, match="no footer"):
@@ -51,7 +47,6 @@ def test_no_footer_is_refused(path):
 
 
 def test_torn_line_of_a_killed_process_is_cut(path):
-    """One torn last line is what SIGKILL leaves."""
     write(path).close()
     with path.open("ab") as stream:
         stream.write(b'{"record":"event","sequ')
@@ -61,7 +56,6 @@ def test_torn_line_of_a_killed_process_is_cut(path):
 
 
 def test_torn_line_of_any_other_process_is_refused(path):
-    """Nobody else may tear a line."""
     write(path).close()
     with path.open("ab") as stream:
         stream.write(b'{"record":"event","sequ')
@@ -73,7 +67,6 @@ def test_torn_line_of_any_other_process_is_refused(path):
 
 @pytest.mark.parametrize(("line", "why"), [(2, "the footer counts 3"), (1, "no header")])
 def test_missing_line_is_refused(path, line, why):
-    """An event, or the header, that somebody took away."""
     write(path).close()
     history.close_history(path, Ended.FINISHED)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -84,7 +77,6 @@ def test_missing_line_is_refused(path, line, why):
 
 
 def test_repeated_sequence_is_refused(path):
-    """The same event twice is not two events."""
     write(path).close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], lines[2]]))
@@ -95,7 +87,6 @@ def test_repeated_sequence_is_refused(path):
 
 
 def test_corrupt_body_is_seen():
-    """One changed byte."""
     body = bytearray(history.make_body("p1:1", 200))
     body[150] ^= 1
 

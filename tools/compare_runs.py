@@ -1,8 +1,8 @@
 """Compare two runs by what they decided and what they planned, not by wording: `python -m tools.compare_runs OLD NEW`.
 
 OLD and NEW are `report.json` files or run folders. With `--verdicts`, rows are compared by verdict alone: for two
-recordings of one broker, whose counts differ by chance. Without it, counts, exposure, control, bound and q have to be
-equal too: for one recording that two versions of the judge have decided. Exit code 0: equal; 1: they differ; 4: usage.
+recordings of one broker, whose counts differ by chance. Without it, counts, exposure, control, bound and q must be
+equal too: for one recording that two versions of the judge decided. Exit code 0: equal; 1: they differ; 4: usage.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What people read: verdict rows come in, text goes out. Nothing here decides a verdict.
+"""Turn verdict rows into text for people. Nothing here decides a verdict.
 
-`model`     the report as data (`report.json`), the words of it, and what undermines it
-`expected`  what a user expected beside it: known failures, a baseline
-`html`      one self-contained page, readable offline and without scripts
-`text`      the summary on a terminal or in a pipe
+`model`         the report as data (`report.json`), its headline, and what limits its answers
+`expectations`  what a user expected: known failures, a baseline, claims that must be tried
+`html`          one self-contained page, readable offline and without scripts
+`text`          the summary on a terminal or in a pipe
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_all(
     out_dir: Path,
     expected: Expectations | None = None,
 ) -> dict[str, Path]:
-    """Write `report.json` and `report.html` into `out_dir`, which is made where it is missing; their paths by kind."""
+    """Write `report.json` and `report.html` into `out_dir`, which is created if needed; return their paths by kind."""
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = {"html": out_dir / "report.html", "json": out_dir / "report.json"}
     write_json(judgement, paths["json"], catalogue, expected)

@@ -1,11 +1,11 @@
-"""What a user expects of a run beside its verdicts: known failures, a baseline, and claims that must be tried.
+"""Compare a run with what its user expects: known failures, a baseline, and claims that must be tried.
 
-No verdict changes here. What changes is the exit code, and what is said beside a row:
+No verdict changes here, only the exit code and the marks of a row:
 
-* A known failure that is VIOLATED does not fail the run. One that should fail `always` and HOLDS does (exit 1): its
-  entry must go. An entry excuses through the day it expires; nothing but VIOLATED is ever excused.
+* A known failure that is VIOLATED does not fail the run. One that should fail `always` and HOLDS does (exit 1): remove
+  its entry. An entry excuses through the day it expires. Only VIOLATED is ever excused.
 * With a baseline only regressions fail. Violated now and not then: 1. Decided then and now undecided, not tried, not
-  applicable or without a row: 2. Violated, or undecided, in both: nothing. An error of the suite stays 3.
+  applicable or without a row: 2. Violated, or undecided, in both: no failure. An error of the suite stays 3.
 * A claim that must be tried and was not: 2.
 """
 
@@ -35,7 +35,7 @@ from conformance.report.model import Report
 from conformance.report.words import EXIT_MEANS, with_errors
 
 DECIDED = (Verdict.HOLDS, Verdict.VIOLATED, Verdict.WITNESSED, Verdict.NOT_WITNESSED, Verdict.OBSERVED)
-"""Words that answer something; a run that had one of them and has it no more has lost coverage."""
+"""Verdicts that decide; a row that had one of them in the baseline and has none now is lost coverage."""
 
 _WORSE = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR, Verdict.NOT_TRIED)
 
@@ -49,14 +49,14 @@ _ORDER = list(Standing)
 
 
 class Expect(enum.StrEnum):
-    """How often a known failure is seen; only one that fails `always` must fail."""
+    """How often a known failure occurs; one that fails `always` must fail."""
 
     ALWAYS = "always"
     SOMETIMES = "sometimes"
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a file of known failures; what it does not name it does not narrow.
+    """An entry of a file of known failures. An empty field matches everything.
 
     `versions` is a range such as `>=2.31,<2.60`. `expires` is the last day on which it excuses.
     """
@@ -73,7 +73,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
 
     def matches(self, row: VerdictRow) -> bool:
-        """Whether the entry speaks of that row, whatever its verdict."""
+        """Whether the entry is about that row, with any verdict."""
         narrowed = ((self.scenario, row.scenario), (self.protocol, row.protocol), (self.mode, row.mode))
         return (
             (self.claim, self.adapter) == (row.claim, row.adapter)
@@ -82,7 +82,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def expired(self, today: datetime.date) -> bool:
-        """Whether it excuses nothing any more."""
+        """Whether the entry no longer excuses a violation."""
         return today > self.expires
 
     @property
@@ -103,7 +103,7 @@ _BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
 
 
 def in_range(version: str, bounds: str) -> bool:
-    """Whether a version meets every bound; its numbers are compared, missing ones are 0.
+    """Whether a version meets every bound; missing numbers count as 0.
 
     >>> in_range("2.56.0", ">=2.31,<2.60"), in_range("2.60", "<2.60.0"), in_range("2.9", "")
     (True, False, True)
@@ -123,7 +123,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def read_known(path: pathlib.Path, catalogue: Catalogue) -> tuple[Known, ...]:
     """The entries of a file of known failures (TOML, tables `[[known]]`).
 
-    Raises `UsageError`, one line, where the file cannot be read or says a word that is not known.
+    Raises `UsageError`, one line, if the file cannot be read or has an unknown word.
     """
     try:
         data = tomllib.loads(path.read_text("utf-8"))
@@ -145,7 +145,7 @@ def _entry(where: str, data: Mapping[str, Any], catalogue: Catalogue) -> Known:
     _known_words(f"{where}: claim", [known.claim], catalogue.claims)
     for part in filter(None, (part.strip() for part in known.versions.split(","))):
         if not _BOUND.fullmatch(part):
-            raise UsageError(f"{where}: versions {part!r} is no bound; one looks like '>=2.31,<2.60'")
+            raise UsageError(f"{where}: versions {part!r} is not a bound such as '>=2.31,<2.60'")
     return known
 
 
@@ -158,7 +158,7 @@ def _known_words(what: str, words: Iterable[str], known: Iterable[str]) -> None:
 
 
 def read_baseline(path: pathlib.Path) -> Report:
-    """An earlier `report.json`, or the folder that holds it; raises `UsageError` where it is not one."""
+    """Read an earlier `report.json`, or the one in a folder; raises `UsageError` if there is none."""
     file = path / "report.json" if path.is_dir() else path
     try:
         return model.read_json(file)
@@ -167,7 +167,7 @@ def read_baseline(path: pathlib.Path) -> Report:
 
 
 def check_baseline(baseline: Report | None, *, adapter: str, protocol: str) -> None:
-    """Raise `UsageError` where the baseline is about another broker or protocol: its rows say nothing about this."""
+    """Raise `UsageError` if the baseline is about another broker or protocol."""
     if baseline is None:
         return
     then, now = (baseline.run.adapter, baseline.run.protocol), (adapter, protocol)
@@ -180,7 +180,7 @@ _NOTHING = Expectations(exit_code=0, means="")
 
 @dataclasses.dataclass(frozen=True)
 class ExpectationOutcome:
-    """What follows from a judgement and what was expected of it; every front asks it row by row or as a whole."""
+    """The result of comparing a judgement with what was expected, as a whole and for each row."""
 
     known: tuple[Known, ...]
     then: Mapping[tuple[str, str, str], Verdict] | None
@@ -194,23 +194,23 @@ class ExpectationOutcome:
 
     @property
     def lines(self) -> list[str]:
-        """One line for each thing to say, the gravest first."""
+        """One line for each item, the most serious first."""
         return self.expectations.lines
 
     def excused(self, row: VerdictRow) -> Known | None:
-        """The entry that excuses this violation; None where there is none, or nothing to excuse."""
+        """Return the entry that excuses this violation; None without one, or without a violation."""
         return self._entry(row) if row.verdict is Verdict.VIOLATED and not is_self_check(row) else None
 
     def mended(self, row: VerdictRow) -> Known | None:
-        """The entry that says `always` of a row that holds."""
+        """Return the entry that expects a row to fail `always` although it holds."""
         return self._entry(row, Expect.ALWAYS) if row.verdict is Verdict.HOLDS and not is_self_check(row) else None
 
     def spared(self, row: VerdictRow) -> bool:
-        """Whether the row, as bad as it is, does not fail the run. A row that is fine is not spared, it is fine."""
+        """Whether a row that would fail the run does not. A row that holds is not spared."""
         return self.excused(row) is not None or self._since(row) in (Standing.NOT_NEW, Standing.STILL_UNDECIDED)
 
     def items_of(self, row: VerdictRow) -> Iterator[Item]:
-        """What is said beside that row."""
+        """Return the items about that row."""
         excused, mended, since = self.excused(row), self.mended(row), self._since(row)
         if excused:
             yield _item(Standing.KNOWN, row, excused.line)
@@ -228,7 +228,7 @@ class ExpectationOutcome:
         return str((self.then or {}).get(_key(row), "no answer"))
 
     def _since(self, row: VerdictRow) -> Standing | None:
-        """How a row stands to the baseline; None without one, and where nothing is worth a word."""
+        """Return how a row compares with the baseline; None without one, and for no difference."""
         if self.then is None:
             return None
         before, now = self.then.get(_key(row)), row.verdict
@@ -251,9 +251,9 @@ def outcome(
     require_tried: Iterable[str] = (),
     today: datetime.date,
 ) -> ExpectationOutcome:
-    """What follows from a judgement and from what was expected of it; reads nothing but its arguments.
+    """Compare a judgement with what was expected; reads only its arguments.
 
-    `require_tried` are ids of claims. Raises `UsageError` where the baseline is about another broker or protocol.
+    `require_tried` are ids of claims. Raises `UsageError` if the baseline is about another broker or protocol.
     """
     run = judgement.run
     check_baseline(baseline, adapter=run.adapter, protocol=run.protocol)
@@ -272,7 +272,7 @@ def outcome(
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What the user expects, as it was read; `require_tried` are ids of claims."""
+    """What the user expects, as read from files and options; `require_tried` are ids of claims."""
 
     known: tuple[Known, ...] = ()
     baseline: Report | None = None
@@ -287,7 +287,7 @@ class Expected:
         baseline: pathlib.Path | None,
         require_tried: Iterable[str],
     ) -> Expected:
-        """Read and check every file and word; raises `UsageError`, one line."""
+        """Read and check every file and option; raises `UsageError`, one line."""
         return cls(
             known=read_known(known_failures, catalogue) if known_failures else (),
             baseline=read_baseline(baseline) if baseline else None,
@@ -295,13 +295,13 @@ class Expected:
         )
 
     def of(self, judgement: Judgement) -> ExpectationOutcome:
-        """What follows from everything that is judged so far."""
+        """Compare a judgement with what is expected."""
         return outcome(
             judgement, known=self.known, baseline=self.baseline, require_tried=self.require_tried, today=self.today
         )
 
-    def told(self, found: ExpectationOutcome) -> Expectations | None:
-        """What the report says of it; None where the user expected nothing."""
+    def in_report(self, found: ExpectationOutcome) -> Expectations | None:
+        """Return the part of the report about it; None if the user expected nothing."""
         return found.expectations if self.known or self.baseline or self.require_tried else None
 
 
@@ -320,7 +320,7 @@ def _item(standing: Standing, row: VerdictRow, text: str) -> Item:
 
 
 def _gone(judgement: Judgement, baseline: Report | None) -> Iterator[Item]:
-    """Rows of the baseline that were decided and that this run does not have at all."""
+    """Yield decided rows of the baseline that this run does not have."""
     here = {_key(row) for row in judgement.rows + judgement.self_checks}
     for row in baseline.verdicts + baseline.self_checks if baseline else ():
         if row.verdict in DECIDED and _key(row) not in here:
@@ -340,7 +340,7 @@ def _untried(judgement: Judgement, require_tried: Iterable[str]) -> Iterator[Ite
 
 
 def _of_entries(plain: ExpectationOutcome, judgement: Judgement) -> Iterator[Item]:
-    """Entries that excuse nothing: expired ones, and those that are about no row of this run."""
+    """Yield entries that excuse nothing: expired ones, and those that match no row of this run."""
     for entry in plain.known:
         if entry.expired(plain.today):
             yield Item(
@@ -358,18 +358,18 @@ def _of_entries(plain: ExpectationOutcome, judgement: Judgement) -> Iterator[Ite
 
 
 def _means(code: ExitCode, usual: ExitCode, of_rows: ExitCode, compared: bool) -> str:
-    """Why the code is what it is: in the usual words, unless the expectations moved it.
+    """Return the meaning of the exit code: the usual one, unless the expectations changed it.
 
-    `usual` is the code without expectations, `of_rows` the code of the rows that nothing spares.
+    `usual` is the code without expectations, `of_rows` the code of the rows that are not spared.
     """
     if code is ExitCode.VIOLATED and of_rows is not code:
-        return "a known failure that should fail every time did not: its entry must go"
+        return "a known failure that should fail every time did not: remove its entry"
     if code is ExitCode.VIOLATED and compared:
         return "at least one claim was violated that was not violated in the baseline"
     if code is usual:
         return EXIT_MEANS[code]
     if code is ExitCode.INCONCLUSIVE:
-        return "no violation but expected ones, and a claim that had to be tried or decided was not"
+        return "only expected violations, and a claim that had to be tried or decided was not"
     if code is ExitCode.CONFORMANT:
-        return "nothing was violated or left undecided that was not expected"
+        return "every violation and every undecided claim was expected"
     return EXIT_MEANS[code]

@@ -1,4 +1,4 @@
-"""Faults and triggers as sentences."""
+"""Describe faults and triggers in sentences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EVENTS = {
     "process": "processing",
     "ack_written": "acknowledgement that was written",
     "ack": "confirmed acknowledgement",
-    "before_commit": "transaction that is complete but for its commit",
+    "before_commit": "transaction that lacks only its commit",
     "commit_written": "request to commit",
     "committed": "answered commit",
 }
@@ -53,12 +53,12 @@ _FRAMES = {
     "rollback_answer": "answer to a rollback",
 }
 _PLACES = {"before": "before", "middle": "in the middle of", "after": "right after"}
-_CUTS = {"fin": "Close the connection in order", "rst": "Reset the connection", "half_open": "Silence the connection"}
+_CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}
 _DIRECTIONS = {"to_client": "from the broker to the client", "to_broker": "from the client to the broker"}
 
 
 def ordinal(number: int) -> str:
-    """A number in its place.
+    """Return an ordinal number.
 
     >>> ordinal(1), ordinal(12), ordinal(1003)
     ('1st', '12th', '1,003rd')
@@ -68,8 +68,8 @@ def ordinal(number: int) -> str:
 
 
 def restart_sentence(step: Restart) -> str:
-    """How the broker is started again."""
-    how = "Stop the broker in order and start it again" if step.clean else "Start the broker again"
+    """Describe how the broker is started again."""
+    how = "Stop the broker cleanly and start it again" if step.clean else "Start the broker again"
     text = f"{how} on the same data"
     if step.until is not None:
         text += f"; {_trigger(step.until.at)} every process of it is killed, and it is started once more"
@@ -79,17 +79,17 @@ def restart_sentence(step: Restart) -> str:
 def _disk(fault: DiskFault) -> str:
     match fault:
         case Watched():
-            return "what it writes to its journal and syncs is watched"
+            return "its writes and syncs of the journal are traced"
         case HeldSync():
-            return f"every sync of its journal begins {fault.seconds:g} s late, as long as it runs"
+            return f"every sync of its journal begins {fault.seconds:g} s late until it ends"
         case FailedSync():
-            return f"of the syncs of its journal by one thread, from {_number(fault.k)} on each fails with EIO"
+            return f"from {_number(fault.k)} on, each sync of its journal by one thread fails with EIO"
         case DiskFull():
-            return f"of the writes to its journal by one thread, from {_number(fault.k)} on each fails with ENOSPC"
+            return f"from {_number(fault.k)} on, each write to its journal by one thread fails with ENOSPC"
 
 
 def fault_sentence(fault: Fault) -> str:
-    """What is done, and when."""
+    """Describe what is done, and when."""
     match fault:
         case Kill():
             return f"SIGKILL to every process of the broker at {_trigger(fault.at)}{_later(fault.delay_us)}."
@@ -102,8 +102,8 @@ def fault_sentence(fault: Fault) -> str:
         case ConsumerCrash():
             return f"SIGKILL to the client process itself at {_trigger(fault.at)}."
         case PowerLoss():
-            some = ", after some of the pages that were not synced were written, and others not" if fault.torn else ""
-            return f"The disk of the broker goes at {_trigger(fault.at)}{some}, and what was not synced with it."
+            some = "; some pages that were not synced are written, and others are lost" if fault.torn else ""
+            return f"Power loss at {_trigger(fault.at)}: data that was not synced is lost{some}."
         case Cut():
             return f"{_CUTS[fault.how]} {_trigger(fault.at)}."
         case HoldLink():

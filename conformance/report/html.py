@@ -1,6 +1,6 @@
-"""One self-contained page: no script, nothing loaded from outside, everything of others escaped.
+"""Write one self-contained page: no script, no external resource, all foreign text escaped.
 
-The template `reports/report.html.j2` holds the order of the page; this module gives it views and phrases.
+The template `reports/report.html.j2` holds the order of the page; this module gives it data and phrases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from conformance.scenario import Scenario
 
 @dataclasses.dataclass(frozen=True)
 class ClaimView:
-    """A claim with all its rows. `claim` is None where the catalogue of today does not have it any more."""
+    """A claim with all its rows. `claim` is None if the catalogue no longer has it."""
 
     id: str
     says: str
@@ -42,7 +42,7 @@ class ClaimView:
 
 @dataclasses.dataclass(frozen=True)
 class DocumentView:
-    """The claims of one source document, by what a reader may conclude from them."""
+    """The claims of one source document: answered, not tried and not applicable."""
 
     title: str
     answered: tuple[ClaimView, ...]
@@ -52,7 +52,7 @@ class DocumentView:
 
 @dataclasses.dataclass(frozen=True)
 class ScenarioView:
-    """One script and all that came of it. `script` is None where this version of the suite does not have it."""
+    """One script and its results. `script` is None if this version of the suite does not have it."""
 
     id: str
     says: str
@@ -73,7 +73,7 @@ def write_html(
     path: Path,
     expected: Expectations | None = None,
 ) -> None:
-    """Write the page; bytes of a log that are no text become `?`."""
+    """Write the page; invalid bytes of a log become `?`."""
     path.write_bytes(page(judgement, catalogue, scenarios, expected).encode("utf-8", "replace"))
 
 
@@ -83,7 +83,7 @@ def page(
     scenarios: Mapping[str, Scenario],
     expected: Expectations | None = None,
 ) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     return (
         _environment()
         .get_template("report.html.j2")
@@ -104,17 +104,17 @@ def page(
 
 
 def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected: Expectations | None) -> list[str]:
-    """What a reader must not overlook beside a verdict."""
+    """Return the marks beside a verdict that a reader must not overlook."""
     found = expected.marks(row) if expected else []
     if model.judged_as(row, judgement.run, catalogue):
         return ["judged at your request, not promised by this product", *found]
     if row.required:
-        found = ["your requirement, given up by this setting", *found]
+        found = ["your requirement, which this setting does not promise", *found]
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
 def documents(judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:
-    """Every claim of the catalogue, and every claim that only the rows know, by source document."""
+    """Return every claim of the catalogue and of the rows, by source document."""
     by_claim: dict[str, list[VerdictRow]] = {}
     for row in judgement.rows + judgement.self_checks:
         by_claim.setdefault(row.claim, []).append(row)
@@ -158,7 +158,7 @@ def _document(title: str, views: Iterable[ClaimView]) -> DocumentView:
 
 
 def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[ScenarioView]:
-    """The scenarios that were run, in the order of the run, then those of rows without a trial."""
+    """Return the scenarios that were run, in order, then those of rows without a trial."""
     return [_scenario_view(name, judgement, scenarios.get(name)) for name in _with_trials(judgement)]
 
 
@@ -172,7 +172,7 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
     fault = script.fault if script else None
     return ScenarioView(
         id=name,
-        says=script.says if script else "This version of the suite does not have the script any more.",
+        says=script.says if script else "This version of the suite no longer has the script.",
         mode=script.mode if script else next((row.mode for row in everything), ""),
         script=script,
         steps=tuple(words.steps_in_words(script)) if script else (),
@@ -185,7 +185,7 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
 
 
 def timeline(witness: Witness) -> list[dict[str, str]]:
-    """The events of a witness as the text of table cells; what an event lacks is empty."""
+    """Return the events of a witness as the texts of table cells; a missing field is empty."""
     keys = ("at_ms", "process", "op", "phase", "epoch", "detail")
     return [{key: _cell(event.get(key, "")) for key in keys} for event in witness.timeline]
 
@@ -197,12 +197,12 @@ def _cell(value: Any) -> str:
 
 
 def first_timeline(rows: Iterable[VerdictRow]) -> Witness | None:
-    """The first witness that has a timeline; the one that a report unfolds."""
+    """Return the first witness with a timeline, which a report shows."""
     return next((witness for row in rows for witness in row.witnesses if witness.timeline), None)
 
 
 def anchor(text: str) -> str:
-    """The id of an element for that text: only letters, digits, dots and hyphens.
+    """Return the element id for a text: only letters, digits, dots and hyphens.
 
     >>> anchor("a b<c>")
     'a-b-c-'
@@ -211,9 +211,9 @@ def anchor(text: str) -> str:
 
 
 def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
-    """The word whose sign and colour the headline has.
+    """Return the verdict that gives the headline its sign and colour.
 
-    It is never `HOLDS` in a partial run, or where a claim that is not promised was seen to fail.
+    It is never `HOLDS` in a partial run, or if the check of a claim that is not promised failed.
     """
     rows = [row for row in model.tried(judgement.rows) if not row.decided_by]
     grave = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
@@ -246,7 +246,7 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(filters)
     style = (paths.reports() / "report.css").read_text("utf-8")
     environment.globals.update(
-        css=Markup(style),  # noqa: S704 - our own file, no word of others in it
+        css=Markup(style),  # noqa: S704 - our own file, without foreign text
         meanings=words.MEANINGS,
         first_timeline=first_timeline,
     )
@@ -254,7 +254,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Spell out characters that a browser would obey; jinja escapes the markup afterwards."""
+    """Escape characters that a browser would interpret; jinja escapes the markup afterwards."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

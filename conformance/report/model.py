@@ -1,6 +1,6 @@
-"""The report as data, its texts, and what weakens it.
+"""The report as data, its headline, and what limits its answers.
 
-Only counting and wording happen here. Whether a claim is violated is read from its row, never found out.
+This module only counts and words. The rows say whether a claim is violated.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from conformance.report.words import MEANINGS, UNTRIED, exposure_words, plural
 
 SCHEMA: Final = 1
 ON_TOP = (Standing.REGRESSION, Standing.MENDED, Standing.UNTRIED, Standing.KNOWN, Standing.NOT_NEW)
-"""What the headline counts of what was expected."""
+"""The standings that the headline counts."""
 UNPROMISED = "Not promised by this configuration, and seen to fail"
 LOW_EXPOSURE = 10
-"""Fewer operations at risk in one trial than this are pointed out. It changes no verdict."""
+"""The report points out trials with fewer operations at risk. It changes no verdict."""
 
 
 class Generator(msgspec.Struct, frozen=True, kw_only=True):
-    """What wrote the report."""
+    """The program that wrote the report."""
 
     name: str
     version: str
@@ -41,10 +41,10 @@ class Summary(
     kw_only=True,
     rename={word.value.lower(): word.value for word in Verdict},
 ):
-    """How many rows have each verdict word (self-checks left out), the exit code, and the sentence on top.
+    """The number of rows with each verdict (without self-checks), the exit code, and the headline.
 
-    A row is one claim in one scenario; the headline counts claims. `no_row` counts claims of the catalogue that the
-    judge gave no row, which are not tried either.
+    A row is one claim in one scenario; the headline counts claims. `no_row` counts claims of the catalogue without a
+    row, which are not tried either.
     """
 
     holds: int
@@ -64,7 +64,7 @@ class Summary(
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """`report.json`; `reports/report.schema.json` is its JSON Schema.
 
-    `expectations` is there where the user named known failures, a baseline or claims that must be tried.
+    `expectations` is set if the user named known failures, a baseline or claims that must be tried.
     """
 
     schema: Literal[1]
@@ -78,7 +78,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> Report:
-    """The whole report as data; with the catalogue, claims without a row are counted as not tried."""
+    """Return the whole report as data; with the catalogue, claims without a row are counted as not tried."""
     words = [row.verdict for row in judgement.rows]
     return Report(
         schema=SCHEMA,
@@ -100,36 +100,36 @@ def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: E
 def write_json(
     judgement: Judgement, path: Path, catalogue: Catalogue | None = None, expected: Expectations | None = None
 ) -> None:
-    """Write `report.json`. Bytes of a log that are no text become `?`: the file is always valid UTF-8."""
+    """Write `report.json`. Invalid bytes of a log become `?`: the file is always valid UTF-8."""
     data = msgspec.to_builtins(report(judgement, catalogue, expected))
     path.write_bytes(json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
 
 
 def read_json(path: Path) -> Report:
-    """Read a `report.json` back; `msgspec.ValidationError` says where one does not follow the schema."""
+    """Read a `report.json`; raises `msgspec.ValidationError` if it does not follow the schema."""
     return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
 def schema_text() -> str:
-    """The text of `reports/report.schema.json`: JSON Schema 2020-12, made from `Report`."""
+    """Return the text of `reports/report.schema.json`: JSON Schema 2020-12, made from `Report`."""
     body = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
     return json.dumps(body, indent=1) + "\n"
 
 
 def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
-    """The rows that a trial stands behind, the worst word first."""
+    """Return the rows with a trial, the worst verdict first."""
     order = list(MEANINGS)
     return sorted((row for row in rows if row.verdict not in UNTRIED), key=lambda row: order.index(row.verdict))
 
 
 def without_row(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
-    """The claims of the catalogue that have no row at all."""
+    """Return the claims of the catalogue without a row."""
     known = {row.claim for row in judgement.rows + judgement.self_checks}
     return [claim for claim in catalogue.claims if claim not in known] if catalogue else []
 
 
 def not_tried(judgement: Judgement, catalogue: Catalogue | None = None) -> list[str]:
-    """The claims that no trial stands behind although they could apply: partial is what has any."""
+    """Return the claims without a trial that could apply; a report with any of them is partial."""
     rows = judgement.rows + judgement.self_checks
     answered = {row.claim for row in tried(rows)}
     left_out = [row.claim for row in rows if row.verdict is Verdict.NOT_TRIED and row.claim not in answered]
@@ -137,12 +137,12 @@ def not_tried(judgement: Judgement, catalogue: Catalogue | None = None) -> list[
 
 
 def partial(judgement: Judgement, catalogue: Catalogue | None = None) -> bool:
-    """Whether anything that could apply was left out, be it one scenario of a claim."""
+    """Whether anything that could apply was not tried, even one scenario of a claim."""
     return bool(without_row(judgement, catalogue)) or any(row.verdict is Verdict.NOT_TRIED for row in judgement.rows)
 
 
 def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
-    """Whether the row is about a sentence of a vendor that does not bind this product."""
+    """Whether the row is about another vendor's sentence, which does not bind this product."""
     claim = catalogue.claims.get(row.claim) if catalogue else None
     if claim is not None:
         return claim.scope is Scope.PROFILE and not set(claim.binds) & set(run.profiles)
@@ -150,25 +150,25 @@ def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = 
 
 
 def judged_as(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
-    """Whether the row is there only because the user had the product judged by another vendor's sentences."""
+    """Whether the row is judged only because the user asked for another vendor's sentences."""
     if not run.judged_as or not row.required or row.scope != Scope.PROFILE:
         return False
     return not_promised(row, run, catalogue) if catalogue and row.claim in catalogue.claims else True
 
 
 def is_undecided(row: VerdictRow) -> bool:
-    """Whether a row is left open: neither answered by itself, nor by the row that decided its claim at the disk."""
+    """Whether a row is undecided, and no stronger test covers it."""
     return row.verdict is Verdict.INCONCLUSIVE and not row.decided_by
 
 
 def failed_unpromised(judgement: Judgement) -> dict[str, VerdictRow]:
-    """The claims that this configuration does not promise and whose check failed, each with its worst row."""
+    """Return the claims that this configuration does not promise and whose check failed, each with its worst row."""
     failed = sorted((row for row in judgement.rows if row.failed_unpromised), key=lambda row: -row.offences)
     return {claim: next(row for row in failed if row.claim == claim) for claim in _claims(failed)}
 
 
 def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
-    """The sentence on top. It never says more than was tried."""
+    """Return the headline. It never says more than was tried."""
     rows = judgement.rows
     if not tried(rows):
         parts = ["Nothing was tried"]
@@ -189,7 +189,7 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
         undecided = _claims(row for row in rows if is_undecided(row))
         parts += [f"{plural(len(undecided), 'claim')} could not be decided"] if undecided else []
         broken = _claims(row for row in rows if row.verdict is Verdict.HARNESS_ERROR)
-        parts += [f"{plural(len(broken), 'claim')} ended in an error of the suite"] if broken else []
+        parts += [f"{plural(len(broken), 'claim')} had an error of the suite"] if broken else []
     parts += [*_unpromised(judgement), *_expected_parts(expected), *_limits(judgement, catalogue)]
     return ". ".join(parts) + "."
 
@@ -232,7 +232,7 @@ def _listed(claims: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Doubt:
-    """Something that a reader must know before the answers: a title, a sentence, and (row or None, text) items."""
+    """A limit of the answers, or a violation: a title, a sentence, and (row or None, text) items."""
 
     key: str
     title: str
@@ -243,7 +243,7 @@ class Doubt:
 def doubts(
     judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None
 ) -> list[Doubt]:
-    """All that counts against the broker or limits what the answers are worth, the gravest first."""
+    """Return everything that counts against the broker or limits the answers, the most serious first."""
     everything = (
         *_by_word(judgement, catalogue),
         *_by_expectation(expected),
@@ -270,18 +270,19 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
     failed = tuple((row, row.failed_unpromised) for row in judgement.rows if row.failed_unpromised)
     yield Doubt("unpromised", UNPROMISED, "It does not change the exit code; `--require CLAIM` makes it count.", failed)
     yield Doubt("judged-as", "Sentences of another vendor", asked, rows(violated, of=foreign))
-    yield Doubt("error", "Errors of the suite", "Ours, not the broker's.", rows(Verdict.HARNESS_ERROR))
+    yield Doubt("error", "Errors of the suite", "Errors of the suite, not of the broker.", rows(Verdict.HARNESS_ERROR))
     open_ = [row for row in judgement.rows if is_undecided(row)]
     settled = [row for row in judgement.rows if row.decided_by]
-    inconclusive, elsewhere = Verdict.INCONCLUSIVE, "What the fault here could not show, another scenario did."
-    yield Doubt("undecided", "Undecided", "Tried, but evidence in neither direction.", rows(inconclusive, of=open_))
-    yield Doubt("at-the-disk", "Decided at the disk", elsewhere, rows(inconclusive, of=settled))
+    inconclusive = Verdict.INCONCLUSIVE
+    stronger = "The fault here cannot show a missing sync; a durability test did, and the claim holds."
+    yield Doubt("undecided", "Undecided", "Tried, without evidence in either direction.", rows(inconclusive, of=open_))
+    yield Doubt("covered", "Covered by a stronger test", stronger, rows(inconclusive, of=settled))
     not_passed = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)
     broken = (row for row in judgement.self_checks if row.verdict in not_passed)
     yield Doubt(
         "self",
         "Self-checks that did not pass",
-        "The suite's own sessions are in doubt, and so is what was tried through them.",
+        "The suite's own sessions are in doubt, and so are all trials that used them.",
         tuple((row, f"{row.verdict}: {row.reason}") for row in broken),
     )
 
@@ -300,7 +301,7 @@ def _by_trial(judgement: Judgement) -> Iterator[Doubt]:
     yield Doubt(
         "void",
         "Void trials",
-        f"Nothing is concluded from {count}.",
+        f"No conclusion is drawn from {count}.",
         tuple((None, f"{trial.trial} ({trial.scenario}, {trial.arm}): {trial.void}") for trial in void),
     )
 
@@ -310,7 +311,7 @@ def _by_control(judgement: Judgement) -> Iterator[Doubt]:
     yield Doubt(
         "control",
         "Controls that were not always seen to fail",
-        "Where a control passes, a pass of the broker says little.",
+        "If a control passes, a pass of the broker proves little.",
         tuple(
             (row, f"{row.control.label}: seen to fail in {row.control.failed} of {row.control.trials}")
             for row in judged
@@ -338,7 +339,7 @@ def _by_course(judgement: Judgement) -> Iterator[Doubt]:
         yield Doubt("course", "Interrupted", "The run was stopped before its last trial; what was recorded counts.")
     elif not judgement.run.finished:
         early = "The run ended before its last trial, without an interrupt."
-        wrong = f"Nothing of this run holds, because its folder is not complete: {judgement.run.incomplete}."
+        wrong = f"No claim of this run holds, because its folder is not complete: {judgement.run.incomplete}."
         yield Doubt("course", "Incomplete", wrong if judgement.run.incomplete else early)
 
 

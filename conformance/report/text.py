@@ -1,6 +1,6 @@
-"""The summary on a terminal: one line per answer, what counts against it first to last, and where the report is.
+"""The summary on a terminal: one line per answer, what limits the answers, and the paths of the report.
 
-Own words are ASCII; words of others are shown by `visible`, so that no message id can repaint the terminal.
+The suite's own text is ASCII; foreign text goes through `visible`, so that no message id can change the terminal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def summary(
     written: Mapping[str, Path] | None = None,
     expected: Expectations | None = None,
 ) -> RenderableType:
-    """What the terminal shows; about 40 lines. `written` are the paths that `write_all` returned."""
+    """Return what the terminal shows, about 40 lines. `written` are the paths from `write_all`."""
     answers = model.tried(judgement.rows)
     code, means = (expected.exit_code, expected.means) if expected else (exit_code(judgement), exit_means(judgement))
     ending = f"exit {int(code)}: {means}"
@@ -74,7 +74,7 @@ def plain(
     width: int = 120,
     expected: Expectations | None = None,
 ) -> str:
-    """The same for a pipe or `--no-color`: no escape sequence, no trailing blanks."""
+    """Return the summary for a pipe or `--no-color`: no escape sequence, no trailing blanks."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False, emoji=False, highlight=False)
     console.print(summary(judgement, catalogue, written, expected), soft_wrap=True)
@@ -83,13 +83,13 @@ def plain(
 
 def _table(rows: Sequence[VerdictRow], run: RunRecord, catalogue: Catalogue | None) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-    for name in ("claim", "verdict", "scenario", "at risk", "control", "worth"):
+    for name in ("claim", "verdict", "scenario", "at risk", "control", "confidence"):
         table.add_column(name, no_wrap=name != "scenario")  # the one column that shrinks on a narrow terminal
     for row in rows:
         asked = "judged as" if model.judged_as(row, run, catalogue) else "required" if row.required else ""
         foreign = asked != "judged as" and model.not_promised(row, run, catalogue)
-        worth = "not promised" if foreign else _worth(row, asked)
-        cells = (row.claim, row.verdict.value, row.scenario, _exposure(row), _control(row), worth)
+        confidence = "not promised" if foreign else _confidence(row, asked)
+        cells = (row.claim, row.verdict.value, row.scenario, _exposure(row), _control(row), confidence)
         style = STYLES.get(row.verdict, "dim")
         table.add_row(*(_line(cell, style if at == 1 else "") for at, cell in enumerate(cells)))
     return table
@@ -107,7 +107,7 @@ def _control(row: VerdictRow) -> str:
     return f"{row.control.failed}/{row.control.trials} {'strong' if row.control.strong else 'check only'}"
 
 
-def _worth(row: VerdictRow, asked: str) -> str:
+def _confidence(row: VerdictRow, asked: str) -> str:
     if row.verdict is Verdict.VIOLATED:
         return f"seen in {row.offended} of {row.trials}" + (f", {asked}" if asked else "")
     bound = f"<{row.bound:.0%}" if row.bound is not None else ""
@@ -191,7 +191,7 @@ def _counts(judgement: Judgement) -> Text:
 
 
 def _course(run: RunRecord) -> list[Text]:
-    """How long it took, beside what its restarts and waits alone took: no harness can be faster than that."""
+    """Say how long the run took, and how much of that were restarts and waits, which no harness can avoid."""
     if not run.floor_seconds:
         return []
     ratio = run.seconds / run.floor_seconds

@@ -1,4 +1,4 @@
-"""The words of a report: what a verdict means, and numbers, controls and steps as sentences."""
+"""The texts of a report: the meaning of each verdict, and numbers, controls and steps as sentences."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from conformance.scenario.script import Ask, Consume, Drain, Offer, Publish, Res
 
 @dataclasses.dataclass(frozen=True)
 class Meaning:
-    """A verdict word for people: its sign, what it says, and what must not be read into it."""
+    """A verdict for people: its sign, what it means, and what it does not mean."""
 
     sign: str
     means: str
     does_not: str
 
 
-MEANINGS: dict[Verdict, Meaning] = {  # in the order in which a reader wants to see the rows
+MEANINGS: dict[Verdict, Meaning] = {  # in the order of the rows in a report
     Verdict.VIOLATED: Meaning(
         "✗",
         "At least one counterexample was found; it is shown with its message and timeline. "
-        "The only word that counts against a broker.",
+        "Only this verdict counts against a broker.",
         "How often it happens elsewhere. A row marked “your requirement” is about a guarantee that the settings "
-        "give up: it is never counted against the vendor.",
+        "do not promise: it is never counted against the vendor.",
     ),
     Verdict.HARNESS_ERROR: Meaning(
         "!",
-        "Something of this suite went wrong: a set-up, a client, a fault that did not take effect, a history that is "
-        "not complete.",
+        "Part of this suite failed: a set-up, a client, a fault that did not take effect, an incomplete history.",
         "Anything about the broker. It never counts against the broker, and it is never a pass.",
     ),
     Verdict.INCONCLUSIVE: Meaning(
@@ -42,19 +41,18 @@ MEANINGS: dict[Verdict, Meaning] = {  # in the order in which a reader wants to 
     ),
     Verdict.HOLDS: Meaning(
         "✓",
-        "No counterexample was found, although the fault took effect, something was at risk, the history is complete, "
+        "No counterexample was found, although the fault took effect, messages were at risk, the history is complete, "
         "the queue was drained to silence, and the control was seen to fail.",
-        "A proof. It speaks of this scenario, version, configuration and failure model, as far as its exposure and "
-        "bound go.",
+        "A proof. It is about this scenario, version, configuration and failure model, within its exposure and bound.",
     ),
     Verdict.WITNESSED: Meaning(
         "+",
-        "A permission (“may”): what the document allows was seen at least once.",
+        "A permission (“may”): the behaviour that the document allows was seen at least once.",
         "A defect, because it is allowed; or a promise, because it need not happen.",
     ),
     Verdict.NOT_WITNESSED: Meaning(
         "·",
-        "A permission (“may”): what the document allows was not seen.",
+        "A permission (“may”): the behaviour that the document allows was not seen.",
         "That it cannot happen. The absence of a witness proves nothing and violates nothing.",
     ),
     Verdict.OBSERVED: Meaning(
@@ -65,12 +63,12 @@ MEANINGS: dict[Verdict, Meaning] = {  # in the order in which a reader wants to 
     ),
     Verdict.NOT_APPLICABLE: Meaning(
         "∅",
-        "The broker or the protocol has no such thing, or its vendor or its configuration does not promise it.",
+        "The broker or the protocol has no such feature, or its vendor or its configuration does not promise it.",
         "A pass or a failure, or that the behaviour is absent.",
     ),
     Verdict.NOT_TRIED: Meaning(
         "○",
-        "Left out by the selection, or it needs a fault, a client or a protocol that this run did not have.",
+        "Not selected, or it needs a fault, a client or a protocol that this run did not have.",
         "Anything about the broker: neither support nor the lack of it.",
     ),
 }
@@ -80,27 +78,27 @@ EXIT_MEANS: dict[ExitCode, str] = {
     ExitCode.CONFORMANT: "nothing was violated, and nothing that was tried is left undecided",
     ExitCode.VIOLATED: "at least one claim was violated",
     ExitCode.INCONCLUSIVE: "nothing was violated, but something that was tried could not be decided",
-    ExitCode.HARNESS: "something of the suite went wrong; nothing is concluded from that part",
+    ExitCode.HARNESS: "part of the suite failed; no conclusion is drawn from that part",
     ExitCode.USAGE: "the command was not understood",
-    ExitCode.NOTHING_RAN: "nothing was tried of what the broker promises",
+    ExitCode.NOTHING_RAN: "no claim that the broker promises was tried",
     ExitCode.INTERRUPTED: "the run was interrupted; what was recorded is kept",
 }
 
 
 def with_errors(means: str, code: int, judgement: Judgement) -> str:
-    """What an exit code means, and that the suite failed as well where a violation outweighs that."""
+    """Return the meaning of an exit code; a violation that outweighs an error of the suite names both."""
     also = code == ExitCode.VIOLATED and ExitCode.HARNESS in codes(judgement)
     return f"{means}; also (3), {EXIT_MEANS[ExitCode.HARNESS]}" if also else means
 
 
 def exit_means(judgement: Judgement) -> str:
-    """What the exit code of a run means."""
+    """Return the meaning of the exit code of a run."""
     code = exit_code(judgement)
     return with_errors(EXIT_MEANS[code], code, judgement)
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun.
+    """Return a count with its noun.
 
     >>> plural(1, "claim"), plural(1240, "message")
     ('1 claim', '1,240 messages')
@@ -109,7 +107,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def exposure_words(exposure: Exposure | None) -> str:
-    """What was at risk, in one phrase; the unit is the trial."""
+    """Say what was at risk, in one phrase; the unit is the trial."""
     if exposure is None:
         return "not counted"
     name = exposure.name.replace("_", " ")
@@ -120,7 +118,7 @@ def exposure_words(exposure: Exposure | None) -> str:
 
 
 def control_words(control: ControlResult | None) -> str:
-    """How often the control was seen to fail, and what kind of control it is."""
+    """Say how often the control failed, and what kind of control it is."""
     if control is None:
         return "none"
     kind = "same product, weakened" if control.strong else "checks the check only"
@@ -128,14 +126,14 @@ def control_words(control: ControlResult | None) -> str:
 
 
 def bound_words(row: VerdictRow) -> str:
-    """What zero counterexamples are worth, at 95 % confidence; empty where no bound applies."""
+    """Say what zero counterexamples prove, at 95 % confidence; empty if no bound applies."""
     chance = f"below {row.bound:.0%} per fault" if row.bound is not None else ""
     missed = f"q = {row.q:.3f}" if row.q is not None else ""
     return "; ".join(part for part in (chance, missed) if part)
 
 
 def steps_in_words(scenario: Scenario) -> list[str]:
-    """The steps of a script as sentences; of a drawn script, with the numbers of its trial.
+    """Return the steps of a script as sentences; for a drawn script, with the numbers of its trial.
 
     >>> from conformance.scenario import Scenario
     >>> from conformance.scenario.script import Drain
@@ -181,7 +179,7 @@ def _publishing(step: Publish) -> str:
         parts.append(f"every {ordinal(step.unasked_every)} asks for no answer")
     if step.ack_event_mode:
         parts.append(
-            f"the broker is told of that window, and asked for {step.ack_event_mode.upper()} acknowledgement events"
+            f"the broker gets that window, and is asked for {step.ack_event_mode.upper()} acknowledgement events"
         )
     if step.immediate_every:
         parts.append(f"every {ordinal(step.immediate_every)} asks for Ack Immediately")
@@ -195,7 +193,7 @@ def _consuming(step: Consume) -> str:
     if step.refuse:
         parts.append(f"give every {ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
     if step.hold:
-        parts.append("with the prefetch used up, wait whether more comes before acknowledging")
+        parts.append("when the prefetch is used up, wait for more before acknowledging")
     if step.backwards:
         parts.append(f"wait until {step.backwards} are processed, and acknowledge the last one first")
     if step.receives:
@@ -207,7 +205,7 @@ def _consuming(step: Consume) -> str:
     if step.stop:
         parts.append(f"stop after the {ordinal(step.stop)} delivery")
     if step.until_silent:
-        parts.append("stop when nothing more comes")
+        parts.append("stop when no more messages come")
     return "; ".join(parts)
 
 

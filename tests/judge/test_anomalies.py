@@ -117,7 +117,6 @@ def facts(session, tmp_path_factory):
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(facts, name):
-    """The anomaly applies to as many messages, and as many offend, as the case says."""
     anomaly, _, applies, offences = CASES[name]
 
     assert (applies, offences) == (facts[name].applies(anomaly), facts[name].offences(anomaly))
@@ -160,7 +159,6 @@ def test_nothing_is_exposed_without_a_recorded_frame(facts, exposure):
 
 
 def test_what_frames_decide_goes_over_a_link():
-    """A check by frames in a scenario without a link would never decide anything."""
     by_frames = {name for name, anomaly in ANOMALIES.items() if anomaly.on_link}
     scenarios = scenario.load(claims.load()).values()
     used = [(check.anomaly, item.linked) for item in scenarios for check in item.decides.values()]
@@ -196,7 +194,6 @@ def test_frames_of_acknowledgements_are_counted_once(facts):
     ],
 )
 def test_part_of_a_loss(facts, name, anomaly, part):
-    """By the order of the confirms, or of the answers to the commits."""
     assert part == facts[name].part(anomaly)
 
 
@@ -247,12 +244,10 @@ def test_only_a_fault_that_took_effect_is_effective(facts):
     ("name", "missed"), [("watched", 2), ("other run watched", 0), ("watched and refused", 0), ("unwatched", 0)]
 )
 def test_answered_and_never_seen_being_written(facts, name, missed):
-    """Only in a run of the broker that was watched."""
     assert missed == facts[name].missed("confirmed_before_sync")
 
 
 def test_commits_never_seen_being_written(facts):
-    """A rollback may well write nothing."""
     found = facts["commits unwritten"]
 
     assert (2, 0) == (found.missed("committed_before_sync"), found.missed("rolled_back_before_sync"))

@@ -48,7 +48,6 @@ def packed(tmp_path):
 
 
 def test_every_event_is_packed(packed):
-    """One row an event, with its codes and its numbers."""
     table = pq.read_table(packed().parquet)
     rows = [row for row in table.to_pylist() if row["process"] == "publisher-1"]
 
@@ -68,14 +67,12 @@ def test_ids_are_parsed_as_the_history_does(text):
 
 
 def test_a_number_too_large_for_its_column_is_foreign(packed):
-    """An id of nineteen digits is nobody's of ours, and does not void the trial."""
     table = pq.read_table(packed(kept(1) + handed("p1:" + "9" * 19)).parquet)
 
     assert "p1:" + "9" * 19 in table.column("foreign_id").to_pylist()
 
 
 def test_links_of_two_processes_are_two_links(packed):
-    """A consumer and a drain never share one, whatever their links are called."""
     rows = pq.read_table(packed().parquet).to_pylist()
 
     assert 1 == len({row["link"] for row in rows if row["process"] == "consumer-1"})
@@ -95,7 +92,6 @@ def test_packed_once(packed, tmp_path):
 
 
 def test_an_edited_history_is_packed_again(packed, tmp_path):
-    """One letter of it was changed, and its time and size were kept."""
     first = packed()
     path = tmp_path / "drain-1.jsonl"
     before = path.stat()
@@ -120,7 +116,6 @@ def test_a_history_that_is_gone_is_missed(packed, tmp_path):
 
 
 def test_a_corrupt_file_is_made_again(packed, tmp_path):
-    """Its schema can still be read, and Spark would fail at its pages."""
     first = packed()
     data = first.parquet.read_bytes()
     (tmp_path / FILE).write_bytes(data[:4] + bytes(200) + data[204:])
@@ -144,7 +139,6 @@ def test_swapped_trials_are_void(tmp_path):
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_histories_of_another_run_are_void(tmp_path, twice):
-    """Also where they have been packed already, in their own run."""
     about = write(tmp_path, HISTORY)
     if twice:
         assert packing.compact(tmp_path, about, runs={"r"}).parquet
@@ -174,7 +168,6 @@ def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
 
 
 def test_garbage_in_place_of_the_file_is_replaced(packed, tmp_path):
-    """A torn Parquet file is made again, not believed."""
     (tmp_path / FILE).write_bytes(b"PAR1")
     found = packed()
 
@@ -208,7 +201,6 @@ def test_a_commit_is_told_of_each_of_its_sends(packed):
 
 
 def test_a_rollback_is_told_of_each_of_its_acknowledgements(packed):
-    """A request without an answer is told of as well, and keeps its phase."""
     found = discharges(packed, kept(1, 2) + acked_in("t1", 1, 2) + rolled_back("t1", Phase.INFO, by="consumer-1"))
 
     assert found == [
@@ -224,21 +216,18 @@ def test_transactions_of_two_processes_are_two(packed):
 
 
 def test_a_member_is_told_once(packed):
-    """However often it was acknowledged in the transaction."""
     twice = handed(1) + ack_sent(1, tx="t1") + handed(1) + ack_sent(1, tx="t1")
 
     assert [None, 1] == [n for *_, n in discharges(packed, twice + committed("t1", None, by="consumer-1"))]
 
 
 def test_only_what_was_asked_for_before_is_a_member(packed):
-    """Neither an answer alone nor a send after the request."""
     found = discharges(packed, confirmed(1, tx="t1") + committed("t1", None) + sent(2, tx="t1"))
 
     assert [None] == [n for *_, n in found]
 
 
 def test_members_of_a_transaction_have_its_events(packed):
-    """A copy stands at the time, the sequence and the transaction of its discharge."""
     rows = pq.read_table(packed(put("t7", 1) + committed("t7", None)).parquet).to_pylist()
     one, copy = (row for row in rows if row["op"] == OP_CODE[Op.COMMIT])
 
@@ -306,7 +295,6 @@ def test_a_void_trial_says_whether_its_fault_took_effect(packed, tmp_path, histo
 
 
 def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
-    """Nobody can say whose commit was synced."""
     history = put("t1", 1) + acked_in("t1", 2) + committed("t1") + committed("t1", by="consumer-1")
     _, void = syncs(packed, history + wrote_commit("t1"))
 
@@ -314,14 +302,12 @@ def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
 
 
 def test_a_sync_of_a_message_and_a_transaction_voids_the_trial(packed):
-    """It would be counted twice."""
     both = of("disk-1", Op.SYNC, Phase.OK, "p1:1", transaction="t1")
 
     assert "a sync names both p1:1 and transaction t1" == syncs(packed, put("t1", 1) + committed("t1") + both)[1]
 
 
 def test_frames_are_carried(packed):
-    """With the role of the link, and of the columns that there are."""
     rows = pq.read_table(packed(kept(1) + framed() + framed("to_client")).parquet).to_pylist()
     frames = [row for row in rows if row["op"] == OP_CODE[Op.FRAME]]
 
@@ -347,7 +333,6 @@ def test_a_frame_is_told_of_each_of_its_messages(packed):
 
 
 def test_a_link_of_no_protocol_voids_the_trial(packed, tmp_path):
-    """Its frames say nothing to this judge, and the trial would look innocent."""
     packed(kept(1) + transferred(1))
     path = tmp_path / "link-1.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"protocol":"amqp"', b'"protocol":"mqtt"', 1))
@@ -375,19 +360,16 @@ def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
 
 @pytest.mark.parametrize("ended", [Ended.DIED, Ended.INTERRUPTED])
 def test_a_process_that_died_voids_the_trial(packed, ended):
-    """Only finished, and killed by the fault, leave something to judge."""
     found = packed(ended={"drain-1": ended})
 
     assert (None, f"drain-1.jsonl: the process {ended}") == (found.parquet, found.record.void)
 
 
 def test_a_process_killed_by_the_fault_does_not(packed):
-    """That is what the fault is for."""
     assert "" == packed(ended={"consumer-1": Ended.KILLED_BY_FAULT}).record.void
 
 
 def test_a_missing_footer_voids_the_trial(packed, tmp_path):
-    """And the file of an earlier packing is gone with it."""
     packed()
     path = tmp_path / "drain-2.jsonl"
     path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-1]) + b"\n")
@@ -398,14 +380,12 @@ def test_a_missing_footer_voids_the_trial(packed, tmp_path):
 
 
 def test_a_void_record_is_believed(packed):
-    """What the run called void is void, whatever its histories say."""
     found = packed(about=record(void="the broker did not start"))
 
     assert (None, "the broker did not start") == (found.parquet, found.record.void)
 
 
 def test_a_history_of_another_trial_voids_this_one(packed, tmp_path):
-    """A file that was copied into the wrong folder decides nothing."""
     packed()
     found = packing.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
     (tmp_path / FILE).unlink(missing_ok=True)
@@ -415,7 +395,6 @@ def test_a_history_of_another_trial_voids_this_one(packed, tmp_path):
 
 
 def test_without_the_orchestrator_nothing_is_believed(packed, tmp_path):
-    """Its history says that the fault took effect."""
     packed()
     (tmp_path / FILE).unlink()
     (tmp_path / "orchestrator.jsonl").unlink()

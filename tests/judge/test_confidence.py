@@ -33,7 +33,6 @@ def test_q_is_the_mean_over_the_posterior():
 
 @pytest.mark.parametrize("counts", [(4, 3, 1), (-1, 3, 1), (1, 3, -1)])
 def test_counts_that_contradict_themselves(counts):
-    """They are refused, not computed with."""
     with pytest.raises(ValueError, match="cannot fail"):
         miss_probability(*counts)
 

@@ -142,7 +142,6 @@ TAMPERED = [
 
 @pytest.mark.parametrize(("tamper", "trial", "why"), TAMPERED, ids=[tamper.__name__ for tamper, _, _ in TAMPERED])
 def test_a_changed_folder_is_incomplete(run, tamper, trial, why):
-    """The first trial that is wrong is named, and what is wrong with it."""
     tamper(run)
     found = folder.read(run)
 
@@ -217,7 +216,6 @@ def test_an_edited_run_file_is_incomplete(run):
 
 
 def test_an_interrupted_run_misses_nothing(run):
-    """It has no checksums yet, and the trials after its end are in the plan only."""
     whole = records.read(run / "run.json", RunFile)
     records.save(msgspec.structs.replace(whole, finished=False, checksums={}), run / "run.json")
     shutil.rmtree(run / "trials" / "subject.3")
@@ -239,7 +237,6 @@ def test_a_run_without_a_plan_cannot_be_checked(run, plan):
 
 
 def test_copies_in_a_run_without_a_plan(run):
-    """The name of the folder is not that of the trial in it."""
     records.save(records.read(run / "run.json", RunFile).run_record, run / "run.json")
     copy_sixteen(run)
     found = folder.read(run)
@@ -249,7 +246,6 @@ def test_copies_in_a_run_without_a_plan(run):
 
 
 def test_the_parts_of_a_run_are_its_own(run):
-    """Each worker recorded a run of its own id, and the histories carry it."""
     (run / "workers" / "gw1").mkdir(parents=True)
     records.save(msgspec.structs.replace(RUN, run="part"), run / "workers" / "gw1" / "run.json")
 

@@ -48,7 +48,6 @@ def test_a_range_is_about_each_of_its_deliveries():
 
 
 def test_a_range_of_more_than_there_is_names_what_there_is():
-    """Four thousand million numbers, of which three were seen."""
     assert [("acknowledge", n) for n in (1, 2, 3)] == told("amqp", *three(), disposed(0, 2**32 - 1))[3:]
 
 
@@ -83,7 +82,6 @@ def test_only_an_outcome_acknowledges(words, expected):
 
 
 def test_the_answer_to_a_send_is_about_what_the_client_numbered():
-    """The same number of the broker's deliveries is another."""
     sends = [frame("transfer handle=0", delivery=str(n), message=f"p1:{n + 8}") for n in range(2)]
     answers = [disposed(0, 1, to="to_client"), disposed(0, 0, "accepted settled by the sender", to="to_client")]
 
@@ -93,7 +91,6 @@ def test_the_answer_to_a_send_is_about_what_the_client_numbered():
 
 
 def test_a_number_is_of_its_session_and_its_connection():
-    """Each counts its own."""
     here = [*three(), delivered(0, "p1:8", "session=2"), delivered(0, "p1:9", connection=2)]
 
     assert [("acknowledge", 8)] == told("amqp", *here, disposed(0, 0, "accepted session=2"))[5:]
@@ -108,7 +105,6 @@ def test_a_number_is_of_its_last_delivery():
 
 
 def test_what_cannot_be_tied_is_kept_apart():
-    """As a row of its own, without a message."""
     events = [frame("transfer handle=0", delivery="0"), disposed(0, 9), frame("flow"), frame("SEND", message="p1:1")]
 
     assert [(None,) * 4] * 4 == [(row.event.message, *row[1:]) for row in tied(events, "amqp")]
@@ -149,7 +145,6 @@ def test_a_stream_that_cannot_be_read_makes_its_connection_unknown():
 
 
 def test_settled_is_what_its_sender_says():
-    """Of AMQP the transfer, of STOMP the subscription."""
     amqp = tied([delivered(0, "p1:1", "settled"), delivered(1, "p1:2")], "amqp")
     stomp = tied([message(1, "p1:1", "settled"), message(2, "p1:2"), message(3, "p1:3", "unsubscribed")], "stomp")
 
@@ -204,7 +199,6 @@ def test_a_receipt_answers_what_asked_for_it():
 
 
 def test_a_protocol_that_is_none_is_refused():
-    """Nothing could be tied, and everything would look innocent."""
     with pytest.raises(HistoryError, match="carries 'mqtt'"):
         tied([], "mqtt")
 
@@ -217,7 +211,6 @@ def brought(number, message, words="not persistent", name="basic.deliver", to="t
 
 
 def test_what_an_acknowledgement_covers_the_link_has_said():
-    """Each of its tags, on the channel of its own."""
     others = [brought(n, f"p1:{n + 5}", "not persistent session=2") for n in (1, 2, 3, 4)]
     mine = [brought(n, f"p1:{n}") for n in (1, 2, 3, 4)]
     acks = (
@@ -241,7 +234,6 @@ def test_what_an_acknowledgement_covers_the_link_has_said():
     ],
 )
 def test_only_an_ack_acknowledges(words, expected):
-    """A reject gives back, and what covers nothing says nothing."""
     assert ([(expected, 1)] if expected else []) == told("amqp091", brought(1, "p1:1"), frame(words))[1:]
 
 
@@ -274,7 +266,6 @@ def test_the_persistence_flag_of_a_send(protocol, detail, expected):
 
 
 def test_nothing_is_told_of_a_protocol_that_nobody_reads():
-    """Its events stay."""
     row = reached(1)
 
     assert [row] == [tied_.event for tied_ in tied([row], "core")]

@@ -102,7 +102,6 @@ def test_a_growing_run_judges_what_was_added(session, tmp_path):
 
 
 def test_nothing_recorded_asks_for_no_spark(tmp_path):
-    """A session of tests that tried nothing need not wait for one."""
     catalogue = claims.load()
     close(tmp_path)
     counted = Counted(None)
@@ -128,7 +127,6 @@ def test_violated_with_its_timeline(rows):
 
 
 def test_judging_twice_gives_the_same(rows, again):
-    """The second time from the packed files."""
     first = rows([LOSSY, CLEAN, CLEAN], [LOSSY] * 3)
 
     assert first == again()
@@ -149,7 +147,6 @@ def test_a_torn_history_voids_its_trial(rows):
 
 
 def test_nothing_recorded(rows):
-    """No trial at all is not a pass of anything."""
     found = rows([], [])
 
     assert {"NOT_TRIED", "NOT_APPLICABLE"} == {str(r.verdict) for r in found.rows + found.self_checks}
@@ -157,8 +154,6 @@ def test_nothing_recorded(rows):
 
 
 def test_a_trial_without_record_is_refused(rows, again, tmp_path):
-    """In a run that calls itself finished nothing may be missing."""
-
     rows([CLEAN] * 3, [])
     (tmp_path / "trials" / "subject.1" / "trial.json").unlink()
 
@@ -167,7 +162,6 @@ def test_a_trial_without_record_is_refused(rows, again, tmp_path):
 
 
 def test_one_partition_or_many(session, tmp_path, monkeypatch):
-    """However the events are placed, the counts are the same."""
     from conformance.judge.input.packing import compact
     from conformance.judge.verdict import collect_facts
 

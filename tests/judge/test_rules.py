@@ -31,7 +31,6 @@ REFUSED = [facts(offends={"not_recovered": 100}, not_recovered=NOT_BACK)]
 
 
 def test_holds():
-    """Exposure, bound, control and failure model stand in the reason, word for word."""
     row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN)
 
     assert Verdict.HOLDS == row.verdict
@@ -62,7 +61,6 @@ def test_holds():
     ],
 )
 def test_what_stands_against_holds(subject, control, words):
-    """Each of them alone leaves the claim undecided, and says which it was."""
     row = rule("SOLCD-ACK-01", KILL, subject, control)
 
     assert (Verdict.INCONCLUSIVE, True) == (row.verdict, words in row.reason), row.reason
@@ -89,7 +87,6 @@ def test_a_control_that_stores_nothing_gives_no_q():
 
 
 def test_violated_in_every_trial():
-    """One counterexample refutes, with or without a control."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN)
 
     assert (Verdict.VIOLATED, 3, 9) == (row.verdict, row.offended, row.offences)
@@ -98,7 +95,6 @@ def test_violated_in_every_trial():
 
 
 def test_seen_once_in_five():
-    """A violation that does not always show is still one."""
     row = rule("SOLCD-ACK-01", KILL, [*BROKEN[:1], *CLEAN, facts()])
 
     assert (Verdict.VIOLATED, True) == (row.verdict, "seen once in 5 kills" in row.reason)
@@ -152,7 +148,6 @@ def test_an_expectation_that_is_required_is_judged():
 
 
 def test_an_expectation_that_is_always_judged():
-    """Nobody has to ask for it, and its violation says whose it is."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, catalogue=expectation(always_judged=True))
 
     assert (Verdict.VIOLATED, False) == (row.verdict, row.required)
@@ -183,7 +178,6 @@ def test_a_broker_that_does_not_start_for_the_next_trial():
 
 
 def test_a_broker_that_starts_again_each_time():
-    """With a control that was seen to stay away."""
     assert Verdict.HOLDS == rule(RECOVER, KILL, CLEAN, REFUSED, REFUSES).verdict
 
 
@@ -229,7 +223,6 @@ def test_all_trials_void():
 
 
 def test_a_void_trial_beside_valid_ones():
-    """The valid ones decide, as far as they are enough."""
     assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [None, *CLEAN], BROKEN).verdict
     assert Verdict.INCONCLUSIVE == rule("SOLCD-ACK-01", KILL, [None, *CLEAN[:2]], BROKEN).verdict
 
@@ -260,7 +253,6 @@ def test_three_faults_beside_a_liar(trials):
 
 
 def test_without_a_fault_one_trial_is_enough():
-    """What needs no fault is not counted in faults."""
     tame = [facts(effective=())]
     answers = rule(
         "EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1})] * 3, "liar never-answers-one-send"
@@ -333,7 +325,6 @@ def test_figures_are_medians_in_their_words():
 
 
 def test_liveness_needs_three():
-    """Twice absent is not yet a violation, and no pass."""
     late = facts(offends={"unanswered_send": 1})
 
     assert Verdict.INCONCLUSIVE == rule("EMS-STEP-02", AUTO, [facts(), late, late]).verdict
@@ -342,7 +333,6 @@ def test_liveness_needs_three():
 
 
 def test_a_liar_proves_the_check_in_all_of_its_trials():
-    """Two of three are not enough, and no q is given."""
     late = facts(offends={"unanswered_send": 1})
     label = "liar never-answers-one-send"
     held = rule("EMS-STEP-02", AUTO, CLEAN, [late] * 3, label)
@@ -354,7 +344,6 @@ def test_a_liar_proves_the_check_in_all_of_its_trials():
 
 
 def test_a_claim_of_the_disk_is_not_decided_by_a_kill():
-    """The page cache survives it."""
     row = rule("ARTEMIS-SEND-09", KILL, CLEAN, BROKEN)
 
     assert (Verdict.INCONCLUSIVE, True) == (row.verdict, row.reason.startswith("Process death only"))
@@ -364,7 +353,6 @@ WEAK = msgspec.structs.replace(RUN, settings={**RUN.settings, "sync_non_transact
 
 
 def test_not_promised():
-    """What the configuration gives up is not applicable, and was observed."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=WEAK)
 
     assert Verdict.NOT_APPLICABLE == row.verdict
@@ -428,14 +416,12 @@ def test_required_all_the_same():
 
 
 def test_required_without_need():
-    """A requirement that the configuration promises anyway is an ordinary row."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(RUN, required=("SOLCD-ACK-01",)))
 
     assert (Verdict.VIOLATED, False) == (row.verdict, row.required)
 
 
 def test_another_vendors_sentence():
-    """It judges nobody else, and tells what was seen."""
     row = rule("EMS-STEP-06", "broker-killed-after-acknowledgements", CLEAN,
                run=msgspec.structs.replace(RUN, adapter="artemis", title="Artemis", profiles=("artemis",)))  # fmt: skip
 
@@ -457,7 +443,6 @@ def test_judged_as_another_vendor():
 
 
 def test_judged_as_what_cannot_be_decided():
-    """A row of any word says whose sentence it is."""
     row = rule("EMS-STEP-06", ACKNOWLEDGED, [None] * 3, run=FOREIGN)
 
     assert (Verdict.HARNESS_ERROR, True, True) == (row.verdict, row.required, row.reason.startswith(ASKED))
@@ -472,7 +457,6 @@ def test_judged_as_without_need(changes):
 
 
 def test_judged_as_leaves_the_settings_alone():
-    """Conditions of the other vendor's sentence count all the same."""
     claim = next(c for c in CATALOGUE.claims.values() if c.binds == ("qpid",) and c.when and c.subject == "broker")
     run = msgspec.structs.replace(
         FOREIGN, judged_as=("qpid",), protocol=claim.surfaces[0], capabilities=claim.capabilities, settings={}
@@ -498,7 +482,6 @@ def test_a_session_of_ours_has_its_settings_from_its_script(settings):
 
 
 def test_a_brokers_claim_is_given_up_by_what_its_product_does_not_have():
-    """The same conditions, said of a broker."""
     claim = msgspec.structs.replace(SESSION, subject=claims.Subject.BROKER)
     run = msgspec.structs.replace(RUN, settings={}, profiles=("solace",), capabilities=SESSION.capabilities)
 
@@ -527,7 +510,6 @@ def test_what_the_protocol_does_not_say(claim, adapter, protocol, why):
 
 
 def test_a_capability_that_is_missing_over_this_protocol():
-    """The first one is named."""
     claim = CATALOGUE.claim("STOMP-TX-02")
     run = msgspec.structs.replace(RUN, protocol="stomp", capabilities=("queues", "transactions"))
 
@@ -561,11 +543,10 @@ def test_what_came_late_is_not_counted_twice(claim, anomaly, beside):
     row = rule(claim, KILL, seen, seen)
 
     assert Verdict.VIOLATED == row.verdict
-    assert ("Beside that, 12 more came only after another restart" in row.reason) == beside
+    assert ("In addition, 12 others came only after another restart" in row.reason) == beside
 
 
 def test_what_came_too_late_must_do_so_in_three_trials():
-    """One slow trial on a busy machine accuses nobody, and lets nobody pass."""
     once, twice, thrice = (timed(offended=range(count), trials=5) for count in (1, 2, 3))
 
     assert [Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.VIOLATED] == [r.verdict for r in (once, twice, thrice)]
@@ -584,7 +565,6 @@ def test_a_session_meets_conditions_that_the_settings_leave_open():
 
 
 def test_what_an_adapter_has_no_words_for_is_not_tried():
-    """And the reason says what it would need."""
     run = msgspec.structs.replace(
         RUN,
         capabilities=("explicit_rejections",),
@@ -599,7 +579,6 @@ def test_what_an_adapter_has_no_words_for_is_not_tried():
 
 
 def test_the_permission_needs_both_halves():
-    """One message found and another absent, in whatever trials."""
     found, absent = facts(offends={"unanswered_either_way": 1}), facts(offends={"unanswered_absent": 1})
 
     assert Verdict.WITNESSED == rule("SOLCD-ACK-02", KILL, [found, absent, facts()]).verdict
@@ -608,7 +587,6 @@ def test_the_permission_needs_both_halves():
 
 
 def test_what_was_not_selected_is_not_tried():
-    """Even if its scenario ran."""
     run = msgspec.structs.replace(RUN, selected=("AMQP-DUR-01",))
     row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, run=run)
 
@@ -645,18 +623,18 @@ def judgement(*verdicts, run=RUN, ours=(), **fields):
     ],
 )
 def test_exit_codes(verdicts, code):
-    """The most important code wins."""
     assert code == exits.exit_code(judgement(*map(Verdict, verdicts)))
 
 
 def test_exit_codes_of_the_run_itself():
-    """Interrupted, unfinished, and a session of ours that is wrong."""
     stopped = msgspec.structs.replace(RUN, finished=False, interrupted=True)
     torn = msgspec.structs.replace(RUN, finished=False)
 
     assert ExitCode.INTERRUPTED == exits.exit_code(judgement(Verdict.HOLDS, run=stopped))
     assert ExitCode.HARNESS == exits.exit_code(judgement(Verdict.HOLDS, run=torn))
     assert ExitCode.HARNESS == exits.exit_code(judgement(Verdict.HOLDS, ours=[Verdict.VIOLATED]))
+    assert ExitCode.NOTHING_RAN == exits.exit_code(judgement(Verdict.NOT_TRIED, ours=[Verdict.HOLDS]))
+    assert ExitCode.VIOLATED == exits.exit_code(judgement(Verdict.VIOLATED, required=True))
 
 
 def test_spared_rows():
@@ -670,7 +648,6 @@ def test_spared_rows():
 
 
 def test_repeats():
-    """A violation is repeated unless three trials of three showed it."""
     shown = judgement(Verdict.VIOLATED, trials=3, offended=3)
 
     assert [] == exits.needs_repeats(shown)
@@ -699,7 +676,6 @@ def test_what_was_seen_too_seldom_is_repeated(verdict, offended, added, again):
 
 
 def test_the_tables_are_frozen():
-    """An anomaly cannot be changed at run time."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         ANOMALIES["lost"].applies = "true"
 
@@ -772,7 +748,6 @@ def test_a_send_that_waits_for_room_is_no_missing_answer():
 
 
 def test_a_policy_that_voids_every_trial_is_no_error_of_the_suite():
-    """Messages that expire at once never reach the consumer that was to be killed."""
     why = "the client was not killed: stuck after 52"
     expires = with_policy(message_ttl_ms=500, expiry_destination="")
     row = rule("AMQP-ACC-02", EVERY, [None] * 3, void=why, run=expires)

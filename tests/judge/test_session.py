@@ -125,7 +125,6 @@ def test_stop_twice_and_start_again(python):
 
 
 def test_stopped_while_it_starts(python):
-    """Nothing is left, and nothing is printed."""
     process = python(
         "import time\nfrom conformance import judge\nfrom conformance.judge.spark import gateway\n"
         "starting = judge.start_in_background()\n"
@@ -185,7 +184,6 @@ def test_a_spark_home_of_the_user_is_never_overridden(python, tmp_path):
 
 
 def test_no_java(monkeypatch):
-    """The error of the search for Java is the error of the judge."""
     from conformance.adapters.launch import java
 
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))
@@ -224,7 +222,6 @@ def test_classes_are_kept_for_later_sessions(python, tmp_path, with_base_archive
 
 @pytest.mark.full
 def test_a_short_session_writes_no_classes(python, tmp_path):
-    """Ten seconds would be most of it."""
     process = python(READY + "session.stop()", XDG_CACHE_HOME=str(tmp_path))
     process.communicate(timeout=60)
 
@@ -232,7 +229,6 @@ def test_a_short_session_writes_no_classes(python, tmp_path):
 
 
 def test_one_that_nobody_asked_for_ends_no_other(python):
-    """Of two in a process, the one that never began stops nothing."""
     process = python(
         READY + "other = judge.start_when_asked(); other.stop(); print(session.spark.range(3).count()); session.stop()"
     )
@@ -264,8 +260,6 @@ def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
 
 
 def test_a_failed_dump_leaves_no_archive(kept, monkeypatch, tmp_path):
-    """An exception of the JVM is remembered, and ends nothing."""
-
     def fails(*_):
         raise OSError("the JVM is gone")
 
@@ -293,7 +287,6 @@ def used(those):
 
 
 def test_importing_the_judge_imports_no_spark():
-    """A report or a usage error must not pay for it."""
     done = subprocess.run(
         [sys.executable, "-c", "import sys, conformance.judge; print('pyspark' in sys.modules)"],
         capture_output=True,

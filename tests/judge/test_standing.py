@@ -24,7 +24,6 @@ def row_of(claim, **arms):
 
 
 def test_one_row_over_all_scenarios():
-    """It says over how many, and what its control was."""
     row = row_of("EMS-STEP-04", **OWN, consumer_killed_under_auto=[facts()] * 2, **LOSES)
 
     assert (Verdict.HOLDS, 5, ()) == (row.verdict, row.trials, row.repeated_by)
@@ -43,7 +42,6 @@ def test_a_message_of_two_owners_is_looked_for_in_every_trial(offends, verdict):
 
 
 def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
-    """Lost from the prefetch of a dead consumer, in the trial of another scenario."""
     bad = facts(offends={"lost": 2}, applies=4)
     evidence = everywhere(**OWN, consumer_killed_under_individual=[facts(), bad], **LOSES)
     (row,) = rows_of("EMS-STEP-04", evidence)
@@ -119,7 +117,6 @@ def test_a_client_that_does_not_wait_for_the_broker_is_not_accused_after_a_kill(
 
 
 def test_an_order_that_is_violated_over_jms_is_a_violation():
-    """Not an observation, as over AMQP."""
     run = msgspec.structs.replace(RUN, protocol="jms", client="Apache Qpid JMS")
     bad = facts(offends={"overtaken": 1})
 
@@ -136,7 +133,6 @@ def test_what_was_not_selected_says_so():
 
 
 def test_settings_of_a_trial_that_give_the_claim_up_are_left_out():
-    """A scenario may ask its clients for settings of its own."""
     item = SCENARIOS["broker-killed-after-acknowledgements"]
     weak = record("t", item.id)
     weak = msgspec.structs.replace(weak, settings={"sync_acknowledgements": False})
@@ -150,14 +146,12 @@ def test_without_its_own_trials_it_was_not_tried():
 
 
 def test_without_its_own_trials_an_offence_is_a_violation():
-    """One counterexample refutes, whichever scenario shows it."""
     bad = facts(offends={"delivered_twice": 1})
 
     assert Verdict.VIOLATED == row_of("AMQP-ACC-02", consumer_killed_under_auto=[bad, facts()]).verdict
 
 
 def test_an_expectation_is_observed():
-    """Unless the user requires it."""
     bad = facts(offends={"overtaken": 1})
     row = row_of("EXPECT-ORDER-01", every_trial=[facts(), facts(), bad])
     required = row_of(
@@ -168,7 +162,6 @@ def test_an_expectation_is_observed():
 
 
 def test_trials_that_show_nothing_are_left_out():
-    """One that is not settled, and one to which the check applied to nothing."""
     silent = facts(applies=0)
     row = row_of("AMQP-ACC-02", **OWN, consumer_killed_under_auto=[facts(was_settled=False), silent], **TWICE)
 

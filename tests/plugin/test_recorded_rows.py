@@ -67,7 +67,7 @@ def test_a_baseline(two, place):
     expected = model.read_json(place / "two" / "report.json").expectations
 
     assert "2 passed, 1 skipped" in two.stdout
-    assert "answer open as before: INCONCLUSIVE in the baseline, INCONCLUSIVE now" in two.stdout
+    assert "answer undecided as before: INCONCLUSIVE in the baseline, INCONCLUSIVE now" in two.stdout
     assert "still undecided: AMQP-DUR-01 in broker-killed-while-publishing: INCONCLUSIVE" in two.stdout
     assert [("still-undecided", "AMQP-DUR-01")] == [(str(item.standing), item.claim) for item in expected.items]
 

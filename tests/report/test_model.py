@@ -9,7 +9,6 @@ import pytest
 
 from conformance import paths
 from conformance.errors import ExitCode
-from conformance.judge import exits
 from conformance.judge.rows import ControlResult, Exposure, Verdict
 from conformance.report import model, words
 from conformance.report.expected import WORDS, Expectations, Item, Standing
@@ -50,13 +49,10 @@ def headline(make, *rows, **changes):
 
 
 def test_a_whole_run_without_violation(make):
-    """Even a whole run is never called conformant."""
-
     assert "Nothing was violated in what was tried." == headline(make, make.row())
 
 
 def test_a_partial_run(make):
-    """What was not tried makes the report partial."""
     rows = make.row(), make.unanswered("STOMP-ACK-01", Verdict.NOT_TRIED, "needs STOMP")
 
     assert "Nothing was violated in what was tried. Partial: 1 claim was not tried." == headline(make, *rows)
@@ -71,28 +67,24 @@ def test_a_claim_tried_in_one_scenario_only(make):
 
 
 def test_a_claim_of_the_catalogue_without_row_is_not_tried(make, catalogue):
-    """Silence of the judge is not support."""
     others = len(catalogue.claims) - 1
 
     assert f"Partial: {others} claims were not tried." in model.headline(make.judgement(make.row()), catalogue)
 
 
 def test_what_does_not_apply_makes_nothing_partial(make):
-    """A run may leave out what the product does not promise."""
     rows = make.row(), make.unanswered("EMS-STEP-06", Verdict.NOT_APPLICABLE, "binds ems")
 
     assert "Nothing was violated in what was tried." == headline(make, *rows)
 
 
 def test_a_violation_is_named(make):
-    """One claim in two scenarios is one violated claim."""
     rows = make.violated(), make.violated(scenario="another")
 
     assert "1 claim was violated: SOLCD-ACK-01." == headline(make, *rows)
 
 
 def test_a_requirement_of_the_user_is_not_the_vendors(make):
-    """A guarantee that a setting gave up is never counted against the vendor."""
     expected = (
         "Nothing that the product promises was violated in what was tried. "
         "1 requirement of yours, not promised by this product, violated: SOLCD-ACK-01."
@@ -122,14 +114,12 @@ def expected(*standings, code=0):
 
 
 def test_the_headline_counts_what_was_expected(make):
-    """A known failure is still a violation, and known."""
     text = model.headline(make.judgement(make.violated()), None, expected(Standing.KNOWN, Standing.IMPROVEMENT))
 
     assert "1 claim was violated: SOLCD-ACK-01. 1 known failure: SOLCD-ACK-01." == text
 
 
 def test_what_was_expected_is_among_the_doubts(make):
-    """After the violations, before everything else."""
     run = make.judgement(make.violated(), make.row("AMQP-HDR-02", Verdict.HARNESS_ERROR))
     found = model.doubts(run, None, expected(Standing.REGRESSION, Standing.UNMATCHED))
 
@@ -137,7 +127,6 @@ def test_what_was_expected_is_among_the_doubts(make):
 
 
 def test_json_has_what_was_expected(make, tmp_path):
-    """Item by item, with the exit code that followed."""
     asked = expected(Standing.KNOWN)
     model.write_json(make.judgement(make.violated()), tmp_path / "report.json", None, asked)
     read = model.read_json(tmp_path / "report.json")
@@ -146,62 +135,14 @@ def test_json_has_what_was_expected(make, tmp_path):
 
 
 def test_every_standing_has_words():
-    """And its own."""
     assert (set(Standing), len(Standing)) == (set(WORDS), len({entry.noun for entry in WORDS.values()}))
 
 
 def test_nothing_ran(make):
-    """A run without rows claims nothing."""
-
     assert "Nothing was tried. The run was interrupted." == headline(make, finished=False, interrupted=True)
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "code"),
-    [
-        ([], ExitCode.NOTHING_RAN),
-        ([Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE], ExitCode.NOTHING_RAN),
-        ([Verdict.HOLDS, Verdict.NOT_TRIED], ExitCode.CONFORMANT),
-        ([Verdict.NOT_WITNESSED, Verdict.OBSERVED], ExitCode.CONFORMANT),
-        ([Verdict.HOLDS, Verdict.INCONCLUSIVE], ExitCode.INCONCLUSIVE),
-        ([Verdict.VIOLATED, Verdict.INCONCLUSIVE], ExitCode.VIOLATED),
-        ([Verdict.VIOLATED, Verdict.HARNESS_ERROR], ExitCode.VIOLATED),
-    ],
-)
-def test_exit_codes(make, verdicts, code):
-    """The code follows the one table of precedence."""
-
-    assert code == exits.exit_code(make.judgement(*(make.row(verdict=verdict) for verdict in verdicts)))
-
-
-def test_a_required_violation_fails_the_run(make):
-    """Who requires a claim wants to hear of it in the exit code."""
-
-    assert ExitCode.VIOLATED == exits.exit_code(make.judgement(make.violated(required=True)))
-
-
-def test_a_failed_self_check_is_an_error_of_ours(make):
-    """A broker is not charged for our sessions."""
-    broken = make.judgement(make.row(), self_checks=(make.violated("EMS-AUTO-03"),))
-
-    assert ExitCode.HARNESS == exits.exit_code(broken)
-
-
-def test_our_own_sessions_are_no_broker(make):
-    """Where all claims of a broker stay untried, a self-check that holds is no pass of it."""
-    untried = make.judgement(make.row(verdict=Verdict.NOT_TRIED), self_checks=(make.row("EMS-AUTO-03"),))
-
-    assert ExitCode.NOTHING_RAN == exits.exit_code(untried)
-
-
-def test_a_run_that_ended_early_is_an_error_of_ours(make):
-    """Without its last trial a run is never a pass."""
-
-    assert ExitCode.HARNESS == exits.exit_code(make.judgement(make.row(), finished=False))
-
-
 def test_doubts_come_in_the_order_of_gravity(make):
-    """Violations first, the course of the run and the exposure last."""
     low = Exposure(name="confirmed", total=12, minimum=4, median=6.0, trials=2)
     passing = ControlResult(label="sync=false", strong=True, failed=1, trials=3)
     run = make.judgement(
@@ -240,7 +181,6 @@ def test_a_clean_whole_run_has_no_doubts(make):
 
 
 def test_json_round_trip(make, catalogue, scenarios, tmp_path):
-    """What is read back is what was written."""
     run = make.full(catalogue, scenarios)
     model.write_json(run, tmp_path / "report.json", catalogue)
 
@@ -248,7 +188,6 @@ def test_json_round_trip(make, catalogue, scenarios, tmp_path):
 
 
 def test_json_summary_counts_rows_by_word(make, tmp_path):
-    """The words of the summary are the verdict words, self-checks left out."""
     run = make.judgement(make.row(), make.row("AMQP-DUR-01"), make.violated(), self_checks=(make.row(),))
     model.write_json(run, tmp_path / "report.json")
     summary = json.loads((tmp_path / "report.json").read_text())["summary"]
@@ -258,14 +197,12 @@ def test_json_summary_counts_rows_by_word(make, tmp_path):
 
 
 def test_json_survives_bytes_that_are_no_text(make, tmp_path):
-    """A log read with surrogates does not cost the report."""
     model.write_json(make.judgement(make.row(reason="a\udc80b")), tmp_path / "report.json")
 
     assert "a?b" == model.read_json(tmp_path / "report.json").verdicts[0].reason
 
 
 def test_json_that_breaks_the_schema_is_refused(make, tmp_path):
-    """The typed model is the validation."""
     model.write_json(make.judgement(make.row()), tmp_path / "report.json")
     data = json.loads((tmp_path / "report.json").read_text())
     (tmp_path / "report.json").write_text(json.dumps({**data, "schema": 2}))
@@ -280,20 +217,7 @@ def test_the_published_schema_is_current():
     assert model.schema_text() == (paths.reports() / "report.schema.json").read_text("utf-8")
 
 
-def test_every_verdict_word_has_a_meaning():
-    """What it means, and what it does not."""
-
+def test_every_word_and_exit_code_has_its_own_meaning():
     assert set(Verdict) == set(words.MEANINGS)
-    assert all(meaning.means and meaning.does_not for meaning in words.MEANINGS.values())
-
-
-def test_every_exit_code_has_a_meaning():
-    """A number alone helps nobody."""
-
-    assert set(ExitCode) == set(words.EXIT_MEANS)
-
-
-def test_no_two_words_share_a_sign():
-    """Where colours fail, the sign and the word remain."""
-
     assert len(Verdict) == len({meaning.sign for meaning in words.MEANINGS.values()})
+    assert set(ExitCode) == set(words.EXIT_MEANS)

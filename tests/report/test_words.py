@@ -58,8 +58,8 @@ STEPS = [
     ),
     (
         Publish(9, window=1, until=PowerLoss(Nth("confirm", 3), torn=True)),
-        UP_TO + "The disk of the broker goes at the 3rd confirm, after some of the pages that were not synced were "
-        "written, and others not, and what was not synced with it.",
+        UP_TO + "Power loss at the 3rd confirm: data that was not synced is lost; some pages that were not synced are "
+        "written, and others are lost.",
     ),
     (
         Publish(9, window=1, until=Cut(Frame("send", Between(2, 4), at="middle"))),
@@ -82,29 +82,29 @@ STEPS = [
     (
         Restart(clean=True, under=Watched()),
         (
-            "Stop the broker in order and start it again on the same data; what it writes to its journal and syncs is "
-            "watched."
+            "Stop the broker cleanly and start it again on the same data; its writes and syncs of "
+            "the journal are traced."
         ),
     ),
     (
         Restart(clean=True, under=HeldSync(0.4)),
         (
-            "Stop the broker in order and start it again on the same data; every sync of its journal begins 0.4 s late, as "
-            "long as it runs."
+            "Stop the broker cleanly and start it again on the same data; every sync of its journal begins 0.4 s late "
+            "until it ends."
         ),
     ),
     (
         Restart(under=FailedSync(7)),
         (
-            "Start the broker again on the same data; of the syncs of its journal by one thread, from the 7th on each fails "
-            "with EIO."
+            "Start the broker again on the same data; from the 7th on, each sync of its journal by one thread fails with "
+            "EIO."
         ),
     ),
     (
         Restart(under=DiskFull(Between(7, 9))),
         (
-            "Start the broker again on the same data; of the writes to its journal by one thread, from one between the 7th and "
-            "the 9th, drawn from the trial's seed on each fails with ENOSPC."
+            "Start the broker again on the same data; from one between the 7th and the 9th, drawn from the trial's seed on, "
+            "each write to its journal by one thread fails with ENOSPC."
         ),
     ),
     (Publish(300, window=100), "Publish 300 persistent messages of 256 bytes, at most 100 unanswered."),
@@ -181,7 +181,7 @@ STEPS = [
         Publish(200, window=50, batch=10, until=ConsumerCrash(Nth("before_commit", 4))),
         (
             "Publish up to 200 persistent messages of 256 bytes, at most 50 unanswered; in transactions of 10; commit "
-            "each. SIGKILL to the client process itself at the 4th transaction that is complete but for its commit."
+            "each. SIGKILL to the client process itself at the 4th transaction that lacks only its commit."
         ),
     ),
     (
@@ -195,14 +195,14 @@ STEPS = [
         Consume("individual", prefetch=50, refuse=("released", "failed"), refuse_every=3, until_silent=True),
         (
             "Consume in INDIVIDUAL mode with a prefetch of 50, acknowledging each message; give every 3rd new message "
-            "back, in turn as released, failed; stop when nothing more comes."
+            "back, in turn as released, failed; stop when no more messages come."
         ),
     ),
     (
         Consume("client", prefetch=20, acknowledge=20, hold=True, confirm=True, stop=80),
         (
             "Consume in CLIENT mode with a prefetch of 20, acknowledging everything so far at every 20th message, and "
-            "reading the answer; with the prefetch used up, wait whether more comes before acknowledging; stop after "
+            "reading the answer; when the prefetch is used up, wait for more before acknowledging; stop after "
             "the 80th delivery."
         ),
     ),
@@ -223,20 +223,17 @@ STEPS = [
         ),
     ),
     (Restart(), "Start the broker again on the same data."),
-    (Restart(clean=True), "Stop the broker in order and start it again on the same data."),
+    (Restart(clean=True), "Stop the broker cleanly and start it again on the same data."),
     (Drain(), "Receive and acknowledge everything until silence, then ask the broker for its own depth."),
 ]
 
 
 @pytest.mark.parametrize(("step", "sentence"), STEPS)
 def test_a_step_is_a_sentence(step, sentence):
-    """Each kind of step, with drawn numbers and with ranges."""
-
     assert [sentence] == words.steps_in_words(Scenario("s", "", "auto", (step,), {}))
 
 
 def test_a_drawn_script_names_the_number_of_its_trial(scenarios):
-    """The report of one trial needs no seed arithmetic from its reader."""
     script = scenarios["broker-killed-while-publishing"].drawn(7)
 
     assert f"at the {ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script)[0]
@@ -252,13 +249,9 @@ def test_every_script_has_its_words(scenarios):
 
 @pytest.mark.parametrize(("number", "text"), [(1, "1st"), (11, "11th"), (112, "112th"), (1003, "1,003rd")])
 def test_ordinals(number, text):
-    """English has its own mind about eleven."""
-
     assert text == ordinal(number)
 
 
 @pytest.mark.parametrize("module", [words, html])
 def test_the_examples_of_the_docstrings(module):
-    """Examples that nobody runs are wrong after a while."""
-
     assert 0 == doctest.testmod(module).failed

@@ -89,13 +89,13 @@ def write_report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:
 
     catalogue = claims.load()
     found = expected.of(judgement)
-    told = expected.told(found)
+    reported = expected.in_report(found)
     scenarios = scenario.load(catalogue)
-    written: Mapping[str, pathlib.Path] = report.write_all(judgement, catalogue, scenarios, folder, told)
+    written: Mapping[str, pathlib.Path] = report.write_all(judgement, catalogue, scenarios, folder, reported)
     if sys.stdout.isatty():
-        Console().print(report.summary(judgement, catalogue, written, told))
+        Console().print(report.summary(judgement, catalogue, written, reported))
     else:
-        say(report.plain(judgement, catalogue, written, expected=told), nl=False)
+        say(report.plain(judgement, catalogue, written, expected=reported), nl=False)
     return int(found.exit_code)
 
 

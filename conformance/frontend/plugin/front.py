@@ -241,8 +241,8 @@ class Front:
     def _report(self, judgement: Judgement) -> None:
         catalogue = claims.load()
         self.outcome = self.expected.of(judgement)
-        told = self.expected.told(self.outcome)
-        self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder, told)
+        reported = self.expected.in_report(self.outcome)
+        self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder, reported)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What came out, and where it is."""
