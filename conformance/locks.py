@@ -45,6 +45,15 @@ def release(path: pathlib.Path, descriptor: int) -> None:
     os.close(descriptor)
 
 
+@contextlib.contextmanager
+def locked(target: pathlib.Path) -> Iterator[None]:
+    """Let only one process at a time make `target`; the others wait, and find it made."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f".{target.name}.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
 def ports() -> pathlib.Path:
     """The folder of the locks of reserved ports."""
     return paths.state() / "ports"

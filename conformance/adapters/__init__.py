@@ -4,7 +4,7 @@
 `opening`       opens the broker that a user asks for: settings, client, configuration, credentials
 `registry`      finds an adapter by the words of a user; `launchers` reads the last of these words
 `file_adapter`  the adapter that a `broker.toml` makes
-`file`          the tables of a `broker.toml`, its settings, placeholders and schema
+`file`          the tables of a `broker.toml`, how it is read, its settings, placeholders and schema
 `distribution`  fetches and unpacks a broker, or finds the installed one
 `launch`        starts a broker as processes of this machine
 `container`     starts a broker in a container
@@ -18,8 +18,8 @@
 
 from __future__ import annotations
 
-from conformance.adapters.distribution.fetch import Progress
 from conformance.adapters.external import leftovers
+from conformance.adapters.file.distribution_table import Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings, parse_assignments, untraced
 from conformance.adapters.file_adapter import FileAdapter

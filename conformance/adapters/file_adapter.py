@@ -15,10 +15,11 @@ from conformance.adapters import launchers
 from conformance.adapters.container import docker, images
 from conformance.adapters.container.images import HOME, Recipe
 from conformance.adapters.distribution import fetch, installed
-from conformance.adapters.distribution.fetch import Artifact, Progress
 from conformance.adapters.external import broker as external
 from conformance.adapters.file import settings
-from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, read_table
+from conformance.adapters.file.distribution_table import Artifact, Progress
+from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
+from conformance.adapters.file.reading import read_table
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch import class_archive, native

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
 from conformance.adapters.credentials import Access
-from conformance.adapters.distribution.fetch import Artifact, Progress
+from conformance.adapters.file.distribution_table import Artifact, Progress
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.launch.prepared import DepthProbe, Options

@@ -10,7 +10,8 @@ from conformance.adapters.external.addresses import places, with_management, wor
 from conformance.adapters.file import external_table
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.file.placeholders import check_texts, placeholders
+from conformance.adapters.file.placeholders import placeholders
+from conformance.adapters.file.reading import check_external
 from conformance.errors import UsageError
 
 NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"
@@ -92,10 +93,7 @@ def _external(file: BrokerFile, at: str, path: pathlib.Path) -> Launcher:
                 'creates_queues = true, or queues = ["existing", "others"], in a file: external=FILE.toml (see '
                 "docs/external-brokers.md)"
             )
-        check_texts(file, rules.texts())
-        for name in rules.settings:
-            if name not in file.settings:
-                raise UsageError(f"external.settings: {UsageError.unknown('setting', name, file.settings)}")
+        check_external(file, rules)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
     return Launcher(EXTERNAL, at, rules=rules, here=here)

@@ -11,7 +11,6 @@ from conformance.adapters import vendor_clients
 from conformance.adapters.config import own_configuration
 from conformance.adapters.credentials import OPEN, Access, library_lacks
 from conformance.adapters.external.addresses import places
-from conformance.adapters.file.credentials_table import access_of, given
 from conformance.adapters.file.settings import parse_assignments
 from conformance.adapters.interface import Adapter
 from conformance.adapters.registry import find
@@ -143,7 +142,7 @@ def with_credentials(adapter: Adapter, typed: Access) -> Adapter:
             code="credentials-of-class",
             adapter=adapter.name,
         )
-    return dataclasses.replace(adapter, file=given(adapter.file, typed))
+    return dataclasses.replace(adapter, file=adapter.file.with_credentials(typed))
 
 
 def check_credentials(adapter: Adapter, protocol: str, client: ClientFile | None = None) -> None:
@@ -158,7 +157,7 @@ def check_credentials(adapter: Adapter, protocol: str, client: ClientFile | None
             code="client-without-credentials",
             client=client.name,
         )
-    access = access_of(adapter.file, adapter.path.parent, protocol, _of_address(adapter, protocol))
+    access = adapter.file.credentials(protocol, adapter.path.parent, _of_address(adapter, protocol))
     if access.password is not None:
         access.password.read()
     if missing := library_lacks(access):

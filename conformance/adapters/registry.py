@@ -11,8 +11,8 @@ from typing import Any, Literal, overload
 
 from conformance import paths
 from conformance.adapters.distribution import fetch
-from conformance.adapters.distribution.fetch import Progress
-from conformance.adapters.file.model import load
+from conformance.adapters.file.distribution_table import Progress
+from conformance.adapters.file.reading import load
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import MEMBERS, Adapter
 from conformance.errors import UsageError

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -19,11 +18,10 @@ import pydantic
 
 from conformance import paths
 from conformance.adapters.distribution import fetch
-from conformance.adapters.distribution.fetch import Progress
-from conformance.adapters.file.distribution_table import Jar
+from conformance.adapters.file.distribution_table import Jar, Progress
 from conformance.adapters.file.model import BrokerFile, Protocol, Setting
 from conformance.adapters.file.settings import EffectiveSettings, explicit
-from conformance.adapters.file.table import Table, Word, problems
+from conformance.adapters.file.table import Table, Word, problems, read_toml, together
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.claims import VENDOR_SURFACES
@@ -75,7 +73,7 @@ class ClientFile(Table):
 
     def install(self, progress: Progress | None = None, *, offline: bool = False) -> list[pathlib.Path]:
         """Its jars, each checked against its sum; `FetchError` with the coordinates of one that is not to be had."""
-        artifacts = [fetch.Artifact(jar.path, jar.sha512, self.name) for jar in self.jars]
+        artifacts = [jar.of(self.name) for jar in self.jars]
         return fetch.fetch_all(artifacts, progress, offline=offline)
 
     def through(self, broker: BrokerFile) -> Protocol:
@@ -119,11 +117,9 @@ def find(name: str) -> ClientFile:
         raise UsageError.unknown("client", name, names())
     path = paths.fixtures() / "clients" / name / "client.toml"
     try:
-        return ClientFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return ClientFile.model_validate(read_toml(path))
     except pydantic.ValidationError as error:
-        raise UsageError(f"{path}: {problems(error, ClientFile)}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise together(problems(error, ClientFile)).within(str(path)) from error
 
 
 def over(wire: str) -> list[str]:

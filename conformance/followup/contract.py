@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from conformance import claims
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
-from conformance.adapters.file.credentials_table import clean
 from conformance.adapters.file_adapter import DURABLE
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.opening import WIRES, check_credentials
@@ -171,7 +170,7 @@ def _shown(adapter: Adapter, broker: Broker) -> Iterator[None]:
         yield
     except ClientError as error:
         said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
-        tail = clean(said, adapter.file, adapter.path.parent).splitlines()[-_TAIL:]
+        tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-_TAIL:]
         raise LaunchError(str(error), log_tail=tail, log=str(broker.log)) from error
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import parse_assignments
-from conformance.adapters.file.model import load
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launch import java as java_module
 from conformance.adapters.launch.java import find_java
@@ -100,55 +99,6 @@ def test_the_maven_group_goes_by_the_version(version: str, group: str) -> None:
     (artifact,) = adapters.find(f"artemis@{version}").artifacts
 
     assert artifact.path == f"org/apache/{group}/apache-artemis/{version}/apache-artemis-{version}-bin.tar.gz"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("default_version", "defualt_version", "key 'defualt_version': did you mean 'default_version'"),
-        ("ready_port", "ready_prot", "key 'ready_prot': did you mean 'ready_port'"),
-        ('argument = ["--limit", "{value}"]\n', "", "settings.depth_limit: .*needs one of xml, argument"),
-        ("default = 5", "default = true", "True is not of type int"),
-        ('port = "amqp"', 'port = "stomp"', "no such port: stomp; ports are amqp"),
-        ("default = 5", "default = ", "not TOML"),
-        ('vendor = "me"\n', "", "vendor: Field required"),
-        ("argument", "xml = 'core/limit'\nargument", r"there is no \[xml\]"),
-    ],
-)
-def test_a_faulty_file_is_named_with_its_key(tmp_path: pathlib.Path, old: str, new: str, words: str) -> None:
-    file = _written(tmp_path, old, new)
-
-    with pytest.raises(UsageError, match=words) as caught:
-        load(file)
-    assert str(caught.value).startswith(f"{file}: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_everything_that_is_wrong_with_a_file_is_told_at_once(tmp_path: pathlib.Path) -> None:
-    """Its required keys were found out one by one; a misspelt one is told once, a value of several types too."""
-    (tmp_path / "mine.toml").write_text(
-        'name = "x"\ntitel = "X"\nports = "amqp"\n[start]\nredy_s = 3\n[settings.a]\ntype = "bool"\ndefault = 1.5\n'
-    )
-    with pytest.raises(UsageError) as caught:
-        load(tmp_path / "mine.toml")
-    first, *lines = str(caught.value).splitlines()
-
-    assert first == f"{tmp_path / 'mine.toml'}: 13 errors"
-    assert [line.partition(" known:")[0] for line in lines] == [
-        "  vendor: Field required",
-        "  default_version: Field required",
-        "  capabilities: Field required",
-        "  ports: Input should be a list, in brackets",
-        "  protocols: Field required",
-        "  settings.a.default: Input should be a valid boolean",
-        "  settings.a.description: Field required",
-        "  start.command: Field required",
-        "  start: unknown key 'redy_s': did you mean 'ready_s'?",
-        "  journal: Field required",
-        "  data: Field required",
-        "  unknown key 'titel': did you mean 'title'?",
-        "  depth: required: without it the suite cannot tell an empty queue from a stuck one",
-    ]
 
 
 def test_stock_artemis_has_some_keys_and_not_others() -> None:

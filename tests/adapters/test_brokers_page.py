@@ -12,11 +12,12 @@ import pytest
 
 from conformance import adapters, paths
 from conformance.adapters.credentials import ClientTls, mechanism_of
-from conformance.adapters.distribution.installed import Installed
 from conformance.adapters.file import schema
-from conformance.adapters.file.credentials_table import AccessTable, ProtocolAccess, TlsTable, access_of
-from conformance.adapters.file.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting, read_table
+from conformance.adapters.file.credentials_table import AccessTable, ProtocolAccess, TlsTable
+from conformance.adapters.file.distribution_table import Installed
+from conformance.adapters.file.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting
 from conformance.adapters.file.placeholders import MEANING
+from conformance.adapters.file.reading import read_table
 from conformance.adapters.file.start_table import QueuesTable, ReadyHttp, StartTable, TemplateFile
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
@@ -55,11 +56,11 @@ def test_the_access_of_the_page_is_one(tmp_path: pathlib.Path) -> None:
     """A login over TLS; for AMQP a certificate instead."""
     read = read_table({**EXAMPLE, "access": ACCESS}, tmp_path)
 
-    assert mechanism_of(access_of(read, tmp_path, "amqp")) == "EXTERNAL"
-    assert access_of(read, tmp_path, "amqp").tls == ClientTls(
+    assert mechanism_of(read.credentials("amqp", tmp_path)) == "EXTERNAL"
+    assert read.credentials("amqp", tmp_path).tls == ClientTls(
         *(f"{tmp_path}/{name}" for name in ("ca.pem", "client.pem", "client.key"))
     )
-    assert access_of(read, tmp_path, "stomp").user == "bob"
+    assert read.credentials("stomp", tmp_path).user == "bob"
 
 
 @pytest.mark.parametrize(("model", "table", "others"), list(places()), ids=lambda one: getattr(one, "__name__", ""))

@@ -19,7 +19,6 @@ from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.external.commands import Commands
 from conformance.adapters.external.leftovers import PREFIX
-from conformance.adapters.file.credentials_table import given
 from conformance.adapters.file.external_table import External
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.process_tree import MARK, is_alive
@@ -477,20 +476,14 @@ def test_words_that_mean_no_broker(spec: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        ('kil = ["x"]', "did you mean 'kill'"),
-        ('pause = ["x"]', "pause and resume belong together"),
-        ('queues = ["one"]', "at least two"),
-        ("kill = { command = [] }", "kill.command"),
-        ('kill = ["x", "{quee}"]', "external.kill: unknown placeholder"),
-        ('creates_queues = true\nqueues = ["a", "b"]', "one of the three"),
+        ('kill = ["x", "{quee}"]', "external.kill.command: unknown placeholder"),
         ("settings = { sync_transactionl = true }", "did you mean 'sync_transactional'"),
         ('urls = { amqp = "stomp://h:1" }', "is an address for stomp"),
-        ("=", "not TOML"),
     ],
 )
 def test_a_faulty_file_names_the_key(tmp_path: pathlib.Path, said: str, says: str) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text(said if said.startswith(("urls", "=")) else f'urls = {{ amqp = "amqp://h:1" }}\n{said}\n')
+    file.write_text(said if said.startswith("urls") else f'urls = {{ amqp = "amqp://h:1" }}\n{said}\n')
     with pytest.raises(UsageError) as caught:
         adapters.find(f"reference:external={file}")
 
@@ -597,9 +590,9 @@ def test_the_user_of_the_address_and_a_password_that_was_typed_go_together(
     adapter = adapters.find("reference:external=amqps://alice@broker.example,http://broker.example:1")
     assert isinstance(adapter, adapters.FileAdapter)
     password = Secret(env="BROKER_PASSWORD")
-    typed = dataclasses.replace(adapter, file=given(adapter.file, Access(password=password)))
+    typed = dataclasses.replace(adapter, file=adapter.file.with_credentials(Access(password=password)))
     broker = typed.prepare(tmp_path / "broker", typed.effective(), ["q"], ledger)
 
     assert broker.access("amqp") == Access(user="alice", password=password, tls=ClientTls())
-    renamed = dataclasses.replace(adapter, file=given(adapter.file, Access(user="bob", password=password)))
+    renamed = dataclasses.replace(adapter, file=adapter.file.with_credentials(Access(user="bob", password=password)))
     assert renamed.prepare(tmp_path / "other", renamed.effective(), ["q"], ledger).access("amqp").user == "bob"

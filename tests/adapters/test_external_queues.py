@@ -18,7 +18,7 @@ from conformance.adapters.external import leftovers
 from conformance.adapters.external.leftovers import Removal
 from conformance.adapters.external.queues import Existing
 from conformance.adapters.file.external_table import External
-from conformance.errors import LaunchError, UsageError
+from conformance.errors import LaunchError
 from conformance.history import Op, bare_header
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import TrialRecord
@@ -208,14 +208,6 @@ def test_a_queue_stays_that_of_its_trial_while_it_fills() -> None:
     held["a"] = 5
     assert ("a", "b", "b", "ready") == (*map(found.name, ["one", "two", "three"]), found.name(adapters.READY_QUEUE))
     assert {"a": 5} == found.passed_over
-
-
-def test_emptying_is_about_queues_that_are_named(tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('urls = { amqp = "amqp://h:1" }\ndrain_queues = true\n')
-
-    with pytest.raises(UsageError, match="drain_queues is about existing queues"):
-        adapters.find(f"reference:external={file}")
 
 
 # What a killed suite leaves.

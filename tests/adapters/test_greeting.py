@@ -18,7 +18,6 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external.addresses import Place
-from conformance.adapters.file.credentials_table import given
 from conformance.adapters.launch import greeting
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
@@ -155,7 +154,7 @@ def external(numbers: Mapping[str, int], scheme: str, port: str, tmp_path: pathl
     """Start what runs already: it is only looked at."""
     found = adapters.find(f"reference:external={scheme}://{HOST}:{numbers[port]},http://{HOST}:{numbers['http']}")
     assert isinstance(found, adapters.FileAdapter)
-    adapter = dataclasses.replace(found, file=given(found.file, typed))
+    adapter = dataclasses.replace(found, file=found.file.with_credentials(typed))
     with (
         Ledger(tmp_path / "run", "looked-at") as ledger,
         adapter.prepare(tmp_path / "broker", adapter.effective(), ["q"], ledger) as broker,

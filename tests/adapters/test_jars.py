@@ -176,22 +176,3 @@ def test_what_a_killed_process_left_is_not_part_of_the_folder(mirror: Mirror, ad
 def test_a_version_without_jars_is_not_to_be_had(adapter: FileAdapter) -> None:
     with pytest.raises(UsageError, match=r"unknown version of jarred '1\.1': did you mean '1\.0'"):
         adapters.find(f"{adapter.path}@1.1")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ('folder = "jarred-{version}"', 'folder = "jarred"', "say {version} in folder"),
-        ('default_version = "1.0"', 'default_version = "2.0"', "fetch.jars has none for 2.0"),
-        ("org.example:core:1.0", "org.example:core", "fetch.jars.1.0.0.maven: "),
-        ("org.example.store:store:7", "org.example:core:1.0", "twice in one folder: core-1.0.jar"),
-        ("[fetch]\n", '[fetch]\nartifact = "core"\n', "without them there are jars"),
-        ("[fetch]\n", '[fetch]\ngroups = [{ since = "0", group = "org" }]\n', "without them there are jars"),
-        ("[fetch]\n", f'[fetch]\nsha512 = {{ "1.0" = "{"0" * 128}" }}\n', "each of the jars has a sum of its own"),
-        ('sha512 = "', 'sha512 = "g', "fetch.jars.1.0.0.sha512: "),
-    ],
-)
-def test_a_faulty_table_is_refused(tmp_path: pathlib.Path, old: str, new: str, words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        _adapter(tmp_path, lambda text: text.replace(old, new))
-    assert words in str(caught.value)

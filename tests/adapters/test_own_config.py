@@ -19,7 +19,7 @@ from conformance.adapters.config.xml_editor import XmlText
 from conformance.adapters.credentials import Access, Secret
 from conformance.adapters.distribution import installed
 from conformance.adapters.file.config_table import Beside, Config, Listeners, Refuse, Rewrite
-from conformance.adapters.file.model import Setting, read_table
+from conformance.adapters.file.model import Setting
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
@@ -659,27 +659,6 @@ def test_files_that_a_configuration_names_are_given_to_its_container(tmp_path):
 
     assert [store] == own_configuration.of(own_of(text, tmp_path)).outside
     assert [] == own_configuration.of(own_of(SMALL, tmp_path)).outside
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ({"format": "json"}, "xml"),
-        ({"keeps": ["nothing"]}, "config.keeps names no deviation of the file: nothing"),
-        ({"rewrite": [{"at": "a", "add": True, "why": "x"}]}, "add needs a text"),
-        ({"rewrite": [{"at": "a", "text": "{mian_port}", "why": "x"}]}, "did you mean 'main_port'"),
-        ({"refuses": [{"at": "a", "unless": "(", "why": "x"}]}, "is no regular expression"),
-        ({"to": "/etc/broker.xml"}, "not inside the folder"),
-        ({"listeners": {"at": "a", "speaks": {"mqtt": "MQTT"}, "why": "x"}}, "names no protocol of the file: mqtt"),
-        ({"listeners": {"at": "a", "speaks": {}, "why": "x"}, "format": "keys"}, "listeners are those of an xml file"),
-    ],
-)
-def test_a_table_that_cannot_be_is_refused(table, words, tmp_path):
-    data = tomllib.loads((paths.fixtures() / "brokers/artemis/broker.toml").read_text())
-    data["config"] = {"file": "broker.xml", "to": "etc/broker.xml", "format": "xml", **table}
-
-    with pytest.raises(UsageError, match=words):
-        read_table(data, tmp_path)
 
 
 # A run.

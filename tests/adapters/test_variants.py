@@ -9,7 +9,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import parse_assignments
-from conformance.adapters.file.model import load
+from conformance.adapters.file.reading import load
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.reference import liars
@@ -118,24 +118,6 @@ def test_a_broker_that_cannot_tell_its_words_is_named(tmp_path: pathlib.Path) ->
 
     with pytest.raises(UsageError, match="setting 'liar' of mine: its values cannot be listed"):
         parse_assignments(["liar=lies"], file)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        (
-            '[settings.profile]\ntype = "word"\ndefault = "plain"',
-            '[settings.profile]\ntype = "int"\ndefault = 1',
-            "type word",
-        ),
-        ("[variants.fancy.settings.publish_window]", "[variants.fancy.settings.liar]", "variant fancy has a setting"),
-        ('ack_modes = { individual = "explicit" }', "ack_modus = {}", "did you mean 'ack_modes'"),
-        ('default = ""', "default = false", "False is not of type word"),
-    ],
-)
-def test_a_variant_that_cannot_be_is_refused(tmp_path: pathlib.Path, old: str, new: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        load(written(tmp_path, old, new))
 
 
 def test_the_reference_broker_knows_its_variants_and_liars() -> None:

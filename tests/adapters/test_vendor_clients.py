@@ -59,7 +59,7 @@ def test_each_is_whole(name: str) -> None:
 def test_each_pins_its_jars(name: str) -> None:
     """Its own among them, in its version; none of them twice."""
     client = find(name)
-    files = [jar.path.rsplit("/", 1)[1] for jar in client.jars]
+    files = [jar.of("").file for jar in client.jars]
 
     assert all(re.fullmatch(r"[0-9a-f]{128}", jar.sha512) for jar in client.jars)
     assert len(files) == len(set(files))
@@ -70,7 +70,7 @@ def test_a_jar_of_two_clients_has_one_sum() -> None:
     """They share the cache: with two sums, one of them could never be had."""
     sums: dict[str, set[str]] = {}
     for jar in itertools.chain.from_iterable(find(name).jars for name in names()):
-        sums.setdefault(jar.path, set()).add(jar.sha512)
+        sums.setdefault(jar.maven, set()).add(jar.sha512)
 
     assert [path for path, each in sums.items() if len(each) > 1] == []
 

@@ -19,8 +19,8 @@ from conformance.adapters.credentials import (
     parse_url,
     redacted,
 )
-from conformance.adapters.file.credentials_table import access_of, given
-from conformance.adapters.file.model import BrokerFile, read_table
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.reading import read_table
 from conformance.errors import UsageError
 
 HERE = pathlib.Path("/somewhere")
@@ -164,37 +164,18 @@ def test_the_table_of_a_file_and_of_one_protocol(table):
     )
     secret, tls = Secret(file="/somewhere/password"), ClientTls(ca="/somewhere/ca.pem", server_name="broker.example")
 
-    assert access_of(file, HERE, "amqp") == Access(user="alice", password=secret, mechanism="PLAIN", tls=tls)
-    assert access_of(file, HERE, "stomp") == Access(user="bob", password=secret, tls=ClientTls())
+    assert file.credentials("amqp", HERE) == Access(user="alice", password=secret, mechanism="PLAIN", tls=tls)
+    assert file.credentials("stomp", HERE) == Access(user="bob", password=secret, tls=ClientTls())
 
 
 def test_an_address_wins_over_the_file_and_what_is_typed_over_both(table):
     file, at = table({"user": "file", "password": {"env": "A"}}), Access(user="address", tls=ClientTls())
-    typed = given(file, Access(user="typed", tls=ClientTls(ca="x")))
+    typed = file.with_credentials(Access(user="typed", tls=ClientTls(ca="x")))
 
-    assert access_of(file, HERE, "amqp", at) == Access(user="address", password=Secret(env="A"), tls=ClientTls())
-    assert access_of(typed, HERE, "amqp", at) == Access(user="typed", password=Secret(env="A"), tls=ClientTls(ca="x"))
-
-
-@pytest.mark.parametrize(
-    ("access", "said"),
-    [
-        ({"pasword": {}}, "did you mean 'password'"),
-        ({"password": "hunter2"}, "access.password"),
-        ({"password": {"env": "A", "file": "B"}}, "one of env and file"),
-        ({"password": {}}, "one of env and file"),
-        ({"mechanism": "DIGEST-MD5"}, "access.mechanism"),
-        ({"tls": {"ca": "{instance}/ca.pem"}}, "only {here} is known"),
-        ({"stomp": {"mechanism": "PLAIN"}}, "stomp has no SASL"),
-    ],
-)
-def test_a_wrong_table_names_its_key_and_repeats_no_password(table, access, said):
-    with pytest.raises(UsageError, match=said) as caught:
-        table(access)
-
-    assert "hunter2" not in str(caught.value)
+    assert file.credentials("amqp", HERE, at) == Access(user="address", password=Secret(env="A"), tls=ClientTls())
+    assert typed.credentials("amqp", HERE, at) == Access(user="typed", password=Secret(env="A"), tls=ClientTls(ca="x"))
 
 
 def test_what_does_not_go_together_names_broker_and_protocol(table):
     with pytest.raises(UsageError, match="access of reference over stomp: a login is a user and a password"):
-        access_of(table({"user": "alice"}), HERE, "stomp")
+        table({"user": "alice"}).credentials("stomp", HERE)

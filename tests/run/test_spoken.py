@@ -12,8 +12,7 @@ import pytest
 from conformance import adapters, campaign, claims, records
 from conformance.adapters import opening, vendor_clients
 from conformance.adapters.credentials import Access, Secret
-from conformance.adapters.file.credentials_table import access_of
-from conformance.adapters.file.model import read_table
+from conformance.adapters.file.reading import read_table
 from conformance.errors import ExitCode, UsageError
 from conformance.followup import contract
 from conformance.frontend.cli.listing import listing
@@ -155,8 +154,8 @@ def test_its_access_is_described(tmp_path: pathlib.Path) -> None:
     table = adapters.find("ems").file.model_dump(exclude_unset=True)
     own = {"user": "bob", "jms": {"user": "carol", "password": {"env": "P"}}}
 
-    assert Access(user="carol", password=Secret(env="P")) == access_of(
-        read_table({**table, "access": own}, tmp_path), tmp_path, "jms"
+    assert Access(user="carol", password=Secret(env="P")) == read_table({**table, "access": own}, tmp_path).credentials(
+        "jms", tmp_path
     )
     with pytest.raises(UsageError, match="jms has no SASL"):
         read_table({**table, "access": {"jms": {"mechanism": "PLAIN"}}}, tmp_path)

@@ -25,7 +25,8 @@ from conformance.adapters.config.xml_editor import XmlText
 from conformance.adapters.credentials import REDACTED
 from conformance.adapters.file.config_table import Config
 from conformance.adapters.file.model import BrokerFile, Setting
-from conformance.adapters.file.placeholders import fill, uses
+from conformance.adapters.file.placeholders import fill
+from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter

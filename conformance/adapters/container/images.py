@@ -28,11 +28,11 @@ from typing import IO
 from conformance import ledger as ledger_of
 from conformance import paths
 from conformance.adapters.container.engine import Engine
-from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.file.model import ContainerTable
 from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
+from conformance.locks import locked
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[2]
 _OWN = ("__init__.py", "errors.py", "reference")

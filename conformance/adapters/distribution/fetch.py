@@ -1,17 +1,14 @@
 """Get a distribution: find it, compare its checksum, unpack it, and keep it in the cache.
 
-Looked for in this order: unpacked in the cache, downloaded in the cache, the folder named by `CONFORMANCE_DIST` (for
-machines without network), the Maven repository. Whatever is used has the SHA-512 that `broker.toml` pins, or, for a
-version that it does not pin, the one that stands beside the file.
+It is looked for in this order: unpacked in the cache, downloaded in the cache, in the folder that `CONFORMANCE_DIST`
+names (for machines without network), in the Maven repository. A file is used only if it has the SHA-512 that
+`broker.toml` pins, or, for a version without a pin, the SHA-512 in the file beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
-import fcntl
-import functools
 import hashlib
 import os
 import pathlib
@@ -19,68 +16,35 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from conformance import paths
+from conformance.adapters.file.distribution_table import Artifact, Progress
+from conformance.adapters.file.model import BrokerFile
 from conformance.errors import FetchError, NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from conformance.adapters.file.model import BrokerFile
-
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are here and the bytes of the whole (None where the server does not say)."""
+from conformance.locks import locked
 
 _SUM = re.compile(r"\b[0-9a-fA-F]{128}\b")
 
 
-@dataclasses.dataclass(frozen=True)
-class Artifact:
-    """One file of a Maven repository: its path there, its pinned SHA-512 (hex) and the adapter it belongs to."""
-
-    path: str
-    sha512: str | None
-    adapter: str
-
-    @property
-    def file(self) -> str:
-        """The name of the file."""
-        return self.path.rsplit("/", 1)[-1]
-
-    @property
-    def coordinates(self) -> str:
-        """`group:artifact:version`, by which people look it up."""
-        *group, artifact, version, _ = self.path.split("/")
-        return ":".join([".".join(group), artifact, version])
-
-
 def dist() -> pathlib.Path:
-    """Where the cache keeps distributions."""
+    """The folder of the cache that holds distributions."""
     return paths.cache() / "dist"
 
 
-@contextlib.contextmanager
-def locked(target: pathlib.Path) -> Iterator[None]:
-    """Only one process at a time makes `target`; the others wait, and find it made."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{target.name}.lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
 def fetch(artifact: Artifact, progress: Progress | None = None, *, offline: bool = False) -> pathlib.Path:
-    """The checked file in the cache.
+    """Return the checked file in the cache, with its `.sha512` beside it.
 
-    Raises `FetchError`: not to be had, another sum, no room. An `.sha512` is left beside the file.
+    Raises `FetchError` if it cannot be fetched, has another sum, or finds no room.
     """
     target = dist() / artifact.file
     with reported(f"keep {artifact.file} in {dist()}"), locked(target):
         if target.is_file():
             _check(target, _expected(artifact, target), artifact)
             return target
-        brought = _brought(artifact)
-        if brought is not None:
-            _check(brought, _expected(artifact, brought), artifact, keep=True)
-            _copy(brought, target)
+        given = pathlib.Path(os.environ.get("CONFORMANCE_DIST") or dist()) / artifact.file
+        if given.is_file():
+            _check(given, _expected(artifact, given), artifact, keep=True)
+            _copy(given, target)
         elif offline:
             raise FetchError(
                 f"{artifact.file} is not in the cache ({dist()}) and the run is offline: on a machine with network "
@@ -95,31 +59,35 @@ def fetch(artifact: Artifact, progress: Progress | None = None, *, offline: bool
 def fetch_all(
     artifacts: Sequence[Artifact], progress: Progress | None = None, *, offline: bool = False
 ) -> list[pathlib.Path]:
-    """The checked files of a distribution in the cache, one after another; what is there already is not had again.
+    """Return the checked files of a distribution in the cache.
 
-    The bytes that `progress` is told add up; of several files nobody knows the sum beforehand. Raises `FetchError`, of
-    several files with the coordinates of the one that is not to be had.
+    The bytes that `progress` gets add up; the size of several files is unknown. Raises `FetchError`, which names the
+    coordinates of the file if there are several.
     """
     if len(artifacts) == 1:
         return [fetch(artifacts[0], progress, offline=offline)]
     files: list[pathlib.Path] = []
+    before = 0
+
+    def of_all(done: int, _: int | None) -> None:
+        if progress:
+            progress(before + done, None)
+
     for artifact in artifacts:
-        before = sum(file.stat().st_size for file in files)
-        told = functools.partial(_told, progress, before) if progress else None
         try:
-            files.append(fetch(artifact, told, offline=offline))
+            files.append(fetch(artifact, of_all, offline=offline))
         except FetchError as error:
             raise FetchError(f"{artifact.coordinates}: {error}") from error
+        before += files[-1].stat().st_size
     return files
-
-
-def _told(progress: Progress, before: int, done: int, _: int | None) -> None:
-    progress(before + done, None)
 
 
 @contextlib.contextmanager
 def known_version(file: BrokerFile, version: str) -> Iterator[None]:
-    """Raise `UsageError` where the repository has no such version; one that the file names is a fault of the mirror."""
+    """Raise `UsageError` if the repository lacks a version that the file does not name.
+
+    If the repository lacks a version that the file names, the mirror is at fault: the `FetchError` stays.
+    """
     try:
         yield
     except NotFoundError as error:
@@ -135,20 +103,19 @@ def known_version(file: BrokerFile, version: str) -> Iterator[None]:
 def fetch_to(
     artifacts: Sequence[Artifact], folder: pathlib.Path, progress: Progress | None = None
 ) -> list[pathlib.Path]:
-    """Put each file and its `.sha512` into `folder`, to be carried to a machine without network; returns them all."""
+    """Put each file and its `.sha512` into `folder`, for a machine without network; returns all of them."""
     put: list[pathlib.Path] = []
-    for source in fetch_all(artifacts, progress):
-        target = folder / source.name
+    for fetched in fetch_all(artifacts, progress):
         with reported(f"write to {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            _copy(source, target)
-            _copy(beside(source), beside(target))
-        put += [target, beside(target)]
+            for source in (fetched, beside(fetched)):
+                put.append(folder / source.name)
+                _copy(source, put[-1])
     return put
 
 
 def unpack(archives: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> pathlib.Path:
-    """Unpack one tar archive whose one folder is `folder`; returns `into/folder`, which appears whole or not at all.
+    """Unpack one tar archive, whose only folder is `folder`; returns `into/folder`, which appears whole or not at all.
 
     The `data` filter refuses absolute paths, links that lead out and special files.
     """
@@ -171,14 +138,14 @@ _FILTERS = hasattr(tarfile, "data_filter")
 
 
 def _extract(stream: tarfile.TarFile, into: pathlib.Path) -> None:
-    """By the `data` filter of Python 3.11.4. Before it (Debian 12) no link is taken, and no distribution has one."""
+    """Use the `data` filter of Python 3.11.4. Without it (Debian 12) every link is refused: distributions have none."""
     if _FILTERS:
         stream.extractall(into, filter="data")
         return
     for member in stream:
         path = pathlib.PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-            raise tarfile.ExtractError(f"{member.name} leads out, or is no file")
+            raise tarfile.ExtractError(f"{member.name} leads out, or is not a file")
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         member.mode = 0o755 if member.isdir() else member.mode & 0o755 | 0o600
         stream.extract(member, into)
@@ -207,12 +174,12 @@ def assemble(jars: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> p
 
 
 def _appears(into: pathlib.Path, folder: str, what: str, make: Callable[[pathlib.Path], pathlib.Path]) -> pathlib.Path:
-    """`into/folder`: what `make` says that it made in the draft it was given, renamed into place."""
+    """Return `into/folder`: the folder that `make` made in a draft, renamed into place."""
     home = into / folder
     with reported(what), locked(home):
         if home.is_dir():
             return home
-        draft = home.with_name(f".{home.name}.draft")  # the lock is ours: what lies there was left by a killed process
+        draft = home.with_name(f".{home.name}.draft")  # the lock is ours: a killed process left what is there
         shutil.rmtree(draft, ignore_errors=True)
         try:
             make(draft).rename(home)
@@ -226,34 +193,30 @@ def beside(file: pathlib.Path) -> pathlib.Path:
     return file.with_name(file.name + ".sha512")
 
 
-def _brought(artifact: Artifact) -> pathlib.Path | None:
-    folder = os.environ.get("CONFORMANCE_DIST")
-    if not folder:
-        return None
-    file = pathlib.Path(folder) / artifact.file
-    return file if file.is_file() else None
-
-
 def _expected(artifact: Artifact, file: pathlib.Path) -> str:
     if artifact.sha512:
         return artifact.sha512
     with contextlib.suppress(OSError):
-        return parse_sum(beside(file).read_text(), beside(file).name)
+        return _parse_sum(beside(file))
     raise FetchError(f"{file} has no {beside(file).name} beside it, and broker.toml pins no sum for it")
 
 
-def parse_sum(text: str, source: str) -> str:
-    """The SHA-512 in the text of an `.sha512` file, with or without a file name."""
-    match = _SUM.search(text)
+def _parse_sum(file: pathlib.Path) -> str:
+    """The SHA-512 in an `.sha512` file, with or without a file name."""
+    match = _SUM.search(file.read_text(errors="replace"))
     if match is None:
-        raise FetchError(f"{source} holds no SHA-512")
+        raise FetchError(f"{file.name} holds no SHA-512")
     return match[0].lower()
 
 
 def _download(artifact: Artifact, target: pathlib.Path, progress: Progress | None) -> None:
-    from conformance.adapters.distribution import download
+    from conformance.adapters.distribution import download  # httpx takes 0.2 s to import
 
-    expected = artifact.sha512 or parse_sum(download.text(artifact.path + ".sha512"), artifact.file + ".sha512")
+    expected = artifact.sha512
+    if not expected:
+        beside(target).unlink(missing_ok=True)  # of a file that is gone: it would be resumed
+        download.file(artifact.path + ".sha512", beside(target), largest=download.LARGEST_SUM)
+        expected = _parse_sum(beside(target))
     part = target.with_name(target.name + ".part")
     download.file(artifact.path, part, progress)
     _check(part, expected, artifact)
@@ -261,7 +224,7 @@ def _download(artifact: Artifact, target: pathlib.Path, progress: Progress | Non
 
 
 def _check(file: pathlib.Path, expected: str, artifact: Artifact, *, keep: bool = False) -> None:
-    """Compare the sums; a file of our own cache that differs is deleted, one that the user brought is kept."""
+    """Compare the sums. A file of the cache that differs is deleted, a file of the user is kept."""
     found = _sum(file)
     if found == expected.lower():
         return
@@ -288,7 +251,7 @@ def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def reported(what: str) -> Iterator[None]:
-    """Turn an OSError into the one line that a user can act on."""
+    """Turn an OSError into one line that a user can act on."""
     try:
         yield
     except OSError as error:

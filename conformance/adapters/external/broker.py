@@ -24,7 +24,6 @@ from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.external.addresses import Place, at_its_host, numbers_of, places
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
-from conformance.adapters.file.credentials_table import access_of
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show
@@ -235,7 +234,7 @@ class ExternalBroker:
         """How a client comes in there: as `[access]`, the address and who typed say."""
         source = self.plan.source
         at = self.places[protocol].access if protocol in self.places else OPEN
-        return access_of(source.file, source.here, protocol, at)
+        return source.file.credentials(protocol, source.here, at)
 
     @property
     def http_port(self) -> int | None:

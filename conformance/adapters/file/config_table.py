@@ -1,12 +1,12 @@
-"""The table `[config]` of a `broker.toml`: how a user's own configuration is changed in the copy that runs.
+"""The table `[config]` of a `broker.toml`: how the copy of a user's own configuration differs from the original.
 
-A copy must never write where the original writes, listen where it listens, or talk to whom it talks. So ports, bind
-addresses and paths are rewritten, and what would lead the copy to other systems is refused. Nothing else is changed.
+The copy must not write to the folders of the original, listen on its ports, or connect to its peers. So ports, bind
+addresses and paths are rewritten, and an element that connects to other systems is refused. Nothing else changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import pydantic
@@ -18,8 +18,8 @@ class Rewrite(Table):
     """One place that a copy must not share with the original: a port, a bind address, a path.
 
     `at` is the path of an element or attribute (`core/journal-directory`), or a key, in which `*` stands for any
-    characters. Where the file has it, it gets `text`, or is taken out where there is none. With `add` it gets the text
-    although the file does not have it.
+    characters. If the file has it, it gets `text`, or is removed if there is no `text`. With `add` it is added if the
+    file does not have it.
     """
 
     at: str
@@ -30,15 +30,15 @@ class Rewrite(Table):
     @pydantic.model_validator(mode="after")
     def _one_place(self) -> Rewrite:
         if self.add and (self.text is None or "*" in self.at):
-            raise ValueError("add needs a text, and a place without *")
+            raise ValueError("add needs a text, and an `at` without *")
         return self
 
 
 class Refuse(Table):
-    """What would let a copy talk to other systems: an error that says so, and `why`.
+    """An element or key that would let a copy connect to other systems. It is an error, which gives `why`.
 
-    `at` is as in `rewrite`, at any depth of an xml file. A value that matches `unless` does no harm, and an element
-    that has neither children nor text does none either.
+    `at` is as in `rewrite`, at any depth of an xml file. A value that matches `unless` is allowed, and so is an element
+    that has neither children nor text.
     """
 
     at: str
@@ -47,10 +47,10 @@ class Refuse(Table):
 
 
 class Beside(Table):
-    """A further file of the user's folder, copied as it is to `to` of the instance where it is there.
+    """A further file of the user's folder. If it is there, it is copied unchanged to `to` of the instance.
 
-    `refuses` are patterns that may not be found in it, each with the reason; what follows `comment` outside of quotes,
-    up to the end of its line, is not looked at.
+    `refuses` are patterns that must not match in it, each with the reason. Text from `comment`, outside of quotes, to
+    the end of the line is skipped.
     """
 
     file: str
@@ -60,11 +60,11 @@ class Beside(Table):
 
 
 class Listeners(Table):
-    """The elements of an xml file that listen, each with an address `tcp://HOST:PORT?protocols=A,B;...` as its text.
+    """The listeners of an xml file: elements with an address `tcp://HOST:PORT?protocols=A,B;...` as their text.
 
-    `speaks` is what each of our protocols is called there. Of those at `at` the first that speaks a protocol is kept,
-    one without TLS before one with it, with all its parameters; its port becomes one of ours. The others are taken out.
-    An address without `protocols` speaks them all.
+    `speaks` is the name of each of our protocols there. Of the elements at `at` the first that speaks a protocol is
+    kept with all its parameters, one without TLS before one with TLS. It gets one of our ports. The others are removed.
+    An address without `protocols` speaks all of them.
     """
 
     at: str
@@ -73,11 +73,11 @@ class Listeners(Table):
 
 
 class Config(Table):
-    """A user's own configuration: what is taken of a folder, what is rewritten, and what is refused.
+    """A user's own configuration: which files are copied, what is rewritten, and what is refused.
 
-    `file` is the main file by its name; it comes to `to` of the instance. `expects` is an element or a key that it must
-    have: without it, it is the file of another broker. `keeps` names the `[deviations]` that hold for it too; those of
-    `[xml]` and of files of the template with the same `to` do not. `natively_only` is why no copy runs in a container.
+    `file` is the name of the main file, and `to` its place in the instance. `expects` is an element or a key that it
+    must have: a file without it belongs to another broker. `keeps` names the `[deviations]` that apply to it too. Edits
+    of `[xml]`, and template files with the same `to`, do not apply. `natively_only` is why no copy runs in a container.
     """
 
     file: str
@@ -94,13 +94,5 @@ class Config(Table):
     @pydantic.model_validator(mode="after")
     def _of_its_format(self) -> Config:
         if self.listeners is not None and self.format != "xml":
-            raise ValueError("listeners are those of an xml file; a file of keys has rewrite")
+            raise ValueError("listeners need format xml; a file of keys has rewrite")
         return self
-
-    def check(self, protocols: Collection[str], deviations: Collection[str]) -> None:
-        """Raise `ValueError` for a name that the file, with these protocols and deviations, does not have."""
-        listened = self.listeners.speaks if self.listeners else {}
-        if unknown := sorted(listened.keys() - set(protocols)):
-            raise ValueError(f"config.listeners.speaks names no protocol of the file: {', '.join(unknown)}")
-        if unknown := sorted(set(self.keeps) - set(deviations)):
-            raise ValueError(f"config.keeps names no deviation of the file: {', '.join(unknown)}")

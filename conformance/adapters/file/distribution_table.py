@@ -1,25 +1,53 @@
-"""`[fetch]` of a `broker.toml`: where a distribution lies in a Maven repository, as one archive or as jars."""
+"""Where the distribution of a broker comes from: `[fetch]`, a Maven repository, or `[installed]`, a package manager."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import pydantic
 
-from conformance.adapters.distribution.fetch import Artifact
-from conformance.adapters.file.table import Table
+from conformance.adapters.file.table import Pattern, Table
 from conformance.errors import UsageError
+
+Progress = Callable[[int, int | None], None]
+"""Called during a download with the bytes so far and the size of the whole, which is None if it is unknown."""
 
 Sha512 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{128}$")]
 Coordinates = Annotated[str, pydantic.StringConstraints(pattern=r"^[\w.-]+:[\w.-]+:[\w.-]+$")]
 
 
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """One file of a Maven repository: its path there, its pinned SHA-512 (hex) and the adapter it belongs to."""
+
+    path: str
+    sha512: str | None
+    adapter: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def coordinates(self) -> str:
+        """`group:artifact:version`, by which people look it up."""
+        *group, artifact, version, _ = self.path.split("/")
+        return ":".join([".".join(group), artifact, version])
+
+
 def order(version: str) -> tuple[int, ...]:
     """Versions compare by their numbers."""
     return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def _path(group: str, artifact: str, version: str, file: str) -> str:
+    """The path of a file in a Maven repository."""
+    return "/".join([*group.split("."), artifact, version, file])
 
 
 class MavenGroup(Table):
@@ -30,24 +58,23 @@ class MavenGroup(Table):
 
 
 class Jar(Table):
-    """One jar of a distribution: `group:artifact:version`, and its sum, without which it is not used."""
+    """One jar of a distribution: `group:artifact:version`, and its SHA-512, without which it is not used."""
 
     maven: Coordinates
     sha512: Sha512
 
-    @property
-    def path(self) -> str:
-        """Its path in a Maven repository."""
+    def of(self, adapter: str) -> Artifact:
+        """The file in a Maven repository, for the adapter of that name."""
         group, artifact, version = self.maven.split(":")
-        return "/".join([*group.split("."), artifact, version, f"{artifact}-{version}.jar"])
+        return Artifact(_path(group, artifact, version, f"{artifact}-{version}.jar"), self.sha512, adapter)
 
 
 class Fetch(Table):
     """Maven coordinates of the distribution: of one archive, or of the jars that make it up.
 
-    `folder` is the one that the archive unpacks to, or that the jars are put together in. `sha512` pins versions of the
-    archive that were tried; it is preferred to the `.sha512` file beside the download. `jars` are those of each
-    version; a version without is not to be had, since its jars belong to others of versions of their own.
+    `folder` is the folder that the archive unpacks to, or that the jars are put together in. `sha512` pins versions of
+    the archive that were tried; it is preferred to the `.sha512` file beside the download. `jars` are those of each
+    version. A version without `jars` cannot be fetched, since its jars have other versions.
     """
 
     artifact: str = ""
@@ -61,30 +88,44 @@ class Fetch(Table):
     @pydantic.model_validator(mode="after")
     def _one_way(self) -> Fetch:
         if bool(self.artifact) == bool(self.jars) or bool(self.artifact) != bool(self.groups):
-            raise ValueError("an archive has artifact and groups; without them there are jars")
+            raise ValueError("expected artifact and groups for an archive, or jars without them")
         if self.sha512 and self.jars:
             raise ValueError("sha512 pins an archive; each of the jars has a sum of its own")
         if self.jars and "{version}" not in self.folder:
             raise ValueError("the jars of two versions need two folders: say {version} in folder")
         for version, jars in self.jars.items():
-            files = Counter(jar.path.rsplit("/", 1)[-1] for jar in jars)
+            files = Counter(jar.of("").file for jar in jars)
             if twice := [file for file, count in files.items() if count > 1]:
                 raise ValueError(f"jars.{version}: twice in one folder: {', '.join(twice)}")
         return self
 
-    @property
-    def any_version(self) -> bool:
-        """Whether a version that the file does not name can be had."""
-        return not self.jars
-
     def artifacts(self, version: str, adapter: str) -> tuple[Artifact, ...]:
-        """The files of a version, for the adapter of that name; `UsageError` where there are none."""
+        """The files of a version, for the adapter of that name; `UsageError` if it has no such version."""
         asked = f"{adapter}@{version}"
         if self.artifact:
             group = next(entry.group for entry in reversed(self.groups) if order(entry.since) <= order(version))
             file = f"{self.artifact}-{version}-{self.classifier}.{self.extension}"
-            path = "/".join([*group.split("."), self.artifact, version, file])
-            return (Artifact(path, self.sha512.get(version), asked),)
+            return (Artifact(_path(group, self.artifact, version, file), self.sha512.get(version), asked),)
         if version not in self.jars:
             raise UsageError.unknown("version", version, self.jars, of=adapter)
-        return tuple(Artifact(jar.path, jar.sha512, asked) for jar in self.jars[version])
+        return tuple(jar.of(asked) for jar in self.jars[version])
+
+
+class Installed(Table):
+    """A distribution that a package manager installed.
+
+    `pattern` has one group, the version. It is searched in what `command` prints, and `logged`, with one group as well,
+    in what the broker prints when it starts. `needs` says how to install it.
+    """
+
+    command: tuple[str, ...] = pydantic.Field(min_length=1)
+    pattern: Pattern
+    logged: Pattern = ""
+    needs: str
+
+    @pydantic.field_validator("pattern", "logged")
+    @classmethod
+    def _one_group(cls, value: str) -> str:
+        if value and re.compile(value).groups != 1:
+            raise ValueError(f"{value!r} needs one group, the version: (...)")
+        return value

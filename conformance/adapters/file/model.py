@@ -1,34 +1,25 @@
-"""The model of a `broker.toml`.
-
-Words in braces are placeholders, filled in when the broker is prepared; `placeholders` says which there are. How a
-broker is set up, started and given its queues is in `start_table`.
-"""
+"""The whole table of a `broker.toml`, and its parts that describe what the broker can do and be told."""
 
 from __future__ import annotations
 
 import pathlib
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import pydantic
 
-from conformance.adapters.distribution.installed import Installed
-from conformance.adapters.file import placeholders as words
+from conformance.adapters.credentials import OPEN, Access, check, redacted
 from conformance.adapters.file.config_table import Config
 from conformance.adapters.file.credentials_table import AccessTable
-from conformance.adapters.file.distribution_table import Fetch, order
+from conformance.adapters.file.distribution_table import Fetch, Installed, order
 from conformance.adapters.file.external_table import NEVER_HERE, External, outside
-from conformance.adapters.file.start_table import Depth, QueuesTable, StartTable, Template, Xml
-from conformance.adapters.file.table import Inside, Pattern, Table, Word, problems
+from conformance.adapters.file.start_table import Depth, Policies, QueuesTable, StartTable, Template, Xml
+from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
 
-Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str, "text": str}
-_SPOKEN = frozenset({"amqp", "stomp"})
-_NO_DEPTH = "required: without it the suite cannot tell an empty queue from a stuck one"
 VARIANT, LIAR = "profile", "liar"
-"""Settings that make another broker of a broker: of its documented behaviour, and one that is wrong on purpose."""
+"""Settings that select a variant of a broker: its documented behaviour, or a deliberately broken one."""
 
 
 class Protocol(Table):
@@ -38,12 +29,12 @@ class Protocol(Table):
     to a `transaction` that holds only it. `destination` is how a queue is addressed: over AMQP the address of a source
     or a target, over STOMP the header. Over STOMP only: `virtual_host`, the `host` header of CONNECT (default: the name
     of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
-    `{prefetch_bytes}` (1,024 a message); one with a prefetch is left out where deliveries need no acknowledgement.
+    `{prefetch_bytes}` (1,024 a message). A header with a prefetch is omitted if deliveries need no acknowledgement.
 
-    Over AMQP only: `outcomes` are those that it knows (section 3.4): a sender names them in its attach, and no consumer
-    gives another. Over STOMP only: `transacted_sends` says when a SEND in a transaction gets its RECEIPT: `at_once`, or
-    `at_commit`, and after an ABORT never. Then nobody waits for it before, and a COMMIT counts as answered when all of
-    its sends are.
+    Over AMQP only: `outcomes` are those that the broker knows (section 3.4). A sender names them in its attach, and a
+    consumer gives no others. Over STOMP only: `transacted_sends` says when a SEND in a transaction gets its RECEIPT:
+    `at_once`, or `at_commit`, and never after an ABORT. With `at_commit` a client does not wait for it before the
+    COMMIT, and a COMMIT counts as answered when all of its sends are.
     """
 
     port: str
@@ -60,9 +51,9 @@ class Protocol(Table):
 
 
 class QueueFiles(Table):
-    """Files below `{data_dir}` (`*` stands for any name) of which one has the pattern of each `{queue}`.
+    """Files below `{data_dir}` (`*` stands for any name), one of which must match the pattern of each `{queue}`.
 
-    For a broker that answers a declaration before a kill would leave anything of it: it is ready when all stand there.
+    For a broker that answers a declaration before it is on the disk: the broker is ready when every queue is found.
     """
 
     files: Inside
@@ -72,12 +63,12 @@ class QueueFiles(Table):
 class Choice(Table):
     """One value of a setting of type `word`.
 
-    `logged` is what the broker logs before it is ready, and only when this value is in force: a broker may fall back to
-    another value and go on. `needs` is what the value rests on, for people who have to install it. `untraced` is why
-    a tracer cannot make the journal's writes and syncs fail then. `requires` are values of other settings without which
-    the product does not take it. `without` are settings that are of no effect then: nobody can choose them, and no
-    control gives anything up by them. `stored` is where each queue stands once a restart finds it. `refused` is why
-    nothing can be tried with it at all.
+    `logged` is a text that the broker logs before it is ready, and only with this value: a broker may fall back to
+    another value and go on. `needs` is what the user must install for this value. `untraced` is why a tracer cannot
+    make the journal's writes and syncs fail with it. `requires` are values of other settings without which the product
+    refuses it. `without` are settings that have no effect with it: a user cannot choose them, and no control uses
+    them. `stored` is where each queue is found on the disk once it survives a restart. `refused` is why nothing can be
+    tested with this value.
     """
 
     logged: str = ""
@@ -90,27 +81,29 @@ class Choice(Table):
 
 
 class OffWith(Table):
-    """What a control switches as well in versions `before` that, or what it weakens there could not be seen."""
+    """Settings that a control changes as well in versions `before` that: without them its effect cannot be seen."""
 
     before: str
     settings: Mapping[str, Value]
 
 
 class Setting(Table):
-    """A word of the common vocabulary, and what it is in this product.
+    """A setting of the common vocabulary, and its form in this product.
 
-    `default` is the value that the product documents for an absent key. `stock` is what its stock configuration says;
-    without it the key is absent there. `follows` names the setting that decides this one; `fixed` ones cannot be
-    changed. `xml` is a path in the configuration (`core/journal-datasync`, `broker/@persistent`), `argument` a part of
-    the command line (`{name}`, `{value}`), and `{setting.NAME}` is its value elsewhere; `key` is where a user's own
-    configuration has it, if that is a file of keys (`[config]`). `scale` multiplies a number on its way there, and
-    `texts` are the product's own words for values: `{ false = "NEVER" }`. `reads` are patterns for words that are only
-    read, each with the value that it means: `{ '\\d+' = "true" }`. The values of a `word` are the keys of
-    `choices`, or what the command `words` prints, one a line; those of the setting `profile` are its default and the
-    names of the variants; a `text` has any value. In a user's own configuration the places of `also` are read as well,
-    and the first value that differs from the default counts. A value that is read there becomes an empty one where
-    the file has nothing at `exists` (`{value}`): the queue that a policy names may be missing. `off_with` goes with a
-    control that switches it off, unless that says something else.
+    `default` is the value that the product documents for an absent key. `stock` is the value in its stock
+    configuration; without it the key is absent there. `follows` names the setting that decides this one; `fixed` ones
+    cannot be changed. `xml` is a path in the configuration (`core/journal-datasync`, `broker/@persistent`), `argument`
+    a part of the command line (`{name}`, `{value}`), and `{setting.NAME}` is its value elsewhere. `key` is its key in a
+    user's own configuration, if that is a file of keys (`[config]`).
+
+    `scale` multiplies a number on its way to the product, and `texts` are the product's own words for values:
+    `{ false = "NEVER" }`. `reads` are patterns for words that are only read, each with the value that it means:
+    `{ '\\d+' = "true" }`. The values of a `word` are the keys of `choices`, or the lines that the command `words`
+    prints; those of the setting `profile` are its default and the names of the variants; a `text` has any value.
+
+    In a user's own configuration the places of `also` are read as well, and the first value that differs from the
+    default counts. A value that is read there becomes empty if the file has nothing at `exists` (`{value}`): the queue
+    that a policy names may be missing. `off_with` are changes that a control makes as well when it sets this to false.
     """
 
     type: Literal["bool", "int", "word", "text"]
@@ -137,9 +130,9 @@ class Setting(Table):
             if value is not None and type(value) is not _TYPES[self.type]:
                 raise ValueError(f"{value!r} is not of type {self.type}")
             if value is not None and self.choices and value not in self.choices:
-                raise ValueError(f"{value!r} is none of its choices: {', '.join(self.choices)}")
+                raise ValueError(f"{value!r} is not one of its choices: {', '.join(self.choices)}")
         if self.choices and (self.type != "word" or self.words):
-            raise ValueError("choices are those of a word, and it has either choices or words")
+            raise ValueError("choices need type word, and a setting has either choices or words")
         return self
 
     @property
@@ -148,11 +141,11 @@ class Setting(Table):
         return not self.fixed and self.follows is None
 
     def takes(self, value: object) -> bool:
-        """Whether a value is of its type, and one of its choices; `true` is no number."""
+        """Whether a value has its type, and is one of its choices; `true` is not a number."""
         return type(value) is _TYPES[self.type] and (not self.choices or value in self.choices)
 
     def text(self, value: bool | int | str) -> str:
-        """The value as the product reads it: true, false, a scaled number, a word, or what `texts` has for these."""
+        """The value as the product reads it: true, false, a scaled number, a word, or its word in `texts`."""
         if isinstance(value, bool):
             plain = str(value).lower()
         else:
@@ -167,24 +160,6 @@ class Java(Table):
     archive: bool = False
 
 
-class Policies(Depth):
-    """How a broker that runs already is asked for the policies of a queue, as for its depth; `body` is for AMQP.
-
-    `fields` has, for each setting, its places in the JSON of the answer (`arguments.x-expires`). The first value that
-    differs from the setting's default counts; a place that is not there, or null, says nothing. `present` is a place
-    that a whole answer has: until then the broker is asked again.
-    """
-
-    body: str = ""
-    present: str
-    fields: Mapping[Word, tuple[str, ...]]
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Each text that may hold words in braces."""
-        return (*super().texts, self.body)
-
-
 class Folder(Table):
     """A folder of the broker."""
 
@@ -192,7 +167,7 @@ class Folder(Table):
 
 
 class JournalFolder(Folder):
-    """The folder of the journal, and the names of its files, which faults at the disk are confined to.
+    """The folder of the journal, and the names of its files. Disk faults affect only these files.
 
     `{n}` in a name is a number that counts up from 1 (with a format: `{n:08d}`).
     """
@@ -207,7 +182,7 @@ class Logs(Table):
 
 
 class Variant(Table):
-    """What the setting `profile` adds to a broker when it has this value; nothing is taken away or replaced.
+    """What the setting `profile` adds to a broker when it has this value. It removes and replaces nothing.
 
     `profiles` are the products whose documents bind the broker as well, `settings` those that only this variant has.
     """
@@ -222,7 +197,7 @@ class Variant(Table):
 class VendorImage(Table):
     """The vendor's own image of the versions from `since` on; `{version}` stands for the version.
 
-    A `bare` one has what the broker runs on and not the broker, which is put in.
+    A `bare` image has what the broker needs, but not the broker, which the suite adds.
     """
 
     since: str
@@ -231,11 +206,11 @@ class VendorImage(Table):
 
 
 class ContainerTable(Table):
-    """How the broker comes into a container.
+    """How the broker runs in a container.
 
-    `dockerfile` lies beside this file: its build argument BASE_IMAGE is the vendor's image, or a plain Debian with
-    `packages`; it leaves the distribution at /opt/broker. `ports` are the numbers inside, by name; a port that is not
-    here has the same number inside as outside.
+    `dockerfile` lies beside this file. Its build argument BASE_IMAGE is the vendor's image, or a plain Debian with
+    `packages`; it leaves the distribution at /opt/broker. `ports` are the numbers inside, by name. Any other port has
+    the same number inside as outside.
     """
 
     images: tuple[VendorImage, ...]
@@ -252,7 +227,7 @@ class ContainerTable(Table):
 class BrokerFile(Table):
     """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them.
 
-    `unverified` says what a file rests on that nobody has tried; every list and every report repeats it.
+    `unverified` says what the file assumes without a test; every list and every report repeats it.
     """
 
     name: Word
@@ -288,69 +263,33 @@ class BrokerFile(Table):
 
     @property
     def is_external(self) -> bool:
-        """Whether it says nothing of a start: it can only be one that runs already."""
+        """Whether the file has no `[start]`, so that its broker must be running already."""
         return self.start.command == (NEVER_HERE,)
 
     @property
     def queue_options(self) -> tuple[str, ...]:
-        """The rules that a queue may have of its own, whichever way queues are declared."""
+        """The rules that a queue may have of its own, however queues are declared."""
         return (*self.start.queue_options, *(self.queues.options if self.queues else ()))
 
     @property
     def full_title(self) -> str:
-        """The title, and what an unverified file rests on."""
+        """The title, and what an unverified file assumes."""
         return f"{self.title} (unverified: {self.unverified})" if self.unverified else self.title
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _listens_where_it_is_spoken(cls, data: Any) -> Any:
-        """Without `start.ready_port` the broker is waited for at the port of each of its protocols."""
+    def _ready_at_every_protocol(cls, data: Any) -> Any:
+        """Make the port of each protocol the default of `start.ready_port`."""
         data = outside(data)
         start, spoken = (data.get(key) if isinstance(data, Mapping) else None for key in ("start", "protocols"))
         if not isinstance(start, Mapping) or not isinstance(spoken, Mapping):
             return data
-        ports = [table["port"] for table in spoken.values() if isinstance(table, Mapping) and "port" in table]
-        return data if "ready_port" in start else {**data, "start": {**start, "ready_port": [*dict.fromkeys(ports)]}}
-
-    @pydantic.model_validator(mode="after")
-    def _consistent(self) -> BrokerFile:
-        named = {protocol.port for protocol in self.protocols.values()} | set(self.start.ready_ports)
-        if missing := sorted(named - set(self.ports)):
-            raise ValueError(f"no such port: {', '.join(missing)}; ports are {', '.join(self.ports)}")
-        if self.container and (missing := sorted(self.container.ports.keys() - set(self.ports))):
-            raise ValueError(f"no such port: {', '.join(missing)}; ports are {', '.join(self.ports)}")
-        followed = {setting.follows for setting in self.settings.values() if setting.follows}
-        if missing := sorted(followed - self.settings.keys()):
-            raise ValueError(f"follows a setting that is not there: {', '.join(missing)}")
-        for choice in [choice for setting in self.settings.values() for choice in setting.choices.values()]:
-            if missing := sorted({*choice.without, *choice.requires} - self.settings.keys()):
-                raise ValueError(f"a choice speaks of a setting that is not there: {', '.join(missing)}")
-        for one in [setting.off_with for setting in self.settings.values() if setting.off_with]:
-            for name, value in one.settings.items():
-                if name not in self.settings or not self.settings[name].takes(value):
-                    raise ValueError(f"off_with: there is no setting {name} that can be {value!r}")
-        if self.depth is None and (not self.is_external or _SPOKEN & self.protocols.keys()):
-            raise ValueError(f"[depth] is missing: {_NO_DEPTH}")
-        if self.policies and (missing := sorted(self.policies.fields.keys() - self.settings.keys())):
-            raise ValueError(f"policies.fields: no such setting: {', '.join(missing)}")
-        if self.xml is None and any(setting.xml for setting in self.settings.values()):
-            raise ValueError("a setting maps to xml, and there is no [xml]")
-        if self.config is not None:
-            self.config.check(self.protocols, self.deviations)
-        pinned = self.fetch.jars if self.fetch else {}
-        if pinned and (unpinned := {self.default_version, *self.versions} - pinned.keys()):
-            raise ValueError(f"fetch.jars has none for {', '.join(sorted(unpinned))}")
-        if self.start.queue_options and not self.start.each_queue:
-            raise ValueError("start.queue_options are words of start.each_queue, and there is none")
-        if self.variants and (VARIANT not in self.settings or self.settings[VARIANT].type != "word"):
-            raise ValueError(f"variants are chosen by a setting {VARIANT} of type word, and there is none")
-        for name, variant in self.variants.items():
-            if twice := sorted(variant.settings.keys() & self.settings.keys()):
-                raise ValueError(f"variant {name} has a setting that the broker has: {', '.join(twice)}")
-        return self
+        ports = [table.get("port") for table in spoken.values() if isinstance(table, Mapping)]
+        names = [*dict.fromkeys(port for port in ports if isinstance(port, str))]
+        return data if "ready_port" in start else {**data, "start": {**start, "ready_port": names}}
 
     def varied(self, word: object) -> BrokerFile:
-        """The file with what the variant of that name adds; itself for a word that names none."""
+        """The file with the additions of the variant of that name; itself if there is no such variant."""
         variant = self.variants.get(str(word))
         if variant is None:
             return self
@@ -364,29 +303,22 @@ class BrokerFile(Table):
             }
         )
 
+    def credentials(self, protocol: str, here: pathlib.Path, at: Access = OPEN) -> Access:
+        """The credentials of a client: the file, then the address `at`, then the options of the user override.
 
-def load(file: pathlib.Path) -> BrokerFile:
-    """Read a `broker.toml`; `UsageError` names file, key and the closest known key."""
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not TOML: {error}") from error
-    try:
-        read = read_table(data, file.parent)
-    except UsageError as error:
-        raise UsageError(f"{file}: {error}") from error
-    return read
+        `here` is the folder of the file. Raises `UsageError` if two of them contradict each other.
+        """
+        found = self.access.of(protocol, here, at)
+        try:
+            check(found, protocol)
+        except UsageError as error:
+            raise error.within(f"access of {self.name} over {protocol}") from error
+        return found
 
+    def with_credentials(self, access: Access) -> BrokerFile:
+        """The file whose `[access]` is overridden by the options of a user."""
+        return self.model_copy(update={"access": self.access.typed(access)})
 
-def read_table(data: Mapping[str, Any], here: pathlib.Path) -> BrokerFile:
-    """What a `broker.toml` in the folder `here` says, as a table; `UsageError` names every key that is wrong."""
-    try:
-        read = BrokerFile.model_validate(data)
-    except pydantic.ValidationError as error:
-        told = any(each["loc"][:1] in ((), ("depth",)) for each in error.errors())  # () is what `_consistent` raised
-        also = [] if told or "depth" in data or "start" not in data else [f"depth: {_NO_DEPTH}"]
-        raise UsageError(problems(error, BrokerFile, *also)) from error
-    words.check(read, here)
-    return read
+    def without_secrets(self, text: str, here: pathlib.Path) -> str:
+        """A text of this broker without the secrets of its clients: a log may have them."""
+        return redacted(text, *(self.access.of(protocol, here) for protocol in self.protocols))

@@ -1,6 +1,6 @@
-"""The tables `[start]` and `[queues]` of a `broker.toml`: make an instance, start it, declare queues, stop it.
+"""The tables of a `broker.toml` that say how a broker is made, started, given its queues, asked, and stopped.
 
-Every text may hold placeholders; `words` has the table of them. docs/brokers-toml.md has an example of every key.
+Texts may hold placeholders (`placeholders`). docs/brokers-toml.md has an example of every key.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from typing import Any, Literal
 
 import pydantic
 
-from conformance.adapters.file.table import Inside, Pattern, Seconds, Table, Word
+from conformance.adapters.file.table import Inside, Pattern, Seconds, Table, Value, Word
 
 Signal = Literal["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 
 
 class TemplateFile(Table):
-    """A file beside `broker.toml` that is copied into the instance as `to` (default: its own name), mode and all.
+    """A file beside `broker.toml` that is copied into the instance as `to` (default: its own name), with its mode.
 
-    In its text known placeholders are filled, and all other braces stay. `why` makes it a deviation of the report. With
-    `when` it is copied only where each of these settings has that value, over what was copied there before.
+    Known placeholders in it are filled, and all other braces stay. `why` makes it a deviation of the report. With
+    `when` it is copied only if each of these settings has that value, over the file that was copied there before.
     """
 
     file: Inside
     to: Inside = ""
     why: str = ""
-    when: Mapping[str, pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr] = {}
+    when: Mapping[str, Value] = {}
 
     @pydantic.model_validator(mode="after")
-    def _told_once(self) -> TemplateFile:
+    def _one_reason(self) -> TemplateFile:
         if self.when and self.why:
-            raise ValueError("a file with `when` is chosen by settings, which the report tells by themselves: no `why`")
+            raise ValueError("a file with `when` takes no `why`: settings choose it, and the report lists the settings")
         return self
 
 
 class Template(Table):
-    """How `{instance}` comes to be.
+    """How the folder `{instance}` is made.
 
-    `command` makes a stock instance there; it is run once and its result kept, so `paths_in` names the folders in which
-    it writes absolute paths down. `files` are copied after that.
+    `command` makes a stock instance there. It runs once and its result is kept and copied, so `paths_in` names the
+    folders whose files hold absolute paths. `files` are copied after that.
     """
 
     command: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Template(Table):
 
 
 class Edit(Table):
-    """One deviation from the stock configuration: the element at `path` gets a text or is filled with `content`."""
+    """One deviation from the stock configuration: the element at `path` gets the text `text`, or the XML `content`."""
 
     path: str
     text: str | None = None
@@ -56,7 +56,7 @@ class Edit(Table):
 
 
 class Xml(Table):
-    """The XML configuration file of an instance: its edits, and what declares one durable queue (`{queue}`)."""
+    """The XML configuration file of an instance: its edits, and the XML that declares one durable queue (`{queue}`)."""
 
     file: str
     edits: tuple[Edit, ...] = ()
@@ -65,7 +65,7 @@ class Xml(Table):
 
 
 class ReadyHttp(Table):
-    """An address that must answer a GET with `status`, and where `field` is given with that `value` in its JSON.
+    """An address that must answer a GET with `status`; with `field`, its JSON must have `value` there.
 
     `field` is a path through objects and lists: `0.state`. `user:password@` in the address is its basic authentication.
     """
@@ -83,17 +83,17 @@ class ReadyHttp(Table):
 
 
 class StartTable(Table):
-    """How it is started, when it is ready, and how it is stopped cleanly. Times in seconds.
+    """How the broker is started, when it is ready, and how it is stopped cleanly. Times are in seconds.
 
-    `{queue}` in `each_queue` is a name, or `name:option=value,...` with some of `queue_options`. `offer` is how a
-    setting of any name is given (`{name}`, `{value}`), and `refused_status` how the broker ends that does not know it.
+    `{queue}` in `each_queue` is a name, or `name:option=value,...` with some of `queue_options`. `offer` passes a
+    setting of any name (`{name}`, `{value}`); `refused_status` is the exit code of a broker that does not know it.
 
-    It is ready when everything that is said here has come true: the pattern `ready_log` is in its log, something
-    listens at every `ready_ports` (by default those of its protocols) and answers in the protocol of that port,
-    `ready_http` gives its answer, and with `ready_message` a durable message went in and out again.
+    The broker is ready when all of these are true: the pattern `ready_log` is in its log, something listens at every
+    port of `ready_ports` (by default those of its protocols) and answers in the protocol of that port, `ready_http`
+    answers as expected, and with `ready_message` a durable message was sent and received.
 
     A command that leaves its parent (a daemon) says so: `forks`, or a `pid_file` in its own folder, which names the
-    process that `stop_signal` is for. `left_behind` are names of processes that outlive a clean stop, and are ended.
+    process that gets `stop_signal`. `left_behind` are names of processes that outlive a clean stop, and are killed.
     """
 
     command: tuple[str, ...] = pydantic.Field(min_length=1)
@@ -119,7 +119,7 @@ class StartTable(Table):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _one_or_several(cls, data: Any) -> Any:
-        """`ready_port` may be a list, and `ready_http` a mere address."""
+        """Accept a list as `ready_port`, and an address as `ready_http`."""
         if not isinstance(data, Mapping):
             return data
         port, http = data.get("ready_port"), data.get("ready_http")
@@ -131,17 +131,17 @@ class StartTable(Table):
 
     @property
     def leaves_its_parent(self) -> bool:
-        """Whether the process that was started may end while the broker goes on."""
+        """Whether the started process may exit while the broker goes on."""
         return self.forks or bool(self.pid_file)
 
 
 class Remove(Table):
-    """A request that removes one queue, with all that is in it: over HTTP to `url`, or over AMQP to `address`.
+    """A request that removes one queue and its messages: over HTTP to `url`, or over AMQP to `address`.
 
-    HTTP: `verb` with `headers` and `body`, answered with one of `status`. AMQP: a message with `body` and `properties`
-    as its application properties, which a management address answers. Where `field` is given, the answer must have
-    `value` there: in the JSON of HTTP, or in the application properties of AMQP. An answer with the text `absent` says
-    that there is no such queue, which is as good.
+    HTTP: `verb` with `headers` and `body`; the answer has one of `status`. AMQP: a message with `body` and the
+    application properties `properties`, which a management address answers. With `field` the answer must have `value`
+    there: in the JSON of HTTP, or in the application properties of AMQP. If the answer has the text `absent`, there is
+    no such queue, and it counts as removed.
     """
 
     url: str = ""
@@ -159,24 +159,24 @@ class Remove(Table):
     @pydantic.model_validator(mode="after")
     def _one_way(self) -> Remove:
         if bool(self.url) == bool(self.address):
-            raise ValueError("one of url (HTTP) and address (AMQP) says where the request goes")
+            raise ValueError("expected either url (HTTP) or address (AMQP), where the request goes")
         if bool(self.field) != bool(self.value):
             raise ValueError("field and value belong together")
         return self
 
 
 class QueuesTable(Table):
-    """How durable queues are declared at a broker that is ready, one after another, once: a restart keeps them.
+    """How the suite declares durable queues at a ready broker, once: a restart keeps them.
 
-    `http`: `verb` to `url` with `body`, answered with one of `status`. `command`: it ends with 0. `{queue}` is the name
-    of the queue. What a broker does by itself, by `start.each_queue` or by `[xml]` needs no such table. Where `lasting`
-    comes to be `false`, a restart does not keep them, and every start declares them.
+    `http`: `verb` to `url` with `body`; the answer has one of `status`. `command`: its exit code is 0. `{queue}` is the
+    name of the queue. A broker that makes its queues by itself, by `start.each_queue` or by `[xml]` needs no such
+    table. If `lasting` is `false` once it is filled, a restart does not keep queues, and every start declares them.
 
     `options` are rules that a queue may have of its own, by name (`max_length`: messages beyond which sends are
-    refused): what each puts where `{options}` stands in `body` or `command`, with its `{value}`.
+    refused). Each is a text with its `{value}`, which replaces `{options}` in `body` or `command`.
 
-    `remove` takes a queue away again, with all that is in it: an address, which gets a DELETE, or a command. It is for
-    a broker that outlives the run, and so used for none but an external one.
+    `remove` removes a queue and its messages: an address, which gets a DELETE, or a command. Only an external broker
+    needs it, because it outlives the run.
     """
 
     method: Literal["http", "command"]
@@ -202,20 +202,20 @@ class QueuesTable(Table):
     def _has_its_own(self) -> QueuesTable:
         needed, other = (self.url, self.command) if self.method == "http" else (self.command, self.url)
         if not needed or other:
-            raise ValueError("method http goes with url, method command with command")
+            raise ValueError("expected url with method http, or command with method command")
         if self.options and not any("{options}" in text for text in (self.body, *self.command)):
-            raise ValueError("options are put where {options} stands, and neither body nor command has it")
+            raise ValueError("options replace {options}, which neither body nor command has")
         return self
 
 
 class Depth(Table):
-    """How a queue's depth is asked for.
+    """How the suite asks for the depth of a queue.
 
-    An HTTP address and the field of its JSON answer, or an AMQP management request to `address` with these
-    application properties; the `field` of its answer where that is a map. Everything may hold `{queue}`. `needs` says
-    what the broker must have to answer, for the error if it does not. With `relayed` the request is sent without a link
-    to `address`, for a broker that would create a queue of that name. Only a broker that is external and speaks neither
-    AMQP nor STOMP may be without: nothing asks it yet.
+    Over HTTP: an address, and the `field` of its JSON answer. Over AMQP: a management request to `address` with these
+    application properties, and the `field` of the answer if that is a map. Texts may hold `{queue}`. `needs` says what
+    the broker must have to answer, for the error if it does not. With `relayed` the request is sent without a link to
+    `address`, for a broker that would create a queue of that name. Only an external broker that speaks neither AMQP nor
+    STOMP needs no such table.
     """
 
     method: Literal["http", "amqp-management"]
@@ -226,7 +226,15 @@ class Depth(Table):
     needs: str = ""
     relayed: bool = False
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Each text that may hold words in braces."""
-        return (self.url, self.address, *self.properties.values())
+
+class Policies(Depth):
+    """How the suite asks an external broker for the policies of a queue, as for its depth; `body` is for AMQP.
+
+    `fields` has, for each setting, its places in the JSON of the answer (`arguments.x-expires`). The first value that
+    differs from the setting's default counts; a place that is absent, or null, is skipped. `present` is a place that a
+    complete answer has: until then the broker is asked again.
+    """
+
+    body: str = ""
+    present: str
+    fields: Mapping[Word, tuple[str, ...]]

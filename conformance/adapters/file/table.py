@@ -1,11 +1,12 @@
-"""The base of every table of a `broker.toml`: frozen, strictly typed, unknown keys refused."""
+"""The base class of every table of a `broker.toml`, the types that tables share, and what is wrong with a table."""
 
 from __future__ import annotations
 
 import pathlib
 import re
+import tomllib
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import pydantic
@@ -17,17 +18,18 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from error
     return text
 
 
 def _relative(path: str) -> str:
     parts = pathlib.PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts:
-        raise ValueError(f"{path!r} is not inside the folder: a relative path without '..' is")
+        raise ValueError(f"{path!r} is not inside the folder: expected a relative path without '..'")
     return path
 
 
+Value = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 Word = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
 Seconds = Annotated[float, pydantic.Field(gt=0, strict=True)]
 Pattern = Annotated[str, pydantic.AfterValidator(_pattern)]
@@ -36,41 +38,58 @@ Inside = Annotated[str, pydantic.AfterValidator(_relative)]
 
 
 class Table(pydantic.BaseModel):
-    """A table of the file: frozen, and every key known."""
+    """A table of the file. It is frozen, and an unknown key is an error."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+def read_toml(path: pathlib.Path) -> dict[str, Any]:
+    """Read a TOML file; `UsageError` names the file and the reason."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from error
 
 
 _BRANCHES = ("bool", "int", "str")
 """What pydantic adds to the place of an error for each type that a value may have."""
 
 
-def problems(error: pydantic.ValidationError, table: type[Table], *more: str) -> str:
-    """Everything that is wrong with a table, and what a caller found beside it: one line, or a line for each."""
+def problems(error: pydantic.ValidationError, table: type[Table]) -> list[str]:
+    """Describe every error that pydantic found in a table, one line each."""
     found: dict[tuple[int | str, ...], str] = {}
     missing = set()
     for each in error.errors(include_url=False, include_context=False):
         place = each["loc"][:-1] if each["loc"] and each["loc"][-1] in _BRANCHES else each["loc"]
         found.setdefault(place, _problem(each["type"], each["msg"], place, table))
         missing |= {place} if each["type"] == "missing" else set()
-    for place in missing:  # one that is misspelt is told once
-        if any(f"did you mean {place[-1]!r}" in said for at, said in found.items() if at[:-1] == place[:-1]):
+    for place in missing:  # a misspelt key is both unknown and missing: report it once
+        if any(f"did you mean {place[-1]!r}" in line for at, line in found.items() if at[:-1] == place[:-1]):
             del found[place]
-    lines = [*found.values(), *more]
-    return lines[0] if len(lines) == 1 else "".join([f"{len(lines)} errors", *(f"\n  {line}" for line in lines)])
+    return list(found.values())
 
 
-def _problem(kind: str, said: str, place: tuple[int | str, ...], table: type[Table]) -> str:
+def together(lines: Iterable[str]) -> UsageError:
+    """One error that has every line."""
+    every = list(lines)
+    text = every[0] if len(every) == 1 else "\n  ".join([f"{len(every)} errors", *every])
+    return UsageError(text, code="faulty-file", errors=every)
+
+
+def _problem(kind: str, message: str, place: tuple[int | str, ...], table: type[Table]) -> str:
     where = ".".join(map(str, place))
     if kind == "extra_forbidden":
         *above, key = map(str, place)
         unknown = UsageError.unknown("key", key, _table_at(place[:-1], table).model_fields)
         return f"{'.'.join(above)}: {unknown}" if above else str(unknown)
-    return f"{where or 'file'}: {said.removeprefix('Value error, ').replace('valid tuple', 'list, in brackets')}"
+    said = message.removeprefix("Value error, ").replace("valid tuple", "list, in brackets").replace("Tuple", "List")
+    return f"{where or 'file'}: {said}"
 
 
 def _table_at(place: tuple[int | str, ...], table: type[Table]) -> type[Table]:
-    """The model of the table at that place: names of a table's own (of a setting, of a protocol) lead nowhere else."""
+    """The class of the table at that place. The name of a setting or a protocol leads to no other class."""
     for part in place:
         if part in table.model_fields:
             table = next(_tables_in(table.model_fields[str(part)].annotation), table)

@@ -7,13 +7,13 @@ import pathlib
 import shutil
 
 from conformance import paths
-from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.launch import native
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
+from conformance.locks import locked
 
 
 def option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger) -> str:

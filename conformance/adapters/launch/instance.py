@@ -12,7 +12,6 @@ from xml.parsers.expat import ExpatError
 from xml.sax import saxutils
 
 from conformance import paths
-from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill, fill_known
 from conformance.adapters.file.settings import EffectiveSettings, explicit
@@ -20,6 +19,7 @@ from conformance.adapters.file.start_table import TemplateFile, Xml
 from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import inherited
+from conformance.locks import locked
 
 _CREATE_S = 120
 

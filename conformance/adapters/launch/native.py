@@ -13,7 +13,6 @@ from typing import Self
 
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution.installed import another, missing
-from conformance.adapters.file.credentials_table import access_of, clean
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show, unheeded
 from conformance.adapters.launch import instance, ports, queue_declaration
@@ -125,7 +124,7 @@ class NativeBroker(LocalProcessMixin):
 
     def access(self, protocol: str) -> Access:
         """How a client of `protocol` comes in, as the file and who typed say."""
-        return access_of(self.plan.source.file, self.plan.source.here, protocol)
+        return self.plan.source.file.credentials(protocol, self.plan.source.here)
 
     @property
     def contained(self) -> bool:
@@ -393,7 +392,7 @@ class NativeBroker(LocalProcessMixin):
         """With the end of the newest log that says anything."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
             said = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
-            if tail := clean("\n".join(said), self.plan.source.file, self.plan.source.here).splitlines():
+            if tail := self.plan.source.file.without_secrets("\n".join(said), self.plan.source.here).splitlines():
                 what = f"{self._title} {what}; its log is {path}"
                 return LaunchError(what, log_tail=tail, log=str(path), failure=failure)
         return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log), failure=failure)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from conformance import limits
 from conformance.adapters import web
-from conformance.adapters.file.placeholders import fill, uses
+from conformance.adapters.file.placeholders import fill
+from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import stored
 from conformance.adapters.launch import greeting, ports
 from conformance.adapters.launch.prepared import Plan

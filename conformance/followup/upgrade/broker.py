@@ -19,8 +19,7 @@ import msgspec
 
 from conformance.adapters import Adapter, Broker, BrokerFile, DepthProbe, EffectiveSettings, Options, Progress
 from conformance.adapters.credentials import Access
-from conformance.adapters.distribution.fetch import Artifact
-from conformance.adapters.file.distribution_table import order
+from conformance.adapters.file.distribution_table import Artifact, order
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger

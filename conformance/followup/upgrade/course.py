@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance import campaign, judge, records
 from conformance.adapters import Adapter, Broker
-from conformance.adapters.file.credentials_table import clean
 from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
@@ -92,7 +91,7 @@ def alone(upgrade: Upgrade) -> None:
 
 def _unserved(adapter: Adapter, broker: Broker, error: ClientError) -> LaunchError:
     said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
-    tail = clean(said, adapter.file, adapter.path.parent).splitlines()[-40:]
+    tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-40:]
     return LaunchError(f"the new version does not serve: {error}", log_tail=tail, log=str(broker.log))
 
 

@@ -60,7 +60,7 @@ def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int
     the folder of its data; docs/brokers-toml.md lists all such words. On a terminal you are asked for what is missing.
     """
     from conformance import claims
-    from conformance.adapters.file.draft import Draft
+    from conformance.frontend.draft import Draft
 
     if out.exists():
         raise UsageError(f"--out {out}: it exists; name another file")
@@ -103,7 +103,7 @@ def init_external(name: str, urls: str, out: pathlib.Path) -> int:
     conformance adapters check artemis:external=external.toml
     """
     from conformance import adapters
-    from conformance.adapters.file import draft
+    from conformance.frontend import draft
 
     if out.exists():
         raise UsageError(f"--out {out}: it exists; name another file")

@@ -68,7 +68,7 @@ def _told(adapter: Adapter, name: str) -> dict[str, Any]:
         "title": file.full_title,
         "vendor": file.vendor,
         "versions": _versions(adapter, name),
-        "other_versions": file.fetch is not None and file.fetch.any_version,
+        "other_versions": file.fetch is not None and not file.fetch.jars,
         "source": _source(file),
         "launchers": [
             {"name": "native", "lacks": _native_lacks(adapter)},

@@ -13,8 +13,8 @@ import pathlib
 from typing import Any
 
 from conformance import paths
-from conformance.adapters.distribution.fetch import locked
 from conformance.adapters.launch.java import JavaFound
+from conformance.locks import locked
 
 WORTH_S = 60.0
 """After a session of this length, 10 s to write the archive once are acceptable."""

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.adapters.external.addresses import places, with_management, words_of
 from conformance.adapters.file.external_table import External
-from conformance.adapters.file.model import BrokerFile, read_table
+from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import placeholders
+from conformance.adapters.file.reading import read_table
 from conformance.claims import STORED
 from conformance.errors import UsageError
 
