@@ -1,4 +1,6 @@
-"""Dialogues that come in pieces: what every splitter of frames must keep, whatever its protocol."""
+"""Properties that every reader of frames must have, for any protocol."""
+
+import tracemalloc
 
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ def split(protocol, parts):
 
 
 def assert_same_in_any_pieces(protocol, parts, data):
-    """A frame is the same however it comes, and nothing may be passed on of one that is not reported."""
+    """Any cut of the stream gives the same frames, and no byte passes before its frame is reported."""
     splitters = dict(zip(DIRECTIONS, pair(protocol), strict=True))
     found, ends = [], dict.fromkeys(DIRECTIONS, 0)
     for direction, whole in parts:
@@ -33,7 +35,36 @@ def assert_same_in_any_pieces(protocol, parts, data):
 
 
 def assert_side_by_side(splitter, whole):
-    """Starts and lengths cover the stream without a gap; byte by byte as well."""
+    """Starts and lengths cover the stream without a gap, fed byte by byte."""
     found = [frame for at in range(len(whole)) for frame in splitter.feed(whole, at, at + 1)]
 
     assert [0, *(frame.end for frame in found)] == [*(frame.start for frame in found), len(whole)]
+
+
+def assert_unreadable(protocol, before, data, after):
+    """After one good frame, `data` is reported once with its reason; then every byte passes, and none is reported."""
+    for parts in ([data], [data[at : at + 1] for at in range(len(data))]):
+        splitter = pair(protocol)[0]
+        found = [frame for part in (before, *parts) for frame in splitter.feed(part)]
+
+        assert [False, True] == [frame.name == "unreadable" for frame in found]
+        assert ("other", 0) == (found[1].kind, found[1].length)
+        assert found[1].detail.startswith("unreadable: ")
+        assert [] == splitter.feed(after)
+        assert splitter.passable == splitter.offset
+
+
+def assert_not_copied(protocol, data):
+    """One frame, fed in pieces of 1 MiB, takes less than 16 kB of memory."""
+    splitter = pair(protocol)[0]
+    tracemalloc.start()
+    try:
+        seen = splitter.feed(data, 0, 1000)
+        for at in range(1000, len(data), 1 << 20):
+            seen += splitter.feed(data, at, min(at + (1 << 20), len(data)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert 1 == len(seen)
+    assert peak < 16_000

@@ -1,6 +1,5 @@
-"""Calls in a thread of their own: in order, with what they find told to another thread."""
+"""Calls in one thread of their own: their order, their results, and the reports for another thread."""
 
-import queue
 import threading
 
 import pytest
@@ -20,7 +19,7 @@ def calls():
 
 @pytest.fixture
 def gate(calls):
-    """A call that is under way until the gate is opened; it is opened at the end of a test in any case."""
+    """A call that is in progress until the gate is opened; the end of a test always opens it."""
     begun, opened = threading.Event(), threading.Event()
 
     def wait():
@@ -38,7 +37,7 @@ def nothing():
 
 
 def test_calls_are_made_in_the_order_in_which_they_were_asked_for(calls):
-    """One after the other, and all in one thread, which has the name that it was given."""
+    """One after the other, all in one thread with the given name."""
     made = []
     for number in range(100):
         calls.later(lambda number=number: made.append((number, threading.current_thread().name)))
@@ -47,8 +46,8 @@ def test_calls_are_made_in_the_order_in_which_they_were_asked_for(calls):
     assert [(number, "calls of a test") for number in range(100)] == made
 
 
-def test_who_asks_for_later_does_not_wait(calls, gate):
-    """The call before it has not returned yet."""
+def test_later_does_not_wait(calls, gate):
+    """The call before it is still in progress."""
     made = []
     calls.later(lambda: made.append(1))
 
@@ -59,45 +58,40 @@ def test_who_asks_for_later_does_not_wait(calls, gate):
 
 
 def test_now_returns_what_the_call_returns(calls):
-    """Which was made in the other thread."""
+    """The call was made in the other thread."""
     assert threading.current_thread() is not calls.now(threading.current_thread, PATIENCE, "a thread")
 
 
-def test_now_raises_what_the_call_raises(calls):
-    """To who asked, and to nobody else; the next call is made all the same."""
-    with pytest.raises(ZeroDivisionError):
-        calls.now(lambda: 1 / 0, PATIENCE, "a quotient")
+@pytest.mark.parametrize(("raises", "error"), [("1 / 0", ZeroDivisionError), ("raise SystemExit", SystemExit)])
+def test_now_raises_what_the_call_raises(calls, raises, error):
+    """It raises in the caller only; the next call is made all the same."""
+    with pytest.raises(error):
+        calls.now(lambda: exec(raises), PATIENCE, "a result")
 
     assert 7 == calls.now(lambda: 7, PATIENCE, "a number")
     assert calls.reports.empty()
 
 
-def test_now_raises_what_ends_a_process_as_well(calls):
-    """The thread of calls lives on."""
-    with pytest.raises(SystemExit):
-        calls.now(lambda: exec("raise SystemExit"), PATIENCE, "an end")
-
-    assert 7 == calls.now(lambda: 7, PATIENCE, "a number")
-
-
 def test_a_call_that_does_not_return_is_an_error_that_names_it(calls, gate):
-    """After the time that it was given."""
+    """After its time limit."""
     with pytest.raises(ClientError, match=r"^a producer did not return within 0\.05 s$"):
         calls.now(nothing, 0.05, "a producer")
 
 
-def test_an_exception_of_a_later_call_is_told(calls):
-    """In its place among what others find, and the calls behind it are made."""
+def test_an_exception_of_a_later_call_is_reported(calls):
+    """In its place among the reports; a result is not, and the calls behind it are made."""
+    calls.later(lambda: 7)
     calls.later(lambda: calls.reports.put("before"))
     calls.later(lambda: 1 / 0)
     calls.later(lambda: calls.reports.put("after"))
-    told = [calls.reports.get(timeout=PATIENCE) for _ in range(3)]
+    found = [calls.reports.get(timeout=PATIENCE) for _ in range(3)]
 
-    assert ["before", ZeroDivisionError, "after"] == [told[0], type(told[1]), told[2]]
+    assert ["before", ZeroDivisionError, "after"] == [found[0], type(found[1]), found[2]]
+    assert calls.reports.empty()
 
 
-def test_idle_is_who_has_nothing_waiting(calls, gate):
-    """The call that is under way may go on then; with another behind it, it should not."""
+def test_idle_means_that_no_call_waits(calls, gate):
+    """One call may be in progress."""
     assert calls.idle
     calls.later(nothing)
     assert not calls.idle
@@ -106,8 +100,8 @@ def test_idle_is_who_has_nothing_waiting(calls, gate):
     assert calls.idle
 
 
-def test_the_end_comes_behind_what_was_asked_for(calls):
-    """And nothing is done that was asked for after it."""
+def test_the_end_comes_after_the_waiting_calls(calls):
+    """Later calls are not made."""
     made = []
     calls.later(lambda: made.append("before"))
 
@@ -118,16 +112,7 @@ def test_the_end_comes_behind_what_was_asked_for(calls):
 
 
 def test_the_end_of_a_thread_whose_call_does_not_return(calls, gate):
-    """It has not ended; and has, once the call returns."""
+    """It ends once the call returns."""
     assert not calls.end(0.05)
     gate.set()
     assert calls.end(PATIENCE)
-
-
-def test_nothing_is_told_where_nothing_was_found(calls):
-    """What a call returns is nobody's where it was asked for later."""
-    calls.later(lambda: 7)
-    calls.now(nothing, PATIENCE, "the last")
-
-    with pytest.raises(queue.Empty):
-        calls.reports.get_nowait()

@@ -1,4 +1,4 @@
-"""Every client at a real broker behind TLS and a login: who is let in, and what is said to who is not."""
+"""Every client at a real broker behind TLS and a login: accepted logins, and the error of each refused one."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ import pytest
 from proton import SASL
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
-from conformance.clients import connecting as credentials
+from conformance.clients.connecting import dial
 from conformance.clients.depth import DepthGauge
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, pump_until
@@ -68,6 +68,23 @@ def ports(folder, tmp_path_factory):
         yield numbers
 
 
+@contextlib.contextmanager
+def peer(handle):
+    """A listening socket whose one thread runs `handle`; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=handle, args=(server,))
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(PATIENCE)
+
+
+def served_by(folder):
+    """The TLS context of a server with the broker's certificate."""
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    return served
+
+
 def job(protocol, client, port, access, **more):
     return Job(
         role="publish",
@@ -86,7 +103,7 @@ def job(protocol, client, port, access, **more):
 
 
 def exchange(wanted, size=1):
-    """A message of that size in and out again; its body."""
+    """Send a message of that size and receive it; return its body."""
     session = connect(wanted, lambda: None)
     try:
         session.attach_sender("q")
@@ -117,7 +134,7 @@ def owned(folder, name):
 
 @pytest.mark.parametrize(("protocol", "client"), CLIENTS)
 def test_a_login_over_tls_and_without(ports, folder, protocol, client):
-    """PLAIN, and login with passcode; three megabytes are 184 records, and more than any socket takes at once."""
+    """PLAIN over AMQP, login and passcode over STOMP. Three megabytes are 192 records, more than a socket takes at once."""
     secured = login(folder)
 
     assert exchange(job(protocol, client, ports[f"{protocol}s"], secured), 3 << 20) == b"x" * (3 << 20)
@@ -133,7 +150,7 @@ def test_a_certificate_is_a_login(ports, folder):
 
 
 def refused(wanted):
-    """What a client says that does not come in; at once."""
+    """The error of a client that is refused, which comes at once."""
     began = time.monotonic()
     with pytest.raises((ClientError, UsageError)) as caught:
         exchange(wanted)
@@ -169,24 +186,24 @@ IN_TLS = "does not speak TLS"
         ("{}", login, IN_TLS),
     ],
 )
-def test_who_is_not_let_in_is_told_why(ports, folder, protocol, client, port, access, said):
+def test_a_refused_client_says_why(ports, folder, protocol, client, port, access, said):
     """With the field and the next step; the same for every client."""
-    told = refused(job(protocol, client, ports[port.format(protocol)], access(folder)))
+    why = refused(job(protocol, client, ports[port.format(protocol)], access(folder)))
 
-    assert any(one in told for one in said.split("|"))
+    assert any(one in why for one in said.split("|"))
 
 
 @pytest.mark.parametrize(("protocol", "client"), CLIENTS)
 def test_an_expired_certificate(folder, tmp_path, protocol, client):
     with serving(folder, tmp_path, "old") as numbers:
-        told = refused(job(protocol, client, numbers[f"{protocol}s"], login(folder)))
+        why = refused(job(protocol, client, numbers[f"{protocol}s"], login(folder)))
 
-    assert "has expired; give the broker a new one" in told
+    assert "has expired; give the broker a new one" in why
 
 
 @pytest.mark.parametrize(("protocol", "client"), CLIENTS)
 def test_a_certificate_that_the_broker_does_not_trust(ports, folder, protocol, client):
-    """Of TLS 1.3 a client learns it after its own handshake, and asyncio, which serves here, ends without its alert."""
+    """In TLS 1.3 the client learns it after its own handshake, and this broker (asyncio) sends no alert."""
     access = login(folder, **owned(folder, "mallory"))
 
     assert "refused the client's certificate" in refused(job(protocol, client, ports[f"{protocol}s"], access))
@@ -195,90 +212,79 @@ def test_a_certificate_that_the_broker_does_not_trust(ports, folder, protocol, c
 @pytest.mark.parametrize(("protocol", "client"), CLIENTS)
 @pytest.mark.parametrize("mine", [None, "mallory"])
 def test_the_alert_of_a_broker_that_wants_a_certificate(folder, protocol, client, mine):
-    """Most servers send one (RFC 8446 section 6.2): it is told in words."""
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    """Most servers send an alert (RFC 8446 section 6.2), and the client explains it."""
+    served = served_by(folder)
     served.load_verify_locations(folder / "ca.pem")
     served.verify_mode = ssl.CERT_REQUIRED
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def refuse():
-            line = server.accept()[0]
-            with contextlib.suppress(ssl.SSLError):
-                served.wrap_socket(line, server_side=True, do_handshake_on_connect=True)
-            line.close()
+    def refuse(server):
+        line = server.accept()[0]
+        with contextlib.suppress(ssl.SSLError):
+            served.wrap_socket(line, server_side=True, do_handshake_on_connect=True)
+        line.close()
 
-        refusing = threading.Thread(target=refuse)
-        refusing.start()
+    with peer(refuse) as port:
         access = login(folder, **(owned(folder, mine) if mine else {}))
-        told = refused(job(protocol, client, server.getsockname()[1], access))
-        refusing.join(PATIENCE)
+        why = refused(job(protocol, client, port, access))
 
-    assert "refused the client's certificate (tls" in told
+    assert "refused the client's certificate (tls" in why
 
 
 @pytest.mark.skipif(SASL.extended(), reason="this proton has Cyrus SASL, and so SCRAM")
-def test_a_mechanism_that_the_library_has_not(ports, folder):
+def test_a_mechanism_that_the_library_lacks(ports, folder):
     access = login(folder).merged(Access(mechanism="SCRAM-SHA-256"))
 
     assert "built without Cyrus SASL" in refused(job("amqp", "library", ports["amqps"], access))
 
 
 @pytest.mark.parametrize(("protocol", "client"), CLIENTS)
-def test_a_peer_that_says_nothing(folder, protocol, client):
-    """Not even a handshake: the limit of the connection ends it."""
+def test_a_silent_peer(folder, protocol, client):
+    """Without a handshake the time limit of the connection ends it."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        told = refused(job(protocol, client, silent.getsockname()[1], login(folder), connect_s=0.3))
+        why = refused(job(protocol, client, silent.getsockname()[1], login(folder), connect_s=0.3))
 
-    assert "did not answer a handshake in time; is that a TLS port?" in told
+    assert "did not answer a handshake in time; is that a TLS port?" in why
 
 
 def test_a_broker_that_dies_before_it_answers_has_not_refused():
-    """An end of the stream alone is a disconnect: nobody is accused of a login, or of TLS."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    """An end of the stream alone is a disconnect, not a refused login or a TLS error."""
 
-        def leave():
-            for _ in range(2):  # the client, and its question whether that is a port of TLS
-                server.accept()[0].close()
+    def leave(server):
+        for _ in range(2):  # the client, and its check whether that is a TLS port
+            server.accept()[0].close()
 
-        leaving = threading.Thread(target=leave)
-        leaving.start()
-        with pytest.raises(Disconnected):
-            exchange(job("amqp", "library", server.getsockname()[1], OPEN))
-        leaving.join(PATIENCE)
+    with peer(leave) as port, pytest.raises(Disconnected):
+        exchange(job("amqp", "library", port, OPEN))
 
 
 @pytest.mark.parametrize("client", ["library", "raw"])
 def test_a_peer_that_quotes_the_passcode(folder, tmp_path, client):
     """An ERROR may repeat the frame that it refuses (STOMP 1.2, ERROR); a result and a history must not."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def quote():
-            with server.accept()[0] as line:
-                asked = line.recv(1 << 16).decode()
-                passcode = re.search("passcode:(.*)", asked)[1]
-                line.sendall(f"ERROR\nmessage:no {passcode}\n\n{asked}".encode())
-                line.recv(1)
+    def quote(server):
+        with server.accept()[0] as line:
+            asked = line.recv(1 << 16).decode()
+            passcode = re.search("passcode:(.*)", asked)[1]
+            line.sendall(f"ERROR\nmessage:no {passcode}\n\n{asked}".encode())
+            line.recv(1)
 
-        quoting = threading.Thread(target=quote)
-        quoting.start()
+    with peer(quote) as port:
         access = Access(user="alice", password=Secret(file=str(folder / "password")))
         history = tmp_path / "history.jsonl"
-        told = run_job(job("stomp", client, server.getsockname()[1], access, history=str(history)), ())
-        quoting.join(PATIENCE)
+        result = run_job(job("stomp", client, port, access, history=str(history)), ())
 
-    assert "the login of 'alice' was refused: the broker sent ERROR: no <redacted>" in told.error
-    assert certificates.PASSWORD not in told.error + history.read_text()
+    assert "the login of 'alice' was refused: the broker sent ERROR: no <redacted>" in result.error
+    assert certificates.PASSWORD not in result.error + history.read_text()
 
 
-def test_who_looks_at_frames_sees_no_passcode():
-    """`on_frame` is told of every frame, CONNECT among them."""
+def test_the_hook_for_frames_sees_no_passcode():
+    """`on_frame` gets every frame, CONNECT among them."""
     assert without_secret({"login": "alice", "passcode": "x"}) == {"login": "alice", "passcode": "<redacted>"}
     assert without_secret({"receipt": "1"}) == {"receipt": "1"}
 
 
-def test_a_depth_over_management_comes_in_like_any_client(ports, folder):
-    """A gauge is a client of its own: its login is the one that is refused."""
+def test_a_depth_over_management_logs_in_like_any_client(ports, folder):
+    """A gauge has a connection and a login of its own."""
     probe = DepthRequest(
         "amqp-management", address="", host="127.0.0.1", port=ports["amqps"], access=login(folder, "wrong")
     )
@@ -289,26 +295,21 @@ def test_a_depth_over_management_comes_in_like_any_client(ports, folder):
 
 
 def test_one_thread_may_read_while_another_writes(folder):
-    """Both ways at once through one line, more than the sockets hold; the end of the stream comes after all bytes."""
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
-    sent, heard = os.urandom(4 << 20), bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    """Both directions at once, more than the sockets hold; the end of the stream comes after all bytes."""
+    served, sent, heard = served_by(folder), os.urandom(4 << 20), bytearray()
 
-        def echo():
-            with served.wrap_socket(server.accept()[0], server_side=True) as line:
-                left = len(sent)
-                while left:
-                    data = line.recv(1 << 16)
-                    line.sendall(data)
-                    left -= len(data)
-                with contextlib.suppress(OSError):
-                    line.unwrap()
+    def echo(server):
+        with served.wrap_socket(server.accept()[0], server_side=True) as line:
+            left = len(sent)
+            while left:
+                data = line.recv(1 << 16)
+                line.sendall(data)
+                left -= len(data)
+            with contextlib.suppress(OSError):
+                line.unwrap()
 
-        echoing = threading.Thread(target=echo)
-        echoing.start()
-        port = server.getsockname()[1]
-        line = credentials.dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
+    with peer(echo) as port:
+        line = dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
 
         def read():
             while data := line.recv(1 << 16):
@@ -321,28 +322,22 @@ def test_one_thread_may_read_while_another_writes(folder):
             at += line.send(sent[at : at + 100_000])
         reading.join(PATIENCE)
         line.close()  # the other side waits for it
-        echoing.join(PATIENCE)
 
     assert bytes(heard) == sent
 
 
-def test_what_a_full_socket_did_not_take_is_sent_once(folder):
-    """After a BlockingIOError the same bytes are given again; the record was made, and must not be made twice."""
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    served.load_cert_chain(folder / "broker.pem", folder / "broker.key")
-    sent, heard, full = os.urandom(8 << 20), bytearray(), threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def test_bytes_that_a_full_socket_refused_are_sent_once(folder):
+    """After a BlockingIOError the caller gives the same bytes again; their record must not be made twice."""
+    served, sent, heard, full = served_by(folder), os.urandom(8 << 20), bytearray(), threading.Event()
 
-        def listen():
-            with served.wrap_socket(server.accept()[0], server_side=True) as line:
-                full.wait(PATIENCE)
-                while len(heard) < len(sent) and (data := line.recv(1 << 16)):
-                    heard.extend(data)
+    def listen(server):
+        with served.wrap_socket(server.accept()[0], server_side=True) as line:
+            full.wait(PATIENCE)
+            while len(heard) < len(sent) and (data := line.recv(1 << 16)):
+                heard.extend(data)
 
-        listening = threading.Thread(target=listen)
-        listening.start()
-        port = server.getsockname()[1]
-        line = credentials.dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
+    with peer(listen) as port:
+        line = dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
         line.setblocking(False)
         at = 0
         while at < len(sent):
@@ -351,8 +346,7 @@ def test_what_a_full_socket_did_not_take_is_sent_once(folder):
             except BlockingIOError:
                 full.set()
                 select.select([], [line], [], PATIENCE)
-        listening.join(PATIENCE)
-        line.close()
+    line.close()
 
     assert full.is_set()
     assert bytes(heard) == sent

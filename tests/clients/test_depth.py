@@ -1,4 +1,4 @@
-"""The broker's own word for the depth of a queue: over HTTP, and over AMQP management messages."""
+"""Ask a broker for the depth of a queue: over HTTP, and by AMQP management messages."""
 
 import http.server
 import json
@@ -79,7 +79,7 @@ def manager():
 
 
 def test_management_messages_answer_a_list_or_a_number(manager):
-    """Each request asks anew, over one connection; a second close does nothing."""
+    """Each question is a new request over one connection; a second close does nothing."""
     made, probe = manager(json.dumps([3]), json.dumps(0))
     ask_depth = DepthGauge(probe, "x-depth")
 
@@ -104,8 +104,8 @@ def test_management_messages_answer_a_map_by_its_field(manager):
     assert 7 == depth
 
 
-def test_a_gauge_that_nobody_asks_does_not_connect():
-    """The port of its probe need not even be open."""
+def test_an_unused_gauge_does_not_connect():
+    """The port of its probe is closed."""
     DepthGauge(DepthRequest("amqp-management", host="127.0.0.1", port=1), "x").close()
 
 
@@ -134,13 +134,13 @@ def test_http_answers_by_the_field_of_its_document():
 
 
 def test_no_probe_no_depth():
-    """The adapter is named as the one who should have said how."""
+    """The error says that the adapter declares no way."""
     with pytest.raises(ClientError, match="the adapter declares no way to ask for the depth of q1"):
         DepthGauge(None, "x").ask("q1")
 
 
-def test_a_refused_link_is_told_in_the_brokers_words(manager):
-    """A broker that closes the link instead of an answer; the connection is closed in order by the caller."""
+def test_a_refused_link_raises_the_brokers_words(manager):
+    """The broker closes the link instead of an answer; the caller still closes the connection in order."""
     _, probe = manager(refuses=Condition("amqp:unauthorized-access", "not you"))
 
     ask_depth = DepthGauge(probe, "x")
@@ -150,10 +150,10 @@ def test_a_refused_link_is_told_in_the_brokers_words(manager):
     ask_depth.close()
 
 
-def test_nobody_listens_for_management():
-    """A ClientError with the address."""
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+def test_no_connection_for_management():
+    """The error has the address."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
         DepthGauge(DepthRequest("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")

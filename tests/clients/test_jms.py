@@ -272,7 +272,7 @@ def test_an_exception_about_the_connection_is_no_answer(monkeypatch, lost):
 
 
 def test_a_question_that_cannot_be_put_is_no_answer(clients):
-    """No message comes: an error of ours, and nobody is said to have answered otherwise."""
+    """Without a message the question has no answer, and is no violation."""
     errs = clients.start("ask", question="does a session keep its mode", connect_s=60)
     result, events = clients.finish(errs)
 
@@ -412,14 +412,14 @@ def test_a_process_that_has_crashed_is_not_used_again(clients):
     assert (None, (Op.FAULT, Phase.FIRED)) == (result, (events[-1].op, events[-1].phase))
     assert crashes.pid != follows.pid
     assert names(1, 2) == messages(events, Op.ACK, Phase.INVOKE)
-    # What was acknowledged may come again: its process was killed, and nobody knows what had left.
+    # An acknowledged message may be delivered again: its process was killed before the frame may have left.
     assert names(3, 5) == [name for name in sorted(messages(drained, Op.DRAIN, Phase.OK)) if name not in names(1, 2)]
 
 
 def test_no_broker_is_an_error_of_ours(clients):
     """With the address that did not answer; the process is not used again."""
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
     errs = clients.start("publish", count=1, port=port)
     result, _ = clients.finish(errs)
 
@@ -521,22 +521,22 @@ def test_an_asynchronous_send_that_throws_has_returned(monkeypatch):
 # what is missing
 
 
-def test_a_jar_that_is_gone_is_told():
-    """With what fetches it again."""
+def test_a_missing_jar_is_an_error():
+    """The error says how to fetch it again."""
     with pytest.raises(ClientError, match=r"^/gone/client\.jar is gone: `conformance run` fetches it again$"):
         jvm.start(["/gone/client.jar"], CLIENT.java)
 
 
-def test_a_machine_without_jpype_is_told(monkeypatch):
-    """With what installs it."""
+def test_a_machine_without_jpype_is_an_error(monkeypatch):
+    """The error says how to install it."""
     monkeypatch.setitem(sys.modules, "jpype", None)
 
     with pytest.raises(ClientError, match=r"JPype: pip install 'ack-conformance\[jms\]'$"):
         jvm.start([], CLIENT.java)
 
 
-def test_a_jvm_with_other_jars_is_told(monkeypatch):
-    """It cannot be given more; what it has already is enough."""
+def test_a_jvm_with_other_jars_is_an_error(monkeypatch):
+    """A running JVM cannot load more jars; jars that it has already are accepted."""
     system = types.SimpleNamespace(getProperty={"java.class.path": "/a.jar:/b.jar"}.get)
     java = types.SimpleNamespace(lang=types.SimpleNamespace(System=system))
     runs = types.SimpleNamespace(isJVMStarted=lambda: True, java=java)

@@ -1,4 +1,4 @@
-"""How an application gets its messages, on a client of JMS that is only pretended: what is called, and when."""
+"""Receive and acknowledge with a simulated JMS client: which calls are made, and when."""
 
 # ruff: noqa: N802 - JMS calls them so
 
@@ -38,7 +38,7 @@ class Message:
 
 
 class Session:
-    """What it was told; as a consumer, the messages that are left."""
+    """Records its calls; as a consumer, it has the messages that are left."""
 
     def __init__(self, count):
         self.said = []
@@ -79,7 +79,7 @@ def take(calls, found):
 
 
 def test_the_session_acknowledges_where_it_is_asked_to(calls):
-    """Once for all, by its own call and not by the message's."""
+    """Once for all messages, by its own call and not by that of a message."""
     by_session, session = receiving(calls, "client", on_session=True)
     by_message, other = receiving(calls, "client")
     for found in (by_session, by_message):
@@ -97,7 +97,7 @@ def test_nothing_is_called_where_the_client_acknowledges_by_itself(calls):
 
 
 def test_a_session_that_sets_the_flag(calls):
-    """Each tenth message is acknowledged, and by that all before it."""
+    """Each tenth acknowledgement covers all messages before it."""
     found, session = receiving(calls, "auto", liar="sets-the-multiple-flag", on_session=True)
     for _ in range(25):
         found.acknowledge([take(calls, found)], confirmed=False)
@@ -106,7 +106,7 @@ def test_a_session_that_sets_the_flag(calls):
 
 
 def test_a_session_that_acknowledges_on_arrival_keeps_one_back(calls):
-    """receive() of an AUTO session has acknowledged one more than was handed over, from the first on."""
+    """From the first message on, receive() of an AUTO session has acknowledged one more than was delivered."""
     found, session = receiving(calls, "auto", liar="acknowledges-on-arrival", count=5)
 
     assert ["p1:1", "p1:2"] == [take(calls, found).message for _ in range(2)]
@@ -138,7 +138,7 @@ class Listener:
 
 
 def test_a_listener_under_pre_returns_when_the_next_one_is_wanted(calls):
-    """Its acknowledgement was before; what ends the processing is that the application asks for more."""
+    """Its message was acknowledged before; the processing ends when the application asks for the next one."""
     listener = Listener(calls, "pre")
     found = listener.found
     got = []
@@ -164,7 +164,7 @@ def test_a_listener_under_pre_throws_when_the_application_ends(calls):
 
 @pytest.mark.parametrize(("mode", "liar"), [("auto", ""), ("pre", "acknowledges-after-processing")])
 def test_a_listener_that_acknowledges_returns_when_it_was_processed(calls, mode, liar):
-    """Nobody has to ask for the next one; a PRE session that is wrong does as an AUTO session."""
+    """The next one need not be asked for; a wrong PRE session behaves like an AUTO session."""
     listener = Listener(calls, mode, liar, count=2)
     for _ in range(2):
         received = calls.reports.get(timeout=PATIENCE)

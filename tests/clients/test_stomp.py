@@ -1,4 +1,4 @@
-"""STOMP sessions over both transports against a scripted peer: what leaves, what comes back, and how each ends."""
+"""STOMP sessions over both transports against a scripted peer: frames sent, frames received, ends of connections."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ def dial(request):
 
 
 def pump(session, done):
-    """Until `done`; a script that is through hangs up, and what it said before counts."""
+    """Pump until `done`; the peer hangs up at the end of its script, and earlier frames count."""
     deadline = time.monotonic() + 10
     with contextlib.suppress(Disconnected):
         while not done() and time.monotonic() < deadline:
@@ -75,8 +75,8 @@ def sends(session, count):
         session.send(f"m{n}", b"x", durable=True)
 
 
-def test_a_send_says_what_the_brokers_words_ask_for(dial):
-    """Destination, message id, length, persistence, a receipt, and the broker's own header; escaped as 1.2 says."""
+def test_headers_of_a_send(dial):
+    """Destination, message id, length, persistence, a receipt, and the broker's own header, escaped as in 1.2."""
     session = dial(lambda peer: peer.write(receipt(1)) if peer.read() else None)
 
     session.attach_sender("q1")
@@ -97,7 +97,7 @@ def test_a_send_says_what_the_brokers_words_ask_for(dial):
 
 
 def test_a_non_durable_send_has_no_persistent_header(dial):
-    """STOMP brokers take its absence for non-durable."""
+    """STOMP brokers treat its absence as non-durable."""
     session = dial(lambda peer: peer.write(receipt(1)) if peer.read() else None)
 
     session.attach_sender("q1")
@@ -118,7 +118,7 @@ def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):
 
 
 def test_nothing_leaves_before_pump_and_the_recorder_is_flushed_once(dial):
-    """`before_write` runs once for all that one pump sends, while none of it has left."""
+    """`before_write` runs once for all frames of one pump, before the first has left."""
     seen, held = [], []
     session = dial(
         lambda peer: (peer.read(3), peer.write(receipt(3))),
@@ -134,7 +134,7 @@ def test_nothing_leaves_before_pump_and_the_recorder_is_flushed_once(dial):
 
 
 def test_receipts_out_of_order_confirm_their_own_message(dial):
-    """A RECEIPT says nothing of another SEND, even of an earlier one."""
+    """A RECEIPT does not answer another SEND, even an earlier one."""
 
     def script(peer):
         peer.read(3)
@@ -166,7 +166,7 @@ def test_a_frame_in_pieces_is_one_frame(dial):
     assert [("m1", b"a\0b")] == [(received.message, received.body) for received in session.incoming]
 
 
-def test_subscribe_fills_the_brokers_words_and_keeps_early_messages(dial):
+def test_subscribe_fills_placeholders_and_keeps_early_messages(dial):
     """A MESSAGE before the RECEIPT of the SUBSCRIBE is kept."""
 
     def script(peer):
@@ -182,8 +182,8 @@ def test_subscribe_fills_the_brokers_words_and_keeps_early_messages(dial):
     assert ("/q/q1", "client", "7168", "q1\\c7") == tuple(headers[k] for k in ("destination", "ack", "window", "of"))
 
 
-def test_what_a_delivery_says_of_itself(dial):
-    """Count and redelivered where the broker says them, None where it does not; a message of others is marked."""
+def test_fields_of_a_delivery(dial):
+    """Count and redelivered are None if the broker does not send them; a message without our id is marked."""
 
     def script(peer):
         peer.read()
@@ -200,7 +200,7 @@ def test_what_a_delivery_says_of_itself(dial):
 
 
 def test_individual_acknowledgements_are_a_frame_each(dial):
-    """By the ack header of its MESSAGE; unconfirmed ones ask for no receipt."""
+    """Each has the ack header of its MESSAGE; without `confirmed` it asks for no receipt."""
     session = subscribed(dial, lambda peer: (peer.read(2), peer.write(b"\n"), peer.go.set()))
 
     session.acknowledge([session.incoming[0], session.incoming[2]], transaction="t")
@@ -221,7 +221,7 @@ def test_one_cumulative_acknowledgement_answers_for_all(dial):
 
 
 def test_a_settled_subscription_refuses_to_acknowledge(dial):
-    """The session's own error, before any byte."""
+    """The session raises before it sends a byte."""
 
     def script(peer):
         peer.read()
@@ -236,7 +236,7 @@ def test_a_settled_subscription_refuses_to_acknowledge(dial):
         session.acknowledge(list(session.incoming))
 
 
-def test_a_message_without_ack_is_the_peers_fault(dial):
+def test_a_message_without_ack_breaks_the_protocol(dial):
     """STOMP 1.2, MESSAGE: with explicit acknowledgement the ack header MUST be there."""
 
     def script(peer):
@@ -265,8 +265,8 @@ def test_every_other_operation_is_answered_by_its_own_receipt(dial):
     assert ["BEGIN", "COMMIT", "ABORT", "NACK"] == [frame[0] for frame in session.peer.frames[2:]]
 
 
-def test_an_error_is_told_after_what_came_before_it(dial):
-    """Outcomes first, then `Refused` with the broker's words, then the loss of the connection."""
+def test_an_error_is_raised_after_the_frames_before_it(dial):
+    """First the outcomes, then `Refused` with the broker's text, then the loss of the connection."""
 
     def script(peer):
         peer.read(2)
@@ -303,7 +303,7 @@ def test_answers_in_flight_are_not_lost_with_the_connection(dial, end):
 
 
 def test_a_failed_write_reads_what_the_broker_had_sent(dial):
-    """The stream has ended before the write: the write fails, the receipts are there all the same."""
+    """The stream has ended before the write: the write fails, and the receipts are still read."""
 
     def script(peer):
         peer.read(2)
@@ -322,7 +322,7 @@ def test_a_failed_write_reads_what_the_broker_had_sent(dial):
 
 
 def test_a_lost_connection_stays_lost(dial):
-    """Every later pump says so again, also with something to send."""
+    """Every later pump raises again, also with a frame to send."""
     session = dial(lambda peer: None)
     until_lost(session)
     sends(session, 1)
@@ -366,7 +366,7 @@ def test_a_harness_that_hangs_up_ends_the_process(dial):
 
 
 def test_pump_returns_when_its_time_is_over(dial):
-    """Silence is no error."""
+    """Silence is not an error."""
     session = dial(lambda peer: peer.go.wait(10))
     started = time.monotonic()
 
@@ -378,28 +378,28 @@ def test_pump_returns_when_its_time_is_over(dial):
 @pytest.mark.parametrize(
     ("greeting", "says"),
     [
-        (b"ERROR\nmessage:no\n\nnobody may\0", "the broker sent ERROR: no: nobody may"),
+        (b"ERROR\nmessage:no\n\nnot allowed\0", "the broker sent ERROR: no: not allowed"),
         (b"", "did not answer CONNECT within 0 s|ended the connection before CONNECTED"),
     ],
 )
 def test_no_session_without_connected(dial, greeting, says):
-    """A refusal and silence are both told, in time."""
+    """A refusal and silence both raise within the time limit."""
     with pytest.raises(ClientError, match=says):
         dial(lambda peer: peer.go.wait(10), greeting=greeting, connect_s=0.2)
 
 
-def test_nobody_listens(dial):
-    """A ClientError with the address."""
+def test_no_connection(dial):
+    """The error has the address."""
     session = type(dial(lambda peer: peer.go.wait(10)))
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
         session(job(port, stomp=WORDS, connect_s=0.5), lambda: None)
 
 
-def test_close_asks_for_a_receipt_and_comes_twice(dial):
-    """What was queued leaves before DISCONNECT; a second close does nothing."""
+def test_close_sends_queued_frames_and_waits_for_its_receipt(dial):
+    """A second close does nothing."""
     session = dial(lambda peer: (peer.read(2), peer.write(receipt(1), receipt(2))))
     sends(session, 1)
 
@@ -411,7 +411,7 @@ def test_close_asks_for_a_receipt_and_comes_twice(dial):
 
 
 def test_a_receipt_that_is_not_one_clean_answer_is_an_anomaly(dial):
-    """Never asked for, and a second time."""
+    """A RECEIPT that was never asked for, or arrives a second time."""
 
     def script(peer):
         peer.read()
@@ -431,7 +431,7 @@ def test_a_receipt_that_is_not_one_clean_answer_is_an_anomaly(dial):
 
 
 def test_closing_leaves_no_descriptor(dial):
-    """Socket, its copy, the wake of the receiver thread, also where the connection was refused."""
+    """Socket, its copy, and the eventfd of the receiver thread."""
     before = sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())
     session = dial(lambda peer: (peer.read(), peer.write(receipt(1))))
     session.close()

@@ -1,10 +1,10 @@
-"""The raw codec is strict, and the raw session sees what a library hides."""
+"""The raw codec is strict, and the raw session sees faults that a library hides."""
 
 import pytest
-from stomp_peer import Peer, job, receipt
+from stomp_peer import receipt
 
 from conformance.clients.stomp.dialogue import ReceivedFrame
-from conformance.clients.stomp.raw_session import MalformedFrameError, RawFrameDecoder, RawStompSession, encode
+from conformance.clients.stomp.raw_session import MalformedFrameError, RawFrameDecoder, encode
 from conformance.errors import ClientError
 
 
@@ -12,12 +12,7 @@ def decoded(data):
     return list(RawFrameDecoder().feed(data))
 
 
-def connect(script):
-    peer = Peer(script)
-    return peer, RawStompSession(job(peer.port), lambda: None)
-
-
-def test_what_is_encoded_is_decoded():
+def test_encoded_frames_are_decoded():
     """Every character that needs an escape, and octets that look like the end of a frame."""
     frame = ReceivedFrame("SEND", {"a:\\\r\n": "b:\\\r\n", "content-length": "4"}, b"\0\n\0x")
 
@@ -56,15 +51,15 @@ def test_the_first_of_repeated_headers_counts():
         (b"RECEIPT\nreceipt-id:1\n\0", "blank line"),
     ],
 )
-def test_what_is_no_frame_is_refused(data, says):
-    """Each would be read as something by a forgiving parser."""
+def test_malformed_frames_are_refused(data, says):
+    """A tolerant parser would accept each of them."""
     with pytest.raises(MalformedFrameError, match=says):
         decoded(data)
 
 
-def test_what_came_before_a_malformed_frame_is_handed_over():
-    """And then the session says whose fault it is."""
-    peer, session = connect(lambda peer: (peer.read(), peer.write(receipt(1) + b"RECEIPT\nabc\n\n\0")))
+def test_frames_before_a_malformed_frame_are_handled(raw):
+    """Then the session says that the broker broke the protocol."""
+    session = raw(lambda peer: (peer.read(), peer.write(receipt(1) + b"RECEIPT\nabc\n\n\0")))
     session.attach_sender("q")
     session.send("m1", b"x", durable=True)
 
@@ -72,26 +67,21 @@ def test_what_came_before_a_malformed_frame_is_handed_over():
         for _ in range(100):
             session.pump(5.0)
     assert ["m1"] == [outcome.message for outcome in session.outcomes]
-    session.close()
-    peer.close()
 
 
-def test_a_receipt_without_its_id_is_an_anomaly():
-    """A library would take it for the end of the connection."""
-    peer, session = connect(lambda peer: (peer.write(b"RECEIPT\n\n\0"), peer.go.wait(10)))
+def test_a_receipt_without_its_id_is_an_anomaly(raw):
+    """stomp.py would end the connection."""
+    session = raw(lambda peer: (peer.write(b"RECEIPT\n\n\0"), peer.go.wait(10)))
 
     while not session.anomalies:
         session.pump(5.0)
 
     assert ["a RECEIPT without receipt-id"] == list(session.anomalies)
-    peer.go.set()
-    session.close()
-    peer.close()
 
 
-def test_a_send_without_a_receipt_has_no_outcome():
-    """No receipt header, and every frame is shown to the hook."""
-    peer, session = connect(lambda peer: (peer.read(2), peer.write(receipt(1))))
+def test_a_send_without_a_receipt_has_no_outcome(raw):
+    """It has no receipt header, and the hook gets every frame."""
+    session = raw(lambda peer: (peer.read(2), peer.write(receipt(1))))
     seen = []
     session.on_frame = lambda direction, frame: seen.append((direction, frame.command, "receipt" in frame.headers))
     session.attach_sender("q")
@@ -103,5 +93,3 @@ def test_a_send_without_a_receipt_has_no_outcome():
 
     expected = [("sent", "SEND", False), ("sent", "SEND", True), ("received", "RECEIPT", False)]
     assert (expected, ["m2"]) == (seen, [outcome.message for outcome in session.outcomes])
-    session.close()
-    peer.close()

@@ -1,4 +1,4 @@
-"""Publish windows and modes that a broker is asked for: what leaves, what one answer covers, and what is recorded."""
+"""Publish windows and acknowledgement modes: the request, the range of an answer, and the record."""
 
 import time
 import types
@@ -7,14 +7,13 @@ from collections import deque
 import pytest
 from listed_session import Listed
 from proton import Connection, Delivery, symbol
-from stomp_peer import Peer, job, receipt
+from stomp_peer import job, receipt
 
 from conformance import history
 from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
-from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.receipts import Receipts
 from conformance.clients.workers.job import Asks, Job, Trigger
 from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
@@ -68,8 +67,8 @@ def answers(events):
 # the publisher
 
 
-def test_an_answer_tells_its_range(play):
-    """Which send it names, and which it covers; the first number and the last."""
+def test_an_answer_records_its_range(play):
+    """The first and the last number that it covers."""
     _, events = play("publish", Ranging(), count=5, window=3)
 
     assert [
@@ -78,15 +77,14 @@ def test_an_answer_tells_its_range(play):
     ] == answers(events)
 
 
-def test_an_answer_without_a_range_tells_none(play):
-    """A broker that was not asked for a window."""
+def test_an_answer_without_a_window_has_no_range(play):
     _, events = play("publish", Listed(), count=1, window=1)
 
     assert [("p1:1", Phase.OK, None, None)] == answers(events)
 
 
 def test_every_third_asks_for_ack_immediately(play):
-    """On the wire, and in the history before it."""
+    """On the wire, and before that in the history."""
     broker = Listed()
     _, events = play("publish", broker, count=7, window=7, immediate_every=3)
 
@@ -98,7 +96,7 @@ def test_every_third_asks_for_ack_immediately(play):
     ("event", "k", "last"), [("confirm_immediate", 2, "p1:8"), ("confirm_range", 2, "p1:8"), ("confirm", 2, "p1:4")]
 )
 def test_a_trigger_at_a_confirm_of_its_kind(play, event, k, last):
-    """The second of those that were asked for at once, the second range, or the second of any; with all of its range."""
+    """The second immediate confirm, the second range, or the second confirm; always with its whole range."""
     broker = Ranging(dies_after=30)
     result, events = play(
         "publish", broker, count=99, window=4, immediate_every=3, trigger=Trigger.nth(event, k, "kill")
@@ -114,14 +112,13 @@ def waits(events):
 
 
 def test_a_full_window_is_waited_for(play):
-    """Once for each send that has to wait, with as many unanswered as the window takes."""
+    """One record for each send that waits, with a full window unanswered."""
     _, events = play("publish", Listed(), count=6, window=2, tells_waits=True)
 
     assert [("p1:3", 2, WAITS), ("p1:5", 2, WAITS)] == waits(events)
 
 
-def test_waits_are_told_only_where_they_are_asked_for(play):
-    """A history holds what its scenario needs."""
+def test_waits_are_recorded_only_on_request(play):
     _, events = play("publish", Listed(), count=6, window=2)
 
     assert [] == waits(events)
@@ -143,7 +140,7 @@ def test_a_publisher_whose_window_stays_shut_is_seen(play):
 
 
 def test_a_session_without_credit_waits_for_the_broker(play):
-    """The window has room, and the broker gives no credit: nobody's window is shut."""
+    """The window has room but the broker gives no credit: no window counts as shut."""
     broker = Listed()
     broker.sendable = lambda: 2 - len([entry for entry in broker.log if entry[0] is Op.SEND])
     broker.pump = until(time.monotonic() + 0.2, broker.pump)
@@ -153,7 +150,7 @@ def test_a_session_without_credit_waits_for_the_broker(play):
 
 
 def until(end, pump):
-    """A connection that lasts till then: four times the liveness bound of these tests."""
+    """A connection that is lost at that time: four times the liveness bound of these tests."""
 
     def pumped(timeout_s):
         if time.monotonic() > end:
@@ -175,8 +172,7 @@ def test_a_refusal_that_ends_the_connection_is_an_answer(play):
     assert {("p1:2", Phase.FAIL), ("p1:1", Phase.INFO), ("p1:3", Phase.INFO)} == {a[:2] for a in answers(events)}
 
 
-def test_a_refusal_that_nobody_expects_is_an_error_of_ours(play):
-    """As before: its trial is void."""
+def test_an_unexpected_refusal_voids_the_trial(play):
     broker = Refusing(SendOutcome("p1:2", Phase.FAIL, "queue full"), answers=False)
 
     with pytest.raises(Refused):
@@ -184,7 +180,7 @@ def test_a_refusal_that_nobody_expects_is_an_error_of_ours(play):
 
 
 def test_a_refused_acknowledgement_is_an_answer(play):
-    """It has its own, and the consumer ends."""
+    """The acknowledgement gets the refusal as its answer, and the consumer ends."""
     broker = Refusing(OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "out of order"), messages=["p1:1", "p1:2"])
     broker.acknowledge = lambda covered, **_: None
     result, events = play("consume", broker, mode="individual", stop=2, liveness_s=5.0, may_be_refused=True)
@@ -203,7 +199,7 @@ def test_a_refused_acknowledgement_is_an_answer(play):
     [(1, ["p1:3", "p1:2", "p1:1", "p1:6", "p1:5", "p1:4"]), (2, ["p1:2", "p1:6", "p1:4"])],
 )
 def test_the_last_first(play, acknowledge, expected):
-    """With three processed, those that are due, each by itself; the seventh waits for two more."""
+    """After three deliveries it acknowledges those that are due, last first; the seventh waits for two more."""
     broker = Listed(messages=[f"p1:{n}" for n in range(1, 8)])
     _, events = play("consume", broker, mode="individual", acknowledge=acknowledge, backwards=3, stop=7)
 
@@ -248,7 +244,7 @@ def amqp(monkeypatch):
 
 
 def test_an_attach_asks_for_a_window(amqp):
-    """Link properties, as docs/reference-profiles.md has them; and none where nothing is asked."""
+    """By link properties (docs/reference-profiles.md), and without a request by none."""
     asked = amqp(WINDOWED)._sender.properties
     assert {symbol("publish-window"): 9, symbol("ack-event-mode"): symbol("windowed")} == dict(asked)
     assert "per-message" == amqp(PER_MESSAGE)._sender.properties["ack-event-mode"]
@@ -256,14 +252,14 @@ def test_an_attach_asks_for_a_window(amqp):
 
 
 def outcomes(session):
-    """What the source of its sender names."""
+    """The outcomes that its sender names."""
     named = session._sender.source.outcomes
     named.rewind()
     return list(named.get_object().elements) if named.next() else []
 
 
 def test_an_attach_names_the_outcomes_that_the_sender_knows(amqp):
-    """AMQP 1.0, 3.5.3: Broker-J detaches a sender that names none, where it would refuse a message; and none unasked."""
+    """Broker-J detaches a sender that names none instead of refusing a message (AMQP 1.0, 3.5.3). The default is none."""
     session = amqp(Asks(), outcomes=("accepted", "rejected"))
 
     assert [symbol("amqp:accepted:list"), symbol("amqp:rejected:list")] == outcomes(session)
@@ -271,7 +267,7 @@ def test_an_attach_names_the_outcomes_that_the_sender_knows(amqp):
 
 
 def test_an_attach_asks_for_a_mode(amqp):
-    """The broker's own word for it."""
+    """By the broker's own word."""
     session = amqp(Asks(mode="explicit-client"))
     session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
 
@@ -279,7 +275,7 @@ def test_an_attach_asks_for_a_mode(amqp):
 
 
 def disposition(session, state, *tags):
-    """One frame that answers these sends, in the order in which the engine tells them."""
+    """One frame that answers these sends, in the engine's order."""
     for tag in tags:
         delivery = types.SimpleNamespace(tag=tag, remote_state=state, settled=True, settle=lambda: None)
         session.on_delivery(session._sender, delivery)
@@ -290,7 +286,7 @@ def disposition(session, state, *tags):
     ("asks", "ends"), [(WINDOWED, [("m0", "m2"), ("m3", "m3")]), (Asks(), [(None, None), (None, None)])]
 )
 def test_a_disposition_is_a_range(amqp, asks, ends):
-    """One frame, one answer; the refusal beside it is one of its own."""
+    """One frame is one answer; a refusal in another frame is another answer."""
     session = amqp(asks)
     for number in range(4):
         session.send(f"m{number}", b"x", durable=True, immediate=number == 2)
@@ -317,7 +313,7 @@ class RejectedAcknowledgement:
 
 
 def test_an_acknowledgement_can_be_refused(amqp):
-    """Settled with another state: an answer, and no."""
+    """Settled with another state, it is a negative answer."""
     session = amqp(Asks())
     handle = RejectedAcknowledgement()
     session._receiver = "receiver"
@@ -338,7 +334,7 @@ def names(confirmed):
     return [(one.message, one.phase, one.first, one.last) for one in confirmed]
 
 
-def test_a_receipt_answers_what_came_before_it():
+def test_a_receipt_answers_the_sends_before_it():
     """In the order of the sends, and each only once."""
     anomalies = deque()
     receipts = Receipts(WINDOWED, anomalies)
@@ -351,7 +347,7 @@ def test_a_receipt_answers_what_came_before_it():
 
 
 @pytest.mark.parametrize("asks", [PER_MESSAGE, Asks(), Asks(event_mode="windowed")])
-def test_elsewhere_a_receipt_answers_its_own_frame(asks):
+def test_without_windowed_mode_a_receipt_answers_its_own_frame(asks):
     """STOMP 1.2 says of earlier frames only that they were received."""
     receipts = Receipts(asks, deque())
     one, two = sends(receipts, "a", "b")
@@ -371,7 +367,7 @@ def test_transactions_are_in_no_window():
 
 
 def test_a_refusal_is_in_no_range():
-    """It answers its own frame; what was sent before it still waits."""
+    """It answers its own frame; earlier sends still wait."""
     receipts = Receipts(WINDOWED, deque())
     one, two, three = sends(receipts, "a", "b", "c")
 
@@ -381,7 +377,7 @@ def test_a_refusal_is_in_no_range():
     assert one not in receipts
 
 
-def test_what_a_stomp_client_asks_for_is_in_its_frames():
+def test_a_stomp_client_asks_in_its_frames(raw):
     """CONNECT has the window, SEND Ack Immediately, SUBSCRIBE the mode; one RECEIPT answers both sends."""
 
     def script(peer):
@@ -391,45 +387,35 @@ def test_what_a_stomp_client_asks_for_is_in_its_frames():
         peer.write(receipt(3))
         peer.go.wait(10)
 
-    peer = Peer(script)
-    asks = Asks(window=9, event_mode="windowed", mode="explicit-client")
-    session = RawStompSession(job(peer.port, asks=asks), lambda: None)
-    try:
-        session.attach_sender("q")
-        session.send("a", b"x", durable=True)
-        session.send("b", b"x", durable=True, immediate=True)
-        while len(session.outcomes) < 2:
-            session.pump(5.0)
-        session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
-        connect, first, second, subscribe = (headers for _, headers, _ in peer.frames)
-        assert [("a", "a", "b"), ("b", "a", "b")] == [(o.message, o.first, o.last) for o in session.outcomes]
-        assert ("9", "windowed") == (connect["publish-window"], connect["ack-event-mode"])
-        assert (None, "true") == (first.get("ack-immediately"), second["ack-immediately"])
-        assert "explicit-client" == subscribe["ack-mode"]
-    finally:
-        peer.go.set()
-        session.close()
-        peer.close()
+    session = raw(script, asks=Asks(window=9, event_mode="windowed", mode="explicit-client"))
+    session.attach_sender("q")
+    session.send("a", b"x", durable=True)
+    session.send("b", b"x", durable=True, immediate=True)
+    while len(session.outcomes) < 2:
+        session.pump(5.0)
+    session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
+    connect, first, second, subscribe = (headers for _, headers, _ in session.peer.frames)
+
+    assert [("a", "a", "b"), ("b", "a", "b")] == [(o.message, o.first, o.last) for o in session.outcomes]
+    assert ("9", "windowed") == (connect["publish-window"], connect["ack-event-mode"])
+    assert (None, "true") == (first.get("ack-immediately"), second["ack-immediately"])
+    assert "explicit-client" == subscribe["ack-mode"]
 
 
-def test_an_error_says_what_it_refuses():
-    """With the receipt-id of the frame; the others have no answer."""
+def test_an_error_refuses_the_frame_of_its_receipt_id(raw):
+    """The other sends get no answer."""
 
     def script(peer):
         peer.read(2)
         peer.write(b"ERROR\nmessage:full\nreceipt-id:receipt-2\n\n\0")
 
-    peer = Peer(script)
-    session = RawStompSession(job(peer.port, asks=WINDOWED), lambda: None)
-    try:
-        session.attach_sender("q")
-        session.send("a", b"x", durable=True)
-        session.send("b", b"x", durable=True)
-        with pytest.raises(Refused) as caught:
-            for _ in range(100):
-                session.pump(5.0)
-        assert [SendOutcome("b", Phase.FAIL, "full", "b", "b")] == list(caught.value.answers)
-        assert [] == list(session.outcomes)
-    finally:
-        session.close()
-        peer.close()
+    session = raw(script, asks=WINDOWED)
+    session.attach_sender("q")
+    session.send("a", b"x", durable=True)
+    session.send("b", b"x", durable=True)
+    with pytest.raises(Refused) as caught:
+        for _ in range(100):
+            session.pump(5.0)
+
+    assert [SendOutcome("b", Phase.FAIL, "full", "b", "b")] == list(caught.value.answers)
+    assert [] == list(session.outcomes)

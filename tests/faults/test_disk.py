@@ -136,7 +136,7 @@ for call, *words in [(os.write, a, b"x"), (os.write, a, b"x"), (os.pwrite, a, b"
 
 @traced
 def test_what_was_written_and_synced_is_paired(run):
-    """`O_DSYNC` by its open; another thread's sync; a file that is nobody's journal."""
+    """`O_DSYNC` by its open; another thread's sync; a file that is not in the journal."""
     code = """
 d = opened("3.j", os.O_DSYNC)
 t = time.monotonic_ns()
@@ -194,7 +194,7 @@ def test_a_signal_is_not_injected_under_seccomp_bpf(tmp_path):
 
 @traced
 def test_a_tracer_that_dies_first_leaves_a_broker_that_can_write_no_more(tmp_path):
-    """It goes on, and its calls do not exist: that is no fault of a disk, and the trial is void."""
+    """The broker lives on, and its calls return ENOSYS: that is no disk fault, and the trial is void."""
     code = """
 print("ready", flush=True)
 try:
@@ -216,7 +216,7 @@ except OSError as error:  # a print would be a write as well
 
 @traced
 def test_a_narrowed_tracer_does_not_see_a_mapping_written_or_io_uring(tmp_path):
-    """So somebody has to look; and where nobody did, that is said."""
+    """`look` finds them; without `look` the trace says that it was not called."""
     code = """
 ring = libc.syscall(425, 4, (ctypes.c_char * 120)())
 os.ftruncate(a, 4096); memory = mmap.mmap(a, 4096); memory[0:1] = b"x"; memory.flush()
@@ -253,7 +253,7 @@ print("ready", flush=True); signal.pause()
 @traced
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
 def test_a_full_disk_that_met_nothing_says_what_hides_the_writes(tmp_path):
-    """Its trial is void, and nobody has to guess why: libaio writes to files that have their space already."""
+    """Its trial is void, and the error says why: libaio writes to files whose space is allocated already."""
     code = """
 context = ctypes.c_ulong(0)
 assert libc.syscall(206, 8, ctypes.byref(context)) == 0
@@ -295,7 +295,7 @@ def reasons(tracer):
 
 
 @traced
-def test_a_file_beyond_the_numbers_that_were_watched_is_told(tmp_path):
+def test_a_file_with_a_number_that_is_not_watched_is_reported(tmp_path):
     tracer = injection.Tracer(tmp_path / "trace", tmp_path, Watched(), files=["{n:03d}.j", "index"])
     for name in ("064.j", "065.j", "index", "x65.j"):
         (tmp_path / name).touch()
@@ -528,7 +528,7 @@ def test_a_broker_that_does_not_sync_answers_before(started):
 
 @traced
 @pytest.mark.parametrize(("fault", "error"), [(FailedSync(3), "EIO"), (DiskFull(3), "ENOSPC")])
-def test_a_failing_disk_is_told_and_nothing_is_confirmed_on_it(started, fault, error):
+def test_a_broker_on_a_failing_disk_reports_it_and_confirms_nothing(started, fault, error):
     broker, tracer = started(fault)
     operations, answered = sent(broker, 3)
     broker.wait_gone(20)
@@ -580,7 +580,7 @@ def test_the_harness_ends_broker_and_tracer_alike(started, marked, tmp_path):
 @pytest.mark.full
 @pytest.mark.artemis
 @traced
-def test_artemis_answers_when_the_message_is_on_the_disk_and_does_not_when_told_so(started):
+def test_artemis_answers_after_the_sync_and_before_it_if_configured_so(started):
     for settings, waits in [({}, True), ({"sync_non_transactional": False}, False)]:
         broker, tracer = started(HeldSync(0.7), "artemis", **settings)
         operations, answered = sent(broker, 2, "destination-type:ANYCAST\n")

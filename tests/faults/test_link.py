@@ -181,7 +181,7 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     client.acknowledge(client.incoming, confirmed=True)
     pump(client, lambda: len(client.answers) == 2)
     client.close()
-    told = between.finish()
+    result = between.finish()
     *seen, last = events(between)
     words = {
         "amqp": ["transfer handle=0", "transfer handle=1 commit", "of commit", "by the sender"],
@@ -191,7 +191,7 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
     assert [True] * 4 == [any(word in event.detail for event in seen) for word in words]
     assert {(Op.FRAME, Phase.OK, 1)} == {(event.op, event.phase, event.connection) for event in seen}
     assert {"to_broker", "to_client"} == {event.link for event in seen}
-    assert (1, len(seen), "") == (told.connections, told.frames, told.unreadable)
+    assert (1, len(seen), "") == (result.connections, result.frames, result.unreadable)
     assert len({event.transaction for event in seen} - {None}) == 1
     assert [(way, f"p1:{n}") for way in ("to_broker", "to_client") for n in (1, 2)] == [
         (event.link, event.message) for event in seen if event.message
@@ -246,7 +246,7 @@ async def _reset_while_the_broker_sends(pairs, folder):
     recorder.close()
 
 
-def test_a_reset_that_a_write_was_told_of_is_passed_on_as_one(tmp_path):
+def test_a_reset_that_a_write_reported_is_passed_on_as_one(tmp_path):
     """The kernel tells it once: after the write that got it, a read of the same socket gives an orderly end."""
     pairs = []
     for _ in range(2):
@@ -264,7 +264,7 @@ def test_a_reset_that_a_write_was_told_of_is_passed_on_as_one(tmp_path):
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_all_of_what_a_client_has_read_reached_it(link, upstream, reset):
-    """However it ended, and whoever ended first; the end of the stream may count for one more."""
+    """For every way to end, from either side; the end of the stream may count as one more byte."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
     peer.sendall(RECEIPT % 1 + RECEIPT % 2)
@@ -297,9 +297,9 @@ def test_bytes_arrive_as_they_were_sent(link, upstream, fault):
     peer.close()
 
     assert (True, True) == (got[client] == data, got[peer] == data)
-    told = between.finish()
+    result = between.finish()
     seen = [event for event in events(between) if event.op is Op.FRAME]
-    assert told.frames == len(seen) == 2 * 8 * 502
+    assert result.frames == len(seen) == 2 * 8 * 502
     assert 2 * len(data) == sum(event.count for event in seen)
 
 
@@ -363,8 +363,8 @@ def test_a_reader_that_is_slow_is_felt_by_the_sender(link, upstream):
 
 def test_a_broker_that_is_not_there(link):
     """The client's connection ends."""
-    with socket.create_server((HOST, 0)) as nobody:
-        place = nobody.getsockname()
+    with socket.create_server((HOST, 0)) as closed:
+        place = closed.getsockname()
     between = link(place)
     client = socket.create_connection((HOST, between.port), timeout=PATIENCE)
 
@@ -382,14 +382,14 @@ def test_many_connections_at_once(link, upstream):
     for pair in ends:
         for end in pair:
             end.close()
-    told = between.finish()
+    result = between.finish()
 
     assert [SEND % number for number in range(100)] == got
-    assert (100, 1, False) == (told.connections, told.seen, told.fired)
+    assert (100, 1, False) == (result.connections, result.seen, result.fired)
     assert 100 == len({event.connection for event in events(between) if event.op is Op.FRAME})
 
 
-def test_what_cannot_be_read_is_passed_on_and_told(link, upstream):
+def test_an_unreadable_stream_is_passed_on_and_reported(link, upstream):
     """A fault that waits for a frame in it says why it did not strike."""
     fault = Cut(Frame("send", 2))
     between = link(upstream, fault)
@@ -420,12 +420,12 @@ def test_a_cut_is_exact(link, upstream, at, how):
     assert (b"", how == "rst") == until_end(client)
     peer.close()
     client.close()
-    told = between.finish()
-    prove(fault, told)
+    result = between.finish()
+    prove(fault, result)
     assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE] == faults(between)
     passed = [Phase.OK] * int(AT[at])
     assert passed + [Phase.FAIL] * (5 - len(passed)) == [e.phase for e in events(between) if e.op is Op.FRAME]
-    assert (3 if how == "rst" else 5) <= told.seen
+    assert (3 if how == "rst" else 5) <= result.seen
 
 
 def test_a_reset_waits_for_what_was_to_pass(link, upstream):
@@ -525,7 +525,7 @@ def test_only_one_connection_is_cut(link, upstream):
 
 
 def test_a_connection_that_falls_silent(link, upstream):
-    """Nothing arrives any more, on either side, and nobody is told, even of an end of stream."""
+    """No byte arrives on either side any more, and neither side gets an end of stream."""
     fault = Cut(Frame("send", 1), "half_open")
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -535,17 +535,17 @@ def test_a_connection_that_falls_silent(link, upstream):
     client.sendall(SEND % 2)
     client.shutdown(socket.SHUT_WR)
     silent = (is_silent(client), is_silent(peer))
-    told = between.finish()
+    result = between.finish()
 
     assert (True, True) == silent
-    prove(fault, told)
-    assert len(RECEIPT % 1) + len(SEND % 2) == told.affected
+    prove(fault, result)
+    assert len(RECEIPT % 1) + len(SEND % 2) == result.affected
     assert [Phase.OK, Phase.FAIL, Phase.FAIL] == [e.phase for e in events(between) if e.op is Op.FRAME]
     assert (b"", b"") == (until_end(client)[0], until_end(peer)[0])
 
 
-def test_a_silence_in_which_nobody_spoke_is_none(link, upstream):
-    """It was fired, but nobody can have noticed."""
+def test_a_half_open_link_without_traffic_has_no_effect(link, upstream):
+    """It fired, but neither peer can have noticed."""
     fault = Cut(Frame("send", 1), "half_open")
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -589,12 +589,12 @@ def test_a_hold_keeps_one_direction(link, upstream):
     early = is_silent(client, 0.2)
     rest = until_end(client)
     took = time.monotonic() - started
-    told = between.finish()
+    result = between.finish()
 
     assert (b"".join(RECEIPT % n for n in (2, 3, 4)), False) == rest
     assert (True, True, True) == (passed < 0.8, early, took >= 0.95)
-    prove(fault, told)
-    assert (True, 3 * size) == (told.healed, told.affected)
+    prove(fault, result)
+    assert (True, 3 * size) == (result.healed, result.affected)
     assert [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED] == faults(between)
 
 
@@ -647,7 +647,7 @@ def test_a_delay_makes_every_round_trip_longer(link, broker, session):
     prove(fault, between.finish())
 
 
-def test_bytes_of_a_protocol_that_nobody_tells_pass_as_they_come(link, upstream):
+def test_bytes_of_an_unknown_protocol_pass(link, upstream):
     """Of Artemis' core protocol: no frame is recorded, nothing is kept back, and a delay works as on any other link."""
     between = link(upstream, Delay(rtt_ms=40), "core")
     client, peer = dial(between.port, upstream)
@@ -658,12 +658,12 @@ def test_bytes_of_a_protocol_that_nobody_tells_pass_as_they_come(link, upstream)
     assert b"AMQP" == read(client, 4)
     took = time.monotonic() - began
     client.close()
-    told = between.finish()
+    result = between.finish()
     (armed,) = [event for event in events(between) if event.phase is Phase.ARMED]
 
     assert took >= 0.04
-    assert (0, "", 40_000) == (told.frames, told.unreadable, armed.count)
-    prove(Delay(rtt_ms=40), told)
+    assert (0, "", 40_000) == (result.frames, result.unreadable, armed.count)
+    prove(Delay(rtt_ms=40), result)
 
 
 def test_a_delay_takes_nothing_from_the_throughput(link, upstream):
@@ -726,15 +726,15 @@ def test_a_link_that_ends_leaves_nothing(link, ledger, marked, tmp_path):
     """No process, no log, a ledger that knows it; a second end only repeats the word."""
     between = link((HOST, 1))
     pid = between.port and marked(ledger.run_id)
-    told = between.finish()
+    result = between.finish()
 
     assert 1 == len(pid)
-    assert told is between.finish()
+    assert result is between.finish()
     assert ([], False) == (marked(ledger.run_id), between.log.exists())
     assert '"state":"released"' in ledger.path.read_text()
 
 
-def test_a_link_that_died_is_told_from_one_that_ended(link, ledger, marked):
+def test_a_dead_link_proxy_is_an_error(link, ledger, marked):
     """Its history is closed as such."""
     between = link((HOST, 1))
     assert between.port

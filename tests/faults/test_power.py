@@ -101,7 +101,7 @@ def child(program, descriptor, *before):
 
 @EACH
 def test_what_was_synced_survives_and_what_was_not_is_gone(disk, lose):
-    """In one file, and a whole file that nobody synced."""
+    """The end of one file, and a whole file without a sync."""
     with (disk.mountpoint / "journal").open("wb", buffering=0) as file:
         file.write(b"synced")
         os.fsync(file.fileno())
@@ -131,7 +131,7 @@ def test_a_kill_alone_loses_nothing(disk):
 
 @EACH
 def test_from_the_loss_on_every_write_fails(disk):
-    """And every sync: nobody can confirm what he did not store."""
+    """And every sync: a broker cannot confirm data that it did not store."""
     file = segment(disk.mountpoint / "journal", 1)
     with disk.handle() as descriptor:
         loss.lose(descriptor)
@@ -157,7 +157,7 @@ def test_a_client_needs_the_descriptor_and_nothing_else(disk):
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) takes a capability away")
-def test_who_may_not_is_told_what_it_needs(disk):
+def test_a_caller_without_the_privilege_gets_an_error(disk):
     """Root without the capability."""
     with disk.handle() as descriptor:
         done = child(LOSE, descriptor, "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
@@ -182,7 +182,7 @@ def test_the_disk_of_the_machine_is_refused(tmp_path, monkeypatch, where):
 def test_the_command_is_the_shutdown_without_a_flush_of_the_log(tmp_path, monkeypatch):
     """XFS_IOC_GOINGDOWN and XFS_FSOP_GOING_FLAGS_NOLOGFLUSH of xfs_fs.h; ext4 took over both numbers.
 
-    The other two flags keep what nobody had synced.
+    The other two flags keep unsynced data.
     """
     calls = []
     monkeypatch.setattr(fcntl, "ioctl", lambda *words: calls.append(words))

@@ -1,4 +1,4 @@
-"""The disk that loses its power: made, mounted again, given back, whatever happens in between."""
+"""The disk that loses its power: made, mounted again and released, also after errors in between."""
 
 import contextlib
 import json
@@ -346,7 +346,7 @@ def test_an_interrupt_while_it_is_made_leaves_nothing(ledger, tmp_path, monkeypa
 
 
 @needs_power
-def test_an_image_of_somebody_else_is_left_alone(make, ledger, tmp_path):
+def test_an_image_that_is_not_ours_is_left_alone(make, ledger, tmp_path):
     """A second disk in the same file is refused, and the first goes on."""
     first = make()
     with pytest.raises(FaultError, match=r"no image of a disk can be made at .*: File exists"):

@@ -79,7 +79,7 @@ def test_a_path_may_hold_brackets_and_spaces(tmp_path):
     assert read(tmp_path, [r"1 fsync(3</j/a \74b\76>)"], files={"/j/a <b>"}).calls[0].file == "/j/a <b>"
 
 
-def test_an_injected_error_and_a_delay_are_told_from_real_ones(tmp_path):
+def test_injected_errors_and_delays_differ_from_real_ones(tmp_path):
     calls = read(
         tmp_path,
         [
@@ -203,14 +203,14 @@ def test_the_sync_that_ended_first_counts(tmp_path):
     assert span(paired(read(tmp_path, [OPEN, WRITE, held], [SYNC])).sync) == (2, 2.1)
 
 
-def test_a_held_sync_is_told(tmp_path):
+def test_a_held_sync_is_reported(tmp_path):
     held = "2 fdatasync(3</j/1>) = 0 (DELAYED) <0.700000000>"
 
     assert paired(read(tmp_path, [OPEN, WRITE, held])).held
 
 
-def test_a_failed_sync_covers_nothing_and_is_told(tmp_path):
-    """And one that succeeds after it is told as well: what that is worth is for the judge."""
+def test_a_failed_sync_covers_no_write_and_is_reported(tmp_path):
+    """A later sync that succeeds is reported too: the judge decides about it."""
     failed = "2 fdatasync(3</j/1>) = -1 EIO (Input/output error) (INJECTED)"
     alone, again = read(tmp_path, [OPEN, WRITE, failed]), read(tmp_path, [OPEN, WRITE, failed, "3 fdatasync(3</j/1>)"])
 
@@ -224,7 +224,7 @@ def test_a_sync_that_fails_after_a_good_one_is_of_no_concern(tmp_path):
     assert paired(read(tmp_path, [OPEN, WRITE, SYNC, later])).failed is None
 
 
-def test_a_failed_write_is_told_and_the_next_one_counts(tmp_path):
+def test_a_failed_write_is_reported_and_the_next_one_counts(tmp_path):
     failed = '0.9 pwrite64(3</j/1>, "p1:1.", 5, 0) = -1 ENOSPC (No space left on device) (INJECTED)'
     alone, again = read(tmp_path, [OPEN, failed]), read(tmp_path, [OPEN, failed, WRITE, SYNC])
 
@@ -377,7 +377,7 @@ def test_a_libaio_write_may_be_synced_before_its_submission_returns(tmp_path):
     assert span(paired(read(tmp_path, [OPEN, submit], ["1.2 fdatasync(3</j/1>)"])).sync) == (1.2, 1.3)
 
 
-def test_a_descriptor_that_nobody_saw_being_opened_may_sync_each_write(tmp_path):
+def test_a_descriptor_without_an_open_in_the_trace_may_sync_each_write(tmp_path):
     assert [True] == ["O_DSYNC" in text for text in reasons(read(tmp_path, [WRITE, SYNC]))]
 
 
