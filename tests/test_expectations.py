@@ -243,7 +243,7 @@ def test_what_was_left_out_says_how_to_select_it():
 
 @pytest.mark.parametrize("verdict", ["HOLDS", "INCONCLUSIVE", "NOT_APPLICABLE"])
 def test_what_was_tried_or_does_not_apply_is_enough(verdict):
-    """One scenario of a claim is enough, and nobody can try what the product does not have."""
+    """One scenario of a claim is enough, and a feature that the product lacks cannot be tried."""
     rows = row(verdict), row("NOT_TRIED", scenario="another")
 
     assert [] == judged(*rows, require_tried=["AMQP-DUR-01"]).lines

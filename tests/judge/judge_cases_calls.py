@@ -49,7 +49,7 @@ def slow(ms):
     return of("link-1", Op.FAULT, Phase.ARMED, fault="delay", count=ms * 1000)
 
 
-def told(number, phase):
+def question(number, phase):
     """A question to the client, and whether the answer is what a claim says."""
     return [e for each in (Phase.INVOKE, phase) for e in of("asker-1", Op.ASK, each, f"p9:{number}")]
 
@@ -68,7 +68,7 @@ def half(producer, process=processed, *, again=()):
 
 
 def received(_message):
-    """receive() has returned it, and nothing tells of a processing."""
+    """receive() has returned it, and no event records a processing."""
     return []
 
 
@@ -94,7 +94,7 @@ CALLS = {
             resumed(),
         ),
         "a send after the broker went on": case(0, 0, halted(), resumed(), kept(1)),
-        "sends of a broker that nobody halted": case(0, 0, kept(1)),
+        "sends of a broker that was not halted": case(0, 0, kept(1)),
         "a send while something else is halted": case(
             0, 0, fired("held_sync", "disk-1"), kept(1), of("disk-1", Op.FAULT, Phase.HEALED, fault="held_sync")
         ),
@@ -193,9 +193,9 @@ CALLS = {
         "a send in a transaction waits for nothing": case(0, 0, slow(50), put("t1", 1)),
     },
     "denied": {
-        "questions that are answered as the claim says": case(2, 0, told(1, Phase.OK), told(2, Phase.OK)),
-        "one of two that is answered otherwise": case(2, 1, told(1, Phase.OK), told(2, Phase.FAIL)),
-        "a question without an answer": case(0, 0, told(1, Phase.INFO)),
+        "questions that are answered as the claim says": case(2, 0, question(1, Phase.OK), question(2, Phase.OK)),
+        "one of two that is answered otherwise": case(2, 1, question(1, Phase.OK), question(2, Phase.FAIL)),
+        "a question without an answer": case(0, 0, question(1, Phase.INFO)),
     },
     "acknowledge_returned": {
         "an acknowledge that returns while the broker is halted": case(
@@ -208,7 +208,7 @@ CALLS = {
             0, 0, handed(1), ack_sent(1), halted(C), returned(1), resumed(C)
         ),
         "an acknowledge after the broker went on": case(0, 0, halted(C), resumed(C), took(1)),
-        "in a transaction nobody calls acknowledge()": case(0, 0, halted(C), acked_in("t1", 1), resumed(C)),
+        "no call of acknowledge() in a transaction": case(0, 0, halted(C), acked_in("t1", 1), resumed(C)),
     },
     "acknowledge_waited": {
         "an acknowledge that waits for the liveness bound": case(
@@ -223,18 +223,16 @@ CALLS = {
         "an acknowledge that returns in the pause, after the liveness bound": case(
             1, 1, handed(1), halted(C), ack_sent(1), pause(LONG), returned(1), resumed(C)
         ),
-        "in a transaction nobody waits for acknowledge()": case(
-            0, 0, halted(C), acked_in("t1", 1), pause(LONG), resumed(C)
-        ),
+        "no wait for acknowledge() in a transaction": case(0, 0, halted(C), acked_in("t1", 1), pause(LONG), resumed(C)),
     },
     "acknowledged_again": {
         "acknowledged, closed, and there again": case(2, 1, kept(1, 2), took(1), took(2), settled(2)),
         "acknowledged, closed, and gone": case(1, 0, kept(1), took(1), settled()),
-        "a listener that returned, and nobody told it that it was heard": case(
+        "a listener that returned, without an answer of the broker": case(
             1, 1, kept(1), handed(1), ack_sent(1), settled(1)
         ),
         "delivered, never acknowledged, and there again": case(0, 0, kept(1), handed(1), settled(1)),
-        "acknowledged in a transaction that nobody commits": case(0, 0, kept(1), acked_in("t1", 1), settled(1)),
+        "acknowledged in a transaction without a commit": case(0, 0, kept(1), acked_in("t1", 1), settled(1)),
         "acknowledged, and the queue is not silent yet": case(0, 0, kept(1), took(1), silent(1)),
         "acknowledged, and the second drain is stuck": case(0, 0, kept(1), took(1), came(1), silent(1), stuck(2)),
         "acknowledged by a process that was killed before its session was closed": case(

@@ -180,11 +180,11 @@ DELIVERIES = {
         "withheld from a consumer with a delivery open": case(2, 0, kept(1, 2), handed(1), starved(), came(1), came(2)),
         "nothing came because nothing was there": case(1, 0, kept(1), took(1), starved(), silent(1)),
         "sent only after the wait": case(2, 0, kept(1), took(1), starved(), kept(2), came(2)),
-        "what nobody ever got was lost, not withheld": case(2, 0, kept(1, 2), took(1), starved(), settled()),
+        "a message that never came was lost, not withheld": case(2, 0, kept(1, 2), took(1), starved(), settled()),
     },
     "phantom": {
-        "a message that nobody sent": case(2, 1, kept(1), killed(), settled(1, 2)),
-        "a message that somebody sent": case(1, 0, kept(1), killed(), settled(1)),
+        "a message that was not sent": case(2, 1, kept(1), killed(), settled(1, 2)),
+        "a message that was sent": case(1, 0, kept(1), killed(), settled(1)),
     },
     "corrupt": {
         "a message that arrived altered": case(2, 1, kept(1, 2), came(1, intact=False), came(2)),
@@ -254,7 +254,7 @@ DELIVERIES = {
             given_back(2, "failed"),
             handed(2, redelivered=True),
         ),
-        "a mark that nobody could see": case(1, 0, handed(1), given_back(1, "failed"), handed(1, redelivered=None)),
+        "a mark that could not be seen": case(1, 0, handed(1), given_back(1, "failed"), handed(1, redelivered=None)),
     },
     "undeliverable_again": {
         "undeliverable here and here again": case(

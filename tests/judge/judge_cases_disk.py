@@ -4,7 +4,6 @@ from judge_histories import (
     acked_in,
     answered,
     case,
-    commit_sync_failed,
     committed,
     confirmed,
     handed,
@@ -19,9 +18,7 @@ from judge_histories import (
     sent,
     sync_failed,
     synced,
-    synced_commit,
     wrote,
-    wrote_commit,
 )
 
 from conformance.history import Op, Phase
@@ -39,9 +36,9 @@ DISK = {
             2, 1, sent(1, 2), wrote(1, 2), synced(2), confirmed(1, 2)
         ),
         "the sync of a commit that took it away covers nothing of its send": case(
-            1, 1, sent(1), wrote(1), acked_in("t1", 1), committed("t1", by=C), synced_commit("t1"), confirmed(1)
+            1, 1, sent(1), wrote(1), acked_in("t1", 1), committed("t1", by=C), synced("t1"), confirmed(1)
         ),
-        "a write that nobody saw decides nothing": case(1, 0, sent(1, 2), wrote(2), synced(2), confirmed(1, 2)),
+        "a write that was not seen decides nothing": case(1, 0, sent(1, 2), wrote(2), synced(2), confirmed(1, 2)),
         "before its sync, and not persistent": case(0, 0, sent(1, durable=False), wrote(1), confirmed(1)),
         "before its sync, and without an answer": case(0, 0, sent(1), wrote(1), no_answer(1)),
         "before its sync, and answered with a refusal": case(0, 0, sent(1), wrote(1), refused(1)),
@@ -54,8 +51,8 @@ DISK = {
             0,
             put("t1", 1, 2),
             committed("t1", None),
-            wrote_commit("t1"),
-            synced_commit("t1"),
+            wrote("t1"),
+            synced("t1"),
             answered(Op.COMMIT, "t1"),
         ),
         "a commit answered before its sync": case(
@@ -63,20 +60,20 @@ DISK = {
             2,
             put("t1", 1, 2),
             committed("t1", None),
-            wrote_commit("t1"),
+            wrote("t1"),
             answered(Op.COMMIT, "t1"),
-            synced_commit("t1"),
+            synced("t1"),
         ),
-        "a commit answered and never synced": case(1, 1, put("t1", 1), committed("t1"), wrote_commit("t1")),
+        "a commit answered and never synced": case(1, 1, put("t1", 1), committed("t1"), wrote("t1")),
         "the sync of another commit covers nothing of this one": case(
             3,
             1,
             put("t1", 1),
             put("t2", 2, 3),
             committed("t1", None),
-            wrote_commit("t1"),
-            wrote_commit("t2"),
-            synced_commit("t2"),
+            wrote("t1"),
+            wrote("t2"),
+            synced("t2"),
             answered(Op.COMMIT, "t1"),
             committed("t2"),
         ),
@@ -84,46 +81,44 @@ DISK = {
             0, 0, put("t1", 1), wrote(1), synced(1), committed("t1")
         ),
         "a commit without an answer promises nothing at the disk": case(
-            0, 0, put("t1", 1), committed("t1", Phase.INFO), wrote_commit("t1")
+            0, 0, put("t1", 1), committed("t1", Phase.INFO), wrote("t1")
         ),
         "a commit answered before its sync, and a member refused": case(
-            1, 1, put("t1", 1), sent(2, tx="t1"), refused(2, tx="t1"), committed("t1"), wrote_commit("t1")
+            1, 1, put("t1", 1), sent(2, tx="t1"), refused(2, tx="t1"), committed("t1"), wrote("t1")
         ),
         "a commit of acknowledgements answered before its sync": case(
-            2, 2, kept(1, 2), acked_in("t1", 1, 2), committed("t1", by=C), wrote_commit("t1"), synced_commit("t1")
+            2, 2, kept(1, 2), acked_in("t1", 1, 2), committed("t1", by=C), wrote("t1"), synced("t1")
         ),
-        "a commit where not everything can be seen": case(
-            0, 0, put("t1", 1), committed("t1"), wrote_commit("t1"), hidden()
-        ),
+        "a commit where not everything can be seen": case(0, 0, put("t1", 1), committed("t1"), wrote("t1"), hidden()),
         "committed after a rollback, which has a record of its own": case(
             0,
             0,
             kept(1),
             acked_in("t1", 1),
             rolled_back("t1", by=C),
-            wrote_commit("t1"),
+            wrote("t1"),
             acked_in("t2", 1),
             committed("t2", None, by=C),
-            wrote_commit("t2"),
-            synced_commit("t2"),
+            wrote("t2"),
+            synced("t2"),
             answered(Op.COMMIT, "t2", by=C),
         ),
     },
     "rolled_back_before_sync": {
         "a rollback answered before its sync": case(
-            2, 2, put("t1", 1, 2), rolled_back("t1"), wrote_commit("t1"), synced_commit("t1")
+            2, 2, put("t1", 1, 2), rolled_back("t1"), wrote("t1"), synced("t1")
         ),
         "a rollback answered after its sync": case(
             1,
             0,
             put("t1", 1),
             rolled_back("t1", None),
-            wrote_commit("t1"),
-            synced_commit("t1"),
+            wrote("t1"),
+            synced("t1"),
             answered(Op.ROLLBACK, "t1"),
         ),
         "a rollback for which nothing is written": case(0, 0, put("t1", 1), rolled_back("t1")),
-        "a commit is no rollback": case(0, 0, put("t1", 1), committed("t1"), wrote_commit("t1")),
+        "a commit is no rollback": case(0, 0, put("t1", 1), committed("t1"), wrote("t1")),
     },
     "confirmed_though_sync_failed": {
         "confirmed although its sync had failed": case(
@@ -131,7 +126,7 @@ DISK = {
         ),
         "confirmed although its write had failed": case(1, 1, sent(1), sync_failed(1, "disk_full"), confirmed(1)),
         "confirmed before its sync failed": case(1, 1, sent(1), wrote(1), confirmed(1), sync_failed(1)),
-        "its sync failed, and nobody confirmed it": case(1, 0, sent(1), wrote(1), sync_failed(1), no_answer(1)),
+        "its sync failed, and it was not confirmed": case(1, 0, sent(1), wrote(1), sync_failed(1), no_answer(1)),
         "its sync failed, and it was refused": case(0, 0, sent(1), wrote(1), sync_failed(1), refused(1)),
         "written again, synced, and then confirmed": case(
             1, 0, sent(1), sync_failed(1, "disk_full"), wrote(1), synced(1), confirmed(1)
@@ -156,21 +151,21 @@ DISK = {
             2,
             put("t1", 1, 2),
             committed("t1", None),
-            wrote_commit("t1"),
-            commit_sync_failed("t1"),
+            wrote("t1"),
+            sync_failed("t1"),
             answered(Op.COMMIT, "t1"),
         ),
         "a commit whose sync failed, without an answer": case(
-            1, 0, put("t1", 1), committed("t1", Phase.INFO), wrote_commit("t1"), commit_sync_failed("t1")
+            1, 0, put("t1", 1), committed("t1", Phase.INFO), wrote("t1"), sync_failed("t1")
         ),
         "a commit written again, synced, and then answered": case(
             1,
             0,
             put("t1", 1),
             committed("t1", None),
-            commit_sync_failed("t1"),
-            wrote_commit("t1"),
-            synced_commit("t1"),
+            sync_failed("t1"),
+            wrote("t1"),
+            synced("t1"),
             answered(Op.COMMIT, "t1"),
         ),
     },

@@ -1,6 +1,6 @@
 """What each exposure counts, beside something close that it does not."""
 
-from judge_cases_calls import C, slow, told
+from judge_cases_calls import C, question, slow
 from judge_cases_link import PREFETCHED, flagged, unflagged
 from judge_cases_sends import DEFAULT, waiting
 from judge_frames import SIZE, disposed, reached, settled_on_link, transferred
@@ -9,7 +9,6 @@ from judge_histories import (
     acked,
     acked_in,
     came,
-    commit_sync_failed,
     committed,
     confirmed,
     crashed,
@@ -34,12 +33,10 @@ from judge_histories import (
     settled,
     sync_failed,
     synced,
-    synced_commit,
     took,
     unasked,
     waited,
     wrote,
-    wrote_commit,
 )
 
 from conformance.history import Phase
@@ -70,7 +67,7 @@ EXPOSED = {
     "window_waits": exposure(1, limited("publisher-1", 2), sent(1, 2), waited(3, 2), confirmed(1), sent(3)),
     "acknowledged_out_of_order": exposure(1, handed(1), handed(2), ack_sent(2), ack_sent(1), handed(3), ack_sent(3)),
     "sends_halted": exposure(3, kept(1), sent(2), halted(), sent(3), kept(4), put("t1", 5), resumed(), kept(6)),
-    "questions": exposure(2, told(1, Phase.OK), told(2, Phase.FAIL), told(3, Phase.INFO), kept(1)),
+    "questions": exposure(2, question(1, Phase.OK), question(2, Phase.FAIL), question(3, Phase.INFO), kept(1)),
     "sends_over_slow_link": exposure(2, slow(50), kept(1, 2), sent(3)),
     "transacted_sends_halted": exposure(
         2, put("t1", 1), halted(), put("t1", 2), sent(3, tx="t1"), sent(4), resumed(), put("t1", 5), committed("t1")
@@ -167,12 +164,12 @@ EXPOSED = {
         2,
         put("t1", 1, 2),
         committed("t1"),
-        wrote_commit("t1"),
-        synced_commit("t1", held=True),
+        wrote("t1"),
+        synced("t1", held=True),
         put("t2", 3),
         committed("t2"),
-        wrote_commit("t2"),
-        synced_commit("t2"),
+        wrote("t2"),
+        synced("t2"),
         put("t3", 4),
         wrote(4),
         synced(4, held=True),
@@ -182,20 +179,20 @@ EXPOSED = {
         2,
         put("t1", 1, 2),
         rolled_back("t1"),
-        wrote_commit("t1"),
-        synced_commit("t1", held=True),
+        wrote("t1"),
+        synced("t1", held=True),
         put("t2", 3),
         committed("t2"),
-        wrote_commit("t2"),
-        synced_commit("t2", held=True),
+        wrote("t2"),
+        synced("t2", held=True),
     ),
     "sync_failed": exposure(1, sent(1), wrote(1), sync_failed(1), kept(2), wrote(2), synced(2)),
     "commit_sync_failed": exposure(
         2,
         put("t1", 1, 2),
         committed("t1", Phase.INFO),
-        wrote_commit("t1"),
-        commit_sync_failed("t1"),
+        wrote("t1"),
+        sync_failed("t1"),
         put("t2", 3),
         sync_failed(3),
         committed("t2"),

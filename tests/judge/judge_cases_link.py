@@ -55,7 +55,7 @@ LINK = {
             1, 0, kept(1), settled_on_link(1), reached(1), crashed(), settled(1, epoch=2)
         ),
         "settled and one byte short": case(0, 0, kept(1), settled_on_link(1), reached(1, short=1), CAME),
-        "settled, passed on, and told of by nobody": case(0, 0, kept(1), settled_on_link(1), CAME),
+        "settled and passed on, with an unknown arrival": case(0, 0, kept(1), settled_on_link(1), CAME),
         "the last one of two did not get there": case(
             1, 1, kept(1, 2), settled_on_link(1, 2), reached(2, short=1), crashed(), settled(1, 2, epoch=1)
         ),
@@ -88,7 +88,7 @@ LINK = {
         ),
         "settled, there, and aborted": case(0, 0, kept(1), transferred(1, words="settled aborted"), reached(1), CAME),
         "handed over twice with no link between": case(0, 0, kept(1), handed(1), CAME),
-        "a settled transfer of nobody knows what": case(
+        "a settled transfer of an unknown message": case(
             0, 0, kept(1), framed("transfer handle=0 settled", to="to_client", delivery="1"), reached(1), CAME
         ),
         "settled on a link that could not be read to its end": case(
@@ -105,7 +105,7 @@ LINK = {
         "acknowledged on the link after its processing": case(
             1, 0, kept(1), transferred(1), handed(1), processed(1), ack_sent(1), disposed(1)
         ),
-        # The client says that it acknowledged early, and that it left early nobody has seen.
+        # The client records that it acknowledged early, but the link did not see it early.
         "asked for before, and seen after its processing": case(
             1, 0, kept(1), transferred(1), handed(1), ack_sent(1), processed(1), disposed(1)
         ),
@@ -173,9 +173,7 @@ LINK = {
         ),
         "acknowledged by a drain on a link": case(1, 0, kept(1), transferred(1), came(1), disposed(1)),
         "acknowledged unhanded with no link between": case(0, 0, kept(1), ack_sent(1), handed(1)),
-        "acknowledged unhanded under a number of nobody": case(
-            0, 0, kept(1), transferred(1), disposed(7, 9), handed(1)
-        ),
+        "acknowledged unhanded under an unknown number": case(0, 0, kept(1), transferred(1), disposed(7, 9), handed(1)),
     },
     "acknowledged_undelivered": {
         "covered on the link before it was handed over": case(
@@ -185,7 +183,7 @@ LINK = {
         "left out by an acknowledge that was answered": case(
             2, 1, kept(1, 2), transferred(1, 2), handed(1), handed(2), disposed(2), acked(2), reached(2)
         ),
-        "left out by an acknowledge that nobody answered": case(
+        "left out by an acknowledge without an answer": case(
             1, 0, kept(1, 2), transferred(1, 2), handed(1), handed(2), disposed(2), ack_sent(2), reached(2)
         ),
         "handed over after the last acknowledge on the link": case(

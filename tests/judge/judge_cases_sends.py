@@ -134,7 +134,7 @@ SENDS = {
         "an unacknowledged delivery that never comes back is stuck": case(
             1, 1, kept(1), handed(1), crashed(), stuck(1), stuck(2)
         ),
-        "a message that comes only after another restart is late, whatever the depth said": case(
+        "a message that comes only after another restart is late with any depth": case(
             2, 1, kept(1, 2), killed(), came(2), silent(1), came(1, drain=2, epoch=3), silent(2), silent(3)
         ),
         "a committed message that comes only after another restart is late": case(
@@ -202,7 +202,7 @@ SENDS = {
     "outcome_changed": {
         "accepted and then rejected": case(2, 1, kept(1, 2), refused(1)),
         "rejected and then released": case(1, 1, sent(1), refused(1), refused(1, "released")),
-        "the same outcome told twice has not changed": case(1, 0, kept(1), confirmed(1)),
+        "the same outcome, sent twice, has not changed": case(1, 0, kept(1), confirmed(1)),
         "an answer after none was expected has not changed": case(1, 0, sent(1), no_answer(1), confirmed(1)),
         "a provisional outcome is none of its own": case(1, 0, put("t1", 1), refused(1, tx="t1")),
     },
@@ -272,9 +272,7 @@ SENDS = {
         "one transaction there, and another not": case(
             2, 0, put("t1", 1), committed("t1"), put("t2", 2), committed("t2", Phase.INFO), killed(), settled(1)
         ),
-        "a transaction nobody asked to commit is another sentence's matter": case(
-            0, 0, put("t1", 1, 2), killed(), settled(1)
-        ),
+        "a transaction without a request to commit does not apply": case(0, 0, put("t1", 1, 2), killed(), settled(1)),
         "a send refused in its transaction is no half of it": case(
             1, 0, put("t1", 1), sent(2, tx="t1"), refused(2, tx="t1"), committed("t1"), killed(), settled(1)
         ),
@@ -287,14 +285,12 @@ SENDS = {
             1, 1, put("t1", 1), rolled_back("t1", Phase.INFO), killed(), came(1)
         ),
         "rolled back and not there": case(1, 0, put("t1", 1), rolled_back("t1"), settled()),
-        "received though nobody discharged it is another sentence's matter": case(
-            1, 0, put("t1", 1), killed(), settled(1)
-        ),
+        "received although it was not discharged: does not apply": case(1, 0, put("t1", 1), killed(), settled(1)),
     },
     "available_undischarged": {
-        "received though nobody asked to commit": case(2, 1, put("t1", 1, 2), killed(), settled(1)),
-        "not there, and nobody asked to commit": case(1, 0, put("t1", 1), killed(), settled()),
-        "received only late though nobody asked to commit": case(
+        "received without a request to commit": case(2, 1, put("t1", 1, 2), killed(), settled(1)),
+        "not there, without a request to commit": case(1, 0, put("t1", 1), killed(), settled()),
+        "received only late, without a request to commit": case(
             1, 1, put("t1", 1), killed(), silent(1), came(1, drain=2), silent(2)
         ),
         "a commit without an answer is a discharge": case(
@@ -302,10 +298,10 @@ SENDS = {
         ),
     },
     "undischarged_gone": {
-        "acknowledged in a transaction nobody discharged, and gone": case(
+        "acknowledged in an undischarged transaction, and gone": case(
             2, 1, kept(1, 2), acked_in("t1", 1, 2), crashed(), settled(2, epoch=1)
         ),
-        "acknowledged in a transaction nobody discharged, and back": case(
+        "acknowledged in an undischarged transaction, and back": case(
             1, 0, kept(1), acked_in("t1", 1), crashed(), settled(1, epoch=1)
         ),
         "back at a second consumer, which acknowledged it": case(

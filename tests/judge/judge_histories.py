@@ -6,30 +6,13 @@ import pathlib
 import msgspec
 
 from conformance import records
-from conformance.history import DELAYED, SHUT, WAITS, Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.history import DELAYED, SHUT, WAITS, Ended, Event, Op, Phase, Recorder, bare_header, close_history
 from conformance.records import RunFile, RunRecord, TrialRecord
 
 MS = 1_000_000
 LINK_091 = 91
 """The link of this number carries AMQP 0-9-1, every other one AMQP 1.0."""
 
-BLANK = Header(
-    run="r",
-    scenario="",
-    trial="",
-    arm="",
-    process="",
-    seed=1,
-    adapter="reference",
-    version="1",
-    protocol="amqp",
-    client="c",
-    mode="",
-    settings={},
-    changed={},
-    versions={},
-    command="conformance run",
-)
 RUN = RunRecord(
     run="r",
     started="2026-11-21T10:00:00+00:00",
@@ -210,18 +193,6 @@ def sync_failed(n, fault="failed_sync", **where):
     return _stored(Phase.FAIL, n, fault=fault, **where)
 
 
-def wrote_commit(tx):
-    return wrote(tx)
-
-
-def synced_commit(tx, *, held=False):
-    return synced(tx, held=held)
-
-
-def commit_sync_failed(tx):
-    return sync_failed(tx)
-
-
 def hidden(how="io_uring"):
     """The broker uses something that the tracer cannot see."""
     return [("disk-1", {"op": Op.SYNC, "phase": Phase.INFO, "epoch": 1, "detail": how})]
@@ -296,7 +267,7 @@ def took(n):
 
 
 def killed(process="publisher-1"):
-    return [*of(process, Op.FAULT, Phase.FIRED, fault="kill"), *bitten("kill")]
+    return [*of(process, Op.FAULT, Phase.FIRED, fault="kill"), *took_effect("kill")]
 
 
 def not_back(words="not recovered: it ended with status 1", phase=Phase.FAIL):
@@ -312,10 +283,10 @@ def unready():
 
 
 def crashed():
-    return [*of("consumer-1", Op.FAULT, Phase.FIRED, fault="consumer_crash"), *bitten("consumer_crash")]
+    return [*of("consumer-1", Op.FAULT, Phase.FIRED, fault="consumer_crash"), *took_effect("consumer_crash")]
 
 
-def bitten(fault):
+def took_effect(fault):
     return of("orchestrator", Op.FAULT, Phase.EFFECTIVE, fault=fault)
 
 
@@ -366,7 +337,7 @@ def record(trial="t", scenario="s", arm="subject", control="", index=1, **fields
     )
 
 
-def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended=None, run=BLANK.run):
+def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended=None, run=RUN.run):
     """Write a literal history as the files of one trial of a run; `ended` says it of single processes."""
     about = about or record()
     folder.mkdir(parents=True, exist_ok=True)
@@ -380,16 +351,9 @@ def write(folder: pathlib.Path, history, about: TrialRecord | None = None, ended
             clock += fields * MS
     for process, events in by_process.items():
         path = folder / f"{process}.jsonl"
-        protocol = "amqp091" if process == f"link-{LINK_091}" else BLANK.protocol
-        header = msgspec.structs.replace(
-            BLANK,
-            run=run,
-            process=process,
-            trial=about.trial,
-            scenario=about.scenario,
-            arm=about.arm,
-            protocol=protocol,
-        )
+        protocol = "amqp091" if process == f"link-{LINK_091}" else "amqp"
+        header = bare_header(process, scenario=about.scenario, trial=about.trial, arm=about.arm)
+        header = msgspec.structs.replace(header, run=run, seed=about.seed, protocol=protocol)
         recorder = Recorder(path, header)
         for sequence, (at_ns, fields) in enumerate(events):
             recorder.append(Event(sequence=sequence, at_ns=at_ns, **fields))

@@ -21,11 +21,10 @@ from judge_histories import (
     rolled_back,
     sent,
     settled,
-    synced_commit,
+    synced,
     took,
     write,
     wrote,
-    wrote_commit,
 )
 
 from conformance.errors import HistoryError
@@ -83,7 +82,7 @@ def test_links_of_two_processes_are_two_links(packed):
 
 
 def test_packed_once(packed, tmp_path):
-    """A file that was made of these very histories is taken as it is, whatever their times are."""
+    """A file that was made of exactly these histories is used, with any file times."""
     first = packed()
     made = first.parquet.stat().st_mtime_ns
     os.utime(tmp_path / "drain-1.jsonl", ns=(made + 1, made + 1))
@@ -193,14 +192,14 @@ def discharges(packed, history):
     return [(row["process"], ops[row["op"]], phases[row["phase"]], row["n"]) for row in rows if row["op"] in ops]
 
 
-def test_a_commit_is_told_of_each_of_its_sends(packed):
+def test_a_commit_has_a_row_for_each_of_its_sends(packed):
     """The request and its answer, each once without a message and once for each member of that transaction."""
     found = discharges(packed, put("t1", 1, 2) + put("t2", 3) + committed("t1"))
 
     assert found == [("publisher-1", Op.COMMIT, phase, n) for phase in (Phase.INVOKE, Phase.OK) for n in (None, 1, 2)]
 
 
-def test_a_rollback_is_told_of_each_of_its_acknowledgements(packed):
+def test_a_rollback_has_a_row_for_each_of_its_acknowledgements(packed):
     found = discharges(packed, kept(1, 2) + acked_in("t1", 1, 2) + rolled_back("t1", Phase.INFO, by="consumer-1"))
 
     assert found == [
@@ -215,7 +214,7 @@ def test_transactions_of_two_processes_are_two(packed):
     assert [("consumer-1", Op.COMMIT, Phase.INVOKE, None), ("consumer-1", Op.COMMIT, Phase.INVOKE, 2)] == found
 
 
-def test_a_member_is_told_once(packed):
+def test_a_member_has_one_row(packed):
     twice = handed(1) + ack_sent(1, tx="t1") + handed(1) + ack_sent(1, tx="t1")
 
     assert [None, 1] == [n for *_, n in discharges(packed, twice + committed("t1", None, by="consumer-1"))]
@@ -243,9 +242,9 @@ def syncs(packed, history):
     return [(phases[r["phase"]], r["n"], r["txn"]) for r in rows if r["op"] == OP_CODE[Op.SYNC]], found.record.void
 
 
-def test_the_sync_of_a_commit_is_told_of_each_of_its_members(packed):
-    """As the commit itself is, although another process saw it; the sync of a send is told as it is."""
-    history = put("t1", 1, 2) + wrote(1) + committed("t1") + wrote_commit("t1") + synced_commit("t1")
+def test_the_sync_of_a_commit_has_a_row_for_each_of_its_members(packed):
+    """Although another process saw it; the sync of a send stays one row."""
+    history = put("t1", 1, 2) + wrote(1) + committed("t1") + wrote("t1") + synced("t1")
     found, _ = syncs(packed, history + put("t2", 3) + committed("t2"))
 
     assert [
@@ -255,8 +254,8 @@ def test_the_sync_of_a_commit_is_told_of_each_of_its_members(packed):
 
 
 def test_what_was_seen_at_the_disk_is_in_the_queue_of_its_message(packed):
-    """A journal tells no queue, and the judge counts by queue; a message that nobody sent is in none."""
-    history = put("t1", 1) + committed("t1") + wrote_commit("t1") + sent(2) + wrote(2, 3)
+    """A journal names no queue, and the judge counts by queue; a message that was not sent has none."""
+    history = put("t1", 1) + committed("t1") + wrote("t1") + sent(2) + wrote(2, 3)
     rows = pq.read_table(packed(history).parquet).to_pylist()
 
     assert [(None, None), (1, "q"), (2, "q"), (3, None)] == [
@@ -264,9 +263,9 @@ def test_what_was_seen_at_the_disk_is_in_the_queue_of_its_message(packed):
     ]
 
 
-def test_the_disk_is_read_after_everybody_else(packed):
+def test_the_disk_is_read_after_all_other_processes(packed):
     """The file of the disk comes before that of the publisher; the members are known all the same."""
-    found, _ = syncs(packed, wrote_commit("t1") + put("t1", 1) + committed("t1"))
+    found, _ = syncs(packed, wrote("t1") + put("t1", 1) + committed("t1"))
 
     assert [(Phase.INVOKE, None, 1), (Phase.INVOKE, 1, 1)] == found
 
@@ -296,7 +295,7 @@ def test_a_void_trial_says_whether_its_fault_took_effect(packed, tmp_path, histo
 
 def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
     history = put("t1", 1) + acked_in("t1", 2) + committed("t1") + committed("t1", by="consumer-1")
-    _, void = syncs(packed, history + wrote_commit("t1"))
+    _, void = syncs(packed, history + wrote("t1"))
 
     assert "transaction t1 is of consumer-1 and publisher-1: it is unknown which one was synced" == void
 
@@ -315,8 +314,8 @@ def test_frames_are_carried(packed):
     assert 2 == len({row["link"] for row in frames})
 
 
-def test_a_frame_is_told_of_each_of_its_messages(packed):
-    """In the queue of each, at the time of the one frame; of what nobody sent the queue is not known."""
+def test_a_frame_has_a_row_for_each_of_its_messages(packed):
+    """In the queue of each, at the time of the frame; a message that was not sent has no known queue."""
     history = transferred(1, 2) + settled_on_link(3) + disposed(1, 2) + reached(3)
     rows = [row for row in pq.read_table(packed(kept(1, 2) + history).parquet).to_pylist() if row["role"] == 5]
     carries = {word: code for code, word in enumerate(CARRIES)}
@@ -341,7 +340,7 @@ def test_a_link_of_no_protocol_voids_the_trial(packed, tmp_path):
 
 
 def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):
-    """Which is no number of ours, and voids nothing; anywhere else it does."""
+    """On the link it voids no trial; anywhere else it does."""
     ((process, fields),) = framed()
     raw = [(process, {**fields, "transaction": "0000000000000001"})]
     rows = pq.read_table(packed(kept(1) + raw).parquet).to_pylist()

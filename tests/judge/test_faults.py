@@ -85,7 +85,7 @@ def test_a_confirm_before_its_sync_violates():
     ), row.reason
 
 
-def test_a_broker_that_never_syncs_is_no_error_of_ours():
+def test_a_broker_that_never_syncs_is_no_error_of_the_suite():
     """There was no sync to hold, so the fault had no effect; what it confirmed meanwhile is true all the same."""
     never = [facts(offends=EARLY_SEEN, effective=())] * 3
     idle = [facts(effective=())] * 3
@@ -103,7 +103,7 @@ def test_what_no_fault_is_needed_for_at_the_disk_is_needed_elsewhere():
 
 
 def test_another_fault_that_took_effect_is_not_this_one():
-    """A script with two: the held sync bit, and the kill never came."""
+    """A script with two: the held sync took effect, and the kill never came."""
     halves = [facts(effective=("held_sync",))] * 3
 
     assert Verdict.HARNESS_ERROR == held("SOLCD-ACK-01", halves, of=KILLED).verdict
@@ -161,7 +161,7 @@ def test_a_permission_says_what_could_not_be_seen():
 
 
 def test_whether_confirms_wait_is_reported():
-    """The document gives no moment; what the broker did is told."""
+    """The document gives no moment, so the row reports what the broker did."""
     run = msgspec.structs.replace(RUN, profiles=("qpid",), settings={"persistence": True})
     row = held("QPID-PERS-03", CLEAN, run=run)
 

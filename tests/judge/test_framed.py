@@ -19,7 +19,7 @@ def reached(frames, connection=1):
     return Event(0, 1, Op.CONNECT, Phase.INFO, **about, detail="bytes reached the client")
 
 
-def told(protocol, *events):
+def tied_to(protocol, *events):
     """What was tied: `(what it is to the message, its number)` each."""
     rows = tied(events, protocol)
     return [(CARRIES[row.carries], int(row.event.message[3:])) for row in rows if row.carries is not None]
@@ -43,20 +43,20 @@ def three(**fields):
 
 def test_a_range_is_about_each_of_its_deliveries():
     """And about no other; one without an end is about one."""
-    assert [("acknowledge", 2), ("acknowledge", 3)] == told("amqp", *three(), disposed(1, 2))[3:]
-    assert [("acknowledge", 2)] == told("amqp", *three(), disposed(1, None))[3:]
+    assert [("acknowledge", 2), ("acknowledge", 3)] == tied_to("amqp", *three(), disposed(1, 2))[3:]
+    assert [("acknowledge", 2)] == tied_to("amqp", *three(), disposed(1, None))[3:]
 
 
 def test_a_range_of_more_than_there_is_names_what_there_is():
-    assert [("acknowledge", n) for n in (1, 2, 3)] == told("amqp", *three(), disposed(0, 2**32 - 1))[3:]
+    assert [("acknowledge", n) for n in (1, 2, 3)] == tied_to("amqp", *three(), disposed(0, 2**32 - 1))[3:]
 
 
 def test_a_range_goes_over_the_end_of_the_numbers():
     """Delivery-ids are serial numbers (AMQP 1.0 section 2.8.10)."""
     around = [delivered(2**32 - 1, "p1:1"), delivered(0, "p1:2"), delivered(1, "p1:3")]
 
-    assert [("acknowledge", 1), ("acknowledge", 2)] == told("amqp", *around, disposed(2**32 - 1, 0))[3:]
-    assert [("acknowledge", 1), ("acknowledge", 2)] == told("amqp", *around, disposed(2**32 - 9, 0))[3:]
+    assert [("acknowledge", 1), ("acknowledge", 2)] == tied_to("amqp", *around, disposed(2**32 - 1, 0))[3:]
+    assert [("acknowledge", 1), ("acknowledge", 2)] == tied_to("amqp", *around, disposed(2**32 - 9, 0))[3:]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_range_goes_over_the_end_of_the_numbers():
 )
 def test_only_an_outcome_acknowledges(words, expected):
     """Accepted does, settled or not; settled alone says nothing, and of its own sends a client says nothing new."""
-    found = told("amqp", *three(), disposed(0, 0, words))[3:]
+    found = tied_to("amqp", *three(), disposed(0, 0, words))[3:]
 
     assert found == ([(expected, 1)] if expected else [])
 
@@ -86,22 +86,22 @@ def test_the_answer_to_a_send_is_about_what_the_client_numbered():
     answers = [disposed(0, 1, to="to_client"), disposed(0, 0, "accepted settled by the sender", to="to_client")]
 
     assert [("send", 8), ("send", 9), ("answer", 8), ("answer", 9), ("answer", 1)] == [
-        row for row in told("amqp", *sends, *three(), *answers) if row[0] != "deliver"
+        row for row in tied_to("amqp", *sends, *three(), *answers) if row[0] != "deliver"
     ]
 
 
 def test_a_number_is_of_its_session_and_its_connection():
     here = [*three(), delivered(0, "p1:8", "session=2"), delivered(0, "p1:9", connection=2)]
 
-    assert [("acknowledge", 8)] == told("amqp", *here, disposed(0, 0, "accepted session=2"))[5:]
-    assert [("acknowledge", 9)] == told("amqp", *here, disposed(0, 2, connection=2))[5:]
-    assert [] == told("amqp", *here, disposed(0, 2, "accepted session=3"))[5:]
+    assert [("acknowledge", 8)] == tied_to("amqp", *here, disposed(0, 0, "accepted session=2"))[5:]
+    assert [("acknowledge", 9)] == tied_to("amqp", *here, disposed(0, 2, connection=2))[5:]
+    assert [] == tied_to("amqp", *here, disposed(0, 2, "accepted session=3"))[5:]
 
 
 def test_a_number_is_of_its_last_delivery():
-    """One that was given again names what came last, and of what it cannot name nobody is told."""
-    assert [("acknowledge", 5)] == told("amqp", *three(), delivered(0, "p1:5"), disposed(0, 0))[4:]
-    assert [] == told("amqp", *three(), delivered(0, None), disposed(0, 0))[3:]
+    """A number that is used again names the last delivery; an unknown number names none."""
+    assert [("acknowledge", 5)] == tied_to("amqp", *three(), delivered(0, "p1:5"), disposed(0, 0))[4:]
+    assert [] == tied_to("amqp", *three(), delivered(0, None), disposed(0, 0))[3:]
 
 
 def test_what_cannot_be_tied_is_kept_apart():
@@ -136,7 +136,7 @@ def test_whole_is_a_delivery_with_its_last_frame():
 
 
 def test_a_stream_that_cannot_be_read_makes_its_connection_unknown():
-    """Both directions of it: an acknowledgement that nobody read may have followed."""
+    """In both directions: an acknowledgement that the link could not read may have followed."""
     blind = frame("unreadable: a size of 3", connection=1)
 
     assert [False, True] == whole(
@@ -167,12 +167,12 @@ def answered(receipt):
 
 
 def test_a_header_names_a_delivery():
-    """That of an ACK, and of a NACK; one that nobody gave names none."""
+    """That of an ACK, and of a NACK; an unknown header names none."""
     came = [message(7, "p1:1"), message(8, "p1:2"), message(9, None)]
 
-    assert [("acknowledge", 2)] == told("stomp", *came, acknowledged(8))[2:]
-    assert [("refuse", 1)] == told("stomp", *came, acknowledged(7, "NACK"))[2:]
-    assert [] == told("stomp", *came, acknowledged(9), acknowledged(10))[2:]
+    assert [("acknowledge", 2)] == tied_to("stomp", *came, acknowledged(8))[2:]
+    assert [("refuse", 1)] == tied_to("stomp", *came, acknowledged(7, "NACK"))[2:]
+    assert [] == tied_to("stomp", *came, acknowledged(9), acknowledged(10))[2:]
 
 
 def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
@@ -180,18 +180,18 @@ def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
     one, two = "subscription=1 cumulative", "subscription=2 cumulative"
     came = [message(1, "p1:1", one), message(2, "p1:2", two), message(3, "p1:3", one), message(4, "p1:4", one)]
 
-    assert [("acknowledge", 1), ("acknowledge", 3)] == told("stomp", *came, acknowledged(3))[4:]
-    assert [("acknowledge", 1), ("acknowledge", 3), ("acknowledge", 4)] == told(
+    assert [("acknowledge", 1), ("acknowledge", 3)] == tied_to("stomp", *came, acknowledged(3))[4:]
+    assert [("acknowledge", 1), ("acknowledge", 3), ("acknowledge", 4)] == tied_to(
         "stomp", *came, acknowledged(3), acknowledged(4)
     )[4:]
-    assert [("acknowledge", 2)] == told("stomp", *came, acknowledged(2))[4:]
+    assert [("acknowledge", 2)] == tied_to("stomp", *came, acknowledged(2))[4:]
 
 
 def test_a_receipt_answers_what_asked_for_it():
     """A SEND, or an ACK with all that it covers; once."""
     send = frame("SEND receipt=r-1", delivery="r-1", message="p1:8")
     came = [message(1, "p1:1", "subscription= cumulative"), message(2, "p1:2", "subscription= cumulative")]
-    found = told(
+    found = tied_to(
         "stomp", send, *came, acknowledged(2, receipt="r-2"), answered("r-2"), answered("r-1"), answered("r-1")
     )
 
@@ -220,7 +220,7 @@ def test_what_an_acknowledgement_covers_the_link_has_said():
 
     up_to = [("acknowledge_up_to", n) for n in (1, 3, 4)]
 
-    assert [*up_to, ("acknowledge", 7)] == told("amqp091", *others, *mine, *acks)[8:]
+    assert [*up_to, ("acknowledge", 7)] == tied_to("amqp091", *others, *mine, *acks)[8:]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_what_an_acknowledgement_covers_the_link_has_said():
     ],
 )
 def test_only_an_ack_acknowledges(words, expected):
-    assert ([(expected, 1)] if expected else []) == told("amqp091", brought(1, "p1:1"), frame(words))[1:]
+    assert ([(expected, 1)] if expected else []) == tied_to("amqp091", brought(1, "p1:1"), frame(words))[1:]
 
 
 def test_the_answer_to_a_publish_is_about_what_the_channel_counted():
@@ -242,7 +242,7 @@ def test_the_answer_to_a_publish_is_about_what_the_channel_counted():
     sends = [brought(n, f"p1:{n + 8}", "persistent", "basic.publish", "to_broker") for n in (1, 2)]
     answer = frame("basic.ack multiple=true accepted covers=1-2", "to_client")
 
-    assert [("send", 9), ("send", 10), ("deliver", 1), ("answer", 9), ("answer", 10)] == told(
+    assert [("send", 9), ("send", 10), ("deliver", 1), ("answer", 9), ("answer", 10)] == tied_to(
         "amqp091", *sends, brought(1, "p1:1"), answer
     )
 
@@ -265,7 +265,7 @@ def test_the_persistence_flag_of_a_send(protocol, detail, expected):
     assert expected is row.event.durable
 
 
-def test_nothing_is_told_of_a_protocol_that_nobody_reads():
+def test_a_protocol_without_a_reader_ties_nothing():
     row = reached(1)
 
     assert [row] == [tied_.event for tied_ in tied([row], "core")]

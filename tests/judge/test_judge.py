@@ -192,7 +192,7 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
     ],
 )
 def test_the_plan_is_linear(session, tmp_path, used, sorts):
-    """One scan, no join, no union; a sort serves every window above it, and what nobody asks for is not in the plan.
+    """One scan, no join, no union; a sort serves every window above it, and the plan has no unused column.
 
     A text that is counted (what a tracer could not see) costs one more, where a check is about the disk. Only all
     checks together also sort by what an answer covers, by the order of deliveries, and by what a queue owes.
@@ -219,7 +219,7 @@ def test_bench_measures(session, monkeypatch):
 
 
 def test_a_session_beside_another_is_a_guest(session):
-    """A process that has Spark already keeps it: ours is one more session in it, and stopping ours ends nothing."""
+    """A process that has Spark keeps it: the judge opens one more session, and stopping that ends no other."""
     with judge.JudgeSession.start() as guest:
         assert guest.spark is not session.spark
         assert 3 == guest.spark.range(3).count()

@@ -27,10 +27,8 @@ from judge_histories import (
     stuck,
     sync_failed,
     synced,
-    synced_commit,
     write,
     wrote,
-    wrote_commit,
 )
 
 from conformance.history import Op, Phase
@@ -158,11 +156,11 @@ there_settled AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $
 settled_again AS (SELECT DISTINCT s.trial, s.producer, s.n FROM there_settled s JOIN
                   (FROM there UNION ALL SELECT trial, producer, n, at_ns FROM given WHERE op = $drain AND epoch = 1) g
                   ON (s.trial, s.producer, s.n) = (g.trial, g.producer, g.n) AND g.at_ns > s.at_ns),
-told AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $acknowledges),
+acknowledged AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $acknowledges),
 processed AS (SELECT trial, producer, n, at_ns FROM e WHERE op = $process AND phase = $ok),
-unprocessed AS (SELECT DISTINCT trial, producer, n FROM told t WHERE NOT EXISTS (FROM processed p
+unprocessed AS (SELECT DISTINCT trial, producer, n FROM acknowledged t WHERE NOT EXISTS (FROM processed p
                 WHERE (p.trial, p.producer, p.n) = (t.trial, t.producer, t.n) AND p.at_ns <= t.at_ns)),
-unhanded AS (SELECT DISTINCT trial, producer, n FROM told t WHERE NOT EXISTS (FROM given g
+unhanded AS (SELECT DISTINCT trial, producer, n FROM acknowledged t WHERE NOT EXISTS (FROM given g
              WHERE (g.trial, g.producer, g.n) = (t.trial, t.producer, t.n) AND g.at_ns <= t.at_ns)),
 misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
 SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN accounted USING (trial) GROUP BY ALL
@@ -177,7 +175,7 @@ UNION ALL SELECT 'committed_before_sync', trial, count(*) FROM early_committed A
 UNION ALL SELECT 'settled_again', trial, count(*) FROM settled_again GROUP BY ALL
 UNION ALL SELECT 'acknowledged_early', trial, count(*) FROM unprocessed GROUP BY ALL
 UNION ALL SELECT 'acknowledged_unhanded', trial, count(*) FROM unhanded GROUP BY ALL
-UNION ALL SELECT 'acknowledged_at_all', trial, count(DISTINCT (producer, n)) FROM told GROUP BY ALL
+UNION ALL SELECT 'acknowledged_at_all', trial, count(DISTINCT (producer, n)) FROM acknowledged GROUP BY ALL
 UNION ALL SELECT 'transacted_acknowledgement', trial, count(*) FROM misapplied SEMI JOIN settled USING (trial) GROUP BY ALL
 """
 CODES = {
@@ -288,7 +286,7 @@ def storing(rng):
         events += [(n + 3 * rank * rng.random(), what) for rank, what in way if rng.random() < 0.95]
     for tx in ("t1", "t2", "t3"):
         at = 20 + 5 * int(tx[1])
-        way = [(0, committed(tx, None)), (5, answered(Op.COMMIT, tx)), (1, wrote_commit(tx)), (6, synced_commit(tx))]
+        way = [(0, committed(tx, None)), (5, answered(Op.COMMIT, tx)), (1, wrote(tx)), (6, synced(tx))]
         events += [(at + rank * rng.random(), what) for rank, what in way if not rank or rng.random() < 0.9]
     unseen = hidden() if rng.random() < 0.1 else []
     return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *unseen, *killed()]

@@ -193,7 +193,7 @@ def test_a_broker_that_may_or_may_not_be_to_blame():
 
 
 def test_recovery_is_judged_in_every_scenario():
-    """One that does not name the claim has a row of it only where a broker did not come back."""
+    """One that does not name the claim has a row of it only where a broker did not start again."""
     assert Verdict.VIOLATED == rule(RECOVER, ONE, [*CLEAN, DEAD]).verdict
     with pytest.raises(StopIteration):
         rule(RECOVER, ONE, CLEAN)
@@ -207,7 +207,7 @@ def test_recovery_is_judged_whatever_was_selected():
     assert Verdict.NOT_TRIED == rule(RECOVER, KILL, CLEAN, REFUSED, REFUSES, run=chosen).verdict
 
 
-def test_the_part_of_a_loss_is_told():
+def test_the_part_of_a_loss_is_named():
     """All of the confirmed were lost here: none was kept."""
     tail = {"kept_first_lost": 1, "kept_last_lost": 2}
     row = rule("SOLCD-ACK-01", KILL, [facts(offends=LOST, **tail)] * 3)
@@ -216,7 +216,7 @@ def test_the_part_of_a_loss_is_told():
 
 
 def test_all_trials_void():
-    """Nobody is charged for what we broke; the first reason is told."""
+    """An error of the suite accuses no broker; the first reason is given."""
     row = rule("SOLCD-ACK-01", KILL, [None] * 3, void="no port was free")
 
     assert (Verdict.HARNESS_ERROR, "Every trial was void: no port was free", 3) == (row.verdict, row.reason, row.void)
@@ -300,7 +300,7 @@ def test_a_comparison_needs_three():
 
 @pytest.mark.parametrize("early", [0, 318])
 def test_a_confirmation_window_is_observed(early):
-    """Its documentation calls it a buffer for a reattachment too: an answer before it is full accuses nobody."""
+    """Its documentation calls it a buffer for a reattachment too: an answer before it is full accuses no broker."""
     seen = [facts(offends={"answered_within_window": early})] * 3
     row = rule("ARTEMIS-ASYNC-06", "few-sends-of-large-window", seen, run=THROUGH_ARTEMIS)
 
@@ -594,7 +594,7 @@ def test_what_was_not_selected_is_not_tried():
 
 
 def test_every_claim_has_a_row():
-    """Of whatever kind; what no scenario tries says why."""
+    """The row of a claim without a scenario has a reason."""
     rows = rules.rows(CATALOGUE, SCENARIOS, tally.ClaimEvidence(RUN, [], {}), {"SOLCD-TX-02": "No transactions yet."})
 
     assert set(CATALOGUE.claims) == {row.claim for row in rows}
@@ -709,7 +709,7 @@ def test_no_absence_is_held_against_a_queue_that_discards():
 
 
 def test_a_policy_that_moves_messages_excuses_only_what_was_found():
-    """With a dead-letter queue the missing one is lost; of an external broker nobody looks into that queue."""
+    """With a dead-letter queue the missing one is lost; the suite does not look into that queue of an external broker."""
     moves = with_policy(max_delivery_attempts=1, dead_letter_destination="DLQ")
     outside = msgspec.structs.replace(moves, launcher="external")
     found = rule("SOLCD-ACK-01", KILL, [facts(applies=0, all_set_aside=7)] * 3, BROKEN, run=moves)

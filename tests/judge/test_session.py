@@ -90,14 +90,14 @@ def gone(pid, seconds=10):
 
 
 def test_ends_with_a_killed_python(python):
-    """SIGKILL: nobody can clean up, and the closing of its stdin ends the JVM."""
+    """SIGKILL leaves no time to clean up: the closing of its stdin ends the JVM."""
     process = python(READY + "time.sleep(60)")
     pid, folder = ready(process)
     process.kill()
     process.wait()
 
     assert gone(pid)
-    shutil.rmtree(folder)  # what nobody was left to remove: the JVM's own files are gone, its log stays
+    shutil.rmtree(folder)  # the JVM has removed its own files, its log stays
 
 
 def test_ctrl_c_reaches_python_first(python):
@@ -228,7 +228,7 @@ def test_a_short_session_writes_no_classes(python, tmp_path):
     assert (0, []) == (process.returncode, cached(tmp_path))
 
 
-def test_one_that_nobody_asked_for_ends_no_other(python):
+def test_a_session_that_never_started_ends_no_other(python):
     process = python(
         READY + "other = judge.start_when_asked(); other.stop(); print(session.spark.range(3).count()); session.stop()"
     )

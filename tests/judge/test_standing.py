@@ -124,7 +124,6 @@ def test_an_order_that_is_violated_over_jms_is_a_violation():
 
 
 def test_what_was_not_selected_says_so():
-    """As every other claim: whatever its trials have shown."""
     run = msgspec.structs.replace(RUN, selected=("STOMP-ACK-02",))
     shown = {row.claim: row for row in rules.rows(CATALOGUE, SCENARIOS, everywhere(run, **OWN, **TWICE), {})}
     found = {(shown[claim].verdict, shown[claim].reason) for claim in ("AMQP-ACC-02", "EXPECT-SENT-01", "EMS-STEP-02")}

@@ -63,13 +63,13 @@ def test_the_title_of_the_page_names_the_liar(make, catalogue, scenarios):
 
 
 def test_the_order_of_the_page(page):
-    """The verdict and what undermines it come before any answer; the glossary is last."""
+    """The verdict and the doubts come before any answer; the glossary is last."""
     parts = ["verdict", "doubts", "answers", "claims", "scenarios", "self-checks", "environment", "glossary"]
 
     assert parts == [name for name in page.ids if name in parts]
 
 
-def test_what_undermines_comes_in_the_order_of_gravity(page):
+def test_the_doubts_are_in_the_order_of_severity(page):
     doubts = [name for name in page.ids if name.startswith("doubt-")]
 
     assert ["doubt-violated", "doubt-error", "doubt-undecided", "doubt-void", "doubt-not-tried"] == doubts
@@ -159,7 +159,7 @@ def test_what_was_expected_is_marked(make, catalogue, scenarios):
     about = {"claim": row.claim, "scenario": row.scenario, "mode": row.mode}
     items = (
         Item(standing=Standing.KNOWN, text="<b>bold</b> 4711", **about),
-        Item(standing=Standing.UNMATCHED, claim="AMQP-DUR-01", text="nobody's"),
+        Item(standing=Standing.UNMATCHED, claim="AMQP-DUR-01", text="no match"),
     )
     told = Expectations(exit_code=0, means="nothing new", items=items)
     page = Page(report_html.page(make.judgement(row), catalogue, scenarios, told))

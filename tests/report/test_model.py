@@ -1,4 +1,4 @@
-"""The report as data: what the headline dares to say, what undermines it, and what `report.json` holds."""
+"""The report as data: its headline, its doubts, and `report.json`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FOREIGN = {"scope": "profile", "required": True}
 
 
 def test_a_sentence_of_another_vendor_is_not_counted_against_this_one(make, catalogue):
-    """The user had it judged; the headline says whose wish it was."""
+    """The user asked for it, and the headline says so."""
     run = make.judgement(make.violated("EMS-STEP-06", **FOREIGN), judged_as=("ems",))
     expected = (
         "Nothing that the product promises was violated in what was tried. "

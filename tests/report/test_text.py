@@ -14,7 +14,7 @@ from conformance.report.expected import Expectations, Item, Standing
 
 
 def test_one_line_for_each_answer(make):
-    """Claim, verdict, scenario, what was at risk, control, and what the answer is worth."""
+    """Claim, verdict, scenario, exposure, control and confidence."""
     first = plain(make.judgement(make.row())).splitlines()[1]
 
     assert "SOLCD-ACK-01 HOLDS broker-killed-while-publishing 180+ x 6 3/3 strong q=0.029 <39%" == " ".join(

@@ -23,9 +23,9 @@ class Anomaly:
     """One anomaly, or one witness of a permission.
 
     `applies` selects the messages that can show it, `offends` those that do. `words` follow a figure: "0 of 9 <words>".
-    `drained`: its absence counts only if the queue was drained to silence. `order` is the column that tells the prefix,
-    the middle and the tail of a loss apart. `beside` names an anomaly that any trial must show as well before this
-    permission is witnessed.
+    `drained`: its absence counts only if the queue was drained to silence. `order` is the column that splits a loss
+    into prefix, middle and tail. `beside` names an anomaly that any trial must show as well before this permission is
+    witnessed.
 
     `at_disk`: it is about the order of answers, writes and syncs. It decides nothing if the tracer could not see them
     all. It needs no effective fault: a broker that never syncs gives a held sync nothing to hold. `missed` selects the

@@ -130,8 +130,8 @@ def _amqp(event: Event, words: Sequence[str], connection: _Connection) -> Iterat
             yield _carried(event, connection, settled="settled" in words, more=more)
     elif words[0] == "disposition" and event.first is not None:
         # The sender of a delivery numbered it (AMQP 1.0 section 2.7.6, role).
-        ours = (event.link == TO_BROKER) == ("by the sender" in " ".join(words))
-        messages = _within(connection.sends if ours else connection.deliveries, session, event)
+        by_client = (event.link == TO_BROKER) == ("by the sender" in " ".join(words))
+        messages = _within(connection.sends if by_client else connection.deliveries, session, event)
         if carries := _says(event, words):
             yield from _covering(event, carries, messages)
 
@@ -213,18 +213,18 @@ def _acknowledged(delivery: str, connection: _Connection) -> tuple[str, ...]:
 def _amqp091(event: Event, words: Sequence[str], connection: _Connection) -> Iterator[Tied]:
     """Tie a frame of AMQP 0-9-1: a channel numbers deliveries and publishes, and the link names what an ack covers."""
     session = next(filter(_SESSION.fullmatch, words), "")
-    ours = event.link == TO_BROKER
+    to_broker = event.link == TO_BROKER
     if words[0] in _BRINGS:
         if event.delivery is not None:
-            numbered = connection.sends if ours else connection.deliveries
+            numbered = connection.sends if to_broker else connection.deliveries
             numbered[session, int(event.delivery)] = event.message
         if event.message is not None:
             yield _carried(event, connection, settled="settled" in words, more="more" in words)
     elif words[0] in ("basic.ack", "basic.nack", "basic.reject"):
-        numbered = connection.deliveries if ours else connection.sends
+        numbered = connection.deliveries if to_broker else connection.sends
         covered = (numbered.get((session, number)) for number in _covers(words))
         up_to = "_up_to" if "multiple=true" in words else ""
-        carries = "answer" if not ours else f"acknowledge{up_to}" if "accepted" in words else "refuse"
+        carries = "answer" if not to_broker else f"acknowledge{up_to}" if "accepted" in words else "refuse"
         yield from _covering(event, carries, [message for message in covered if message is not None])
 
 

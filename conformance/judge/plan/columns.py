@@ -84,7 +84,7 @@ EVENT: Mapping[str, str] = {
     "carries_ack_up_to": f"{_FRAME} AND carries = {_CARRIES['acknowledge_up_to']}",
     "slows": f"{_on(Op.FAULT, Phase.ARMED)} AND fault = 'delay'",
     "fires": _on(Op.FAULT, Phase.FIRED),
-    "bites": _on(Op.FAULT, Phase.EFFECTIVE),
+    "takes_effect": _on(Op.FAULT, Phase.EFFECTIVE),
     "halts": f"{_on(Op.FAULT, Phase.EFFECTIVE)} AND fault = 'pause'",
     "resumes": f"{_on(Op.FAULT, Phase.HEALED)} AND fault = 'pause'",
     "grants": _on(Op.ASK, Phase.OK),
@@ -257,7 +257,7 @@ MESSAGE: Mapping[str, str] = {
     # Facts of the trial: in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
     "started_at": "min(at_ns)",
-    "row_bites": f"bit_or(CASE WHEN bites THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
+    "row_effective": f"bit_or(CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
     "row_offers": "count_if(offers)",
     "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
@@ -286,7 +286,7 @@ _OWED = (
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
 TRIAL_WINDOWS: Mapping[str, str] = {
-    "effective": f"bit_or(row_bites) {_IN_TRIAL}",
+    "effective": f"bit_or(row_effective) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
