@@ -11,7 +11,7 @@ from conformance import claims
 from conformance.errors import ExitCode, UsageError
 from conformance.judge.rows import Judgement
 from conformance.report import expectations, model
-from conformance.report.expectations import Expect, Known, outcome, read_baseline, read_known
+from conformance.report.expectations import Expect, Expected, Known, read_baseline, read_known
 
 TODAY = datetime.date(2026, 11, 21)
 KNOWN = Known(
@@ -37,9 +37,8 @@ def judgement(*rows, ours=(), **run):
 
 def judged(*rows, known=(), then=None, require_tried=(), ours=(), **run):
     baseline = model.report(judgement(*then)) if then is not None else None
-    return outcome(
-        judgement(*rows, ours=ours, **run), known=known, baseline=baseline, require_tried=require_tried, today=TODAY
-    )
+    expected = Expected(known=tuple(known), baseline=baseline, require_tried=tuple(require_tried), today=TODAY)
+    return expected.of(judgement(*rows, ours=ours, **run))
 
 
 def standings(found):

@@ -213,8 +213,8 @@ def _unable(one: Tally, run: RunRecord) -> str:
 def _required(ruling: Ruling, why: str) -> Ruling:
     reason = ruling.reason
     if ruling.verdict is Verdict.VIOLATED:
-        given_up = why.removeprefix(applicable.NOT_PROMISED)
-        reason = f"{reason} Your requirement, which this setting does not promise: {given_up}"
+        missing = why.removeprefix(applicable.NOT_PROMISED)
+        reason = f"{reason} Your requirement, not promised by this configuration: {missing}"
     return dataclasses.replace(ruling, reason=reason, required=True)
 
 

@@ -18,7 +18,7 @@ import operator
 import pathlib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -243,33 +243,6 @@ class ExpectationOutcome:
         return Standing.IMPROVEMENT if now in DECIDED and before in _WORSE else None
 
 
-def outcome(
-    judgement: Judgement,
-    *,
-    known: Sequence[Known] = (),
-    baseline: Report | None = None,
-    require_tried: Iterable[str] = (),
-    today: datetime.date,
-) -> ExpectationOutcome:
-    """Compare a judgement with what was expected; reads only its arguments.
-
-    `require_tried` are ids of claims. Raises `UsageError` if the baseline is about another broker or protocol.
-    """
-    run = judgement.run
-    check_baseline(baseline, adapter=run.adapter, protocol=run.protocol)
-    then = {_key(row): row.verdict for row in baseline.verdicts + baseline.self_checks} if baseline else None
-    plain = ExpectationOutcome(tuple(known), then, today)
-    found = [item for row in judgement.rows for item in plain.items_of(row)]
-    found += [item for row in judgement.self_checks for item in plain.items_of(row)]
-    found += [*_gone(judgement, baseline), *_untried(judgement, require_tried), *_of_entries(plain, judgement)]
-    found.sort(key=lambda item: _ORDER.index(item.standing))
-    asked = [_FAILS[item.standing] for item in found if item.standing in _FAILS]
-    code = exit_code(judgement, spared=plain.spared, also=asked)
-    means = _means(code, exit_code(judgement), exit_code(judgement, spared=plain.spared), baseline is not None)
-    means = with_errors(means, code, judgement)
-    return dataclasses.replace(plain, expectations=Expectations(exit_code=int(code), means=means, items=tuple(found)))
-
-
 @dataclasses.dataclass(frozen=True)
 class Expected:
     """What the user expects, as read from files and options; `require_tried` are ids of claims."""
@@ -295,9 +268,21 @@ class Expected:
         )
 
     def of(self, judgement: Judgement) -> ExpectationOutcome:
-        """Compare a judgement with what is expected."""
-        return outcome(
-            judgement, known=self.known, baseline=self.baseline, require_tried=self.require_tried, today=self.today
+        """Compare a judgement with what is expected; raises `UsageError` for a baseline of another broker."""
+        run, baseline = judgement.run, self.baseline
+        check_baseline(baseline, adapter=run.adapter, protocol=run.protocol)
+        then = {_key(row): row.verdict for row in baseline.verdicts + baseline.self_checks} if baseline else None
+        plain = ExpectationOutcome(self.known, then, self.today)
+        found = [item for row in judgement.rows + judgement.self_checks for item in plain.items_of(row)]
+        found += [*_gone(judgement, baseline), *_untried(judgement, self.require_tried)]
+        found += _of_entries(plain, judgement)
+        found.sort(key=lambda item: _ORDER.index(item.standing))
+        asked = [_FAILS[item.standing] for item in found if item.standing in _FAILS]
+        code = exit_code(judgement, spared=plain.spared, also=asked)
+        means = _means(code, exit_code(judgement), exit_code(judgement, spared=plain.spared), baseline is not None)
+        means = with_errors(means, code, judgement)
+        return dataclasses.replace(
+            plain, expectations=Expectations(exit_code=int(code), means=means, items=tuple(found))
         )
 
     def in_report(self, found: ExpectationOutcome) -> Expectations | None:

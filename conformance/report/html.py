@@ -109,7 +109,7 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
     if model.judged_as(row, judgement.run, catalogue):
         return ["judged at your request, not promised by this product", *found]
     if row.required:
-        found = ["your requirement, which this setting does not promise", *found]
+        found = ["your requirement, not promised by this configuration", *found]
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 

@@ -182,7 +182,7 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
         own = _claims(row for row in asked if not judged_as(row, judgement.run, catalogue))
         if own:
             count = plural(len(own), "requirement")
-            parts.append(f"{count} of yours, not promised by this product, violated: {_listed(own)}")
+            parts.append(f"{count} of yours, not promised by this configuration, violated: {_listed(own)}")
         if foreign:
             count = plural(len(foreign), "sentence")
             parts.append(f"{count} of another vendor, judged at your request, violated: {_listed(foreign)}")
@@ -266,7 +266,7 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
     asked = "Judged because you asked; never counted against the vendor."
     violated = Verdict.VIOLATED
     yield Doubt("violated", "Violated", "A counterexample was found.", rows(violated, of=promised))
-    yield Doubt("required", "Your requirement, not promised by this product", asked, rows(violated, of=given_up))
+    yield Doubt("required", "Your requirement, not promised by this configuration", asked, rows(violated, of=given_up))
     failed = tuple((row, row.failed_unpromised) for row in judgement.rows if row.failed_unpromised)
     yield Doubt("unpromised", UNPROMISED, "It does not change the exit code; `--require CLAIM` makes it count.", failed)
     yield Doubt("judged-as", "Sentences of another vendor", asked, rows(violated, of=foreign))

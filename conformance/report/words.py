@@ -26,8 +26,8 @@ MEANINGS: dict[Verdict, Meaning] = {  # in the order of the rows in a report
         "✗",
         "At least one counterexample was found; it is shown with its message and timeline. "
         "Only this verdict counts against a broker.",
-        "How often it happens elsewhere. A row marked “your requirement” is about a guarantee that the settings "
-        "do not promise: it is never counted against the vendor.",
+        "How often it happens elsewhere. A row marked “your requirement” is about a guarantee that the configuration "
+        "does not promise: it is never counted against the vendor.",
     ),
     Verdict.HARNESS_ERROR: Meaning(
         "!",

@@ -411,7 +411,7 @@ def test_required_all_the_same():
 
     assert (Verdict.VIOLATED, True) == (row.verdict, row.required)
     assert row.reason.endswith(
-        "Your requirement, which this setting does not promise: sync_non_transactional is false, the claim needs true."
+        "Your requirement, not promised by this configuration: sync_non_transactional is false, the claim needs true."
     )
 
 

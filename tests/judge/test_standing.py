@@ -80,6 +80,15 @@ def test_which_trials_are_judged(claim, scenario, judged):
     assert judged == applicable.judges(CATALOGUE.claims[claim], check.anomaly, SCENARIOS[scenario], about, RUN)
 
 
+@pytest.mark.parametrize(("protocol", "judged"), [("amqp", True), ("jms", False)])
+def test_a_vendors_client_is_not_accused_of_a_loss_by_a_cut(protocol, judged):
+    """Its send may return although the broken link lost its bytes."""
+    cut = SCENARIOS["cut-before-acknowledgement"]
+    about, run = record(f"{cut.id}.1", cut.id), msgspec.structs.replace(RUN, protocol=protocol)
+
+    assert judged == applicable.judges(CATALOGUE.claims["EMS-STEP-04"], "lost", cut, about, run)
+
+
 @pytest.mark.parametrize(
     ("protocol", "judged"),
     [

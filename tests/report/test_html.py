@@ -151,7 +151,7 @@ def test_a_sentence_of_another_vendor_is_marked(page):
 def test_a_requirement_of_the_user_is_marked(make, catalogue, scenarios):
     text = report_html.page(make.judgement(make.violated(required=True)), catalogue, scenarios)
 
-    assert "your requirement, which this setting does not promise" in Page(text).text
+    assert "your requirement, not promised by this configuration" in Page(text).text
 
 
 def test_what_was_expected_is_marked(make, catalogue, scenarios):
@@ -176,7 +176,7 @@ def test_a_row_judged_as_another_vendor_is_marked(make, catalogue, scenarios):
 
     assert ("judged at your request, not promised by this product" in text, False) == (
         True,
-        "this setting does not promise" in text,
+        "your requirement, not promised" in text,
     )
 
 

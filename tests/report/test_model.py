@@ -87,7 +87,7 @@ def test_a_violation_is_named(make):
 def test_a_requirement_of_the_user_is_not_the_vendors(make):
     expected = (
         "Nothing that the product promises was violated in what was tried. "
-        "1 requirement of yours, not promised by this product, violated: SOLCD-ACK-01."
+        "1 requirement of yours, not promised by this configuration, violated: SOLCD-ACK-01."
     )
 
     assert expected == headline(make, make.violated(required=True))

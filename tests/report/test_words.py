@@ -120,13 +120,6 @@ STEPS = [
         ),
     ),
     (
-        Publish(50_000, window=100, until=Kill(Nth("confirm", 212))),
-        (
-            "Publish up to 50,000 persistent messages of 256 bytes, at most 100 unanswered. SIGKILL to every process of "
-            "the broker at the 212th confirm."
-        ),
-    ),
-    (
         Consume("auto", prefetch=50, until=ConsumerCrash(Nth("process", 122))),
         (
             "Consume in AUTO mode with a prefetch of 50, acknowledging each message after its processing. SIGKILL to the "
@@ -155,13 +148,6 @@ STEPS = [
     (
         Publish(20, window=5, unasked_every=2),
         ("Publish 20 persistent messages of 256 bytes, at most 5 unanswered; every 2nd asks for no answer."),
-    ),
-    (
-        Publish(20_000, window=50, batch=5, until=Kill(Nth("committed", 61))),
-        (
-            "Publish up to 20,000 persistent messages of 256 bytes, at most 50 unanswered; in transactions of 5; commit "
-            "each. SIGKILL to every process of the broker at the 61st answered commit."
-        ),
     ),
     (
         Publish(50_000, window=100, until=Stop(Nth("confirm", 200))),
