@@ -1,8 +1,8 @@
 """Run from a user's options to a judged folder: the engine that all front ends share.
 
-`session` opens a run; `OpenRun.record` records scenarios, all at once or part by part, and `OpenRun.judge` answers for
-what is there. Where a violation was seen in fewer trials than it takes to print it, the repeats are recorded and judged
-again. The only decider is the judge, and it sees nothing but the folder.
+`session` opens a run. `OpenRun.record` records scenarios, all at once or one by one, and `OpenRun.judge` judges what
+is recorded. If a violation was seen in too few trials, its scenario is repeated and judged again. Only the judge
+decides, and it reads only the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import platform
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as version_of
 
 import msgspec
@@ -47,7 +47,7 @@ from conformance.scenario.script import DiskFull, FailedSync
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a user can ask of a run; words are checked by `prepare`."""
+    """The options of a run, as typed; `prepare` checks them."""
 
     adapter: str
     protocol: str = ""
@@ -79,7 +79,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Watcher:
-    """How a front hears of a long run; every call may come from another thread."""
+    """The callbacks of a front during a run; every call may come from another thread."""
 
     note: Callable[[str], None] = lambda _: None
     download: Callable[[int, int | None], None] | None = None
@@ -88,9 +88,10 @@ class Watcher:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """A run that is about to happen: every word was known, nothing has been started.
+    """A run that was checked and not started.
 
-    `chosen` are exactly the trials of a replay, which adds none, and `again` is the command line that repeats it.
+    A replay has exactly the trials in `chosen`, and `again` is the command line that repeats it. `adapt` changes
+    planned trials before they are recorded: an upgrade gives each its own pair of brokers.
     """
 
     options: Options
@@ -101,19 +102,20 @@ class Campaign:
     folder: pathlib.Path
     chosen: tuple[Planned, ...] = ()
     again: str = ""
+    adapt: Callable[[Iterable[Planned]], list[Planned]] = list
 
     @property
     def trials(self) -> list[Planned]:
         """The plan."""
         if self.chosen:
             return list(self.chosen)
-        return plan(self.selection, self.scenarios, self.catalogue)
+        return self.adapt(plan(self.selection, self.scenarios, self.catalogue))
 
 
 def prepare(options: Options) -> Campaign:
-    """Check every word the user typed.
+    """Check every option, before anything is downloaded or started.
 
-    Raises `UsageError` that names the closest known one, before anything is downloaded or started.
+    Raises `UsageError`, with the closest known word for an unknown one.
     """
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
@@ -126,7 +128,7 @@ def prepare(options: Options) -> Campaign:
         if vendor not in vendors:
             raise UsageError.unknown("vendor", vendor, vendors)
     if options.trials < 1:
-        raise UsageError(f"--trials {options.trials}: at least 1")
+        raise UsageError(f"--trials {options.trials}: at least 1", code="too-small", option="--trials")
     selection = Selection(
         adapter=adapter,
         protocol=protocol,
@@ -147,18 +149,18 @@ def prepare(options: Options) -> Campaign:
 
 
 def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
-    """The selection with what this machine cannot do. It is found out by trying, so only what would be played is tried.
+    """Return the selection with the faults that this machine cannot inject; only those of its scenarios are tried out.
 
-    Among the scenarios may be a user's own, which was not there when the run was prepared.
+    A user's own scenario may have been added since the run was prepared.
     """
     played = [item for item in scenarios.values() if wanted(item, selection)]
     return dataclasses.replace(selection, unable={**selection.unable, **unable(selection, played)})
 
 
 def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
-    """Which faults, and what else these scenarios need, cannot be had for the broker of a selection, and why.
+    """Return the faults and other needs of these scenarios that the broker of a selection cannot have here, and why.
 
-    Of a fault its own launcher is asked (`Adapter.able`), and this machine as far as that leaves it open.
+    The launcher answers first for a fault (`Adapter.able`), then this machine.
     """
     lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
     if opening.credentials_of(selection.adapter, selection.protocol).tls is not None:
@@ -176,18 +178,22 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
 
 
 def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
-    """The folder that was asked for, or one named by date and broker; `UsageError` where it is not empty."""
+    """Return the folder of `--out`, or one named by date and broker; `UsageError` if it exists and is not empty."""
     if options.out is None:
         stamp = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
         return pathlib.Path("runs") / f"{stamp}-{adapter.name}"
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
-        raise UsageError(f"--out {options.out}: it exists and is not an empty folder; name another")
+        raise UsageError(
+            f"--out {options.out}: it exists and is not an empty folder; name another",
+            code="folder-not-empty",
+            folder=options.out,
+        )
     return options.out
 
 
 @contextlib.contextmanager
 def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
-    """A run that is open: the broker installed, the folder made, Spark on its way. Nothing is recorded yet.
+    """Open a run: install the broker, make the folder, start Spark in the background. Nothing is recorded yet.
 
     Raises:
         Interrupted: The user stopped it; what was recorded is kept and marked.
@@ -233,9 +239,9 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
 
 
 def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watcher) -> Campaign:
-    """Start the external broker, or see that it answers; return the run with the policies of that broker's queues.
+    """Start the external broker, or check that it answers; return the run with the policies of its queues.
 
-    Raises `LaunchError`; without this look each trial would be void for the same reason.
+    Raises `LaunchError` once; otherwise every trial would be void for the same reason.
     """
     folder = campaign.folder / "brokers" / "reached"
     with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger) as broker:
@@ -248,16 +254,16 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:
-    """Start Spark with the checks of these trials as its warm-up; without a check it starts when it is asked for."""
+    """Start Spark with the checks of these trials, or only on demand if there are none."""
     played = dict.fromkeys(trial.script.id for trial in planned)
     checks = list(names_used(campaign.scenarios[name] for name in played))
     return judge.start_in_background(functools.partial(warm_up, used=checks)) if checks else judge.start_when_asked()
 
 
 class OpenRun:
-    """An open run: record scenarios, and judge what is there; both as often as a front likes.
+    """An open run: a front records scenarios and judges what is recorded, in any order.
 
-    `run.json` says `finished` only while nothing is under way: a harness that is killed leaves an incomplete run.
+    `run.json` says `finished` only while no recording is under way: if the harness is killed, the run is incomplete.
     """
 
     def __init__(
@@ -277,7 +283,7 @@ class OpenRun:
         self._added: dict[str, int] = {}
 
     def record(self, scenarios: Collection[str] | None = None) -> None:
-        """Record every planned trial of these scenarios, by id; of all that are selected where None is given.
+        """Record every planned trial of these scenarios, by id; None means all that are selected.
 
         Raises:
             Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
@@ -286,10 +292,10 @@ class OpenRun:
             self._record(self.campaign.trials)
             return
         wanted = {name: self.campaign.scenarios[name] for name in scenarios}
-        self._record(plan(self.campaign.selection, wanted, self.campaign.catalogue))
+        self._record(self.campaign.adapt(plan(self.campaign.selection, wanted, self.campaign.catalogue)))
 
     def judge(self) -> Judgement:
-        """The answer to everything recorded so far, after the repeats that it asks for (`judge.needs_repeats`)."""
+        """Judge everything recorded so far, after the repeats that the judge asks for (`judge.needs_repeats`)."""
         if self._judged is not None:
             return self._judged
         self.watcher.note("judging")
@@ -304,26 +310,26 @@ class OpenRun:
         return self._judged
 
     def _repeats(self, judged: Judgement) -> list[Planned]:
-        """The trials that are added next; none where a replay chose its trials."""
+        """The trials to add; a replay adds none."""
         selection, repeats = self.campaign.selection, []
         for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._added):
             first = selection.trials + 1 + self._added.get(name, 0)
             self._added[name] = self._added.get(name, 0) + judge.REPEATS
             repeats += subject_trials(selection, self.campaign.scenarios[name], range(first, first + judge.REPEATS))
-        return repeats
+        return self.campaign.adapt(repeats)
 
     @property
     def run(self) -> RunRecord:
-        """What `run.json` says of the run."""
+        """The run, as `run.json` has it."""
         return self._written.run
 
     @property
     def spark(self) -> JudgeSession:
-        """The session that judges, when it is ready."""
+        """Wait for the Spark session and return it."""
         return self._starting.result()
 
     def finish(self) -> RunRecord:
-        """Write that everything which was asked for so far has been recorded."""
+        """Write that the recording is complete so far."""
         return self._written.close(
             deviations=self._recording.deviations,
             floor_seconds=round(self._recording.floor_seconds, 1),
@@ -349,7 +355,7 @@ def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
 
 
 def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
-    """The same run for these claims only, by id, with every scenario that was registered since it was prepared."""
+    """Narrow the run to these claims, by id, with every scenario that was registered since it was prepared."""
     kept = [claim for claim in campaign.selection.claims if claim.id in chosen]
     options = campaign.options
     if len(kept) < len(campaign.selection.claims):
@@ -383,7 +389,7 @@ def judge_folder(folder: pathlib.Path) -> Judgement:
 
 
 def command(campaign: Campaign) -> str:
-    """The command line that repeats the run: every choice that matters, and none that belongs to one machine."""
+    """Return the command line that repeats the run: every choice that matters, and no path of one machine."""
     if campaign.again:
         return campaign.again
     options, selection = campaign.options, campaign.selection

@@ -267,7 +267,7 @@ def test_a_folder_that_takes_no_more_is_one_line(monkeypatch, capsys, number):
 
     assert (3, 1) == (ended.value.code, said.count("\n")), said
     assert f"conformance: out/run.json: {os.strerror(number)}: nothing more can be written" in said
-    assert "name a folder on another disk by --out" in said
+    assert "name a folder on another disk with --out" in said
 
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202egood"

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from conformance import campaign
 from conformance.frontend import progress
-from conformance.frontend.progress import Course, Show
+from conformance.frontend.progress import RunProgress, Show
 from conformance.records import TrialRecord
 from conformance.run.record import Progress
 
@@ -63,7 +63,7 @@ def clock():
 @pytest.fixture
 def course(clock):
     """A plan of six trials in a row and one patient one beside them."""
-    return Course([*MAIN[:6], PATIENT], clock)
+    return RunProgress([*MAIN[:6], PATIENT], clock)
 
 
 def play(course, clock, planned, seconds, done):

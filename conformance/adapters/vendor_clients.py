@@ -1,9 +1,8 @@
 """A vendor's own client as data: `fixtures/clients/NAME/client.toml`.
 
-A client speaks one protocol of a broker (its `wire`) and is reached through the API of JMS, so every broker that speaks
-that protocol can be tried with it. What it shows its application is less than what crosses the wire, and sometimes
-more: `hides` and `capabilities` say so. Its settings join those of the broker, so that `--set` and a control reach
-both; the broker is never told of them.
+A client speaks one protocol of a broker (its `wire`) and offers the API of JMS, so it can test every broker that speaks
+that protocol. An application sees less than what crosses the wire, and sometimes more: `hides` and `capabilities` say
+which. Its settings join those of the broker, so that `--set` and a control reach both; the broker never gets them.
 """
 
 from __future__ import annotations
@@ -39,12 +38,11 @@ class ClientFile(Table):
     """A whole `client.toml`.
 
     `api` is the package of its JMS classes, `factory` the class of its connections, which takes `address`, with
-    `{host}`, `{port}` and `{parameters}`; `properties` are those of its JVM. `modes` are its numbers of our
-    acknowledgement modes, by name; one without has no such mode. `prefetch` is the parameter for deliveries that are
-    sent ahead, times `prefetch_scale`; `quote` stands around what a parameter is set to. `lost` are the exceptions that
-    say that the connection is gone; any other is an answer of the broker. `asynchronous` are the parameters of who
-    sends with a listener that hears when a send was answered (JMS 2.0, section 7.3); false where there is no such
-    thing.
+    `{host}`, `{port}` and `{parameters}`; `properties` are those of its JVM. `modes` has its number of each of our
+    acknowledgement modes, by name; a mode that is missing is not supported. `prefetch` is a parameter
+    in units of `prefetch_scale`; `quote` encloses the value of a parameter. `lost` are the exceptions of a lost
+    connection; any other exception is an answer of the broker. `asynchronous` are the parameters for sending with a
+    completion listener (JMS 2.0, section 7.3), or false if the client has none.
     """
 
     name: Word
@@ -72,12 +70,12 @@ class ClientFile(Table):
     jars: tuple[Jar, ...]
 
     def install(self, progress: Progress | None = None, *, offline: bool = False) -> list[pathlib.Path]:
-        """Its jars, each checked against its sum; `FetchError` with the coordinates of one that is not to be had."""
+        """Fetch its jars and check their checksums; `FetchError` names a jar that is not available."""
         artifacts = [jar.of(self.name) for jar in self.jars]
         return fetch.fetch_all(artifacts, progress, offline=offline)
 
     def through(self, broker: BrokerFile) -> Protocol:
-        """The broker as this client shows it."""
+        """Describe the protocol of the broker as an application of this client sees it."""
         over = broker.protocols[self.wire]
         seen = (over.capabilities - self.hides) | self.capabilities
         return Protocol(port=over.port, ack_confirm=self.ack_confirm, capabilities=seen, destination=over.destination)
@@ -98,7 +96,7 @@ class ClientFile(Table):
         return found
 
     def url(self, prefetch: int, said: Mapping[str, str], *, asynchronous: bool = False) -> str:
-        """Its address with every parameter; `{host}` and `{port}` are left for who connects."""
+        """Return its address with every parameter; the session fills in `{host}` and `{port}`."""
         more = (self.asynchronous or {}) if asynchronous else {}
         parameters = {**self.parameters, **more, self.prefetch: str(prefetch * self.prefetch_scale), **said}
         words = "&".join(f"{name}={self.quote}{value}{self.quote}" for name, value in parameters.items())
@@ -106,13 +104,13 @@ class ClientFile(Table):
 
 
 def names() -> list[str]:
-    """The clients that there are, sorted."""
+    """The names of all clients, sorted."""
     return sorted(file.parent.name for file in (paths.fixtures() / "clients").glob("*/client.toml"))
 
 
 @functools.cache
 def find(name: str) -> ClientFile:
-    """The client of that name; `UsageError` with the closest where there is none, or where its file is faulty."""
+    """Read the client of that name; `UsageError` for an unknown name, with the closest, or a faulty file."""
     if name not in names():
         raise UsageError.unknown("client", name, names())
     path = paths.fixtures() / "clients" / name / "client.toml"
@@ -128,19 +126,24 @@ def over(wire: str) -> list[str]:
 
 
 def speaking(protocol: str, broker: BrokerFile) -> Iterator[ClientFile]:
-    """The clients with which that broker can be tried over `jms` or `amqp091`."""
+    """Yield the clients that can test that broker over `jms` or `amqp091`."""
     for client in map(find, names()):
         if client.surface == protocol and client.wire in broker.protocols:
             yield client
 
 
 def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
-    """The client that was asked for, or the first that fits; None where the suite's own sessions speak, or nobody can.
+    """Return the client that was asked for, or the first that fits; None if there is none or none is needed.
 
-    Raises `UsageError`: an unknown name, or one that does not go with the protocol or the broker.
+    Raises `UsageError`: an unknown name, or a client that does not fit the protocol or the broker.
     """
     if asked and protocol not in VENDOR_SURFACES:
-        raise UsageError(f"--client {asked}: over {protocol} the suite's own sessions speak; add --protocol jms")
+        raise UsageError(
+            f"--client {asked}: over {protocol} the suite uses its own client; add --protocol jms",
+            code="client-not-needed",
+            client=asked,
+            protocol=protocol,
+        )
     fitting = (
         {client.name: client for client in speaking(protocol, adapter.file)} if protocol in VENDOR_SURFACES else {}
     )
@@ -150,23 +153,31 @@ def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
     if asked not in fitting:
         raise UsageError(
             f"--client {asked} speaks {client.wire} (--protocol {client.surface}), which {adapter.file.title} does not "
-            f"over {protocol}: {', '.join(fitting) or 'no client does'}"
+            f"over {protocol}: {', '.join(fitting) or 'no client does'}",
+            code="client-does-not-fit",
+            client=asked,
+            protocol=protocol,
+            fitting=tuple(fitting),
         )
     return client
 
 
 def with_client(adapter: Adapter, client: ClientFile | None) -> Adapter:
-    """The adapter whose broker is seen through that client, with its settings; itself for None.
+    """Return the adapter with the capabilities and settings that the client leaves and adds; itself for None.
 
-    After its variant was chosen: what that adds may be hidden too.
+    Choose the variant first: the client may hide what the variant adds.
     """
     if client is None:
         return adapter
     if not isinstance(adapter, FileAdapter):
-        raise UsageError(f"{adapter.name} is a class of its own: --protocol {client.surface} needs one of a file")
+        raise UsageError(
+            f"{adapter.name} is a Python class: --protocol {client.surface} needs an adapter of a file",
+            code="client-needs-file",
+        )
     if adapter.place.rules is not None:
         raise UsageError(
-            f"--protocol {client.surface}: no vendor's client is tried on a broker that runs already; amqp, stomp are"
+            f"--protocol {client.surface}: vendors' clients are not used with an external broker; use amqp or stomp",
+            code="client-with-external",
         )
     file = adapter.file
     spoken = {**file.protocols, client.surface: client.through(file)}
@@ -181,7 +192,7 @@ def with_client(adapter: Adapter, client: ClientFile | None) -> Adapter:
 
 
 def of_broker(file: BrokerFile, settings: EffectiveSettings) -> EffectiveSettings:
-    """The settings that the broker itself is started with: brokers of equal ones are the same."""
+    """Return the settings that the broker itself starts with: trials with equal ones can share a broker."""
     own = {name for name, setting in file.settings.items() if isinstance(setting, ClientSetting)}
     if not own:
         return settings
@@ -193,7 +204,7 @@ def of_broker(file: BrokerFile, settings: EffectiveSettings) -> EffectiveSetting
 
 
 def said(file: BrokerFile, settings: EffectiveSettings) -> dict[str, str]:
-    """The parameters of the client's address that these settings ask for; a setting that is absent has none."""
+    """Return the parameters of the client's address for these settings; an absent setting has none."""
     given = explicit(file, settings).items()
     return {
         setting.parameter: setting.text(settings.values[name])

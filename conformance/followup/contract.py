@@ -59,7 +59,7 @@ def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
             yield pathlib.Path(folder)
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise UsageError(f"{keep} is not empty: name a new folder")
+        raise UsageError(f"{keep} is not empty: name a new folder", code="folder-not-empty", folder=keep)
     yield keep.absolute()
 
 
@@ -125,7 +125,9 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     if not spoken and adapter.launcher == EXTERNAL:  # nothing would be left to look at
         words = ", ".join(adapter.file.protocols)
         raise UsageError(
-            f"{adapter.file.title} speaks {words}, and no client of this suite does yet: nothing of it can be checked"
+            f"{adapter.file.title} speaks {words}, and no client of this suite does: there is nothing to check",
+            code="no-client",
+            adapter=adapter.name,
         )
     queues = {protocol: f"check-{protocol}" for protocol in spoken}
     with _step(tell, "prepare") as said:

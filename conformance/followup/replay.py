@@ -121,7 +121,7 @@ def prepare(wanted: ReplayRequest) -> Replay:
         FaultError: Its fault cannot be had here: of this machine, or of the launcher.
     """
     if wanted.times < 1:
-        raise UsageError(f"--times {wanted.times}: at least 1")
+        raise UsageError(f"--times {wanted.times}: at least 1", code="too-small", option="--times")
     run, found = read_run(wanted.folder)
     record = find_trial(found, wanted)
     if not wanted.trust:
@@ -132,14 +132,18 @@ def prepare(wanted: ReplayRequest) -> Replay:
     if script is None:
         close = difflib.get_close_matches(record.scenario, scenarios, n=1)
         hint = f"; the closest is {close[0]}" if close else ""
-        raise UsageError(f"scenario {record.scenario} was recorded, and this version has none of that name{hint}")
+        raise UsageError(
+            f"this version of the suite has no scenario {record.scenario}, which the run recorded{hint}",
+            code="scenario-gone",
+            scenario=record.scenario,
+        )
     adapter, told = _adapter(wanted, run)
     selection = _selection(run, adapter, script, catalogue, same=not wanted.adapter)
     first = _planned(record, script, selection, catalogue, scenarios)
     _check_script(record, first)
     _check_able(first, selection, script)
     if first.settings.values != record.settings and not wanted.adapter:
-        raise UsageError(f"{record.trial}: {_difference(record.settings, first.settings.values)}")
+        raise _setting_changed(record.trial, record.settings, first.settings.values)
     options = Options(
         adapter=adapter.spec,
         protocol=run.protocol,
@@ -170,7 +174,7 @@ def find_trial(found: Sequence[TrialRecord], wanted: ReplayRequest) -> TrialReco
     """The one trial that the words mean; `UsageError` says what there is, and what is closest."""
     names = sorted({record.scenario for record in found})
     if not names:
-        raise UsageError(f"{wanted.folder} has no trial: nothing was recorded, or it was moved")
+        raise UsageError(f"{wanted.folder} has no trial: nothing was recorded, or it was moved", code="no-trial")
     if wanted.scenario not in names:
         raise UsageError.unknown("scenario", wanted.scenario, names, of=str(wanted.folder))
     mine = [record for record in found if record.scenario == wanted.scenario]
@@ -187,12 +191,19 @@ def find_trial(found: Sequence[TrialRecord], wanted: ReplayRequest) -> TrialReco
     chosen = [record for record in fitting if record.index == int(wanted.trial)]
     if len(chosen) > 1:
         labels = " or ".join(repr(_arm(record)) for record in chosen)
-        raise UsageError(f"trial {wanted.trial} of {arm} is in {len(chosen)} arms: say --arm {labels}")
+        raise UsageError(
+            f"trial {wanted.trial} of {arm} is in {len(chosen)} arms: say --arm {labels}",
+            code="ambiguous-arm",
+            arms=tuple(_arm(record) for record in chosen),
+        )
     if not chosen:
         there = "; ".join(
             f"{name}: {_numbers(mine, name)}" for name in sorted(arms, key=lambda name: name != "subject")
         )
-        raise UsageError(f"{wanted.scenario} has no trial {wanted.trial} of {arm} in {wanted.folder}; it has {there}")
+        raise UsageError(
+            f"{wanted.scenario} has no trial {wanted.trial} of {arm} in {wanted.folder}; it has {there}",
+            code="no-trial",
+        )
     return chosen[0]
 
 
@@ -215,7 +226,8 @@ def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]
     if record is not None and wanted.adapter:
         raise UsageError(
             f"--adapter {wanted.adapter}: the run was an upgrade, {run.version}, and is replayed with both of its "
-            "versions. Leave it out, or try others by conformance upgrade --from ... --to ..."
+            "versions. Leave it out, or try others by conformance upgrade --from ... --to ...",
+            code="replay-of-upgrade",
         )
     try:
         if record is not None:
@@ -227,7 +239,9 @@ def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]
             raise
         raise UsageError(
             f"the run tried {run.adapter} {run.version} ({run.launcher}): {error}; name it by --adapter NAME@VERSION, "
-            "or by the TOML file that the run was given"
+            "or by the TOML file that the run was given",
+            code=error.code,
+            **error.fields,
         ) from error
     if (mine := own_configuration.kept(wanted.folder)) is not None:
         told.append(f"with the configuration that the run kept, {mine}")
@@ -264,7 +278,7 @@ def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Ca
     overrides = dict(run.changed)
     settings = adapter.effective(overrides)
     if same and (settings.values != run.settings or set(settings.absent) != set(run.absent)):
-        raise UsageError(f"{run.adapter}: {_difference(run.settings, settings.values, run.absent, settings)}")
+        raise _setting_changed(run.adapter, run.settings, settings.values, run.absent, settings)
     return Selection(
         adapter=adapter,
         protocol=run.protocol,
@@ -279,21 +293,24 @@ def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Ca
     )
 
 
-def _difference(
+def _setting_changed(
+    what: str,
     then: Mapping[str, object],
     now: Mapping[str, object],
     absent: Iterable[str] = (),
     settings: EffectiveSettings | None = None,
-) -> str:
+) -> UsageError:
     """The first setting that is not as it was recorded, and what to do."""
     changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
     changed += sorted(set(absent) ^ (settings.absent if settings else set()))
     name = changed[0]
     was, is_ = (str(values.get(name, "unknown")).lower() for values in (then, now))
     words = f"was {was} in the run and would be {is_}" if was != is_ else "is absent in one of run and version"
-    return (
-        f"setting {name} {words}: what the broker's file says has changed since; replay it with the version of the "
-        "suite that recorded it"
+    return UsageError(
+        f"{what}: setting {name} {words}: the broker's file has changed since; replay it with the version of the suite "
+        "that recorded it",
+        code="setting-changed",
+        setting=name,
     )
 
 
@@ -316,7 +333,9 @@ def _planned(
     if not found:
         raise UsageError(
             f"{record.trial}: this version of the suite has no control {record.control!r} for the claims of the run; "
-            "replay it with the version that recorded it"
+            "replay it with the version that recorded it",
+            code="control-gone",
+            control=record.control,
         )
     return dataclasses.replace(
         found[0],
@@ -336,7 +355,11 @@ def _check_script(record: TrialRecord, planned: Planned) -> None:
     number, (was, is_) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
     raise UsageError(
         f"{record.trial} cannot be repeated: its scenario has changed since. Step {number} was {was}, and is {is_}. "
-        "Replay it with the version of the suite that recorded it, or run the scenario anew"
+        "Replay it with the version of the suite that recorded it, or run the scenario anew",
+        code="script-changed",
+        step=number,
+        was=was,
+        now=is_,
     )
 
 

@@ -1,7 +1,7 @@
-"""What a person sees of a long run: a live line for each broker on a terminal, plain lines in a log or a pipe.
+"""Show the progress of a run: a live line for each broker on a terminal, plain lines in a log or a pipe.
 
-`Course` is the knowledge (who does what, since when, how long still), free of any output; `Show` is the output. Nothing
-is said about the end before two trials of the same lane have ended.
+`RunProgress` knows what runs, since when and for how long still, and prints nothing; `Show` prints. The remaining time
+is only estimated after two trials of the same parallel group.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from conformance.run.planning.plan import Planned
 from conformance.run.record import Progress
 
 ENOUGH = 2
-"""Ended trials of a lane before its end is guessed."""
+"""Trials of a group that must have ended before the rest is estimated."""
 NARROW = 72
-"""Below so many columns a line is the scenario, its counts and its end."""
+"""A terminal with fewer columns shows only the scenario, its counts and the remaining time."""
 
 
 @dataclasses.dataclass
 class BrokerTrials:
-    """The trials that follow each other on one broker after another; `current` is the one that is being played."""
+    """The trials of a parallel group; `current` is the one that runs."""
 
     total: int
     current: Planned | None = None
@@ -51,7 +51,7 @@ class BrokerTrials:
         return len(self.seconds)
 
     def left(self, now: float) -> float | None:
-        """Seconds until its last trial ends, at the pace so far; None where there is no pace yet."""
+        """Estimate the seconds until its last trial ends; None if too few have ended."""
         if self.done < ENOUGH:
             return None
         pace = statistics.fmean(self.seconds)
@@ -59,11 +59,11 @@ class BrokerTrials:
         return pace * (self.total - self.done) - spent
 
 
-class Course:
-    """How far a recording is; fed with every `Progress`, in any thread. Times come from `clock`, in seconds.
+class RunProgress:
+    """The state of a recording, fed with every `Progress` from any thread. Times come from `clock`, in seconds.
 
-    Lanes are those of the recording (`Planned.lane`): the broker on trial, the liars beside it, and every patient liar
-    by itself; the pace of a patient one is that of the patient ones that have ended.
+    Groups are those of the recording (`Planned.parallel_group`). A trial that waits for the liveness bound is estimated
+    by the others of its kind that have ended.
     """
 
     def __init__(self, plan: Sequence[Planned], clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,75 +75,75 @@ class Course:
     def _begin(self, total: int) -> None:
         # Trials that are added to repeat a violation are a recording of their own, without controls.
         whole = total == len(self._plan)
-        self._totals = collections.Counter(trial.lane for trial in self._plan if whole)
+        self._totals = collections.Counter(trial.parallel_group for trial in self._plan if whole)
         self.main = BrokerTrials(self._totals[""] if whole else total)
-        self.beside: dict[str, BrokerTrials] = {}
+        self.others: dict[str, BrokerTrials] = {}
         self._waited: list[float] = []
         self._last = 0
 
     def feed(self, progress: Progress) -> None:
-        """A trial begins or has ended."""
+        """Take in that a trial begins or has ended."""
         planned, record, now = progress.planned, progress.record, self._clock()
         with self._lock:
-            if progress.done < self._last and not self.main.current and not self.beside:
+            if progress.done < self._last and not self.main.current and not self.others:
                 self._begin(progress.total)
             self._last = max(self._last, progress.done)
-            name = planned.lane
-            lane = self.beside.setdefault(name, BrokerTrials(self._totals[name] or 1)) if name else self.main
+            name = planned.parallel_group
+            group = self.others.setdefault(name, BrokerTrials(self._totals[name] or 1)) if name else self.main
             if record is None:
-                lane.current, lane.since = planned, now
+                group.current, group.since = planned, now
                 return
-            lane.seconds.append(now - lane.since)
-            lane.void += bool(record.void)
-            lane.current, lane.since = None, now
+            group.seconds.append(now - group.since)
+            group.void += bool(record.void)
+            group.current, group.since = None, now
             if planned.waits_for_liveness:
-                self._waited.append(lane.seconds[-1])
-            if name and lane.done >= lane.total:
-                del self.beside[name]
+                self._waited.append(group.seconds[-1])
+            if name and group.done >= group.total:
+                del self.others[name]
 
     def left(self) -> str:
-        """How long it will still take, in words; empty where nobody can know."""
+        """Estimate the remaining time, in words; empty if it is unknown."""
         now = self._clock()
         with self._lock:
             main = self.main.left(now)
-            waits = [wait for lane in self.beside.values() if (wait := self._left_of(lane, now)) is not None]
-            unknown = len(waits) < len(self.beside)
+            waits = [wait for group in self.others.values() if (wait := self._left_of(group, now)) is not None]
+            unknown = len(waits) < len(self.others)
         if main is None:
             return ""
         longest = max([main, *waits])
         return left_words(longest, least=unknown) if longest > 0 else ""
 
-    def _left_of(self, lane: BrokerTrials, now: float) -> float | None:
-        if lane.current is None or not lane.current.waits_for_liveness:
-            return lane.left(now)
-        return statistics.fmean(self._waited) - (now - lane.since) if self._waited else None
+    def _left_of(self, group: BrokerTrials, now: float) -> float | None:
+        if group.current is None or not group.current.waits_for_liveness:
+            return group.left(now)
+        return statistics.fmean(self._waited) - (now - group.since) if self._waited else None
 
     def lines(self) -> list[tuple[str, ...]]:
-        """For each broker that is at work: its name, the trial, counts, seconds of this trial, how long still."""
+        """Return for each busy broker: its name, the trial, counts, seconds of this trial, the remaining time."""
         now = self._clock()
         with self._lock:
             found = [self._line(self.main, self.main.left(now), now)] if self.main.current else []
-            beside = [lane for lane in self.beside.values() if lane.current]
-            return found + [self._line(lane, self._left_of(lane, now), now) for lane in beside]
+            others = [group for group in self.others.values() if group.current]
+            return found + [self._line(group, self._left_of(group, now), now) for group in others]
 
-    def _line(self, lane: BrokerTrials, left: float | None, now: float) -> tuple[str, ...]:
-        assert lane.current is not None
-        counts = f"{lane.done} of {lane.total} recorded" + (f", {lane.void} void" if lane.void else "")
-        if lane is self.main and self.verdicts:
+    def _line(self, group: BrokerTrials, left: float | None, now: float) -> tuple[str, ...]:
+        assert group.current is not None
+        counts = f"{group.done} of {group.total} recorded" + (f", {group.void} void" if group.void else "")
+        if group is self.main and self.verdicts:
             counts += f", {verdict_words(self.verdicts)}"
-        trial = f"{lane.current.script.id} #{lane.current.index}"
+        trial = f"{group.current.script.id} #{group.current.index}"
         still = left_words(left) if left is not None and left > 0 else ""
-        return (broker(lane.current), trial, counts, f"{now - lane.since:.0f} s", still)
+        return (broker(group.current), trial, counts, f"{now - group.since:.0f} s", still)
 
 
 def broker(planned: Planned) -> str:
-    """The broker of a trial in words: name, version, and in which way it is not the one as configured."""
+    """Name the broker of a trial: name, version, and the arm if it is a control."""
     arm = "" if planned.arm_label == "subject" else f" {planned.arm_label}"
     return f"{planned.adapter.name} {planned.adapter.version}{arm}"
 
 
 def left_words(seconds: float, *, least: bool = False) -> str:
-    """A guess, no more exact than it can be.
+    """Round the estimate to what it is worth.
 
     >>> left_words(3), left_words(47), left_words(200, least=True), left_words(7300)
     ('about 5 s left', 'about 45 s left', 'at least 3 min left', 'about 2 h left')
@@ -165,10 +165,10 @@ def verdict_words(counts: Mapping[str, int]) -> str:
 
 
 class Show:
-    """Shows a campaign while it lasts; `watcher` is what the campaign calls, from any thread.
+    """Shows a run while it lasts; the run calls `watcher`, from any thread.
 
-    `quiet` says nothing at all, `verbose` tells of every trial what it is about to do. A pipe gets plain lines whatever
-    the environment says about colours.
+    `quiet` prints nothing, `verbose` also prints what every trial is about to do. A pipe gets plain lines, with any
+    setting of colours in the environment.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Show:
         self.console = console or Console(stderr=True, quiet=quiet, force_terminal=terminal)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal and not quiet
         self.campaign, self.verbose = campaign, verbose and not quiet
-        self.course = Course(campaign.trials)
+        self.course = RunProgress(campaign.trials)
         self._started, self._printing = time.monotonic(), threading.Lock()
         self._seen: set[tuple[object, ...]] = set()
         self._shown_log: tuple[str, ...] = ()
@@ -205,18 +205,18 @@ class Show:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line, or some; what a broker's log says cannot repaint the terminal."""
+        """Print lines; text of a broker's log cannot control the terminal."""
         with self._printing:
             self.console.print(visible(text), highlight=False, markup=False, soft_wrap=True)
 
     def verdicts(self, words: Iterator[str] | Sequence[str]) -> None:
-        """What was decided so far: a verdict word for each row. A front that judges in between tells it in between."""
+        """Print the counts of the verdicts, one word for each row."""
         self.course.verdicts = dict(collections.Counter(words))
         if self.course.verdicts:
             self.say(f"judged: {verdict_words(self.course.verdicts)}")
 
     def at(self, progress: Progress) -> None:
-        """A trial begins or has ended."""
+        """Take in that a trial begins or has ended."""
         self.course.feed(progress)
         planned, record = progress.planned, progress.record
         name = f"{planned.script.id} {planned.arm_label} #{planned.index}"
@@ -235,7 +235,7 @@ class Show:
             self.say("\n".join(f"    | {line}" for line in record.void_log))
 
     def _announce(self, planned: Planned, name: str) -> None:
-        """What a trial is about to do, and on which broker."""
+        """Print what a trial is about to do, and on which broker."""
         lines = []
         if planned.instance not in self._seen:
             self._seen.add(planned.instance)
@@ -256,7 +256,7 @@ class Show:
 
 
 class _Download:
-    """A download in a log: a line each tenth, so that a terminal and a CI log both show that it moves."""
+    """Prints a line for each tenth of a download, so that a CI log also shows that it moves."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._tenths = say, -1
@@ -271,7 +271,7 @@ class _Download:
 
 @contextlib.contextmanager
 def downloading(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar of one download on a terminal, nothing elsewhere; yields what the download calls."""
+    """Show a progress bar of one download, on a terminal only; yields the callback of the download."""
     console = Console(file=sys.stderr)
     with Bar(
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""Keep the broker file and options of a run, and read them again for a replay or a bundle."""
+"""Store the broker file and the credentials of a run, and read them again for a replay or a bundle."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from conformance.errors import UsageError
 from conformance.records import BrokerRecord, FileRecord, RunRecord
 
 _PARTS = ("", "from", "to")
-"""Where in a run's folder a broker may be written down: an upgrade has two (`Pair.parts`)."""
+"""The parts of a run's folder that describe a broker: an upgrade has two (`UpgradeAdapter.parts`)."""
 
 _ACCESS = "access.json"
 _SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
 
 
 def keep(folder: pathlib.Path, adapter: Adapter) -> None:
-    """Write down what its name and version do not find: a file of the user's, or the place that a launcher was given.
+    """Store what name and version alone do not find: a file of the user, or the folder or address of the launcher.
 
-    Of an upgrade there are two, each in a part of the folder.
+    An upgrade has two brokers, each in a part of the folder.
     """
     for part, each in getattr(adapter, "parts", {"": adapter}).items():
         place = str(getattr(each, "place", ""))
@@ -52,8 +52,8 @@ def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) ->
 
     Args:
         folder: Of the run.
-        replayed: A replay also connects to the broker, with the configuration and the login that the run kept.
-        named: The user named the broker, so that of the folder is not used.
+        replayed: A replay also connects to the broker, with the stored configuration and login.
+        named: The user named the broker, so the stored broker is not used.
     """
     found = []
     for record, part in filter(None, (records.kept_broker(folder / part) for part in _PARTS)):
@@ -69,19 +69,21 @@ def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) ->
         raise UsageError(
             f"{folder}: {', '.join(found)}: these files of the run say how to start, configure or reach the broker. "
             "They can run any program as you, and send your passwords to any address. Read them. If you trust whoever "
-            f"made the folder, add --trust{other if replayed else ''}"
+            f"made the folder, add --trust{other if replayed else ''}",
+            code="untrusted-folder",
+            files=tuple(found),
         )
 
 
 def _harmless(record: BrokerRecord, *, replayed: bool) -> bool:
-    """Whether nothing but an installed adapter is loaded, and only in a bundle with an address that it never calls."""
+    """Whether the record only loads an installed adapter. A bundle may also have an address: it never connects."""
     address = record.launcher.startswith("external=") and "://" in record.launcher and not replayed
     known = record.words in (*adapters.names(), *adapters.plugged())
     return known and not record.path and record.rules is None and (address or not record.launcher)
 
 
 def installed(run: RunRecord, name: str, version: str) -> str:
-    """The words of `--adapter` for a broker that is installed with the suite or as a package of its own.
+    """Return the `--adapter` word of a broker that is installed with the suite or as a package.
 
     Raises `UsageError` if the record of a run names anything else here: a file, a class, an address or a folder.
     """
@@ -90,14 +92,16 @@ def installed(run: RunRecord, name: str, version: str) -> str:
     if name not in known:
         raise UsageError.unknown("adapter", name, known)
     if not _SPEC.fullmatch(found):
-        raise UsageError(f"{found!r} in run.json: expected NAME@VERSION:LAUNCHER and nothing else")
+        raise UsageError(
+            f"{found!r} in run.json: expected NAME@VERSION:LAUNCHER and nothing else", code="bad-adapter", word=found
+        )
     return found
 
 
 def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) -> str:
-    """What names the broker of the run today; `told` gets what a user should know of its files.
+    """Return the `--adapter` word of the broker of the run; append to `told` what a user should know of its files.
 
-    Raises `UsageError` where one of them is gone, or says another thing today.
+    Raises `UsageError` if a file is gone or has changed in meaning.
     """
     kept = records.kept_broker(folder)
     if kept is None:
@@ -110,7 +114,9 @@ def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) ->
             today = found if record.launcher else record.words
             raise UsageError(
                 f"{file.path} has changed since the run: {changed}. The run kept a copy, {part / file.copy}: put it "
-                f"back, or try the broker as it is today by --adapter {today}"
+                f"back, or try the broker as it is today by --adapter {today}",
+                code="file-changed",
+                file=file.path,
             )
         if changed is not None:
             told.append(f"{file.path} has changed since, in words that mean the same")
@@ -118,7 +124,7 @@ def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) ->
 
 
 def spec_of_then(folder: pathlib.Path, run: RunRecord, version: str) -> str:
-    """The same as it was then: where a file is gone or another today, the copy of the run takes its place."""
+    """Return the same word, with the copy that the run stored for each file that is gone or has changed."""
     kept = records.kept_broker(folder)
     if kept is None:
         return installed(run, run.adapter, version)

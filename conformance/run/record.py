@@ -1,8 +1,8 @@
 """Record every planned trial against its broker, in parallel groups.
 
-The main lane plays the trials of the broker on trial one after another, weakened ones among them. Beside it run the
-liars, which are other brokers and prove only the check, in one lane; and each patient trial, which does nothing but
-wait for the liveness bound, in a lane and with a broker of its own.
+The main group plays the trials of the broker on trial one after another, weakened ones among them. The liars run in a
+second group: they are other brokers, and only prove the checks. Each trial that waits for the liveness bound is a group
+of its own, with its own broker.
 
 `RunWriter` keeps `run.json` while a run goes on: what was asked, what is planned, and the checksums of what was
 recorded.
@@ -67,12 +67,12 @@ class RunWriter:
         return self.run
 
 
-_LANES = 8
+_GROUPS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What a front may show: a trial that begins (`record` None) or has ended, of how many."""
+    """A trial that begins (`record` is None) or has ended, and how many of how many are done."""
 
     planned: Planned
     record: TrialRecord | None
@@ -81,10 +81,10 @@ class Progress:
 
 
 class Recording:
-    """Records trials into `folder`; reusable, so that trials can be added when a violation must be repeated.
+    """Records trials into `folder`, also several times, since a violation may have to be repeated.
 
-    `expected` are the trials that may be asked for in later calls: their brokers are kept till then. `floor_seconds` is
-    the time that the starts, restarts and waits took by themselves: no harness can be faster.
+    `expected` are the trials of later calls: their brokers keep running until then. `floor_seconds` is the time of the
+    starts, restarts and waits alone: no harness can be faster.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class Recording:
         self.deviations: dict[str, str] = {}
         self._abort = Abort()
         self._error: BaseException | None = None
-        self._nursery = WorkerPool(ledger)
-        self._stands = BrokerPool(folder / "brokers", ledger, expected, offline=offline)
+        self._workers = WorkerPool(ledger)
+        self._brokers = BrokerPool(folder / "brokers", ledger, expected, offline=offline)
         self._lock = threading.Lock()
         self._done = self._total = 0
 
@@ -115,22 +115,22 @@ class Recording:
         """
         self._done, self._total = 0, len(trials)
         groups = instances(trials)
-        lanes: dict[str, list[list[Planned]]] = {"": []}
+        parallel: dict[str, list[list[Planned]]] = {"": []}
         for group in groups:
-            lanes.setdefault(group[0].lane, []).append(group)
-        pool = concurrent.futures.ThreadPoolExecutor(_LANES)
+            parallel.setdefault(group[0].parallel_group, []).append(group)
+        pool = concurrent.futures.ThreadPoolExecutor(_GROUPS)
         try:
-            beside = [pool.submit(self._lane, lane) for name, lane in lanes.items() if name]
-            for future in beside:
+            others = [pool.submit(self._play_group, each) for name, each in parallel.items() if name]
+            for future in others:
                 future.add_done_callback(self._stop_all_on_error)
-            played = [self._lane(lanes[""]), *(future.result() for future in beside)]
+            played = [self._play_group(parallel[""]), *(future.result() for future in others)]
         except (KeyboardInterrupt, Interrupted):
             self._abort.now()
             if self._error is not None:
                 raise self._error from None
             raise Interrupted("stopped by the user") from None
         except BaseException:
-            self._abort.now()  # the other lane idles for half a minute: nobody should wait for it after an error
+            self._abort.now()  # another group may wait for half a minute: end it too
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -138,62 +138,62 @@ class Recording:
         return [record for records, _ in played for record in records]
 
     def close(self) -> None:
-        """End the brokers that were kept, and the client pool."""
+        """Stop the brokers that still run, and the worker pool."""
         try:
-            self._stands.close()
+            self._brokers.close()
         finally:
-            self._nursery.close()
+            self._workers.close()
 
-    def _stop_all_on_error(self, lane: concurrent.futures.Future[Any]) -> None:
-        """An error of ours beside the main lane ends that too, instead of waiting for its last trial."""
-        error = None if lane.cancelled() else lane.exception()
+    def _stop_all_on_error(self, group: concurrent.futures.Future[Any]) -> None:
+        """End every group after an error in one, instead of waiting for the last trial of the main one."""
+        error = None if group.cancelled() else group.exception()
         if error is not None and not isinstance(error, Interrupted):
             self._error = self._error or error
             self._abort.now()
 
-    def _lane(self, groups: Sequence[Sequence[Planned]]) -> tuple[list[TrialRecord], float]:
-        """One broker after the other; the records, and the seconds that no harness could save."""
-        played = [self._group(group) for group in groups]
+    def _play_group(self, groups: Sequence[Sequence[Planned]]) -> tuple[list[TrialRecord], float]:
+        """Use one broker after the other; return the records and the floor of their seconds."""
+        played = [self._play_instance(group) for group in groups]
         return [record for records, _ in played for record in records], sum(floor for _, floor in played)
 
-    def _group(self, group: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
-        """The trials of one broker instance; the next trial gets a new one after a void one, or one that lost it."""
+    def _play_instance(self, group: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
+        """Play the trials of one broker instance; after a void trial or a lost broker the next trial gets a new one."""
         found: list[TrialRecord] = []
         floor = 0.0
-        stand: RunningBroker | None = None
+        running: RunningBroker | None = None
         try:
             for number, planned in enumerate(group):
                 self.on_progress(Progress(planned, None, self._done, self._total))
-                if stand is None:
+                if running is None:
                     try:
-                        stand, took = self._stands.take(group[number:])
+                        running, took = self._brokers.take(group[number:])
                     except LaunchError as error:
                         found += [self._unstarted(each, error) for each in group[number:]]
                         break
                     floor += took
                     if planned.arm == "subject":
-                        self.deviations = dict(stand.broker.deviations)
-                record, usable = self._play(planned, stand)
+                        self.deviations = dict(running.broker.deviations)
+                record, usable = self._play(planned, running)
                 floor += record.floor_seconds
                 found.append(record)
                 if not usable:
-                    stand.close()
-                    stand = None
+                    running.close()
+                    running = None
         except BaseException:
-            if stand is not None:
-                stand.close()
+            if running is not None:
+                running.close()
             raise
-        if stand is not None:
-            self._stands.give(group[0].instance, stand)
+        if running is not None:
+            self._brokers.give(group[0].instance, running)
         return found, floor
 
-    def _play(self, planned: Planned, stand: RunningBroker) -> tuple[TrialRecord, bool]:
-        """The record of the trial, and whether its broker can be used for the next one."""
+    def _play(self, planned: Planned, running: RunningBroker) -> tuple[TrialRecord, bool]:
+        """Play one trial; return its record, and whether the next trial can use the broker."""
         if self._abort.requested:
             raise Interrupted("stopped by the user")
         header = _header(self.header, planned)
         folder = self.folder / "trials" / planned.id
-        player = TrialPlayer(planned, stand, self._nursery, folder, header, self._abort)
+        player = TrialPlayer(planned, running, self._workers, folder, header, self._abort)
         record = player.play()
         with self._lock:
             self._done += 1

@@ -140,29 +140,21 @@ def test_the_one_that_was_asked_for_or_the_own(asked: str, protocol: str, broker
 
 
 @pytest.mark.parametrize(
-    ("asked", "protocol", "broker", "words"),
+    ("asked", "protocol", "broker", "code", "fitting"),
     [
-        ("qpid-jms", "amqp", "artemis", "--client qpid-jms: over amqp the suite's own sessions speak; add --protocol"),
-        (
-            "artemis-jms",
-            "jms",
-            "qpid",
-            "artemis-jms speaks core (--protocol jms), which Apache Qpid Broker-J does not over jms: qpid-jms",
-        ),
-        (
-            "qpid-jms",
-            "amqp091",
-            "qpid",
-            "qpid-jms speaks amqp (--protocol jms), which Apache Qpid Broker-J does not over amqp091: qpid-amqp091",
-        ),
-        ("qpid-jms", "jms", "ems", "which TIBCO EMS does not over jms: no client does"),
-        ("artemis", "jms", "artemis", "unknown client 'artemis': did you mean 'artemis-jms'?"),
+        ("qpid-jms", "amqp", "artemis", "client-not-needed", None),
+        ("artemis-jms", "jms", "qpid", "client-does-not-fit", ("qpid-jms",)),
+        ("qpid-jms", "amqp091", "qpid", "client-does-not-fit", ("qpid-amqp091",)),
+        ("qpid-jms", "jms", "ems", "client-does-not-fit", ()),
+        ("artemis", "jms", "artemis", "unknown-client", None),
     ],
 )
-def test_one_that_does_not_go_with_the_rest_is_refused(asked: str, protocol: str, broker: str, words: str) -> None:
+def test_one_that_does_not_go_with_the_rest_is_refused(
+    asked: str, protocol: str, broker: str, code: str, fitting: tuple[str, ...] | None
+) -> None:
     with pytest.raises(UsageError) as caught:
         choose(asked, protocol, adapters.find(broker))
-    assert words in str(caught.value)
+    assert (code, fitting) == (caught.value.code, caught.value.fields.get("fitting"))
 
 
 # a broker as it shows it
@@ -213,18 +205,16 @@ def test_a_variant_of_the_broker_is_seen_through_it_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "words"),
+    ("adapter", "code"),
     [
-        (
-            adapters.find("qpid:external=amqp://h:1"),
-            "--protocol jms: no vendor's client is tried on a broker that runs",
-        ),
-        (types.SimpleNamespace(name="mine"), "mine is a class of its own: --protocol jms needs one of a file"),
+        (adapters.find("qpid:external=amqp://h:1"), "client-with-external"),
+        (types.SimpleNamespace(name="mine"), "client-needs-file"),
     ],
 )
-def test_a_broker_that_cannot_be_seen_through_it_is_refused(adapter: adapters.Adapter, words: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(words)):
+def test_a_broker_that_cannot_be_seen_through_it_is_refused(adapter: adapters.Adapter, code: str) -> None:
+    with pytest.raises(UsageError) as caught:
         with_client(adapter, find("qpid-jms"))
+    assert code == caught.value.code
 
 
 # its settings

@@ -180,12 +180,12 @@ def test_only_some_scenarios():
 def test_lanes():
     """The broker on trial and its weakened self in one, liars beside it, and each patient trial by itself."""
     trials = planned("AMQP-DUR-01", "AMQP-HDR-01", "EMS-STEP-02")
-    lanes = {trial.arm_label: trial.lane for trial in trials if not trial.waits_for_liveness}
+    lanes = {trial.arm_label: trial.parallel_group for trial in trials if not trial.waits_for_liveness}
     waits_for_liveness = [trial for trial in trials if trial.waits_for_liveness]
 
     assert {"subject": "", "weakened": "", "liar counts-from-one": "liars"} == lanes
     assert len(waits_for_liveness) > 1
-    assert [trial.id for trial in waits_for_liveness] == [trial.lane for trial in waits_for_liveness]
+    assert [trial.id for trial in waits_for_liveness] == [trial.parallel_group for trial in waits_for_liveness]
     assert len(waits_for_liveness) == len({trial.instance for trial in waits_for_liveness})
 
 

@@ -126,9 +126,9 @@ def test_in_a_lane_trials_follow_each_other(play, trial):
     lanes = {"": threading.Lock(), "liars": threading.Lock()}
 
     def alone(planned):
-        assert lanes[planned.lane].acquire(blocking=False)
+        assert lanes[planned.parallel_group].acquire(blocking=False)
         order.append(planned.id)
-        lanes[planned.lane].release()
+        lanes[planned.parallel_group].release()
 
     order = []
     play(trial("a"), trial("b"), trial("c"), trial("d", liar="x"), trial("e", liar="y"), during=alone)

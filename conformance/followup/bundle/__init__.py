@@ -68,7 +68,7 @@ def make(
         JudgeError: Spark could not judge.
     """
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise UsageError(f"--out {out}: name a file in a folder that exists")
+        raise UsageError(f"--out {out}: name a file in a folder that exists", code="no-such-folder", file=out)
     source = gather(words, spark, trust=trust)
     path = out or pathlib.Path(f"{source.record.trial}.zip")
     made = _reproduction(source)

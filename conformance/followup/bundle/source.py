@@ -104,7 +104,8 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
     if run.vendor:
         raise UsageError(
             f"{words}: a bundle's script speaks the wire, and this trial used {run.client}; `conformance replay` "
-            "repeats it, and fixtures/findings has scripts for such clients"
+            "repeats it, and fixtures/findings has scripts for such clients",
+            code="bundle-of-client",
         )
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
@@ -137,7 +138,7 @@ def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
         folder = pathlib.Path(words)
         found = replay.read_run(folder)[1] if (folder / "run.json").is_file() else []
         hint = f", such as {words}#{found[0].trial}" if found else ""
-        raise UsageError(f"{words}: expected RUN#TRIAL{hint}")
+        raise UsageError(f"{words}: expected RUN#TRIAL{hint}", code="bad-trial", word=words)
     run, found = replay.read_run(pathlib.Path(place))
     record = next((each for each in found if each.trial == name), None)
     if record is None:

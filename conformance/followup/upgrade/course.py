@@ -11,7 +11,7 @@ import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance import campaign, judge, records
+from conformance import campaign, records
 from conformance.adapters import Adapter, Broker
 from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
@@ -26,7 +26,6 @@ from conformance.report import model
 from conformance.report.expectations import Expected
 from conformance.report.model import Report
 from conformance.run import readiness_probe
-from conformance.run.planning.plan import subject_trials
 
 FILE = "upgrade.json"
 _QUEUE = "conformance-alone"
@@ -58,7 +57,7 @@ def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Upgra
     alone(upgrade)
     baseline = upgrade.baseline or _before(upgrade, watching, reporting)
     with watching(upgrade.after) as watcher:
-        judgement = _after(upgrade, watcher)
+        judgement = campaign.execute(upgrade.after, watcher)
     record = finish(upgrade.pair, upgrade.after.folder, judgement.trials)
     today = datetime.datetime.now().astimezone().date()
     expected = UpgradeExpected(baseline=baseline, today=today, record=record)
@@ -100,23 +99,6 @@ def _before(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Repor
         judgement = campaign.execute(upgrade.before, watcher)
     reporting(judgement, upgrade.before)
     return model.report(judgement, upgrade.before.catalogue)
-
-
-def _after(upgrade: Upgrade, watcher: Watcher) -> Judgement:
-    """Every planned trial; a violation that was not seen in all of them is repeated, as in any run."""
-    after = upgrade.after
-    with campaign.session(after, watcher) as running:
-        running.record()
-        judged = running.judge()
-        names = judge.needs_repeats(judged)
-        indices = range(after.selection.trials + 1, after.selection.trials + 1 + judge.REPEATS)
-        more = [trial for name in names for trial in subject_trials(after.selection, after.scenarios[name], indices)]
-        if more:
-            watcher.note(f"an offence was not seen in every trial: repeating {len(more)} trials")
-            running.campaign = dataclasses.replace(after, chosen=upgrade.own(more))
-            running.record()
-            judged = running.judge()
-        return judged
 
 
 def begin(pair: UpgradeAdapter, folder: pathlib.Path) -> None:

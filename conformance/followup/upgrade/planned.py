@@ -15,7 +15,7 @@ from conformance.errors import UsageError
 from conformance.followup.upgrade.broker import UpgradeAdapter, check
 from conformance.report import expectations
 from conformance.report.model import Report
-from conformance.run.planning.plan import Planned, plan
+from conformance.run.planning.plan import Planned
 from conformance.run.planning.quick import quick
 from conformance.scenario import Scenario
 from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop
@@ -62,14 +62,15 @@ class Upgrade:
     baseline: Report | None
     notes: tuple[str, ...]
 
-    def own(self, trials: Iterable[Planned]) -> tuple[Planned, ...]:
-        """The trials, each with a pair of its own; liars are no part of the upgrade and stay as they are."""
-        return tuple(
-            dataclasses.replace(trial, adapter=dataclasses.replace(trial.adapter, trial=trial.id))
-            if isinstance(trial.adapter, UpgradeAdapter)
-            else trial
-            for trial in trials
-        )
+
+def with_own_pair(trials: Iterable[Planned]) -> list[Planned]:
+    """Give each trial its own pair of brokers; liars are not part of the upgrade."""
+    return [
+        dataclasses.replace(trial, adapter=dataclasses.replace(trial.adapter, trial=trial.id))
+        if isinstance(trial.adapter, UpgradeAdapter)
+        else trial
+        for trial in trials
+    ]
 
 
 def prepare(wanted: UpgradeRequest) -> Upgrade:
@@ -96,17 +97,19 @@ def prepare(wanted: UpgradeRequest) -> Upgrade:
         chosen = quick(chosen, {name: whole.scenarios[name] for name in playable}, whole.catalogue)
     before = dataclasses.replace(whole, selection=chosen, folder=whole.folder / BEFORE)
     upgraded = dataclasses.replace(chosen, adapter=pair)
-    made = Upgrade(wanted, pair, before, before, _baseline(wanted, whole), tuple(_notes(pair, wanted.protocol)))
     after = dataclasses.replace(
         whole,
         adapter=pair,
         selection=upgraded,
-        chosen=made.own(plan(upgraded, whole.scenarios, whole.catalogue)),
+        adapt=with_own_pair,
         again=_command(wanted, whole, pair),
     )
-    if not after.chosen:
-        raise UsageError("no scenario of these claims ends in a start after the broker's end: an upgrade tries nothing")
-    return dataclasses.replace(made, after=after)
+    if not after.trials:
+        raise UsageError(
+            "none of these scenarios starts the broker again after a fault ended it: an upgrade tests nothing",
+            code="nothing-to-upgrade",
+        )
+    return Upgrade(wanted, pair, before, after, _baseline(wanted, whole), tuple(_notes(pair, wanted.protocol)))
 
 
 def _pair(wanted: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
@@ -126,7 +129,8 @@ def _pair(wanted: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
     if new.spec == whole.adapter.spec and now == whole.selection.settings:
         raise UsageError(
             f"--from and --to are both {new.name} {new.version} with the same settings: name another version, or a "
-            "setting of the new one by --to-set"
+            "setting of the new one by --to-set",
+            code="same-version",
         )
     return pair
 
@@ -164,7 +168,8 @@ def _baseline(wanted: UpgradeRequest, whole: Campaign) -> Report | None:
     if report.run.version != whole.adapter.version:
         raise UsageError(
             f"--baseline {wanted.baseline}: it is about {whole.adapter.name} {report.run.version}, and --from is "
-            f"{whole.adapter.version}"
+            f"{whole.adapter.version}",
+            code="other-baseline",
         )
     return report
 

@@ -1,10 +1,10 @@
-"""What people type. Every word is checked before anything starts; every error is one line and an exit code.
+"""The command line. Every word is checked before anything starts; every error is one line and an exit code.
 
 Exit codes: 0 nothing violated and nothing tried left undecided, 1 violated, 2 inconclusive, 3 harness error, 4 usage,
 5 nothing was tried, 130 interrupted.
 
-`group` is the command and what several share, `runs` records and judges, `upgrade` does so with two versions, `look`
-shows what there is, `adapters` lists and checks brokers, `init` writes a first file for one, `entry` turns errors into
+`group` has what the commands share, `runs` records and judges, `upgrade` does so with two versions, `look` shows claims
+and the machine, `adapters` lists and checks brokers, `init` writes a first file for one, `entry` turns errors into
 lines.
 """
 

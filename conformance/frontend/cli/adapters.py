@@ -1,4 +1,4 @@
-"""`conformance adapters`: the brokers that there are, and whether a user's own can be tried."""
+"""`conformance adapters`: list the brokers, and check a user's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @listing.options
 @click.pass_context
 def adapters_group(context: click.Context, /, **words: bool) -> int:
-    """The brokers that can be tried: versions, launchers and what they lack here, protocols, capabilities, settings.
+    """List the brokers: versions, launchers and what they lack here, protocols, capabilities, settings.
 
     \b
     conformance adapters
@@ -29,7 +29,7 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
     conformance adapters --schema
     conformance adapters check ./mybroker.toml
 
-    The schema says what a broker.toml may say; an editor that knows TOML reads it by `#:schema PATH` in the first line.
+    --schema prints the schema of a broker.toml; a TOML editor reads it if the first line is `#:schema PATH`.
     """
     if context.invoked_subcommand is None:
         say(listing.listing(**words), nl=False)
@@ -38,10 +38,10 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
 
 @adapters_group.command("check")
 @click.argument("adapter")
-@click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder, and its logs, here.")
+@click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder and its logs here.")
 @options(CHECK)
 def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **said: Any) -> int:
-    """Try whether an adapter does what the suite needs: start, message, kill, restart, message, stop.
+    """Check that an adapter does what the suite needs: start, message, kill, restart, message, stop.
 
     \b
     conformance adapters check reference
@@ -49,8 +49,8 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **said
     conformance adapters check mybroker.py:MyBroker
     conformance adapters check ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
 
-    TLS and a login are typed for each of its protocols; where these differ, its file says it ([access.PROTOCOL]).
-    Exit 0 where every step passed, 3 where one failed, with the end of the broker's log, 4 for a faulty file.
+    The TLS and login options apply to each of its protocols; its file can give others ([access.PROTOCOL]). Exit 0 if
+    every step passed, 3 if one failed, with the end of the broker's log, 4 for a faulty file.
     """
     from conformance.campaign import credential_words
     from conformance.followup import contract

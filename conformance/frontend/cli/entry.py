@@ -1,4 +1,4 @@
-"""The entry point: what click or a part of ours raises becomes one line and an exit code."""
+"""The entry point: an error of click or of the suite becomes one line and an exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.frontend.cli.group import ClosedPipeError, cli, say
 
 _LOG_LINES = 40
 _READER_GONE = 141
-"""What a shell reports of a process that SIGPIPE ended: no verdict, and no error of the suite."""
+"""The exit code of a process that SIGPIPE ended: no verdict, and no error of the suite."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -32,13 +32,13 @@ def _fail(error: ConformanceError) -> int:
 def _without_room(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
     return (
-        f"{where}{error.strerror}: nothing more can be written, and nothing is concluded from this run. Make room, or "
-        "name a folder on another disk by --out"
+        f"{where}{error.strerror}: nothing more can be written, and nothing is concluded from this run. Free some "
+        "space, or name a folder on another disk with --out"
     )
 
 
 def _usage(error: click.UsageError) -> ConformanceError:
-    """One line that names the closest known word, for what click itself refuses."""
+    """Turn an error of click into one line that names the closest known word."""
     if isinstance(error, click.NoSuchOption):
         known = [name for param in _params(error.ctx) for name in param.opts]
         return UsageError.unknown("option", error.option_name, known)
@@ -64,7 +64,7 @@ def _reader_is_gone() -> bool:
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit with that code, or with 141 where the last of the output cannot be written."""
+    """Exit with that code, or with 141 if the rest of the output cannot be written."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -93,6 +93,6 @@ def main() -> NoReturn:
             code = _fail(ConformanceError(_without_room(error)))
         else:
             say(traceback.format_exc(), err=True, nl=False)
-            say(f"conformance: an error of the suite itself, from which nothing is concluded: {error!r}", err=True)
+            say(f"conformance: an error of the suite itself; nothing is concluded: {error!r}", err=True)
             code = int(ExitCode.HARNESS)
     _leave(code)

@@ -18,7 +18,7 @@ FILE = click.Path(path_type=pathlib.Path)
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print for a person; the only place of the command line that does. No text can make a terminal obey."""
+    """Print for a person; the only function of the command line that prints. No text can control the terminal."""
     click.echo(visible(str(text)), err=err, nl=nl)
 
 
@@ -47,13 +47,13 @@ class CommandGroup(click.Group):
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(conformance.__version__, prog_name="conformance")
 def cli() -> None:
-    """Does a message broker keep its word? Puts acknowledgement guarantees on trial.
+    """Test the acknowledgement guarantees of a message broker.
 
     \b
     conformance run --adapter reference     the bundled broker: nothing to download, no root
     conformance run --adapter artemis       Apache Artemis, fetched from Maven Central
-    conformance doctor                      what this machine can do, and what it lacks
-    conformance claims show SOLCD-ACK-01    one claim, its source and what would falsify it
+    conformance doctor                      what this machine can do, and what is missing
+    conformance claims show SOLCD-ACK-01    one claim, its source and what falsifies it
     """
 
 
@@ -100,5 +100,5 @@ def write_report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:
 
 
 def terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends a run as Ctrl-C does: brokers and clients first."""
+    """End the run on SIGTERM as on Ctrl-C, brokers and clients first."""
     raise KeyboardInterrupt

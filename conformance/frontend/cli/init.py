@@ -17,7 +17,7 @@ _NEEDED = {
     "depth_url": ("--depth-url", "HTTP address that says how many messages {queue} holds"),
     "depth_field": ("--depth-field", "Field of its JSON answer, such as depth or 0.messages"),
 }
-"""What cannot be guessed: its name on the command line, and the question on a terminal."""
+"""Required values: the name on the command line, and the question on a terminal."""
 
 
 @cli.group("init")
@@ -33,8 +33,8 @@ def init_group() -> None:
 @init_group.command("broker")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--out", type=FILE, default=pathlib.Path("broker.toml"), show_default=True, metavar="FILE")
-@click.option("--name", default="mybroker", show_default=True, metavar="WORD", help="One word, in small letters.")
-@click.option("--title", default="", metavar="TEXT", help="As reports call it.  [default: the name]")
+@click.option("--name", default="mybroker", show_default=True, metavar="WORD", help="One word, in lower case.")
+@click.option("--title", default="", metavar="TEXT", help="Its name in reports.  [default: the name]")
 @click.option("--vendor", default="unknown", show_default=True, metavar="TEXT")
 @click.option("--version", default="1.0", show_default=True, metavar="TEXT")
 @click.option(
@@ -44,9 +44,9 @@ def init_group() -> None:
     "--destination", "destinations", multiple=True, metavar="WORD=TEXT", help="A queue's address, stomp=/queue/{queue}."
 )
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
-@click.option("--each-queue", default="", metavar="TEXT", help="Words for each queue, such as '--queue {queue}'.")
-@click.option("--declare", default="", metavar="URL", help="The address of a PUT that makes {queue}.")
-@click.option("--depth-url", default="", metavar="URL", help="Says how many messages {queue} holds; required.")
+@click.option("--each-queue", default="", metavar="TEXT", help="Arguments for each queue, such as '--queue {queue}'.")
+@click.option("--declare", default="", metavar="URL", help="The address of a PUT that creates {queue}.")
+@click.option("--depth-url", default="", metavar="URL", help="Returns how many messages {queue} holds; required.")
 @click.option("--depth-field", default="", metavar="FIELD", help="The field of its JSON answer; required.")
 @click.option("--ready-log", default="", metavar="PATTERN", help="What it prints when it is ready.")
 def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int:
@@ -62,27 +62,40 @@ def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int
     from conformance import claims
     from conformance.frontend.draft import Draft
 
-    if out.exists():
-        raise UsageError(f"--out {out}: it exists; name another file")
+    _check_new(out)
     words = _completed({**said, "command": command})
     draft = Draft(**words)
     text = draft.text(claims.load().capabilities, out.absolute().parent)
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error
-    say(f"{out} is written. What it cannot know:")
+    _write(out, text)
+    say(f"{out} is written. Check what is unknown:")
     for line in draft.unknown():
         say(f"  {line}")
     say(f"next: conformance adapters check {shlex.quote(str(out if out.is_absolute() else f'./{out}'))}")
     return 0
 
 
+def _check_new(out: pathlib.Path) -> None:
+    if out.exists():
+        raise UsageError(f"--out {out}: it exists; name another file", code="file-exists", file=out)
+
+
+def _write(out: pathlib.Path, text: str) -> None:
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        text = f"--out {out}: cannot be written: {error.strerror}"
+        raise UsageError(text, code="not-written", file=out) from error
+
+
 def _completed(said: dict[str, Any]) -> dict[str, Any]:
-    """The words with what is missing, which a terminal is asked for; else `UsageError` names all of it."""
+    """Ask for missing values on a terminal; otherwise raise `UsageError` that names all of them."""
     missing = [name for name in _NEEDED if not said[name]]
     if missing and not sys.stdin.isatty():
-        raise UsageError("missing: " + "; ".join(f"{_NEEDED[name][0]} ({_NEEDED[name][1]})" for name in missing))
+        raise UsageError(
+            "missing: " + "; ".join(f"{_NEEDED[name][0]} ({_NEEDED[name][1]})" for name in missing),
+            code="missing",
+            names=tuple(missing),
+        )
     said |= {name: click.prompt(_NEEDED[name][1]) for name in missing}
     command = said["command"]
     if isinstance(command, str) or len(command) == 1:
@@ -95,7 +108,7 @@ def _completed(said: dict[str, Any]) -> dict[str, Any]:
 @click.argument("urls", metavar="URL[,URL]")
 @click.option("--out", type=FILE, default=pathlib.Path("external.toml"), show_default=True, metavar="FILE")
 def init_external(name: str, urls: str, out: pathlib.Path) -> int:
-    """Write the file of a broker that runs already: its addresses, its queues, and room for your commands.
+    """Write a file for a broker that runs already: its addresses, its queues, and a place for your commands.
 
     \b
     conformance init external artemis amqp://127.0.0.1:5672
@@ -105,13 +118,9 @@ def init_external(name: str, urls: str, out: pathlib.Path) -> int:
     from conformance import adapters
     from conformance.frontend import draft
 
-    if out.exists():
-        raise UsageError(f"--out {out}: it exists; name another file")
+    _check_new(out)
     text = draft.text(adapters.find(name).file, urls)
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error
+    _write(out, text)
     say(f"{out} is written: add your commands and settings")
     say(f"next: conformance adapters check {shlex.quote(f'{name}:external={out}')}")
     return 0

@@ -1,4 +1,4 @@
-"""What `conformance adapters` prints: brokers with their versions, launchers, protocols, capabilities and settings."""
+"""The output of `conformance adapters`: brokers with versions, launchers, protocols, capabilities and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ITS_ADDRESS = "no [start] in its broker.toml: it is reached at its address o
 
 
 def options(command: Callable[..., int]) -> Callable[..., int]:
-    """The options of the listing; what they are called here are the arguments of `listing`."""
+    """Add the options of the listing; their names are the arguments of `listing`."""
     for option in (
         click.option("--schema", is_flag=True, help="Print the JSON Schema of a broker.toml instead."),
         click.option("--json", "as_json", is_flag=True, help="For machines."),
@@ -31,9 +31,9 @@ def options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def listing(*, as_json: bool = False, schema: bool = False) -> str:
-    """Every broker that has a name here, a block each; or the same as JSON, a list; or the schema of their files.
+    """Describe every broker in a block of text, or all as a JSON list; or return the schema of their files.
 
-    Those of other packages come last. It looks what each launcher lacks on this machine, and starts no broker.
+    Brokers of other packages come last. It checks what each launcher lacks on this machine, and starts no broker.
     """
     if schema:
         from conformance.adapters.file import schema as schema_of
@@ -46,7 +46,7 @@ def listing(*, as_json: bool = False, schema: bool = False) -> str:
 
 
 def _found(name: str) -> dict[str, Any]:
-    """One that cannot be loaded says why, and hides none of the others."""
+    """Describe one broker, or say why it cannot be loaded."""
     from conformance import adapters
     from conformance.errors import UsageError
 
@@ -57,7 +57,7 @@ def _found(name: str) -> dict[str, Any]:
 
 
 def _told(adapter: Adapter, name: str) -> dict[str, Any]:
-    """One broker, in words and lists only."""
+    """Describe one broker in strings and lists only."""
     from conformance.adapters import vendor_clients
     from conformance.adapters.opening import WIRES
 

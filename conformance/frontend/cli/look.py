@@ -1,4 +1,4 @@
-"""Commands that show or fetch what there is: claims, suites, the machine, the bundled broker."""
+"""Commands that show or fetch: claims, suites, the machine, the bundled broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance.frontend.cli.group import cli, say
 @click.argument("adapter")
 @click.option("--to", "folder", type=click.Path(path_type=pathlib.Path), help="Folder  [default: the cache]")
 def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
-    """Download a broker's distribution, checked; with --to for a machine without network.
+    """Download a broker's distribution and check it; with --to for a machine without network.
 
     \b
     conformance fetch artemis@2.56.0 --to dist/
@@ -35,7 +35,7 @@ def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
 @cli.command("claims")
 @click.argument("words", nargs=-1, metavar="[list [PATTERN...] | show PATTERN...]")
 def claims_command(words: tuple[str, ...]) -> int:
-    """List the claims, or show some whole.
+    """List the claims, or show some in full.
 
     \b
     conformance claims
@@ -75,13 +75,13 @@ def _claim_text(claim: Any, catalogue: Any) -> str:
 @cli.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def doctor_command(as_json: bool) -> int:
-    """What this machine can do: Java, Docker, strace, root, disks; and what each missing part would enable.
+    """Show what this machine has: Java, Docker, strace, root, disks; and what each missing part would enable.
 
     \b
     conformance doctor
     conformance doctor --json
 
-    It changes nothing. Exit 0 where the bundled broker can be tried, else 3. Where this command itself does not start:
+    It changes nothing. Exit 0 if the bundled broker can be tested, else 3. If this command does not start, use
     `python -m conformance.frontend.doctor`, which needs no package.
     """
     from conformance.frontend import doctor

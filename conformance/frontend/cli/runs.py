@@ -17,7 +17,7 @@ _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the
 @cli.command("run")
 @options(RUN)
 def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
-    """Try a broker: record every trial, judge once, write the report.
+    """Test a broker: record every trial, judge once, write the report.
 
     \b
     conformance run --adapter reference
@@ -34,10 +34,10 @@ def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
     conformance run --adapter artemis --config /etc/mybroker/broker.xml
     conformance run --adapter ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
 
-    VENDOR is artemis, ems, qpid or solace; what it promises and this product does not is never counted against this
-    product. A known failure is a table [[known]] with claim, adapter, reason, link, expires (a date), and expect
-    (always or sometimes); versions (">=2.31,<2.60"), scenario, protocol and mode narrow it. With a baseline the run
-    exits with 1 for a new violation and with 2 for an answer that was lost.
+    With --judge-as, a promise of VENDOR that this product does not make never counts against it. A known failure is a
+    table [[known]] with claim, adapter, reason, link, expires (a date), and expect (always or sometimes); versions
+    (">=2.31,<2.60"), scenario, protocol and mode narrow it. With a baseline, exit 1 means a new violation, and 2 an
+    answer that the earlier report had.
     """
     from conformance import campaign
     from conformance.adapters.config import own_configuration
@@ -87,10 +87,9 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     conformance replay runs/artemis --scenario power-lost-after-commit --trial 1 --arm weakened
     conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
 
-    RUN is the folder of the run, or of an upgrade. Everything comes from what was recorded there; a script that has
-    changed since is refused. A broker, configuration or login of the user's own is used with --trust only: who made
-    the folder decides what these files run. It is judged as a run of so many trials without a control: what is not seen
-    again is undecided, exit 2.
+    RUN is the folder of a run or of an upgrade. Everything comes from that folder; a script that has changed since is
+    refused. A stored broker file, configuration or login is used with --trust only, because it can run any program. The
+    replay is judged as a run without a control: if the violation is not seen again, the exit code is 2.
     """
     from conformance.followup import replay
     from conformance.frontend.progress import Show
@@ -118,15 +117,15 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
 @click.option("--out", type=FILE, metavar="FILE.zip", help="The file to write  [default: <trial>.zip]")
 @_TRUST
 def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
-    """Write what the maintainer of a broker needs of one trial: a zip that stands by itself.
+    """Write one trial for the maintainer of the broker, as a self-contained zip.
 
     \b
     conformance bundle runs/artemis#broker-killed-while-publishing.subject.2
     conformance bundle runs/artemis#broker-killed-after-commit.subject.1 --out bug.zip
 
-    A minimal script that needs nothing of this suite and holds no secret, the version and configuration of the broker
-    and what differs from stock, its log, its journal as the fault left it, the histories, timelines, and the draft of a
-    bug report. If the run used a broker file of the user's own, it is loaded with --trust only: it can run any program.
+    It holds a minimal script that does not need this suite, the version and configuration of the broker and how it
+    differs from stock, its log, its journal after the fault, the histories, timelines, and the draft of a bug report.
+    It holds no secret. A broker file of your own is loaded with --trust only, because it can run any program.
     """
     from conformance.followup import bundle
 

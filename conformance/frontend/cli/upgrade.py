@@ -1,4 +1,4 @@
-"""`conformance upgrade`: the data of one version under the next."""
+"""`conformance upgrade`: start one version on the data of another."""
 
 from __future__ import annotations
 
@@ -18,15 +18,33 @@ if TYPE_CHECKING:
 
 
 @cli.command("upgrade")
-@click.option("--from", "old", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="Fills the data; is killed.")
-@click.option("--to", "new", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="Is started on that data.")
-@click.option("--protocol", default="amqp", show_default=True, metavar="WORD", help="What clients speak: amqp, stomp.")
-@click.option("--to-set", "to_settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new one only.")
-@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this one; repeatable.")
-@click.option("--baseline", type=FILE, metavar="REPORT", help="A report about the old version, not played alone then.")
+@click.option(
+    "--from",
+    "old",
+    required=True,
+    metavar="NAME[@VERSION][:LAUNCHER]",
+    help="The old version: it writes the data and is killed.",
+)
+@click.option(
+    "--to", "new", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The new version: it starts on that data."
+)
+@click.option(
+    "--protocol", default="amqp", show_default=True, metavar="WORD", help="Protocol of the clients: amqp or stomp."
+)
+@click.option(
+    "--to-set",
+    "to_settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the new version only; repeatable.",
+)
+@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Play only this scenario; repeatable.")
+@click.option(
+    "--baseline", type=FILE, metavar="REPORT", help="A report about the old version; it is then not tested alone."
+)
 @options(UPGRADE)
 def upgrade_command(quiet: bool, verbose: bool, **said: Any) -> int:
-    """Try an upgrade: the old version is filled and killed, and the new one started on the same data.
+    """Test an upgrade: the old version writes data and is killed, and the new one starts on that data.
 
     \b
     conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0
@@ -36,10 +54,10 @@ def upgrade_command(quiet: bool, verbose: bool, **said: Any) -> int:
     conformance upgrade --from ./mybroker-1.toml --to ./mybroker-2.toml --baseline last/before
     conformance upgrade --from ./mybroker-1.toml --to ./mybroker-2.toml --user alice --password-env BROKER_PASSWORD
 
-    Played is every scenario in which a fault ends the broker and it is started again: first by the old version alone,
-    then as an upgrade, and the two are compared. Exit 1 for a claim that only the upgrade violates, and for a new
-    version that does not start on data on which the old one does; 2 for an answer that was lost. The report is that of
-    the upgrade; the one of the old version alone lies in its folder `before`.
+    Every scenario in which a fault ends the broker and it starts again is played twice: by the old version alone, and
+    as an upgrade. Exit 1 if only the upgrade violates a claim, or if the new version does not start on data on which
+    the old one starts; exit 2 if the upgrade left undecided what the old version decided. The report is about the
+    upgrade; the folder `before` has the report about the old version.
     """
     from conformance.claims import words as patterns
     from conformance.followup import upgrade

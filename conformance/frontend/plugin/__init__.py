@@ -2,9 +2,9 @@
 
     pytest suites --adapter=reference -k SOLCD
 
-pytest loads this module in every project that shares our environment. Without `--adapter` it claims that one word and
-does nothing else: our other options are added only beside it, so that a project may have a `--seed` of its own.
-`front` holds what happens then, `collect` the classes and tests, `expect` what the user expects, `tell` what they say.
+pytest loads this module in every project that shares our environment. Without `--adapter` it adds that one option and
+does nothing else. The other options are added only with it, so that a project may have its own `--seed`. `front` has
+the hooks of a session, `collect` its classes and tests, `tell` the texts, `parts` joins the runs of several workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from conformance.frontend.options import PYTEST, Option, options_of
 
 _CHOSEN = pytest.StashKey[str]()
-"""The distribution of xdist that the user chose, before xdist writes its own default there."""
+"""The `--dist` of xdist that the user chose, before xdist writes its own default there."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,7 +51,7 @@ def _add(group: pytest.OptionGroup, option: Option) -> None:
 
 
 def _taken(parser: pytest.Parser, name: str) -> bool:
-    """Whether somebody has the option: argparse would only say so where nobody can catch it."""
+    """Whether another plugin has the option; argparse would exit instead of raising an error."""
     try:
         return not parser.parse_known_and_unknown_args([f"{name}=0"])[1]
     except pytest.UsageError:
@@ -59,7 +59,7 @@ def _taken(parser: pytest.Parser, name: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check every word that the user typed, and only then load what is heavy."""
+    """Check every option, and load heavy modules only with `--adapter`."""
     if config.getoption("conformance_adapter", None) is None:
         return
     from conformance.frontend.plugin.front import Front

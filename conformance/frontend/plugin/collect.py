@@ -1,7 +1,7 @@
-"""The tree of a session: a file of scenarios, a class for each, and a test for each claim that it decides.
+"""Collect scenarios: a file, a class for each scenario, and a test for each claim that it decides.
 
-Ids come from scenario and claim: of our own suites they begin with `suites/` wherever they are installed, so that a
-history of results outlives a move.
+Ids come from scenario and claim. Those of the bundled suites begin with `suites/` in every installation, so that a
+history of results stays valid.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def defines_scenarios(path: pathlib.Path) -> bool:
     try:
         tree = ast.parse(text)
     except SyntaxError:
-        return False  # pytest's own to report
+        return False  # pytest reports it
     return any(isinstance(node, ast.ClassDef) and any(map(_registers, node.decorator_list)) for node in tree.body)
 
 
@@ -65,12 +65,12 @@ def make_file(path: pathlib.Path, parent: pytest.Collector, front: ClaimSession)
 
 
 class ScenarioFile(pytest.Module):
-    """A module with scenarios. One of ours is already loaded: importing it again would define them twice."""
+    """A module with scenarios. A bundled one is loaded already: a second import would define them twice."""
 
     front: ClaimSession
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """What pytest would find in it, then its scenarios."""
+        """Yield what pytest finds in it, then its scenarios."""
         loaded = [each for each in sys.modules.values() if getattr(each, "__file__", None) == str(self.path)]
         if loaded:
             self.obj = loaded[0]
@@ -86,7 +86,7 @@ class ScenarioFile(pytest.Module):
 
 
 class ScenarioClass(pytest.Collector):
-    """A scenario: its trials are recorded when its first test runs."""
+    """A scenario; its trials are recorded when its first test runs."""
 
     parent: ScenarioFile
     scenario: Scenario
@@ -111,7 +111,7 @@ class ScenarioClass(pytest.Collector):
 
 
 class ClaimItem(pytest.Item):
-    """One claim in one scenario; it reads its row of the judge's, and decides nothing."""
+    """One claim in one scenario. It reads its row from the judge, and decides nothing."""
 
     parent: ScenarioClass
     front: ClaimSession
@@ -119,7 +119,7 @@ class ClaimItem(pytest.Item):
 
     @classmethod
     def make(cls, parent: ScenarioClass, claim: Claim, front: ClaimSession) -> ClaimItem:
-        """The test of a claim, with the words that `-m` and Allure select by."""
+        """Make the test of a claim, with the markers for `-m` and Allure."""
         item: ClaimItem = cls.from_parent(parent, name=claim.id)
         item.front = front
         for word in ("conformance", str(claim.kind), str(claim.scope)):
@@ -135,11 +135,11 @@ class ClaimItem(pytest.Item):
         return self.parent
 
     def setup(self) -> None:
-        """Record the scenario if it was not, and read the row; an error of ours is an error of the set-up."""
+        """Record the scenario if needed, and read the row; an error of the suite is an error of the set-up."""
         self.answer = self.front.answer(self)
 
     def runtest(self) -> None:
-        """Pass, skip, fail, or fail as expected: as the verdict says, and what the user expects of it."""
+        """Pass, skip, fail or xfail, by the verdict and the expectations of the user."""
         tell.raise_for(self.answer, self.front.campaign.folder, strict=self.front.strict)
 
     def reportinfo(self) -> tuple[pathlib.Path, int, str]:

@@ -1,7 +1,7 @@
-"""A pytest session with `--adapter`: the run is opened at the first test, and reported at the end.
+"""The hooks of a pytest session with `--adapter`: the run opens at the first test and is reported at the end.
 
-Under xdist each worker records a run of its own below the folder, and the controller joins and judges them. Whole
-scenarios go to one worker; the same seed gives the same trials with any number of them.
+Under xdist each worker records its own run below the folder, and the controller joins and judges them. All tests of a
+scenario go to one worker; the same seed gives the same trials with any number of workers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from conformance.run.planning.plan import wanted
 from conformance.run.record import Progress
 
 _WHOLE = ("loadscope", "loadfile")
-"""The distributions of xdist that keep the tests of a class together."""
+"""The values of `--dist` that keep the tests of a class together."""
 
 
 class Front:
-    """The hooks of a session that tries a broker. Raises `pytest.UsageError` for a word that is not known."""
+    """The session that tests a broker. Raises `pytest.UsageError` for an unknown word."""
 
     def __init__(self, config: pytest.Config, chosen: str) -> None:
         self.config = config
@@ -78,7 +78,7 @@ class Front:
     # collection
 
     def pytest_report_header(self) -> str:
-        """What is tried, and the seed that repeats it."""
+        """Print what is tested, and the seed that repeats it."""
         run = self.campaign
         return (
             f"conformance: {run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher}) over "
@@ -87,7 +87,7 @@ class Front:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: pathlib.Path, parent: pytest.Collector) -> ScenarioFile | None:
-        """A module that pytest would collect by its name, or because it was named."""
+        """Collect scenarios of a module that pytest collects."""
         if not defines_scenarios(module_path):
             return None
         self._module = module_path
@@ -95,14 +95,14 @@ class Front:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collect_file(self, file_path: pathlib.Path, parent: pytest.Collector) -> ScenarioFile | None:
-        """Any other file, if it defines scenarios; pytest has asked about its modules just before."""
+        """Collect scenarios of any other file; pytest has asked about its modules just before."""
         made, self._module = self._module, None
         if made == file_path or not defines_scenarios(file_path):
             return None
         return make_file(file_path, parent, self)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """What was deselected is not tried."""
+        """Leave out of the run what was deselected."""
         items = [item for item in session.items if isinstance(item, ClaimItem)]
         self._files = list(dict.fromkeys(str(item.path) for item in items))
         self.campaign = campaign.narrowed(self.campaign, {item.name for item in items})
@@ -113,7 +113,7 @@ class Front:
     # tests
 
     def answer(self, item: ClaimItem) -> ClaimAnswer:
-        """What that test goes by; its scenario is recorded and judged when the first of its tests asks."""
+        """Return the row of a test; the first test of a scenario records and judges it."""
         chosen = item.group.scenario
         if item.group.timing and int(self.sent.get("workercount", 1)) > 1:
             raise tell.HarnessError(f"{item.group.name} measures time, which neighbours would spoil: run it without -n")
@@ -149,7 +149,7 @@ class Front:
         return self._rows[scenario_id, claim_id]
 
     def _uncaptured(self) -> contextlib.AbstractContextManager[None]:
-        """What a long recording tells the user is for the terminal, not for the report of one test."""
+        """Let the notes of a recording reach the terminal, not the report of one test."""
         capture = self.config.pluginmanager.get_plugin("capturemanager")
         if capture is None or self.config.get_verbosity() < 1:
             return contextlib.nullcontext()
@@ -157,7 +157,7 @@ class Front:
 
     def _open(self) -> OpenRun:
         if self.error is not None:
-            raise self.error  # a part of ours failed: nothing more is recorded into this run
+            raise self.error  # the suite failed before: nothing more is recorded into this run
         if self._running is None:
             if threading.current_thread() is threading.main_thread():
                 for number in (signal.SIGTERM, signal.SIGINT) if self.sent else (signal.SIGTERM,):
@@ -187,7 +187,7 @@ class Front:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Words of ours instead of a traceback, and the scenario's place instead of this module's."""
+        """Show the suite's text instead of a traceback, at the scenario's line."""
         made = yield
         if isinstance(item, ClaimItem) and call.excinfo is not None:
             path, line, _ = item.reportinfo()
@@ -200,7 +200,7 @@ class Front:
     # the end
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Ctrl-C, or `pytest.exit`: no report, as `conformance run` writes none."""
+        """Write no report after Ctrl-C or `pytest.exit`, as `conformance run` does."""
         self.error = KeyboardInterrupt(str(excinfo.value))
         for pid in self._workers.values():  # execnet would leave them five seconds of the ten that they have
             with contextlib.suppress(ProcessLookupError):
@@ -208,7 +208,7 @@ class Front:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End brokers, clients and Spark; judge, and write the report."""
+        """Stop brokers, clients and Spark; judge, and write the report."""
         try:
             if self.controller:
                 self._join()
@@ -245,7 +245,7 @@ class Front:
         self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder, reported)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """What came out, and where it is."""
+        """Print the verdicts, and where the reports are."""
         untried = self._lines_of_untried()
         if self.error is None and not self.written and not untried:
             return
@@ -268,14 +268,14 @@ class Front:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """A worker records the same run, into a folder of its own."""
+        """Give a worker the same run with its own folder."""
         folder = self.campaign.folder.absolute() / parts.PARTS / node.workerinput["workerid"]
         node.workerinput["conformance_out"] = str(folder)
         node.workerinput["conformance_seed"] = self.campaign.selection.seed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """One download for all workers."""
+        """Download once for all workers."""
         if self.controller:
             try:
                 self.campaign.adapter.install(None, offline=self.campaign.options.offline)
@@ -284,12 +284,12 @@ class Front:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        """Remember whom to interrupt."""
+        """Remember the process of the worker, to interrupt it."""
         self._workers[node.gateway.id] = node.gateway._rinfo().pid
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """A worker has ended; the scenarios of the user's own that it found are needed for the report."""
+        """Load the user's own scenarios that an ended worker has found: the report needs them."""
         self._workers.pop(node.gateway.id, None)
         for path in getattr(node, "workeroutput", {}).get("conformance_files", []):
             _load(pathlib.Path(path))
@@ -300,10 +300,9 @@ class Front:
 
 
 def _keep_scenarios_whole(config: pytest.Config, chosen: str) -> None:
-    """The tests of a scenario share its trials: they go to one worker.
+    """Send all tests of a scenario to one worker, since they share its trials.
 
-    `loadscope` and not `loadgroup`, which writes its group into the id of a test: `--lf` and Allure would then take it
-    for another than the one that ran without xdist.
+    `loadgroup` would write its group into the id of a test, and `--lf` and Allure would take it for another test.
     """
     if chosen == "no":
         config.option.dist = "loadscope"
@@ -318,16 +317,16 @@ def _load(path: pathlib.Path) -> None:
         return
     spec = importlib.util.spec_from_file_location(f"conformance_scenarios.{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} cannot be imported")
+        raise UsageError(f"{path} cannot be imported", code="faulty-file", file=path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
 
 
 def _terminated(number: int, frame: object) -> None:
-    """SIGTERM ends a session as Ctrl-C does: brokers and clients first.
+    """End the session as Ctrl-C does, brokers and clients first.
 
-    A worker of xdist may hear Ctrl-C twice, from the terminal and from its controller: once is enough.
+    A worker of xdist may get Ctrl-C twice, from the terminal and from its controller; the second is ignored.
     """
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""A run that several processes recorded, each a part of its scenarios: one run again."""
+"""Join the runs of several worker processes, each with a part of the scenarios, into one run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from conformance import records
 from conformance.records import Checksum, RunFile, TrialRecord
 
 PARTS = "workers"
-"""Below the folder of a run that several processes recorded: a run of its own for each."""
+"""The folder, below that of the run, with one run for each worker process."""
 
 
 def merge(folder: pathlib.Path) -> bool:
-    """Make one run of those below `folder/workers`, whose scenarios are disjoint; False where there is none.
+    """Make one run of those below `folder/workers`, whose scenarios are disjoint; False if there is none.
 
-    Its plan is that of all parts together.
-
-    Their trials are moved, their brokers' logs stay where messages name them. A part that is not finished leaves a
-    whole that is not; of a scenario that was begun twice, because a worker died of it, the finished part counts.
+    Its plan has the trials of all parts. Trials are moved; logs of brokers stay, since messages name their paths. If a
+    part is not finished, neither is the whole. If a worker died in a scenario and another repeated it, the finished
+    part counts.
     """
     found = {path.parent: records.read(path, RunFile) for path in sorted(folder.glob(f"{PARTS}/*/run.json"))}
     if not found:

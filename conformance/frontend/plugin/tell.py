@@ -26,7 +26,7 @@ from conformance.scenario import Scenario
 
 @dataclasses.dataclass(frozen=True)
 class ClaimAnswer:
-    """What a test goes by: its row, what follows from it, and whether its claim had to be tried and is not."""
+    """The row of a test, what the user expected of it, and whether its claim had to be tried and was not."""
 
     row: VerdictRow
     outcome: ExpectationOutcome
@@ -39,7 +39,7 @@ class ClaimAnswer:
 
     @property
     def lines(self) -> list[str]:
-        """How the row stands to what was expected, a line for each thing to say; mostly none."""
+        """What was expected and how the row compares, a line each; mostly none."""
         said = [f"{WORDS[item.standing].noun}: {item.text}" for item in self.outcome.items_of(self.row)]
         return [*said, WORDS[Standing.UNTRIED].noun] if self.missing else said
 
@@ -55,13 +55,13 @@ _SKIPPED = {Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE}
 
 
 class HarnessError(Exception):
-    """Something of the suite went wrong: an error of the test, which is charged to nobody."""
+    """The suite itself failed: the test is an error, not a failure of the broker."""
 
 
 def without_traceback(error: BaseException) -> Any:
-    """The text of the error as pytest shows it: the traceback would only show this front.
+    """Return the text of the error as pytest shows it, without the traceback of this front.
 
-    Of an expected failure it is what it would have said unexpected; `--xfail-tb` shows it.
+    For an expected failure it is the text of the failure, which `--xfail-tb` shows.
     """
     text = visible(str(error.__cause__ if isinstance(error, pytest.xfail.Exception) else error))
     failed = pytest.fail.Exception(text, pytrace=False).with_traceback(error.__traceback__)
@@ -73,11 +73,10 @@ def without_traceback(error: BaseException) -> Any:
 
 
 def raise_for(answer: ClaimAnswer, folder: pathlib.Path = _HERE, *, strict: bool) -> None:
-    """What a verdict does to its test: nothing, a skip with the reason, or a failure with the counterexample.
+    """Pass, skip with the reason, or fail with the counterexample, by the verdict of a test.
 
-    A violation that is spared fails as expected (`xfailed`): the failure that it would be is the cause of that, and
-    `--runxfail` shows it. A known failure that holds fails, and so does what had to be tried and was not. `folder` is
-    that of the run.
+    An excused violation is `xfailed`; the failure itself is its cause, and `--runxfail` shows it. A known failure that
+    holds fails, and so does a claim that had to be tried and was not. `folder` is that of the run.
     """
     row, outcome, lines = answer.row, answer.outcome, [visible(line) for line in answer.lines]
     undecided = is_undecided(row) and strict and not outcome.spared(row)
@@ -94,7 +93,7 @@ def raise_for(answer: ClaimAnswer, folder: pathlib.Path = _HERE, *, strict: bool
 
 
 def violation(row: VerdictRow, folder: pathlib.Path) -> str:
-    """The reason, the counterexample with its timeline, and the command that repeats it."""
+    """Describe a violation: reason, counterexample with its timeline, and the command that repeats it."""
     lines = [f"VIOLATED {row.claim}: {row.says}", row.reason]
     shown = next((witness for witness in row.witnesses if witness.timeline), None)
     if shown is not None:
@@ -103,7 +102,7 @@ def violation(row: VerdictRow, folder: pathlib.Path) -> str:
 
 
 def whole(folder: pathlib.Path) -> pathlib.Path:
-    """The folder of the run that a worker's part will be joined to."""
+    """Return the folder of the whole run, also for the part of a worker."""
     return folder.parents[1] if folder.parent.name == PARTS else folder
 
 
@@ -119,14 +118,14 @@ def _events(events: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:
-    """What went wrong, with the end of the log of the broker where there is one."""
+    """Describe an error of the suite, with the end of the broker's log if there is one."""
     logs = [trial.void_log for trial in trials if trial.scenario == row.scenario and trial.void_log]
     tail = [f"  | {line}" for line in logs[0][-LOG_LINES:]] if logs else []
     return visible("\n".join([f"{row.verdict} {row.claim}: {row.reason}", *tail]))
 
 
 def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
-    """What goes into junit.xml beside the test."""
+    """Return the properties of the test in junit.xml."""
     row = answer.row
     words = {
         "claim": row.claim,
@@ -150,7 +149,7 @@ def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
 
 
 def allure_markers(claim: Claim, title: str) -> list[pytest.MarkDecorator]:
-    """What Allure can select tests by: the document, the claim, and how much it weighs."""
+    """Return the markers of Allure: document, claim, severity and text."""
     allure: Any = importlib.import_module("allure")  # has no types
 
     return [
@@ -164,9 +163,9 @@ def allure_markers(claim: Claim, title: str) -> list[pytest.MarkDecorator]:
 def tell_allure(
     row: VerdictRow, run: RunRecord, scenario: Scenario, folder: pathlib.Path, logs: Iterable[pathlib.Path]
 ) -> None:
-    """Parameters, steps and attachments of the test that is under way.
+    """Give Allure the parameters, steps and attachments of the current test.
 
-    Seed and folder change with every run: they are excluded, so that the history of a test is that of its claim.
+    Seed and folder change with every run, so they are excluded from the identity of the test.
     """
     allure: Any = importlib.import_module("allure")  # has no types
 

@@ -27,7 +27,7 @@ REFERENCE = "reference"
 class Selection:
     """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
 
-    `unable`: the faults that this machine cannot take, by name, and why. `no_client_reason`: why nothing can be tried.
+    `unable`: the faults that this machine cannot inject, by name, and why. `no_client_reason`: why nothing is tried.
     """
 
     adapter: Adapter
@@ -46,12 +46,12 @@ class Selection:
 
     @property
     def vendor(self) -> ClientFile | None:
-        """The vendor's client that everything is done with; None where the suite's own sessions speak."""
+        """The vendor's client; None if the suite uses its own sessions."""
         return vendor_clients.find(self.client) if self.client else None
 
     @property
     def weakens(self) -> frozenset[str]:
-        """The settings that a control may change here: those that the product has, and takes beside the user's."""
+        """The settings that a control may change: the product has them, and accepts them beside the user's."""
         file, version = self.adapter.file, self.adapter.version
         return frozenset(
             name
@@ -60,10 +60,10 @@ class Selection:
         )
 
     def applies(self, claim: Claim) -> bool:
-        """Whether a trial could say anything about the claim here, or the user requires it all the same.
+        """Whether a trial could decide the claim here, or the user requires it.
 
-        The judge says why not (`judge.applicable`); this only saves the time. A configuration that gives a claim up
-        does not silence it here: what is permitted instead is seen in the same trials.
+        This only saves time: the judge says why a claim does not apply (`judge.applicable`). A configuration that does
+        not promise the claim still plays its trials, because they show the permission that applies instead.
         """
         if claim.id in self.required:
             return True
@@ -98,37 +98,38 @@ class Planned:
 
     @property
     def queue(self) -> str:
-        """A queue of its own; dots would be wildcards in some brokers."""
+        """Its own queue; a dot would be a wildcard in some brokers."""
         return self.id.replace(".", "-")
 
     @property
     def instance(self) -> tuple[object, ...]:
-        """Trials with equal instances share one broker, whatever the settings of their clients.
+        """Trials with equal instances share one broker; the settings of clients do not count.
 
-        A patient one has its own, since it idles beside the rest; so has one whose power is lost: it needs a disk.
+        A trial that waits for the liveness bound has its own broker, since it runs beside the rest. A trial with a
+        power loss has its own, since it needs a disk.
         """
         settings = vendor_clients.of_broker(self.adapter.file, self.settings) if self.client else self.settings
-        return (self.adapter.spec, settings, self.liar, self.lane, self.own_disk)
+        return (self.adapter.spec, settings, self.liar, self.parallel_group, self.own_disk)
 
     @property
     def flush_ms(self) -> int:
-        """How long the broker may keep what it has answered, as its settings tell; 0 where they do not.
+        """The broker's flush interval by its settings; 0 if unknown.
 
-        Those of an external broker are what its product documents, and not its own.
+        For an external broker the settings only say what its product documents, so it is unknown.
         """
         buffered = self.settings.values.get("journal_buffer_ms", 0)
         return buffered if isinstance(buffered, int) and self.adapter.launcher != EXTERNAL else 0
 
     @property
     def own_disk(self) -> bool:
-        """Whether the broker must store on a disk that can be taken from it."""
+        """Whether the broker stores on a disk image that the fault can take away."""
         return any(isinstance(fault, PowerLoss) for fault in self.script.faults)
 
     @property
-    def lane(self) -> str:
-        """Which trials follow each other: those of the broker on trial (empty), `liars`, or a patient one alone.
+    def parallel_group(self) -> str:
+        """The group in which trials follow each other: the broker on trial (empty), `liars`, or one waiting trial.
 
-        A vendor's client that is used wrongly uses the broker on trial, unless it does nothing but wait.
+        Groups run in parallel. A vendor's client that is used wrongly belongs to the broker on trial.
         """
         if self.waits_for_liveness:
             return self.id
@@ -136,17 +137,17 @@ class Planned:
 
     @property
     def arm_label(self) -> str:
-        """The arm in one word."""
+        """The arm as `arm_label` names it."""
         return arm_label(self.arm, self.control)
 
     @property
     def k(self) -> int | None:
-        """The number that the seed drew for the trigger."""
+        """The number that the seed drew for the trigger, if any."""
         return drawn_number(self.script.fault)
 
 
 def drawn_number(fault: object) -> int | None:
-    """The number of a fault's trigger, for people; None where it has none, or where it was not drawn yet."""
+    """Return the number of a fault's trigger; None if it has none, or none was drawn yet."""
     at = getattr(fault, "at", fault)
     first = at.parts[0] if isinstance(at, All) else at
     number = first.ms if isinstance(first, After) else getattr(first, "k", None)
@@ -154,7 +155,7 @@ def drawn_number(fault: object) -> int | None:
 
 
 def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
-    """The checks of the scenario whose claims are selected, and could be decided here."""
+    """Return the checks of the scenario whose claims are selected and could be decided here."""
     if selection.no_client_reason or (selection.only and scenario.id not in selection.only):
         return {}
     if any(
@@ -167,7 +168,7 @@ def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
 
 
 def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> list[Planned]:
-    """Every trial of a run, grouped so that trials of one broker and settings follow each other."""
+    """Return every trial of a run; trials that share a broker follow each other."""
     trials: list[Planned] = []
     for scenario in scenarios.values():
         if not wanted(scenario, selection):
@@ -179,13 +180,13 @@ def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Cat
 
 
 def subject_trials(selection: Selection, scenario: Scenario, indices: Iterable[int]) -> list[Planned]:
-    """Trials of the broker as configured; also what is added when a violation must be repeated."""
+    """Return trials of the broker as configured; also used to repeat a violation."""
     settings = _settings(selection, scenario)
     return [_planned(selection, scenario, "subject", "", index, selection.adapter, settings) for index in indices]
 
 
 def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:
-    """The controls of checks that can be judged under the effective settings; a weakened subject is its own."""
+    """Return the controls of the checks that can be judged here. A subject as weak as its control needs none."""
     found: dict[Control, None] = {}
     for claim_id, stated in wanted(scenario, selection).items():
         claim = catalogue.claims[claim_id]
@@ -200,7 +201,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         if isinstance(check.control, Weakened) and external and changes_broker(check.control):
             continue  # the judge says that it was not run
         if isinstance(check.control, Liar) and selection.client and _beside(selection) is None:
-            continue  # likewise
+            continue  # its liars do not speak this protocol
         if isinstance(check.control, Weakened) and _is_as_weak(selection, scenario, check.control):
             continue
         found[check.control] = None
@@ -208,12 +209,12 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
 
 
 def _beside(selection: Selection) -> ClientFile | None:
-    """The client with which the bundled broker is tried beside this one: its liars speak AMQP 1.0 and STOMP only."""
+    """Return the vendor's client for the bundled broker's liars, which speak only AMQP 1.0 and STOMP."""
     return vendor_clients.choose("", selection.protocol, adapters.find(REFERENCE))
 
 
 def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
-    """Those of the run, and what the script asks of the client; what the client has not it is not asked."""
+    """Return the settings of the run with those of the script that this client has."""
     asked = _asked(selection, scenario)
     return selection.adapter.effective({**selection.overrides, **asked}) if asked else selection.settings
 
@@ -229,7 +230,7 @@ def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> Ef
 
 
 def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> bool:
-    """Whether the broker on trial is its own control: it gives up the same, and its window is no narrower."""
+    """Whether the broker on trial is its own control: it is as weak, and its loss window is at least as wide."""
     subject, weak = _settings(selection, scenario), _weakened(selection, scenario, control)
     width = control.widened_by
     if width in subject.values and subject.values[width] > weak.values[width]:  # type: ignore[operator]
@@ -250,7 +251,7 @@ def _control_trial(selection: Selection, scenario: Scenario, control: Control, i
 
 
 def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tuple[Adapter, EffectiveSettings, str]:
-    """The broker that a control is played with, its settings, and the vendor's client that speaks to it."""
+    """Return the broker of a control, its settings, and the name of its vendor's client."""
     if isinstance(control, Weakened):
         return selection.adapter, _weakened(selection, scenario, control), selection.client
     if selection.client and isinstance(control, SessionLiar):
@@ -289,13 +290,13 @@ def _planned(
 
 
 def drawn_for(scenario: Scenario, seed: int, adapter: Adapter) -> Scenario:
-    """The script of one trial: with the numbers that its seed draws, as far as the adapter has words for it."""
+    """Return the script of one trial with the numbers that its seed draws, as far as the adapter can play it."""
     script = scenario.drawn(seed)
     return dataclasses.replace(script, steps=unsettled(script.steps)) if adapter.lacks(CLEAN_RESTART) else script
 
 
 def arm_label(arm: str, control: str) -> str:
-    """What an arm is called in one word: `subject`, `weakened`, or its liar.
+    """Return the short name of an arm: `subject`, `weakened`, or its liar.
 
     >>> arm_label("subject", ""), arm_label("control", "persistence=false"), arm_label("control", "liar x")
     ('subject', 'weakened', 'liar x')
@@ -316,5 +317,5 @@ def instances(trials: Sequence[Planned]) -> list[list[Planned]]:
 
 
 def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:
-    """The vendors' clients that they need: that on trial, and the one to which the bundled broker's liars lie."""
+    """Return the vendors' clients that the trials use."""
     return [vendor_clients.find(name) for name in sorted({trial.client for trial in trials} - {""})]

@@ -1,8 +1,8 @@
 """Choose the scenarios of `--quick`: the ten strongest claims.
 
-Strong is a claim whose control is the same product, weakened, and stronger still where the broker is killed; then comes
-one whose control is a liar. What must wait for the liveness bound, or needs the disk, is left out. Scenarios are taken
-by what they add for the time that they cost: a claim that is decided already adds nothing.
+A claim is strong if its control is the same product, weakened, and stronger if the broker is also killed. A claim whose
+control is a liar comes next. Claims that wait for the liveness bound or need the disk are left out. A scenario is
+chosen by what it adds for the time that it costs: a claim that is decided already adds nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from conformance.scenario.script import Ask, Consume, Drain, Kill, Offer, PowerL
 
 CLAIMS = 10
 BUDGET_S = 40.0
-"""For the trials of the broker; starting, judging and reporting take the rest of the minute, and liars run beside."""
+"""For the trials of the broker. Starting, judging and reporting take the rest of the minute; liars run in parallel."""
 
 _JAVA_START_S, _START_S = 1.4, 0.2
 _STEP_S, _DRAIN_S = 0.15, 0.3
@@ -25,7 +25,7 @@ _KILLED, _STRONG, _LIAR = 20, 10, 1
 
 
 def quick(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> Selection:
-    """The selection narrowed to at most ten claims in the scenarios that decide them fastest."""
+    """Narrow the selection to at most ten claims in the scenarios that decide them fastest."""
     found: dict[str, dict[str, int]] = {}
     for item in scenarios.values():
         values = {
@@ -66,7 +66,7 @@ def _value(item: Scenario, claim: str, check: Check, catalogue: Catalogue) -> in
 
 
 def _cost(item: Scenario, claims: Mapping[str, int], selection: Selection) -> float:
-    """Seconds of its trials and of those of the weakened controls that these claims need."""
+    """Estimate the seconds of its trials and of the weakened controls that these claims need."""
     start = _JAVA_START_S if selection.adapter.file.java else _START_S
     controls = {item.decides[claim].control for claim in claims}
     weak = sum(control.trials for control in controls if isinstance(control, Weakened))
@@ -74,7 +74,7 @@ def _cost(item: Scenario, claims: Mapping[str, int], selection: Selection) -> fl
 
 
 def _trial(item: Scenario, start: float) -> float:
-    """Seconds of one trial: starts of the broker, drains until silence, and the work of clients."""
+    """Estimate the seconds of one trial: starts of the broker, drains, and the work of clients."""
     seconds = 0.0
     for step in singles(item.steps):
         match step:
