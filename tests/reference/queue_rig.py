@@ -36,7 +36,10 @@ class Rig:
         self.broker = ReferenceBroker(chosen, self.behaviour, self.commit, recovered, options, lambda: self.now)
         self.queue = self.broker.known(next(iter(options)))
         self.answers = []
+        self.syncs = []
+        self.postponed = []
         self.disk()
+        self.syncs.clear()
 
     def again(self, *queues, **settings):
         """What a restart after a power loss makes of what is on the disk, at the same time of day."""
@@ -48,10 +51,20 @@ class Rig:
     def disk(self):
         """All that waits is stored and answered."""
         while self.commit.has_waiting:
-            for write in self.commit.take().writes:
-                file = self.files.setdefault(write.segment, bytearray(write.create))
-                file[write.offset : write.offset + len(write.data)] = write.data
-            self.commit.finished()
+            self.store(self.commit.take())
+        self.postponed += [call for _, call in self.commit.postponed()]
+
+    def store(self, batch):
+        """One batch is written, synced if it asks for that, and answered."""
+        for write in batch.writes:
+            file = self.files.setdefault(write.segment, bytearray(write.create))
+            file[write.offset : write.offset + len(write.data)] = write.data
+        self.syncs.append(batch.sync)
+        self.commit.finished()
+
+    def late(self):
+        """The time of what was postponed first is over."""
+        self.postponed.pop(0)()
 
     def no_room(self):
         """The batch that is next finds the disk full."""
@@ -60,6 +73,7 @@ class Rig:
 
     def send(self, bare=b"x", transaction=None, queue=None, *, durable=True, ttl=0, expires=0):
         """A send, whose answer will be in `answers`."""
+        self.broker.next_send()
         place = len(self.answers)
         self.answers.append(None)
 

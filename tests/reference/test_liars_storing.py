@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,19 +18,16 @@ import pytest
 from proton import ConnectionException, Message
 
 import conformance.errors
-from conformance.reference.core.broker import ReferenceBroker
-from conformance.reference.core.queues import Subscription
 from conformance.reference.core.sections import Parsed
-from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
 from conformance.reference.liars import LIARS, behaviour
-from conformance.reference.settings import Settings
-from conformance.reference.stomp.frames import SERVER, Decoder, encode
 from conformance.reference.store import files as files_module
-from conformance.reference.store.commit import Batch, GroupCommit, do_nothing
+from conformance.reference.store.commit import Batch, do_nothing
 from conformance.reference.store.files import SegmentFiles
-from conformance.reference.store.journal import Journal, Write, recover
+from conformance.reference.store.journal import Write
+
+from .queue_rig import NULLS, Rig
 
 DISK_POINTS = {"answered", "ignores_failed_syncs", "ignores_full_disk", "records_rollbacks"}
 AT_THE_DISK = [name for name, lie in LIARS.items() if lie.needs == "standard" and lie.overrides.keys() & DISK_POINTS]
@@ -51,9 +47,8 @@ def fail(*_):
 files.{call} = fail
 """
 
-SENDS, COMMITTED = 10, 5
 HONEST = {"acknowledged": [], "committed": [1, 2, 3, 4, 5], "sent": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
-"""What is there after a kill, by queue: see `AmqpScript`."""
+"""What is there after a kill, by queue: see `play`."""
 
 LOSES = {
     "confirms-before-storing": {"sent": []},
@@ -77,7 +72,7 @@ class Started:
     queue = "q"
 
     def __init__(self, data, *words, before=""):
-        ports = ["--amqp-port=0", "--stomp-port=0", "--http-port=0"]
+        ports = ["--amqp-port=0", "--http-port=0"]
         self.data = data
         self.process = subprocess.Popen(
             [sys.executable, "-c", START.format(before=before), *ports, f"--data={data}", *words],
@@ -117,106 +112,60 @@ def start(tmp_path):
         each.close()
 
 
-class AmqpScript:
-    """Three operations, each answered before the next is asked.
-
-    Sends 1 to 5 are those of `acknowledged`, 6 to 10 go into the transaction, 11 to 20 are the last.
-    """
-
-    def __init__(self, running, peer):
-        self.client = peer(running, "sent")
-
-    def play(self):
-        client = self.client
-        client.publish(COMMITTED, "acknowledged")
-        client.accept(delivery for _, delivery in client.receive(COMMITTED, "acknowledged").got)
-        client.queue = "committed"
-        control = client.control()
-        identity = control.begin()
-        control.send(identity, range(1, COMMITTED + 1))
-        control.end(identity)
-        client.publish(SENDS, "sent")
-
-
-class StompScript:
-    """The same over STOMP: everything asks for a receipt."""
-
-    def __init__(self, running, _):
-        host, port = running.places["stomp"].split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
-        self.decoder = Decoder(SERVER)
-        self.frames = []
-        self.say("CONNECT", **{"accept-version": "1.2", "host": "h"})
-        self.hear("CONNECTED")
-
-    def say(self, command, body=b"", **headers):
-        self.socket.sendall(encode(command, headers.items(), body))
-
-    def hear(self, command):
-        """The next frame, which is one of that command."""
-        while not self.frames:
-            data = self.socket.recv(65536)
-            assert data
-            self.frames += self.decoder.feed(data)
-        frame = self.frames.pop(0)
-        assert frame.command == command
-        return frame
-
-    def send(self, queue, count, **headers):
-        for body in range(1, count + 1):
-            self.say("SEND", str(body).encode(), destination=queue, persistent="true", receipt=str(body), **headers)
-            self.hear("RECEIPT")
-
-    def play(self):
-        self.send("acknowledged", COMMITTED)
-        self.say("SUBSCRIBE", destination="acknowledged", id="0", ack="client-individual")
-        for _ in range(COMMITTED):
-            self.say("ACK", id=self.hear("MESSAGE").headers["ack"], receipt="ack")
-        # All were pushed before the first ACK was read.
-        for _ in range(COMMITTED):
-            self.hear("RECEIPT")
-        self.say("BEGIN", transaction="t")
-        self.send("committed", COMMITTED, transaction="t")
-        self.say("COMMIT", transaction="t", receipt="commit")
-        self.hear("RECEIPT")
-        self.send("sent", SENDS)
-        self.socket.close()
+def play(rig):
+    """Three operations, each answered before the next: five acknowledgements, a commit of five sends, ten sends."""
+    for body in range(1, 6):
+        rig.send(bytes([body]), queue="acknowledged")
+        rig.disk()
+    link, got = rig.link(queue="acknowledged")
+    for tag in list(got):
+        rig.settle(link, tag)
+        rig.disk()
+    transaction = rig.broker.begin()
+    for body in range(1, 6):
+        rig.send(bytes([body]), transaction, queue="committed")
+    rig.commits(transaction)
+    rig.disk()
+    for body in range(1, 11):
+        rig.send(bytes([body]), queue="sent")
+        rig.disk()
+    assert rig.answers == ["done"] * 21
 
 
-def left(running, peer):
-    """The bodies in each queue, as a consumer gets them."""
-    return {queue: [int(body) for body in texts(peer(running).drain(queue).bodies)] for queue in HONEST}
+def left(rig):
+    """What an honest broker finds in each queue."""
+    again = Rig(*HONEST, image=rig.image())
+    return {queue: [body[0] for body in again.bodies(queue)] for queue in HONEST}
 
 
-def texts(bodies):
-    return [bytes(body).decode() if isinstance(body, bytes | memoryview) else body for body in bodies]
+@pytest.mark.parametrize("name", [None, *AT_THE_DISK])
+def test_a_kill_after_the_answer_sees_the_lie_and_nothing_else(name):
+    """A liar about sends is honest in the two other operations. An orderly stop stores all that was answered."""
+    rig = Rig(*HONEST, behaviour=behaviour(name))
+    play(rig)
+    killed = left(rig)
+    rig.disk()
+    rig.store(rig.commit.take_last())
+
+    assert killed == {**HONEST, **(LOSES[name] if name else {})}
+    assert left(rig) == HONEST
 
 
-def test_every_liar_about_the_disk_has_a_case():
-    """No liar without its line in the table."""
-    assert set(LOSES) == set(AT_THE_DISK)
-
-
-@pytest.mark.parametrize("script", [AmqpScript, StompScript])
-@pytest.mark.parametrize("name", [None, *LOSES])
-def test_a_kill_after_the_answer_sees_the_lie_and_nothing_else(start, peer, name, script):
-    """All three operations are tried on every liar: one that lies of sends is honest of the two others."""
+@pytest.mark.parametrize(
+    ("name", "end", "found"),
+    [
+        (None, signal.SIGKILL, [1, 2, 3]),
+        ("confirms-before-storing", signal.SIGKILL, []),
+        ("confirms-before-storing", signal.SIGTERM, [1, 2, 3]),
+    ],
+)
+def test_a_process_is_killed_or_stopped(start, peer, name, end, found):
+    """The same through a socket, a disk and a signal."""
     liar = start(*([f"--liar={name}"] if name else []), before=STRETCHED)
-    played = script(liar, peer)
-    played.play()
-    liar.end(signal.SIGKILL)
+    peer(liar).publish(3)
+    liar.end(end)
 
-    assert left(start(), peer) == {**HONEST, **(LOSES[name] if name else {})}
-
-
-@pytest.mark.parametrize("name", LOSES)
-def test_an_orderly_stop_stores_all_that_was_answered(start, peer, name):
-    """The lie is about when, and a liar that stops in order has stored what it owes."""
-    liar = start(f"--liar={name}", before=STRETCHED)
-    AmqpScript(liar, peer).play()
-
-    assert liar.end(signal.SIGTERM) == 0
-    assert left(start(), peer) == HONEST
+    assert peer(start()).drain().bodies == found
 
 
 @pytest.mark.parametrize("name", [None, "confirms-before-storing"])
@@ -227,7 +176,7 @@ def test_the_window_is_some_milliseconds(start, peer, name):
     link = client.sender()
     marked = "a body that is looked for"
     began = time.monotonic()
-    delivery = link.send(message(marked))
+    delivery = link.send(Message(body=marked, durable=True))
     client.wait(lambda: delivery.settled)
     at_once = stored(liar, marked)
     while not stored(liar, marked):
@@ -237,125 +186,70 @@ def test_the_window_is_some_milliseconds(start, peer, name):
     assert at_once if name is None else took >= LATE_S
 
 
-def message(body):
-    return Message(body=body, durable=True)
-
-
 def stored(running, text):
     """Whether the journal has that text now."""
     return any(text.encode() in path.read_bytes() for path in running.data.glob("*.journal"))
 
 
-class Bytes:
-    """A broker on bytes, with the clock in the hand of the test: what is postponed waits for `late`."""
+def publish(rig, body, transaction=None, done=do_nothing):
+    rig.broker.publish(rig.queue, Parsed(True, NULLS, bytes([body])), done, transaction)
 
-    def __init__(self, name, **settings):
-        self.files = {}
-        recovered = recover({})
-        self.commit = GroupCommit(Journal(recovered, 8192))
-        self.broker = ReferenceBroker(Settings(**settings), behaviour(name), self.commit, recovered)
-        self.queue = self.broker.queue("q")
-        self.syncs = []
-        self.postponed = []
-        self.disk()
 
-    def disk(self):
-        """Everything that waits is written, in batches."""
-        while self.commit.has_waiting:
-            batch = self.commit.take()
-            for write in batch.writes:
-                file = self.files.setdefault(write.segment, bytearray(write.create))
-                file[write.offset : write.offset + len(write.data)] = write.data
-            self.syncs.append(batch.sync)
-            self.commit.finished()
-        self.postponed += [call for _, call in self.commit.postponed()]
-
-    def late(self):
-        """The window is over for what was postponed first."""
-        self.postponed.pop(0)()
-
-    def publish(self, body, transaction=None, done=do_nothing):
-        self.broker.publish(self.queue, Parsed(True, b"", bytes([body])), done, transaction)
-
-    def take_all(self):
-        """A consumer, and the bodies it has by tag."""
-        got = {}
-        link = Subscription(self.queue, False, lambda: 100, lambda tag, m: got.update({tag: m.bare[0]}))
-        self.broker.subscribe(link)
-        self.broker.dispatch()
-        return link, got
-
-    def content(self):
-        """What a kill would leave."""
-        image = {number: bytes(data) for number, data in self.files.items()}
-        return [stored.bare[0] for stored in recover(image).messages.values()]
+def content(rig):
+    """The bodies that a kill would leave."""
+    return [body[0] for _, body, _ in rig.on_disk()]
 
 
 @pytest.mark.parametrize(("name", "kept"), [("confirms-before-storing", [[], [1], [1, 2]]), (None, [[1, 2]] * 3)])
 def test_each_record_is_late_by_itself(name, kept):
     """Two sends, two ends of the window: the first does not take the second with it."""
-    rig, seen = Bytes(name), []
+    rig, seen = Rig(behaviour=behaviour(name)), []
     for body in (1, 2):
-        rig.publish(body)
+        rig.send(bytes([body]))
         rig.disk()
-    seen.append(rig.content())
+    seen.append(content(rig))
     for _ in range(2):
         if rig.postponed:
             rig.late()
         rig.disk()
-        seen.append(rig.content())
+        seen.append(content(rig))
 
     assert (seen, rig.postponed) == (kept, [])
 
 
-def test_what_was_confirmed_too_early_is_stored_before_its_removal():
+@pytest.mark.parametrize("due", ["while the removal waits", "after the removal"])
+def test_what_was_confirmed_too_early_is_stored_before_its_removal(due):
     """Written after it, the message would come back, and that would be a second lie."""
-    rig = Bytes("confirms-before-storing")
-    rig.publish(1)
+    rig = Rig(behaviour=behaviour("confirms-before-storing"))
+    rig.send(b"1")
     rig.disk()
-    link, got = rig.take_all()
-    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, do_nothing)
-    rig.late()  # due while the removal waits
-    rig.disk()
-
-    assert (got, rig.content()) == ({1: 1}, [])
-
-
-def test_what_was_confirmed_too_early_goes_out_with_its_removal():
-    """The removal is stored in the window: it takes the message along, and at the end of the window nothing is left."""
-    rig = Bytes("confirms-before-storing")
-    rig.publish(1)
-    rig.disk()
-    link, _ = rig.take_all()
-    rig.broker.settle(link, 1, SettlementEvent.ACCEPTED, do_nothing)
-    rig.disk()
+    link, got = rig.link()
+    rig.settle(link, 1)
+    if due == "after the removal":
+        rig.disk()
     rig.late()
     rig.disk()
 
-    assert rig.content() == []
+    assert (len(got), rig.on_disk()) == (1, [])
 
 
 def test_an_early_answer_waits_its_turn():
     """Between honest answers the tenth comes as the tenth: only the journal is behind."""
-    rig, done = Bytes("confirms-every-tenth-before-storing"), []
+    rig, done = Rig(behaviour=behaviour("confirms-every-tenth-before-storing")), []
     for body in range(1, 12):
         rig.broker.next_send()
-        rig.publish(body, done=lambda body=body: done.append(body))
+        publish(rig, body, done=lambda body=body: done.append(body))
     rig.disk()
 
     assert done == list(range(1, 12))
-    assert rig.content() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    assert content(rig) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
 
 
 @pytest.mark.parametrize("name", ["confirms-before-sync", None])
 def test_a_sync_comes_after_the_answer(name):
     """Written, answered, synced: a kill between finds it in the page cache, a loss of power does not."""
-    rig, synced_before = Bytes(name), []
-    rig.syncs.clear()
-    rig.publish(1, done=lambda: synced_before.append(any(rig.syncs)))
-    batch = rig.commit.take()
-    rig.syncs.append(batch.sync)
-    rig.commit.finished()
+    rig, synced_before = Rig(behaviour=behaviour(name)), []
+    publish(rig, 1, done=lambda: synced_before.append(any(rig.syncs)))
     rig.disk()
     if name:
         rig.late()
@@ -366,13 +260,12 @@ def test_a_sync_comes_after_the_answer(name):
 
 def test_the_honest_answer_beside_it_waits_for_its_sync():
     """A commit among sends that are answered before their sync: it is stored by itself, and in its turn."""
-    rig, order = Bytes("confirms-before-sync"), []
-    rig.syncs.clear()
+    rig, order = Rig(behaviour=behaviour("confirms-before-sync")), []
     transaction = rig.broker.begin()
-    rig.publish(1, transaction)
-    rig.publish(2, done=lambda: order.append("send"))
+    publish(rig, 1, transaction)
+    publish(rig, 2, done=lambda: order.append("send"))
     rig.broker.commit(transaction, lambda: order.append("commit"))
-    rig.publish(3, done=lambda: order.append("send"))
+    publish(rig, 3, done=lambda: order.append("send"))
     rig.disk()
 
     assert (order, rig.syncs) == (["send", "commit", "send"], [False, True, False])
@@ -388,10 +281,10 @@ def test_the_honest_answer_beside_it_waits_for_its_sync():
 def test_it_goes_on_where_the_honest_broker_stops(start, peer, name, call, number):
     """From the first sync, or write, on each fails: the liar confirms ten sends, the honest broker ends itself."""
     before = FAILS.format(number=int(number), call=call)
-    peer(start(f"--liar={name}", before=before), "q").publish(SENDS)
+    peer(start(f"--liar={name}", before=before), "q").publish(10)
     honest = start(before=before, data="honest")
     with pytest.raises(ConnectionException):
-        peer(honest, "q").publish(SENDS)
+        peer(honest, "q").publish(10)
 
     assert honest.process.wait(PATIENCE) == DISK_ERROR
 
