@@ -33,25 +33,36 @@ _NAMES = itertools.count()
 """A second link of one name would be a protocol error, and proton names links after their queue."""
 
 
+CHANGED = """
+import sys
+from conformance.reference import command
+from conformance.reference.stomp import connection
+from conformance.reference.store import commit, files
+{before}
+sys.exit(command.main(sys.argv[1:]))
+"""
+"""A broker with its own start-up code."""
+
+
 class Running:
-    """A broker that has said that it is ready; `queue` is the one that a test works on."""
+    """A broker that has said that it is ready; `queue` is the one that a test works on, `before` its start-up code."""
 
     queue = "q"
 
-    def __init__(self, data: Path, words: Iterable[str]) -> None:
-        command = [sys.executable, "-m", "conformance.reference", "--amqp-port=0", "--http-port=0", f"--data={data}"]
+    def __init__(self, data: Path, words: Iterable[str], before: str = "") -> None:
+        program = ["-c", CHANGED.format(before=before)] if before else ["-m", "conformance.reference"]
+        self.data = data
         self.process = subprocess.Popen(
-            [*command, *words],
+            [sys.executable, *program, "--amqp-port=0", "--stomp-port=0", "--http-port=0", f"--data={data}", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         assert self.process.stdout is not None
-        word, amqp, http = self.process.stdout.readline().split()
+        word, *places = self.process.stdout.readline().split()
         assert word == "ready"
-        self.amqp = amqp.removeprefix("amqp=")
-        self.http = http.removeprefix("http=")
+        self.amqp, self.stomp, self.http = (place.partition("=")[2] for place in places)
 
     def get(self, path: str) -> Any:
         """The JSON that the HTTP port answers."""
@@ -62,15 +73,14 @@ class Running:
         """The depth of a queue."""
         return self.get(f"/queues/{queue or self.queue}")["depth"]
 
-    def kill(self) -> None:
-        """SIGKILL, and until it is gone."""
-        self.process.kill()
-        self.process.wait(PATIENCE)
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """The signal, and until it is gone; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.kill(signal.SIGTERM)
 
     def close(self) -> None:
         """End it, whatever it does."""
@@ -262,8 +272,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Starts brokers on one data directory, one after the other; each ends with the test."""
     started: list[Running] = []
 
-    def one(*words: str, data: str = "data") -> Running:
-        started.append(Running(tmp_path / data, ["--queue=q", *words]))
+    def one(*words: str, data: str = "data", before: str = "") -> Running:
+        started.append(Running(tmp_path / data, ["--queue=q", *words], before))
         return started[-1]
 
     yield one

@@ -1,23 +1,19 @@
-"""Liars about the disk: what a kill right after the answer leaves, over both protocols, and what it can never see.
+"""Liars about the disk: what a kill right after the answer leaves, and what it can never see.
 
-Where a broker is killed its window is stretched from 5 ms to a minute: the kill then meets it on the slowest machine.
-That the window is 5 ms as it comes is a test of its own.
+On bytes nothing that is postponed happens before the test says so. Where a process is killed, its window is stretched
+from 5 ms to a minute: the kill then meets it on the slowest machine. One test tries the 5 ms.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from proton import ConnectionException, Message
 
-import conformance.errors
 from conformance.reference.core.sections import Parsed
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
@@ -27,19 +23,12 @@ from conformance.reference.store.commit import Batch, do_nothing
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Write
 
+from .conftest import Running
 from .queue_rig import NULLS, Rig
 
 DISK_POINTS = {"answered", "ignores_failed_syncs", "ignores_full_disk", "records_rollbacks"}
 AT_THE_DISK = [name for name, lie in LIARS.items() if lie.needs == "standard" and lie.overrides.keys() & DISK_POINTS]
-ROOT = Path(conformance.errors.__file__).parents[1]
 PATIENCE = 20
-START = """
-import os, sys
-from conformance.reference import command
-from conformance.reference.store import commit, files
-{before}
-sys.exit(command.main(sys.argv[1:]))
-"""
 STRETCHED = "commit.LATE_S = 60"
 FAILS = """
 def fail(*_):
@@ -64,52 +53,6 @@ LOSES = {
     "confirms-although-disk-full": {},
 }
 """What differs; a kill leaves what is in the page cache, and meets neither a failing nor a full disk."""
-
-
-class Started:
-    """A broker of its own start-up code that has said that it is ready, and where."""
-
-    queue = "q"
-
-    def __init__(self, data, *words, before=""):
-        ports = ["--amqp-port=0", "--http-port=0"]
-        self.data = data
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", START.format(before=before), *ports, f"--data={data}", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        word, *places = self.process.stdout.readline().split()
-        assert word == "ready"
-        self.places = dict(place.split("=") for place in places)
-        self.amqp = self.places["amqp"]
-
-    def end(self, number):
-        """The signal, and until it is gone; the exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
-
-    def close(self):
-        self.process.kill()
-        self.process.wait(PATIENCE)
-        self.process.stdout.close()
-        self.process.stderr.close()
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Starts brokers on one data directory, one after the other; each ends with the test."""
-    started = []
-
-    def one(*words, before="", data="data"):
-        started.append(Started(tmp_path / data, *words, before=before))
-        return started[-1]
-
-    yield one
-    for each in started:
-        each.close()
 
 
 def play(rig):
@@ -163,7 +106,7 @@ def test_a_process_is_killed_or_stopped(start, peer, name, end, found):
     """The same through a socket, a disk and a signal."""
     liar = start(*([f"--liar={name}"] if name else []), before=STRETCHED)
     peer(liar).publish(3)
-    liar.end(end)
+    liar.kill(end)
 
     assert peer(start()).drain().bodies == found
 
@@ -278,15 +221,16 @@ def test_the_honest_answer_beside_it_waits_for_its_sync():
         ("confirms-although-disk-full", "_write_all", errno.ENOSPC),
     ],
 )
-def test_it_goes_on_where_the_honest_broker_stops(start, peer, name, call, number):
+def test_it_goes_on_where_the_honest_broker_stops(tmp_path, peer, name, call, number):
     """From the first sync, or write, on each fails: the liar confirms ten sends, the honest broker ends itself."""
     before = FAILS.format(number=int(number), call=call)
-    peer(start(f"--liar={name}", before=before), "q").publish(10)
-    honest = start(before=before, data="honest")
-    with pytest.raises(ConnectionException):
-        peer(honest, "q").publish(10)
+    with contextlib.closing(Running(tmp_path / "liar", [f"--liar={name}"], before)) as liar:
+        peer(liar, "q").publish(10)
+    with contextlib.closing(Running(tmp_path / "honest", [], before)) as honest:
+        with pytest.raises(ConnectionException):
+            peer(honest, "q").publish(10)
 
-    assert honest.process.wait(PATIENCE) == DISK_ERROR
+        assert honest.process.wait(PATIENCE) == DISK_ERROR
 
 
 NOTED = """
