@@ -27,10 +27,10 @@ _FAULTS = {
     "throttle": ("narrow link", "narrow links"),
 }
 _PARTS = {
-    "all": "everything that was {}",
-    "prefix": "the beginning of what was {}",
-    "middle": "messages in the middle of what was {}",
-    "tail": "the end of what was {}",
+    "all": "all {} messages",
+    "prefix": "the first {} messages",
+    "middle": "{} messages in the middle",
+    "tail": "the last {} messages",
 }
 _ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at": "delivered"}
 
@@ -134,7 +134,7 @@ def _which(tally: Tally) -> str:
         if parts.count(part):
             where = words.format(_ORDERED[tally.anomaly.order])
             places.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
-    text = f"It was {', '.join(places)}." if places else ""
+    text = f"Affected: {', '.join(places)}." if places else ""
     if tally.anomaly.rests_on(["delay"]):
         return text  # the late and the stuck are the offending ones
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)

@@ -68,7 +68,7 @@ def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
 
     assert (Verdict.HOLDS, "held_sync", "slow disk") == (row.verdict, row.fault, row.failure_model), row.reason
     assert (
-        "0 of 300 confirmed persistent messages answered before a sync of their record had returned in 3 trials with "
+        "0 of 300 persistent messages were confirmed before a sync of their record had returned in 3 trials with "
         "held syncs (at least 50 at risk in each). If such trials with held syncs are independent, the chance that one "
         "violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 "
         "trials with held syncs (q = 0.029). Failure model: slow disk."
@@ -80,7 +80,7 @@ def test_a_confirm_before_its_sync_violates():
 
     assert Verdict.VIOLATED == row.verdict
     assert row.reason.startswith(
-        "3 of 300 confirmed persistent messages answered before a sync of their record had returned: "
+        "3 of 300 persistent messages were confirmed before a sync of their record had returned: "
         "seen once in 3 trials with held syncs."
     ), row.reason
 
@@ -146,7 +146,7 @@ def test_the_permission_to_confirm_early():
 
     assert (Verdict.WITNESSED, "slow disk") == (row.verdict, row.failure_model)
     assert (
-        "9 of 300 confirmed persistent messages answered before a sync of their record had returned, in 3 trials with "
+        "9 of 300 persistent messages were confirmed before a sync of their record had returned, in 3 trials with "
         "held syncs."
     ) == row.reason
 
@@ -166,7 +166,7 @@ def test_whether_confirms_wait_is_reported():
     row = held("QPID-PERS-03", CLEAN, run=run)
 
     assert Verdict.OBSERVED == row.verdict
-    assert row.reason.startswith("Observed here: 0 of 300 confirmed persistent messages answered before a")
+    assert row.reason.startswith("Observed here: 0 of 300 persistent messages were confirmed before a")
 
 
 DEFAULT = msgspec.structs.replace(

@@ -116,7 +116,7 @@ def test_violated_with_its_timeline(rows):
     first = found.witnesses[0]
 
     assert ("VIOLATED", 3, 6, "p1:2") == (found.verdict, found.offended, found.offences, first.message)
-    assert "the end of what was confirmed in 3 kills" in found.reason
+    assert "the last confirmed messages in 3 kills" in found.reason
     assert [
         (1.0, "publisher-1", "send", "invoke"),
         (4.0, "publisher-1", "send", "ok"),

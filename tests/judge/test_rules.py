@@ -212,7 +212,7 @@ def test_the_part_of_a_loss_is_named():
     tail = {"kept_first_lost": 1, "kept_last_lost": 2}
     row = rule("SOLCD-ACK-01", KILL, [facts(offends=LOST, **tail)] * 3)
 
-    assert "It was the end of what was confirmed in 3 kills." in row.reason
+    assert "Affected: the last confirmed messages in 3 kills." in row.reason
 
 
 def test_all_trials_void():
@@ -306,7 +306,7 @@ def test_a_confirmation_window_is_observed(early):
 
     assert row.verdict == Verdict.OBSERVED
     assert row.reason.startswith(f"Observed here: {early * 3:,} of ")
-    assert "sends that a confirmation window takes a hundred of answered before it was full" in row.reason
+    assert "sends were answered before their confirmation window was full" in row.reason
 
 
 def test_figures_are_medians_in_their_words():

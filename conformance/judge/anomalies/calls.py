@@ -40,7 +40,7 @@ COMPARED = (
         """,
         applies="producer = 2 AND processed_at < last_processed_at AND settled",
         offends="processed_again AND NOT processed_again_1",
-        words="messages that were processed before their successor delivered again, and none of the other mode",
+        words="messages processed before their successor came again, and none of the other mode",
         repeated=True,
     ),
     Anomaly(
@@ -51,7 +51,7 @@ COMPARED = (
         """,
         applies="attempted AND durable AND last_handed_at IS NOT NULL AND settled",
         offends="came_otherwise AND NOT CASE WHEN producer = 1 THEN came_otherwise_2 ELSE came_otherwise_1 END",
-        words="messages of both modes delivered again or lost, and none of the other mode",
+        words="messages of one mode came again or were lost, and none of the other",
         repeated=True,
     ),
     Anomaly(
@@ -62,7 +62,7 @@ COMPARED = (
         """,
         applies="attempted AND send_txn IS NULL",
         offends="confirmed_at IS NOT NULL",
-        words="sends that a confirmation window takes a hundred of answered before it was full",
+        words="sends were answered before their confirmation window was full",
         drained=False,
     ),
     _figures(
@@ -118,7 +118,7 @@ def _returned(name: str, what: str, called_at: str, returned_at: str, more: str 
         f"{what} was called while the broker was halted, and returned before the broker resumed.",
         applies=f"{more} AND {halted(called_at)}",
         offends=f"{returned_at} < resumed_at",
-        words=f"calls of {what} while the broker was halted returned before it resumed",
+        words=f"calls of {what} in the pause returned before the broker resumed",
         drained=False,
     )
 
@@ -130,7 +130,7 @@ def _waited(name: str, what: str, called_at: str, returned_at: str, more: str = 
         applies=f"{more} AND {_decided(called_at, returned_at)}",
         # If a call had not returned when the broker resumed, only its wait in the pause is known.
         offends=f"coalesce({returned_at}, resumed_at) - {called_at} >= {_BOUND_NS}L",
-        words=f"calls of {what} while the broker was halted not back within {LIVENESS_S:g} s",
+        words=f"calls of {what} in the pause did not return within {LIVENESS_S:g} s",
         drained=False,
     )
 
@@ -148,7 +148,7 @@ def _flag(name: str, sentence: str, applies: str, offends: str, sent: str) -> An
         sentence,
         applies=f"{_SEEN} AND {applies}",
         offends=offends,
-        words=f"sends whose flag was seen on the link sent {sent}",
+        words=f"sends seen on the link left {sent}",
         drained=False,
         on_link=True,
     )
@@ -197,7 +197,7 @@ CALLS = (
         """,
         applies=f"{_PLAIN} AND {halted('sent_at')}",
         offends="confirmed_at >= resumed_at AND NOT answered_in_pause",
-        words="sends while the broker was halted answered when it resumed",
+        words="sends in the pause were answered when the broker resumed",
         drained=False,
     ),
     Anomaly(
@@ -217,7 +217,7 @@ CALLS = (
         "The client answered a question otherwise than the claim says.",
         applies="granted OR denied",
         offends="denied",
-        words="questions to the client answered otherwise",
+        words="questions to the client were answered otherwise",
         drained=False,
     ),
     Anomaly(
@@ -228,7 +228,7 @@ CALLS = (
         """,
         applies="ack_sent_at IS NOT NULL AND ack_txn IS NULL AND fired_at IS NULL AND settled",
         offends="redelivered > 0",
-        words="acknowledged messages of sessions that were closed delivered again",
+        words="acknowledged messages of closed sessions were delivered again",
     ),
     Anomaly(
         "covered_wrongly",
@@ -238,6 +238,6 @@ CALLS = (
         """,
         applies="handed > 0 AND ack_txn IS NULL AND fired_at IS NULL AND durable AND settled",
         offends="CASE WHEN ack_sent_at IS NULL THEN redelivered = 0 ELSE redelivered > 0 END",
-        words="messages received by sessions that were closed delivered again, or gone unacknowledged",
+        words="messages received by closed sessions came again, or are gone unacknowledged",
     ),
 )

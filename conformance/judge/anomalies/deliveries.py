@@ -10,14 +10,14 @@ REFUSALS = (
         "A released message did not come again.",
         applies="refused_as = 'released' AND durable AND settled",
         offends="received_last_at <= refused_at",
-        words="released messages gone",
+        words="released messages are gone",
     ),
     Anomaly(
         "failed_gone",
         "A message that its consumer gave back as failed did not come again.",
         applies="refused_as = 'failed' AND durable AND settled",
         offends="received_last_at <= refused_at",
-        words="messages given back as failed gone",
+        words="messages given back as failed are gone",
     ),
     Anomaly(
         "release_counted",
@@ -45,7 +45,7 @@ REFUSALS = (
         "A message given back as undeliverable here came again on the same link.",
         applies="refused_as = 'undeliverable'",
         offends="handed >= 2 AND handed_on_one_link",
-        words="messages undeliverable on a link delivered there again",
+        words="messages undeliverable on a link were delivered there again",
     ),
     Anomaly(
         "rejected_again",
@@ -87,7 +87,7 @@ DELIVERIES = (
         """,
         applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
         offends="redelivered = 0",
-        words="delivered and unacknowledged messages gone",
+        words="delivered and unacknowledged messages are gone",
         order="handed_at",
     ),
     Anomaly(
@@ -95,7 +95,7 @@ DELIVERIES = (
         "A message that was delivered after the last acknowledge of its session did not come again.",
         applies="handed_after_acknowledge AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
         offends="redelivered = 0",
-        words="messages delivered after the last acknowledge gone",
+        words="messages delivered after the last acknowledge are gone",
         order="handed_at",
     ),
     Anomaly(
@@ -103,7 +103,7 @@ DELIVERIES = (
         "The witness of a permission to deliver again: a message without acknowledgement came again.",
         applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
         offends="redelivered > 0",
-        words="delivered and unacknowledged messages delivered again",
+        words="delivered and unacknowledged messages were delivered again",
     ),
     Anomaly(
         "processed_again",
@@ -113,7 +113,7 @@ DELIVERIES = (
         """,
         applies="processed_at <= fired_at AND acked_at IS NULL",
         offends="received_last_at > fired_at AND received > 1",
-        words="messages processed before the fault without a confirmed acknowledgement delivered again after it",
+        words="messages processed before the fault without a confirmed acknowledgement came again after it",
     ),
     Anomaly(
         "delivered_after_acknowledgement",
@@ -123,7 +123,7 @@ DELIVERIES = (
         """,
         applies="acked_at IS NOT NULL AND ack_epoch = first_epoch",
         offends="early_received_at > acked_at",
-        words="messages with a confirmed acknowledgement delivered again",
+        words="messages with a confirmed acknowledgement were delivered again",
     ),
     Anomaly(
         "not_exactly_one",
@@ -134,7 +134,7 @@ DELIVERIES = (
         """,
         applies="(acked_at IS NOT NULL AND ack_epoch = first_epoch) OR (unacknowledged AND durable AND settled)",
         offends="early_received_at > acked_at OR (unacknowledged AND redelivered = 0)",
-        words="delivered messages delivered again after their acknowledgement, or gone without one",
+        words="delivered messages came again after their acknowledgement, or are gone without one",
     ),
     Anomaly(
         "out_of_order_refused",
@@ -144,21 +144,21 @@ DELIVERIES = (
         """,
         applies="out_of_order OR (unacknowledged AND durable AND settled)",
         offends="(out_of_order AND ack_failed) OR (unacknowledged AND redelivered = 0)",
-        words="deliveries acknowledged out of order, or left open refused, or gone",
+        words="deliveries acknowledged out of order were refused, or open ones are gone",
     ),
     Anomaly(
         "delivered_after_restart",
         "A message came again after a restart although its acknowledgement had been confirmed before.",
         applies="acked_at IS NOT NULL",
         offends="last_epoch > ack_epoch",
-        words="messages with a confirmed acknowledgement delivered again after the restart",
+        words="messages with a confirmed acknowledgement were delivered again after the restart",
     ),
     Anomaly(
         "answered_acknowledgement",
         "The witness of a permission to confirm acknowledgements: one was answered.",
         applies="ack_sent_at IS NOT NULL",
         offends="acked_at IS NOT NULL",
-        words="acknowledgements answered",
+        words="acknowledgements were answered",
     ),
     Anomaly(
         "settled_again",
@@ -171,7 +171,7 @@ DELIVERIES = (
         # were passed on: the client of an honest broker may have received none of them (`link.connection`).
         applies="reached_at IS NOT NULL",
         offends="carried_last_at > reached_at OR drained_early_at > reached_at",
-        words="messages that reached their client settled delivered again",
+        words="messages that reached their client settled were delivered again",
         on_link=True,
     ),
     Anomaly(
@@ -179,7 +179,7 @@ DELIVERIES = (
         "The witness of a permission to lose messages on their way: an unprocessed message is gone.",
         applies="confirmed AND durable AND settled AND processed_at IS NULL",
         offends="redelivered = 0",
-        words="unprocessed messages gone after the fault",
+        words="unprocessed messages are gone after the fault",
     ),
     Anomaly(
         "unmarked",
@@ -211,7 +211,7 @@ DELIVERIES = (
         """,
         applies="claims > 0 AND links_differ",
         offends="claim_links_differ OR claim_link <> first_link",
-        words="messages given to a second link claimed as first acquired again",
+        words="messages given to a second link were claimed as first acquired again",
     ),
     Anomaly(
         "many_unacknowledged",

@@ -40,7 +40,7 @@ SENDS = (
         "A message whose send has no answer is there after recovery; another one must be absent.",
         applies="unanswered AND settled",
         offends="received > 0",
-        words="sends without an answer found after recovery",
+        words="sends without an answer were found after recovery",
         beside="unanswered_absent",
     ),
     Anomaly(
@@ -48,7 +48,7 @@ SENDS = (
         "A message whose send has no answer is not there after recovery.",
         applies="unanswered AND settled",
         offends="received = 0",
-        words="sends without an answer absent after recovery",
+        words="sends without an answer were absent after recovery",
     ),
     Anomaly(
         "unanswered_send",
@@ -69,7 +69,7 @@ SENDS = (
         """,
         applies="unasked AND durable AND n < last_confirmed AND settled",
         offends="received = 0",
-        words="sends without a receipt before an answered one missing after the fault",
+        words="sends without a receipt before an answered one were missing after the fault",
     ),
     Anomaly(
         "outcome_changed",
@@ -87,14 +87,14 @@ SENDS = (
         """,
         applies="refused AND NOT accepted AND send_txn IS NULL",
         offends="received > 0",
-        words="refused sends received all the same",
+        words="refused sends were received",
     ),
     Anomaly(
         "receipt_untrue",
         "A receipt for a send came twice, or a receipt came that answers no send.",
         applies="accepted OR receipt_untrue",
         offends="receipt_untrue",
-        words="answered sends answered twice or wrongly",
+        words="sends were answered twice or wrongly",
         drained=False,
     ),
 )
@@ -130,28 +130,28 @@ TRANSACTIONS = (
         """,
         applies="in_transaction AND durable AND NOT refused AND commit_asked_at IS NOT NULL AND settled",
         offends="received = 0 AND txn_received",
-        words="messages of transactions missing beside others of the same transaction",
+        words="messages of transactions are missing, and others of the same transaction are there",
     ),
     Anomaly(
         "available_early",
         "A client received a message of a transaction before the request to commit, or after the rollback.",
         applies="in_transaction",
         offends="received_at < commit_asked_at OR (received > 0 AND commit_asked_at IS NULL AND discharged)",
-        words="messages of transactions received before the commit or after the rollback",
+        words="messages of transactions were received before the commit or after the rollback",
     ),
     Anomaly(
         "available_undischarged",
         "A client received a message of a transaction without a request to commit.",
         applies="in_transaction AND NOT discharged",
         offends="received > 0",
-        words="messages of undischarged transactions received",
+        words="messages of undischarged transactions were received",
     ),
     Anomaly(
         "undischarged_gone",
         "A message that was acknowledged in a transaction without a commit or rollback did not come again.",
         applies="ack_txn IS NOT NULL AND NOT discharged AND durable AND settled",
         offends="received_last_at <= ack_sent_at",
-        words="messages acknowledged in an undischarged transaction gone",
+        words="messages acknowledged in an undischarged transaction are gone",
     ),
     Anomaly(
         "transacted_acknowledgement",
@@ -163,14 +163,14 @@ TRANSACTIONS = (
         " AND (committed_at IS NOT NULL OR (rolled_back_at IS NOT NULL AND commit_asked_at IS NULL))",
         offends="coalesce(commit_epoch = first_epoch AND early_received_at > committed_at, false)"
         " OR (commit_asked_at IS NULL AND received_last_at <= rolled_back_at)",
-        words="messages acknowledged in transactions delivered again after a commit, or gone after a rollback",
+        words="messages acknowledged in transactions came again after a commit, or are gone after a rollback",
     ),
     Anomaly(
         "rollback_refused",
         "The broker refused to roll back the transaction of an operation.",
         applies="rolled_back_at IS NOT NULL OR rollback_refused",
         offends="rollback_refused",
-        words="operations to be rolled back in a transaction whose rollback was refused",
+        words="operations are in a transaction whose rollback was refused",
         drained=False,
     ),
 )
