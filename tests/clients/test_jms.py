@@ -245,7 +245,7 @@ def test_a_question_is_answered_by_the_client(clients, question, liar, found):
     assert found == [event.phase for event in events if event.op is Op.ASK and event.phase is not Phase.INVOKE]
 
 
-def test_no_transaction_is_asked_of_a_broker_that_has_none(clients):
+def test_a_broker_without_transactions_is_asked_for_none(clients):
     """It may never answer (RabbitMQ 3.10.8), and would keep the question from its end."""
     can = SEEN.capabilities("jms") - {"transactions"}
     jms = SEEN.file.protocols["jms"].model_copy(update={"capabilities": can})
@@ -319,7 +319,7 @@ def test_a_broker_that_dies_under_a_publisher_leaves_sends_unknown(clients, brok
         ("transacted", {"acknowledge": 2}, [7, 8, 9]),
     ],
 )
-def test_what_was_not_acknowledged_is_left(clients, mode, fields, left):
+def test_unacknowledged_messages_stay_in_the_queue(clients, mode, fields, left):
     """Seven of nine are taken, each in its mode, and the connection is closed in order."""
     clients.publish(9, window=9, asynchronous=True)
     result, events = clients.play("consume", mode=mode, stop=7, **fields)
@@ -330,7 +330,7 @@ def test_what_was_not_acknowledged_is_left(clients, mode, fields, left):
     assert [f"p1:{number}" for number in left] == sorted(clients.drained())
 
 
-def test_what_was_rolled_back_comes_again(clients):
+def test_rolled_back_messages_are_delivered_again(clients):
     """To the same consumer, marked as such, or to the next one; what was committed does not."""
     clients.publish(6, window=6, asynchronous=True)
     _, events = clients.play("consume", mode="transacted", acknowledge=2, rollback_every=2, stop=8)
@@ -348,7 +348,7 @@ def test_what_was_rolled_back_comes_again(clients):
 
 
 @pytest.mark.parametrize("mode", ["auto", "client", "individual"])
-def test_a_session_in_which_nothing_acknowledges(clients, mode):
+def test_a_session_that_never_acknowledges(clients, mode):
     """It says that it does, and everything comes again."""
     clients.publish(3, window=3, asynchronous=True)
     _, events = clients.play("consume", mode=mode, acknowledge=1, stop=3, liar="forgets-acknowledgements")
@@ -358,7 +358,7 @@ def test_a_session_in_which_nothing_acknowledges(clients, mode):
 
 
 @pytest.mark.parametrize(("liar", "left"), [("", [1, 2, 3]), ("acknowledges-unasked", [])])
-def test_a_session_that_acknowledges_what_receive_has_returned(clients, liar, left):
+def test_a_session_that_acknowledges_at_receive(clients, liar, left):
     """Although its application never calls acknowledge()."""
     clients.publish(3, window=3, asynchronous=True)
     _, events = clients.play("consume", mode="client", acknowledge=100, stop=3, liar=liar)

@@ -89,7 +89,7 @@ def test_the_session_acknowledges_where_it_is_asked_to(calls):
     assert [("message", 2)] == other.said
 
 
-def test_nothing_is_called_where_the_client_acknowledges_by_itself(calls):
+def test_a_client_that_acknowledges_by_itself_is_not_called(calls):
     found, session = receiving(calls, "pre")
     found.acknowledge([take(calls, found)], confirmed=False)
 

@@ -117,7 +117,7 @@ def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):
     ] == session.peer.frames
 
 
-def test_nothing_leaves_before_pump_and_the_recorder_is_flushed_once(dial):
+def test_frames_leave_at_pump_after_one_flush_of_the_recorder(dial):
     """`before_write` runs once for all frames of one pump, before the first has left."""
     seen, held = [], []
     session = dial(

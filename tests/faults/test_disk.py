@@ -106,7 +106,7 @@ def test_the_stamps_hold_the_delay(run):
 
 @traced
 def test_a_failed_sync_counts_for_each_thread_and_each_name(run):
-    """And not the syncs of other files in between."""
+    """Syncs of other files in between are not held."""
     code = """
 def syncs():
     for call in (os.fdatasync, os.fdatasync, os.fsync, os.fsync, os.fsync):
@@ -122,7 +122,7 @@ thread = threading.Thread(target=syncs); thread.start(); thread.join()
 
 
 @traced
-def test_a_full_disk_refuses_writes_and_space_and_nothing_else(run):
+def test_a_full_disk_refuses_only_writes_and_allocation(run):
     code = """
 for call, *words in [(os.write, a, b"x"), (os.write, a, b"x"), (os.pwrite, a, b"x", 0), (os.posix_fallocate, a, 0, 9), (os.write, log, b"x"),
                      (os.fsync, a), (os.ftruncate, a, 0)]:
@@ -135,7 +135,7 @@ for call, *words in [(os.write, a, b"x"), (os.write, a, b"x"), (os.pwrite, a, b"
 
 
 @traced
-def test_what_was_written_and_synced_is_paired(run):
+def test_writes_and_their_syncs_are_paired(run):
     """`O_DSYNC` by its open; another thread's sync; a file that is not in the journal."""
     code = """
 d = opened("3.j", os.O_DSYNC)
@@ -158,7 +158,7 @@ print(t); print(time.monotonic_ns())
 
 
 @traced
-def test_a_journal_whose_path_is_a_link_is_the_same(tmp_path):
+def test_a_journal_behind_a_link_is_watched(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     tracer = injection.Tracer(tmp_path / "trace", tmp_path / "link", DiskFull(1), files=["{n}.j"])
@@ -184,7 +184,7 @@ def test_every_way_to_sync_is_seen_by_a_watch(run):
 
 @traced
 def test_a_signal_is_not_injected_under_seccomp_bpf(tmp_path):
-    """It does nothing and does not say so: kills are never made by the tracer."""
+    """strace injects no kill and reports no error, so the tracer is never used to kill."""
     words = ["-f", "-o", str(tmp_path / "out"), "-e", "trace=fdatasync", "-e", "inject=fdatasync:signal=KILL"]
     child = [sys.executable, "-c", CHILD + "os.fdatasync(a)", str(tmp_path)]
 
@@ -252,7 +252,7 @@ print("ready", flush=True); signal.pause()
 
 @traced
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
-def test_a_full_disk_that_met_nothing_says_what_hides_the_writes(tmp_path):
+def test_a_full_disk_without_effect_says_why_it_saw_no_writes(tmp_path):
     """Its trial is void, and the error says why: libaio writes to files whose space is allocated already."""
     code = """
 context = ctypes.c_ulong(0)
@@ -269,7 +269,7 @@ print("ready", flush=True); signal.pause()
 
 
 def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(tmp_path, monkeypatch):
-    """And that of each process: a JVM has fifty threads, and a broker of several processes has a memory for each."""
+    """Once for each process: a JVM has fifty threads, and each process of a broker has its own memory."""
     looked = []
     over = threading.Event()
     threads = [threading.Thread(target=over.wait) for _ in range(5)]
@@ -287,7 +287,7 @@ def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(t
 
 
 def reasons(tracer):
-    """What the tracer would say of a run in which it saw nothing amiss."""
+    """A tracer whose run had no reason against it."""
     tracer.read()
     found = sorted(tracer._reasons)
     tracer._reasons.discard("the broker was not checked for a mapped journal, libaio and io_uring")
@@ -328,8 +328,8 @@ def test_a_fault_that_did_not_take_effect_voids_its_trial(found, fault, says):
         injection.prove(found, fault)
 
 
-def test_a_broker_that_never_syncs_leaves_nothing_to_hold():
-    """That it wrote and asked for no sync is what the control shows; one that synced unheld voids the trial."""
+def test_a_broker_that_never_syncs_has_no_sync_to_hold():
+    """The control shows writes without a sync; a sync that was not held voids the trial."""
     write = Call(7, "pwrite64", "/j/1", 1, 2, 10)
     unheld = Call(7, "fdatasync", "/j/1", 3, 4, 0)
     injection.prove(Trace((write,), 1), HeldSync(0.3))
@@ -338,8 +338,8 @@ def test_a_broker_that_never_syncs_leaves_nothing_to_hold():
         injection.prove(Trace((write, unheld), 1), HeldSync(0.3))
 
 
-def test_a_broker_that_maps_its_journal_leaves_nothing_to_hold_either():
-    """It writes through memory and syncs by msync: that this cannot be seen is a reason, and no fault of the tracer."""
+def test_a_broker_that_maps_its_journal_has_no_sync_to_hold():
+    """It writes through memory and syncs by msync, which the tracer cannot see: that is a reason."""
     mapped = Call(7, "mmap", "/j/1", 1, 2, 0, flags=frozenset({"MAP_SHARED", "PROT_WRITE"}))
     read = dataclasses.replace(mapped, flags=frozenset({"MAP_SHARED", "PROT_READ"}))
     found = Trace((mapped,), 1)
@@ -397,7 +397,7 @@ def test_a_machine_that_cannot_trace_says_why(tmp_path, monkeypatch, strace, say
 # The history.
 
 
-def test_the_history_says_what_was_seen_in_the_order_of_time(tmp_path):
+def test_the_history_has_the_trace_in_the_order_of_time(tmp_path):
     write = Call(1, "pwrite64", "/j/1", 10, 20, 5)
     sync = Call(2, "fdatasync", "/j/1", 30, 702_000_030, 0, delayed=True)
     plain = Call(2, "fdatasync", "/j/1", 30, 40, 0)
@@ -438,7 +438,7 @@ def test_the_history_says_what_was_seen_in_the_order_of_time(tmp_path):
 
 
 class Stomp:
-    """One SEND after another, each with its receipt; when it was asked and when it was answered."""
+    """Send messages one after another, each with its receipt; return the times of request and answer."""
 
     def __init__(self, broker, headers=""):
         self._headers = headers
@@ -564,7 +564,7 @@ def test_a_killed_broker_leaves_a_whole_trace_and_no_process(started, marked, tm
 
 @traced
 def test_the_harness_ends_broker_and_tracer_alike(started, marked, tmp_path):
-    """By a clean stop of the tracer's child, or by SIGKILL to the whole tree."""
+    """Ended by a clean stop of the tracer's child, or by SIGKILL to the whole tree."""
     broker, tracer = started(Watched())
     main = broker._tree.main(wrapped=True)
     names = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in broker.processes()]
@@ -594,8 +594,8 @@ def test_artemis_answers_after_the_sync_and_before_it_if_configured_so(started):
 
 @pytest.mark.artemis
 @traced
-def test_what_a_control_of_a_held_sync_has_answered_is_written_before_the_next(started):
-    """Else nothing is seen of it. Artemis 2.19.0 writes it when its buffer is full, unless the buffer goes as well."""
+def test_a_control_of_a_held_sync_writes_each_message_before_the_next_is_sent(started):
+    """Otherwise the tracer cannot see it. Artemis 2.19.0 writes when its buffer is full, unless the buffer is disabled."""
     adapter = adapters.find("artemis@2.19.0")
     if not (fetch.dist() / "apache-artemis-2.19.0").is_dir():
         pytest.skip(f"it is not in the cache: conformance fetch artemis@{adapter.version}")

@@ -216,7 +216,7 @@ def test_a_nul_ends_a_head_without_a_blank_line():
     assert [("SEND", 22), ("BEGIN", 8)] == stomp(b"SEND\ncontent-length:9\0BEGIN\n\n\0")
 
 
-def test_a_receipt_is_named_for_what_it_answers():
+def test_a_receipt_names_the_command_that_it_answers():
     """With or without escapes; for a SUBSCRIBE it is no answer; one that was never asked for is an answer and says so."""
     pairs = ((b"COMMIT", b"a\\c1"), (b"SUBSCRIBE", b"s"), (b"ACK", b"x"))
     asked = b"".join(b"%s\nreceipt:%s\n\n\0" % pair for pair in pairs)

@@ -398,7 +398,7 @@ def test_a_delivery_to_a_consumer_without_acknowledgement_is_settled():
     ]
 
 
-def test_what_was_got_is_settled_if_it_was_asked_for_so():
+def test_a_get_with_no_ack_is_settled():
     """Answers come in the order of the requests; an empty answer counts too."""
     asked = to_broker(*(method(60, 70, b"\0\0\1q" + bytes([bits])) for bits in (1, 0, 1, 1)))
     came = to_client(got(1), method(60, 72, b"\0"), got(2), got(3), got(4))
@@ -416,7 +416,7 @@ def acknowledged(*parts):
 DELIVERED = to_client(*(deliver(tag) for tag in range(1, 8)))
 
 
-def test_a_multiple_one_covers_what_is_open_up_to_its_tag():
+def test_a_multiple_acknowledgement_covers_open_deliveries_up_to_its_tag():
     """But no delivery that was refused before it."""
     found = acknowledged(
         DELIVERED,
@@ -434,7 +434,7 @@ def test_a_multiple_one_covers_what_is_open_up_to_its_tag():
     ]
 
 
-def test_the_ends_of_what_is_covered():
+def test_the_ends_of_the_covered_tags():
     """`first` and `last`; None if it covers no delivery."""
     asks = to_broker(settle(2), settle(5, multiple=True), settle(7, multiple=True), settle(0))
     found = [seen for seen in split(DELIVERED, asks) if seen.kind == "acknowledge"]
@@ -508,7 +508,7 @@ def test_a_channel_has_tags_of_its_own():
     ] == details(*parts, kind="acknowledge")
 
 
-def test_tags_out_of_order_are_covered_all_the_same():
+def test_tags_out_of_order_are_covered():
     """A broker may send deliveries in another order than that of their tags."""
     came = to_client(deliver(5), deliver(3))
 

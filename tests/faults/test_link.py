@@ -131,7 +131,7 @@ def read(end, size):
 
 
 def until_end(end):
-    """What comes until the end of the stream, and whether that was a reset."""
+    """Return the bytes until the end of the stream, and whether that was a reset."""
     data = b""
     try:
         while piece := end.recv(1 << 16):
@@ -201,12 +201,12 @@ def test_a_real_session_is_seen_whole(link, broker, session, protocol):
 
 
 def told_reached(link):
-    """How many bytes of each connection reached its client, says the link."""
+    """The bytes of each connection that reached its client, from the link's history."""
     return [event.count for event in events(link) if event.op is Op.CONNECT]
 
 
-def test_what_reached_a_client_is_not_what_was_passed_on(link, upstream):
-    """One that reads nothing and dies: the rest of some megabytes lay on this side, in the kernel and in the link."""
+def test_fewer_bytes_reach_a_client_than_were_passed_on(link, upstream):
+    """A client reads nothing and dies: most of some megabytes stayed in the kernel and the proxy on this side."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
     body = 1 << 12
@@ -229,7 +229,7 @@ def test_what_reached_a_client_is_not_what_was_passed_on(link, upstream):
 
 
 async def _reset_while_the_broker_sends(pairs, folder):
-    """The broker's end is looked at before the client's, as the loop may do when both have something to tell."""
+    """The broker's socket is read before the client's, as the loop may do when both are readable."""
     (client, to_client), (broker, to_broker) = pairs
     recorder = history.Recorder(folder / "link.jsonl", bare_header("link"))
     ended = asyncio.Event()
@@ -247,7 +247,7 @@ async def _reset_while_the_broker_sends(pairs, folder):
 
 
 def test_a_reset_that_a_write_reported_is_passed_on_as_one(tmp_path):
-    """The kernel tells it once: after the write that got it, a read of the same socket gives an orderly end."""
+    """The kernel reports it once: after the write that got it, a read of the same socket gives an orderly end."""
     pairs = []
     for _ in range(2):
         with socket.create_server((HOST, 0)) as listening:
@@ -263,7 +263,7 @@ def test_a_reset_that_a_write_reported_is_passed_on_as_one(tmp_path):
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_all_of_what_a_client_has_read_reached_it(link, upstream, reset):
+def test_all_bytes_that_a_client_has_read_count_as_reached(link, upstream, reset):
     """For every way to end, from either side; the end of the stream may count as one more byte."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
@@ -304,7 +304,7 @@ def test_bytes_arrive_as_they_were_sent(link, upstream, fault):
 
 
 def test_a_frame_without_a_length_passes_when_it_is_whole(link, upstream):
-    """However long: a megabyte in pieces."""
+    """A megabyte without declared length, in pieces."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
     frame = b"SEND\n\n" + b"x" * (1 << 20)
@@ -330,7 +330,7 @@ def test_half_a_stream_stays_open(link, upstream):
 
 
 def test_a_reset_is_passed_on_after_the_answers(link, upstream):
-    """What a broker had said before it died is not lost in between."""
+    """Bytes that a broker sent before it died reach the client."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
     peer.sendall(b"".join(RECEIPT % n for n in range(100)))
@@ -343,7 +343,7 @@ def test_a_reset_is_passed_on_after_the_answers(link, upstream):
 
 
 def test_a_reader_that_is_slow_is_felt_by_the_sender(link, upstream):
-    """What lies in between is bounded: the kernel's buffers and one of the proxy's."""
+    """The proxy keeps at most one buffer; the kernel's buffers add to that."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
     for end in (client, peer):
@@ -373,7 +373,7 @@ def test_a_broker_that_is_not_there(link):
 
 
 def test_many_connections_at_once(link, upstream):
-    """Each has its own peer, its own count of frames and its own number."""
+    """Each connection has its own peer, count of frames and number."""
     between = link(upstream, Cut(Frame("send", 2)))
     ends = [dial(between.port, upstream) for _ in range(100)]
     for number, (client, _) in enumerate(ends):
@@ -390,7 +390,7 @@ def test_many_connections_at_once(link, upstream):
 
 
 def test_an_unreadable_stream_is_passed_on_and_reported(link, upstream):
-    """A fault that waits for a frame in it says why it did not strike."""
+    """A fault that waits for a frame in it says why it did not fire."""
     fault = Cut(Frame("send", 2))
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -409,7 +409,7 @@ AT = {"before": 2.0, "middle": 2.5, "after": 3.0}
 @pytest.mark.parametrize("how", ["rst", "fin"])
 @pytest.mark.parametrize("at", AT)
 def test_a_cut_is_exact(link, upstream, at, how):
-    """Five frames leave in one write; the broker gets what stands before the cut, and not a byte more."""
+    """Five frames leave in one write; the broker gets exactly the bytes before the cut."""
     fault = Cut(Frame("send", 3, at), how)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -428,8 +428,8 @@ def test_a_cut_is_exact(link, upstream, at, how):
     assert (3 if how == "rst" else 5) <= result.seen
 
 
-def test_a_reset_waits_for_what_was_to_pass(link, upstream):
-    """A reset throws away what the kernel has not sent yet: a reader with a small window gets the whole frame before it."""
+def test_a_reset_waits_for_the_bytes_before_it(link, upstream):
+    """A reset drops unsent bytes of the kernel: so a reader with a small window first gets the whole frame before it."""
     upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 13)
     between = link(upstream, Cut(Frame("send", 1)))
     client, peer = dial(between.port, upstream)
@@ -441,7 +441,7 @@ def test_a_reset_waits_for_what_was_to_pass(link, upstream):
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 def test_a_frame_that_was_cut_in_its_middle_is_not_stored(link, broker, session, protocol):
-    """Of five sends the third is half there: the queue holds the two before it."""
+    """Half of the third of five sends arrives: the queue holds the two before it."""
     fault = Cut(Frame("send", 3, "middle"), "fin")
     between = link(broker.endpoint(protocol), fault, protocol)
     client = session(protocol, between.port)
@@ -463,7 +463,7 @@ def test_a_frame_that_was_cut_in_its_middle_is_not_stored(link, broker, session,
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 def test_a_commit_is_cut_from_its_answer(link, broker, session, protocol):
-    """The client never learns; the broker has committed."""
+    """The broker has committed, and the client gets no answer."""
     fault = Cut(Frame("commit_answer", 1, "before"), "rst")
     between = link(broker.endpoint(protocol), fault, protocol)
     client = session(protocol, between.port)
@@ -488,7 +488,7 @@ def test_a_commit_is_cut_from_its_answer(link, broker, session, protocol):
 
 
 def test_a_cut_after_a_send_comes_before_its_answer(link, broker, session):
-    """One send, one at a time: the broker has each, the client the answers of all but the last."""
+    """Sends one at a time: the broker has each, and the client has the answers of all but the last."""
     fault = Cut(Frame("send", 4), "rst")
     between = link(broker.endpoint("amqp"), fault, "amqp")
     client = session("amqp", between.port)
@@ -507,7 +507,7 @@ def test_a_cut_after_a_send_comes_before_its_answer(link, broker, session):
 
 
 def test_only_one_connection_is_cut(link, upstream):
-    """Whoever reaches the trigger first; later ones pass, and others that stand already go on."""
+    """The first connection that reaches the trigger; later ones pass, and open ones continue."""
     between = link(upstream, Cut(Frame("send", 2), "fin"))
     (first, _), (second, peer) = dial(between.port, upstream), dial(between.port, upstream)
     second.sendall(SEND % 1)
@@ -558,7 +558,7 @@ def test_a_half_open_link_without_traffic_has_no_effect(link, upstream):
 
 
 def test_a_cut_that_did_not_fire_says_how_far_it_came(link, upstream):
-    """On the connection that had the most."""
+    """It reports the connection with the most frames."""
     fault = Cut(Frame("answer", 5))
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -573,7 +573,7 @@ def test_a_cut_that_did_not_fire_says_how_far_it_came(link, upstream):
 
 
 def test_a_hold_keeps_one_direction(link, upstream):
-    """From that very byte on; the other direction goes on; then everything comes, in its order."""
+    """From that byte on; the other direction continues; then all bytes come in order."""
     fault = HoldLink(Frame("answer", 2), "to_client", 1.0)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -599,7 +599,7 @@ def test_a_hold_keeps_one_direction(link, upstream):
 
 
 def test_a_hold_in_the_middle_of_a_frame_of_the_other_direction(link, upstream):
-    """The trigger is one direction's, the hold the other's."""
+    """The trigger is in one direction, the hold in the other."""
     fault = HoldLink(Frame("send", 1, "before"), "to_client", 0.7)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -613,8 +613,8 @@ def test_a_hold_in_the_middle_of_a_frame_of_the_other_direction(link, upstream):
     prove(fault, between.finish())
 
 
-def test_a_hold_with_nothing_to_keep_had_no_effect(link, upstream):
-    """Nothing came in its time."""
+def test_a_hold_without_traffic_had_no_effect(link, upstream):
+    """No byte arrived during the hold."""
     fault = HoldLink(Frame("send", 1), "to_client", 0.05)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -628,7 +628,7 @@ def test_a_hold_with_nothing_to_keep_had_no_effect(link, upstream):
 
 
 def test_a_delay_makes_every_round_trip_longer(link, broker, session):
-    """Of a real client too, by no less than it says."""
+    """Each round trip, also of a real client, takes at least that much longer."""
     fault = Delay(rtt_ms=40)
     between = link(broker.endpoint("amqp"), fault, "amqp")
     client = session("amqp", between.port)
@@ -648,7 +648,7 @@ def test_a_delay_makes_every_round_trip_longer(link, broker, session):
 
 
 def test_bytes_of_an_unknown_protocol_pass(link, upstream):
-    """Of Artemis' core protocol: no frame is recorded, nothing is kept back, and a delay works as on any other link."""
+    """Artemis' core protocol: no frame is recorded, no byte is held back, and a delay works as on any other link."""
     between = link(upstream, Delay(rtt_ms=40), "core")
     client, peer = dial(between.port, upstream)
     began = time.monotonic()
@@ -666,8 +666,8 @@ def test_bytes_of_an_unknown_protocol_pass(link, upstream):
     prove(Delay(rtt_ms=40), result)
 
 
-def test_a_delay_takes_nothing_from_the_throughput(link, upstream):
-    """Thirty megabytes are under way at once: nothing waits for an answer, and the order stays."""
+def test_a_delay_does_not_reduce_the_throughput(link, upstream):
+    """Thirty megabytes are in flight at once without waiting for an answer, and the order stays."""
     between = link(upstream, Delay(rtt_ms=1000))
     client, peer = dial(between.port, upstream)
     frame = b"SEND\ncontent-length:1000000\n\n" + os.urandom(1_000_000) + b"\0"
@@ -683,7 +683,7 @@ def test_a_delay_takes_nothing_from_the_throughput(link, upstream):
 
 
 def test_a_narrow_link_passes_so_many_bytes_a_second(link, upstream):
-    """In each direction by itself; not more, and nearly as many."""
+    """Each direction for itself gets nearly the rate, and never more."""
     fault = Throttle(bytes_per_s=1_000_000)
     between = link(upstream, fault)
     client, peer = dial(between.port, upstream)
@@ -716,14 +716,14 @@ def test_a_narrow_link_passes_so_many_bytes_a_second(link, upstream):
         (Delay(0), "rtt_ms must be above 0"),
     ],
 )
-def test_a_fault_with_a_word_that_is_none_cannot_be_armed(ledger, tmp_path, fault, word):
-    """Before anything is started."""
+def test_a_fault_with_an_unknown_word_cannot_be_armed(ledger, tmp_path, fault, word):
+    """The error comes before a process starts."""
     with pytest.raises(FaultError, match=word):
         LinkProxy(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp", fault)
 
 
-def test_a_link_that_ends_leaves_nothing(link, ledger, marked, tmp_path):
-    """No process, no log, a ledger that knows it; a second end only repeats the word."""
+def test_an_ended_link_leaves_no_process_and_no_log(link, ledger, marked, tmp_path):
+    """The ledger records the release; a second `finish` only repeats the result."""
     between = link((HOST, 1))
     pid = between.port and marked(ledger.run_id)
     result = between.finish()
@@ -735,7 +735,7 @@ def test_a_link_that_ends_leaves_nothing(link, ledger, marked, tmp_path):
 
 
 def test_a_dead_link_proxy_is_an_error(link, ledger, marked):
-    """Its history is closed as such."""
+    """Its history is closed as that of a dead process."""
     between = link((HOST, 1))
     assert between.port
     os.kill(*marked(ledger.run_id), signal.SIGKILL)
@@ -746,7 +746,7 @@ def test_a_dead_link_proxy_is_an_error(link, ledger, marked):
 
 
 def test_sigterm_ends_it_in_order(link, ledger, marked, upstream):
-    """With its history flushed and its last word said."""
+    """Its history is flushed, and its result was sent."""
     between = link(upstream)
     client, peer = dial(between.port, upstream)
     client.sendall(SEND % 1)
@@ -758,7 +758,7 @@ def test_sigterm_ends_it_in_order(link, ledger, marked, upstream):
 
 
 def test_it_ends_with_its_harness(tmp_path, marked):
-    """However that died."""
+    """It ends after any death of the harness."""
     harness = (
         "import pathlib, sys, time\n"
         "from conformance.faults.link.harness import LinkProxy\n"
@@ -783,7 +783,7 @@ def test_it_ends_with_its_harness(tmp_path, marked):
 
 
 def test_a_proxy_that_cannot_start_says_why(ledger, tmp_path):
-    """Here: its history is there already."""
+    """For example because its history exists already."""
     (tmp_path / "link-1.jsonl").write_text("")
     with (
         pytest.raises(FaultError, match="the link proxy did not start: FileExistsError"),
@@ -792,7 +792,7 @@ def test_a_proxy_that_cannot_start_says_why(ledger, tmp_path):
         assert between.port
 
 
-def test_what_it_costs(monkeypatch):
+def test_the_cost_of_the_proxy(monkeypatch):
     """Every figure is there, and none is negative; the bound itself is for a quiet machine."""
     monkeypatch.setattr(link_bench, "TRIPS", 200)
     monkeypatch.setattr(link_bench, "FRAMES", 400)

@@ -41,7 +41,7 @@ def disk(tmp_path, filesystem):
 
 @pytest.fixture
 def lose(disk):
-    """Loses the power of the disk, and has it mounted again."""
+    """Loses the power of the disk, and mounts it again."""
 
     def act(**words):
         with disk.handle() as descriptor:
@@ -85,7 +85,7 @@ def survived(path):
 
 
 def child(program, descriptor, *before):
-    """A Python that knows nothing but the number of a descriptor."""
+    """A Python process that gets only the number of a descriptor."""
     package = str(pathlib.Path(conformance.__file__).parents[1])
     return subprocess.run(
         [*before, sys.executable, "-c", program, str(descriptor)],
@@ -100,7 +100,7 @@ def child(program, descriptor, *before):
 
 
 @EACH
-def test_what_was_synced_survives_and_what_was_not_is_gone(disk, lose):
+def test_synced_data_survives_and_other_data_is_gone(disk, lose):
     """The end of one file, and a whole file without a sync."""
     with (disk.mountpoint / "journal").open("wb", buffering=0) as file:
         file.write(b"synced")
@@ -116,7 +116,7 @@ def test_what_was_synced_survives_and_what_was_not_is_gone(disk, lose):
 
 
 @EACH
-def test_a_kill_alone_loses_nothing(disk):
+def test_a_kill_alone_loses_no_data(disk):
     """The control, and the point of the fault: the page cache outlives every process."""
     file = disk.mountpoint / "journal"
     program = "import os,sys,signal; os.write(os.open(sys.argv[1], os.O_CREAT|os.O_WRONLY), b'x'*9000); signal.pause()"
@@ -145,8 +145,8 @@ def test_from_the_loss_on_every_write_fails(disk):
     assert failures == [errno.EIO, errno.EIO]
 
 
-def test_a_client_needs_the_descriptor_and_nothing_else(disk):
-    """It is fired from another process, in another folder."""
+def test_a_client_needs_only_the_descriptor(disk):
+    """Another process, in another folder, loses the power."""
     (disk.mountpoint / "new").write_text("not synced")
     with disk.handle() as descriptor:
         done = child(LOSE, descriptor)
@@ -158,7 +158,7 @@ def test_a_client_needs_the_descriptor_and_nothing_else(disk):
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) takes a capability away")
 def test_a_caller_without_the_privilege_gets_an_error(disk):
-    """Root without the capability."""
+    """The caller is root without the capability."""
     with disk.handle() as descriptor:
         done = child(LOSE, descriptor, "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
 
@@ -168,7 +168,7 @@ def test_a_caller_without_the_privilege_gets_an_error(disk):
 
 @pytest.mark.parametrize("where", ["/", "the folder below"])
 def test_the_disk_of_the_machine_is_refused(tmp_path, monkeypatch, where):
-    """What a folder gives whose disk is not mounted. The call itself is watched: it must not be tried."""
+    """As for a folder whose disk is not mounted. The test watches the ioctl: it must not be called."""
     calls = []
     monkeypatch.setattr(fcntl, "ioctl", lambda *words: calls.append(words))
     descriptor = os.open(tmp_path if where != "/" else where, os.O_RDONLY)
@@ -206,7 +206,7 @@ def test_pages_reach_the_disk_out_of_order_and_a_write_is_torn(disk, lose):
 
 
 def test_without_a_seed_no_page_survives(disk, lose):
-    """The control of the one above."""
+    """The control of the test above."""
     fill(disk.mountpoint / "journal", 64)
     lose()
 
@@ -214,7 +214,7 @@ def test_without_a_seed_no_page_survives(disk, lose):
 
 
 def test_a_seed_means_the_same_twice(disk, lose):
-    """And another one something else."""
+    """Another seed tears other pages."""
     left = []
     for seed in (7, 7, 8):
         fill(disk.mountpoint / "journal", 64)
@@ -225,7 +225,7 @@ def test_a_seed_means_the_same_twice(disk, lose):
 
 
 def test_a_seed_means_the_same_on_another_disk(disk, tmp_path):
-    """Each lists its folders in an order of its own."""
+    """File systems list folders in different orders."""
     left = []
     for number in (1, 2):
         with (
@@ -256,8 +256,8 @@ def test_only_dirty_pages_are_drawn(disk, lose):
 
 
 @pytest.mark.parametrize("filesystem", ["xfs"])
-def test_xfs_reorders_what_was_written_page_by_page(disk, lose):
-    """Its folios are then single pages; made at once they would go as a whole."""
+def test_xfs_reorders_data_that_was_written_page_by_page(disk, lose):
+    """Its folios are then single pages; written at once, they would survive as a whole."""
     file = os.open(disk.mountpoint / "journal", os.O_RDWR | os.O_CREAT)
     for number in range(64):
         os.pwrite(file, bytes(PAGE), number * PAGE)
@@ -273,7 +273,7 @@ def test_xfs_reorders_what_was_written_page_by_page(disk, lose):
     assert [number for number in left if number and number - 1 not in left]
 
 
-def test_a_file_that_grows_ends_before_what_was_written_back(disk, lose):
+def test_a_growing_file_ends_before_pages_that_were_written_back(disk, lose):
     """Its size is in the log, which is not written."""
     file = segment(disk.mountpoint / "journal", 2)
     os.pwrite(file, bytes([9]) * 64 * PAGE, 2 * PAGE)
@@ -285,7 +285,7 @@ def test_a_file_that_grows_ends_before_what_was_written_back(disk, lose):
 
 
 def test_only_the_files_below_the_folder_are_torn(disk, lose):
-    """The journal, and not what lies beside it."""
+    """Only files of the journal's folder are torn."""
     (disk.mountpoint / "journal").mkdir()
     for name in ("journal/1", "beside"):
         fill(disk.mountpoint / name, 64)
@@ -296,8 +296,8 @@ def test_only_the_files_below_the_folder_are_torn(disk, lose):
     assert [] == survived(disk.mountpoint / "beside")
 
 
-def test_what_is_no_file_is_passed_over(disk, lose, tmp_path):
-    """Links, also broken ones and such that lead out of the disk; a pipe, which must not be waited for."""
+def test_links_and_sockets_are_skipped(disk, lose, tmp_path):
+    """Links, also broken ones and links out of the disk; a pipe, whose open must not block."""
     (disk.mountpoint / "away").symlink_to(tmp_path)
     (disk.mountpoint / "broken").symlink_to("nowhere")
     fill(tmp_path / "outside", 8)
@@ -309,14 +309,14 @@ def test_what_is_no_file_is_passed_over(disk, lose, tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named(disk, lose):
-    """The trial is void, and the disk alive."""
+    """The trial is void, and the disk still works."""
     with pytest.raises(FaultError, match=r"the files below 'journal' cannot be torn: No such file"):
         lose(torn=1, folder="journal")
     (disk.mountpoint / "still").write_text("stores")
 
 
-def test_a_kernel_that_cannot_say_what_is_dirty_tears_all_the_same(disk, lose, monkeypatch):
-    """A number that no system call has: what cachestat is before Linux 6.5."""
+def test_a_kernel_without_cachestat_tears_too(disk, lose, monkeypatch):
+    """An unknown system call, as cachestat is before Linux 6.5."""
     monkeypatch.setattr(loss, "_CACHESTAT", 100_000)
     fill(disk.mountpoint / "journal", 64)
     lost = lose(torn=1)
@@ -328,7 +328,7 @@ def test_a_kernel_that_cannot_say_what_is_dirty_tears_all_the_same(disk, lose, m
 
 
 def test_a_direct_write_survives_without_a_sync(disk, lose):
-    """What this loss cannot do: empty the cache of a device."""
+    """This loss does not empty the cache of a device."""
     os.close(segment(disk.mountpoint / "journal", 1))
     file = os.open(disk.mountpoint / "journal", os.O_RDWR | os.O_DIRECT)
     with mmap.mmap(-1, PAGE) as page:

@@ -32,7 +32,7 @@ EACH = pytest.mark.parametrize("filesystem", [*FILE_SYSTEMS])
 
 
 def outside():
-    """What there is of mounts and loop devices in this process's namespace."""
+    """Return the mounts and loop devices in this process's namespace."""
     mounted = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
     loops = {}
     for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -42,7 +42,7 @@ def outside():
 
 
 def ours(tmp_path):
-    """What there is of it below a test's folder; others may make some at the same time."""
+    """Return those below a test's folder; other tests may make some at the same time."""
     mounted, loops = outside()
     here = str(tmp_path)
     return [path for path in mounted if path.startswith(here)], [path for path in loops.values() if here in path]
@@ -75,7 +75,7 @@ def lose(disk):
 
 
 def stored(path, content=b"stored"):
-    """Written and synced, and its name as well."""
+    """Write and sync a file, and its name."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -84,7 +84,7 @@ def stored(path, content=b"stored"):
 
 @contextlib.contextmanager
 def process(*command, **words):
-    """A process that has said that it is ready; it ends when its standard input does."""
+    """A process that is ready; it ends with its standard input."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **words) as started:
         try:
             assert started.stdout.readline() == "ready\n"
@@ -93,16 +93,16 @@ def process(*command, **words):
             started.kill()
 
 
-def test_this_machine_can_or_says_what_it_needs():
-    """Asked once."""
+def test_this_machine_can_lose_power_or_says_what_it_needs():
+    """The answer is computed once."""
     assert re.fullmatch(r"|a power loss cannot be tried here: .+", cannot())
     assert cannot() is cannot()
 
 
 @needs_power
 @EACH
-def test_what_was_there_when_it_was_settled_survives(make, filesystem):
-    """As a broker was set up: a file that it replaced and did not sync. What came later has to be synced to survive."""
+def test_data_before_settle_survives(make, filesystem):
+    """For example a file that a broker replaced during set-up and did not sync. Later data survives only a sync."""
     disk = make(filesystem=filesystem)
     place, new = disk.mountpoint / "queues.json", disk.mountpoint / "queues.json.new"
     stored(place, b"none")
@@ -119,8 +119,8 @@ def test_what_was_there_when_it_was_settled_survives(make, filesystem):
 
 @needs_power
 @EACH
-def test_fifty_losses_leave_nothing(make, tmp_path, filesystem, capsys):
-    """No mount, no loop device, no image; and each loss takes what was not synced, and only that."""
+def test_fifty_losses_leave_no_resource(make, tmp_path, filesystem, capsys):
+    """No mount, loop device or image; and each loss drops unsynced data only."""
     before = ours(tmp_path)
     disk = make(filesystem=filesystem)
     seconds = []
@@ -141,8 +141,8 @@ def test_fifty_losses_leave_nothing(make, tmp_path, filesystem, capsys):
 
 
 @needs_power
-def test_what_the_folder_held_is_on_the_disk(make, tmp_path):
-    """With owners and modes, and nothing besides: a broker may take every folder for one of its own."""
+def test_files_of_the_folder_are_copied_to_the_disk(make, tmp_path):
+    """With owners and modes, and no other file: a broker may take every folder for its own."""
     below = tmp_path / "disk"
     (below / "journal").mkdir(parents=True)
     (below / "journal" / "1").write_text("made before")
@@ -161,7 +161,7 @@ def test_what_the_folder_held_is_on_the_disk(make, tmp_path):
 @needs_power
 @EACH
 def test_a_loss_that_did_not_happen_is_noticed(make, filesystem):
-    """And the proof leaves nothing behind."""
+    """The proof leaves no file behind."""
     disk = make(filesystem=filesystem)
     with pytest.raises(FaultError, match=r"the power loss did not take effect: .*/disk still stores"):
         disk.after_loss()
@@ -171,7 +171,7 @@ def test_a_loss_that_did_not_happen_is_noticed(make, filesystem):
 
 @needs_power
 def test_a_disk_that_is_full_is_no_lost_one(make):
-    """Only EIO is the mark of the loss."""
+    """Only EIO proves the loss."""
     disk = make(size=8 << 20)
     with contextlib.suppress(OSError), (disk.mountpoint / "all").open("wb", buffering=0) as file:
         while True:
@@ -188,8 +188,8 @@ def test_a_disk_that_is_full_is_no_lost_one(make):
 @needs_power
 @EACH
 @pytest.mark.parametrize(("hold", "held"), [("exec 3<file", "descriptor 3"), (":", "cwd"), ("cd /", "a mapped file")])
-def test_a_busy_disk_names_who_holds_it(make, monkeypatch, filesystem, hold, held):
-    """By pid, and what it holds; when it has let go, all is well. The program itself lies on the disk."""
+def test_a_busy_disk_names_the_process_that_holds_it(make, monkeypatch, filesystem, hold, held):
+    """By pid, with the file it holds; once it has released it, the mount succeeds. Its program is on the disk."""
     monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make(filesystem=filesystem)
     stored(disk.mountpoint / "file")
@@ -205,7 +205,7 @@ def test_a_busy_disk_names_who_holds_it(make, monkeypatch, filesystem, hold, hel
 
 @needs_power
 def test_a_descriptor_of_our_own_is_named_as_well(make, monkeypatch):
-    """The one mistake that is easily made."""
+    """The likely mistake: a descriptor of our own."""
     monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make()
     with disk.handle() as descriptor:
@@ -216,7 +216,7 @@ def test_a_descriptor_of_our_own_is_named_as_well(make, monkeypatch):
 
 
 @needs_power
-def test_who_lets_go_in_time_is_waited_for(make):
+def test_a_process_that_releases_the_disk_in_time_is_no_error(make):
     """A process that ends while the disk is unmounted."""
     disk = make()
     program = "import os,sys; os.chdir(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
@@ -239,7 +239,7 @@ def test_who_lets_go_in_time_is_waited_for(make):
 @needs_power
 @EACH
 def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path, monkeypatch, filesystem):
-    """What a container is given. The umount succeeds, and a new mount would only show the dead one again."""
+    """As in a container: the umount succeeds, and a new mount would show the dead file system again."""
     monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make(filesystem=filesystem)
     (tmp_path / "bound").mkdir()
@@ -288,7 +288,7 @@ def test_a_container_sees_the_new_mount_by_propagation_only(make, tmp_path, monk
 
 @needs_power
 def test_release_may_be_repeated_and_ends_every_record(make, ledger, tmp_path):
-    """Also of a disk that was lost and not mounted again."""
+    """Also after a loss without a new mount."""
     disk = make()
     lose(disk)
     disk.release()
@@ -301,7 +301,7 @@ def test_release_may_be_repeated_and_ends_every_record(make, ledger, tmp_path):
 
 @needs_power
 def test_a_disk_that_is_not_mounted_has_no_handle(make):
-    """Its folder is then one of the machine's own disk."""
+    """Its folder is then on the machine's own disk."""
     disk = make()
     subprocess.run(["umount", disk.mountpoint], check=True)
     with pytest.raises(FaultError, match="no disk is mounted at"), disk.handle():
@@ -310,7 +310,7 @@ def test_a_disk_that_is_not_mounted_has_no_handle(make):
 
 @needs_power
 def test_a_busy_disk_is_released_when_its_last_user_lets_go(make, tmp_path):
-    """It is out of the way at once."""
+    """It does not block the release."""
     disk = make()
     stored(disk.mountpoint / "file")
     with (disk.mountpoint / "file").open() as held:
@@ -325,8 +325,8 @@ def test_a_busy_disk_is_released_when_its_last_user_lets_go(make, tmp_path):
 
 @needs_power
 @pytest.mark.parametrize("step", ["losetup", "mount", "cp"])
-def test_an_interrupt_while_it_is_made_leaves_nothing(ledger, tmp_path, monkeypatch, step):
-    """Also where it comes between a command and its record."""
+def test_an_interrupt_during_make_leaves_no_resource(ledger, tmp_path, monkeypatch, step):
+    """Also between a command and its record."""
     run = LossyDisk._run
 
     def interrupted(self, *command, **words):
@@ -347,7 +347,7 @@ def test_an_interrupt_while_it_is_made_leaves_nothing(ledger, tmp_path, monkeypa
 
 @needs_power
 def test_an_image_that_is_not_ours_is_left_alone(make, ledger, tmp_path):
-    """A second disk in the same file is refused, and the first goes on."""
+    """A second disk in the same file is refused, and the first still works."""
     first = make()
     with pytest.raises(FaultError, match=r"no image of a disk can be made at .*: File exists"):
         LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "other")
@@ -362,7 +362,7 @@ def test_an_image_that_is_not_ours_is_left_alone(make, ledger, tmp_path):
 @needs_power
 @pytest.mark.skipif(bool(cannot("xfs")), reason=cannot("xfs") or "it can")
 def test_a_disk_that_is_too_small_says_why(ledger, tmp_path):
-    """In the words of the command, and nothing is left."""
+    """The error has the words of the command, and no resource is left."""
     with pytest.raises(FaultError, match=r"`mkfs.xfs .*` ended with 1: .* is too small"):
         LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", size=1 << 20, filesystem="xfs")
 
@@ -371,7 +371,7 @@ def test_a_disk_that_is_too_small_says_why(ledger, tmp_path):
 
 
 def test_an_unknown_file_system_is_named(ledger, tmp_path):
-    """Before anything is made."""
+    """The error comes before any resource is made."""
     with pytest.raises(UsageError, match="unknown file system 'ext3': did you mean 'ext4'"):
         LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", filesystem="ext3")
     with pytest.raises(UsageError, match="unknown file system 'ext3'"):
@@ -380,7 +380,7 @@ def test_an_unknown_file_system_is_named(ledger, tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """`cannot`, asked anew."""
+    """`cannot`, without its cache."""
     cannot.cache_clear()
     yield cannot
     cannot.cache_clear()
@@ -389,7 +389,7 @@ def asked(monkeypatch):
 @needs_power
 @pytest.mark.parametrize("tool", ["mkfs.ext4", "losetup"])
 def test_a_missing_tool_is_named_with_its_package(asked, monkeypatch, tool):
-    """What to do about it."""
+    """The answer says how to enable it."""
     real = ledger_of.tool
     monkeypatch.setattr(ledger_of, "tool", lambda name: None if name == tool else real(name))
 
@@ -398,14 +398,14 @@ def test_a_missing_tool_is_named_with_its_package(asked, monkeypatch, tool):
 
 
 @needs_power
-def test_a_loss_that_loses_nothing_is_found_out(asked, monkeypatch):
-    """It is tried, and not guessed."""
+def test_a_loss_without_effect_is_detected(asked, monkeypatch):
+    """`cannot` tries a loss instead of guessing."""
     monkeypatch.setattr(loss, "lose", lambda descriptor: None)
     assert "the power loss did not take effect" in asked()
 
 
 @needs_power
-def test_a_kernel_that_keeps_everything_is_found_out(asked, monkeypatch):
+def test_a_kernel_that_keeps_unsynced_data_is_detected(asked, monkeypatch):
     """A sync of everything before the shutdown."""
     real = loss.lose
 
@@ -418,7 +418,7 @@ def test_a_kernel_that_keeps_everything_is_found_out(asked, monkeypatch):
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) takes a capability away")
-def test_without_the_capability_it_says_what_it_needs(tmp_path):
+def test_without_the_capability_the_error_says_what_it_needs(tmp_path):
     """Root without the right to mount, as in most containers."""
     package = str(pathlib.Path(conformance.__file__).parents[1])
     program = "from conformance.faults.power import image; print(image.cannot())"
@@ -486,8 +486,8 @@ _STAGES = {
 
 @needs_power
 @pytest.mark.parametrize("stage", [*_STAGES])
-def test_the_next_run_releases_what_a_killed_harness_left(make, tmp_path, stage):
-    """Exactly: another disk, and a mount of its own folder's name beside it, stay."""
+def test_the_next_run_releases_resources_of_a_killed_harness(make, tmp_path, stage):
+    """Only these: another disk, and a mount with a similar name, stay."""
     bystander = make("disk-of-another")
     folder = tmp_path / "a harness"  # the kernel writes the space in another way
     folder.mkdir()
@@ -530,7 +530,7 @@ def connected(broker):
 
 
 class Publisher:
-    """Keeps 100 sends in flight; knows what was confirmed before the loss, and nothing of what came after it."""
+    """Keeps 100 sends in flight, and notes which were confirmed before the loss."""
 
     def __init__(self, session):
         self.session, self.sent, self.confirmed = session, 0, []
@@ -555,7 +555,7 @@ class Publisher:
 
 
 def received(broker, count=None):
-    """What is in the queue, drained to the broker's own depth, or to so many."""
+    """Drain the queue until the broker's depth is 0, or up to a number of messages."""
     if count is None:
         with urllib.request.urlopen(broker.depth_probe("q").url, timeout=20) as answer:
             count = json.load(answer)["depth"]
@@ -571,7 +571,7 @@ def received(broker, count=None):
 
 @contextlib.contextmanager
 def lost_at(name, tmp_path, ledger, confirms, *, torn=None, filesystem="ext4", settings=None):
-    """A broker that was started again after it had lost its power at a confirm, and what it had confirmed before."""
+    """Start a broker, lose its power at a confirm, start it again; return it and the confirmed messages."""
     if cannot(filesystem):
         pytest.skip(cannot(filesystem))
     adapter = adapters.find(name)
@@ -602,7 +602,7 @@ def lost_at(name, tmp_path, ledger, confirms, *, torn=None, filesystem="ext4", s
 @needs_power
 @EACH
 @pytest.mark.parametrize("torn", [None, 1])
-def test_a_broker_that_syncs_keeps_what_it_confirmed(tmp_path, ledger, filesystem, torn):
+def test_a_broker_that_syncs_keeps_confirmed_messages(tmp_path, ledger, filesystem, torn):
     """The reference broker under stock settings."""
     with lost_at("reference", tmp_path, ledger, 300, filesystem=filesystem, torn=torn) as (broker, confirmed):
         assert confirmed - received(broker) == set()
@@ -611,8 +611,8 @@ def test_a_broker_that_syncs_keeps_what_it_confirmed(tmp_path, ledger, filesyste
 
 @needs_power
 @EACH
-def test_a_broker_that_does_not_sync_loses_what_it_confirmed(tmp_path, ledger, filesystem):
-    """It is the same script: a kill alone leaves what was written, here nothing does."""
+def test_a_broker_that_does_not_sync_loses_confirmed_messages(tmp_path, ledger, filesystem):
+    """By the same script. A kill alone would keep its writes; the power loss does not."""
     weak = {"sync_non_transactional": False, "journal_buffer_ms": 3}
     with lost_at("reference", tmp_path, ledger, 300, filesystem=filesystem, settings=weak) as (broker, confirmed):
         assert confirmed - received(broker)
@@ -621,7 +621,7 @@ def test_a_broker_that_does_not_sync_loses_what_it_confirmed(tmp_path, ledger, f
 @needs_power
 @pytest.mark.artemis
 @pytest.mark.parametrize("sync", [True, False])
-def test_artemis_keeps_what_it_confirmed_if_it_syncs(tmp_path, ledger, sync):
+def test_artemis_keeps_confirmed_messages_if_it_syncs(tmp_path, ledger, sync):
     """Its data folder is empty before its first start, and needs nothing in it."""
     with lost_at("artemis", tmp_path, ledger, 2000, settings={"sync_non_transactional": sync}) as (broker, confirmed):
         assert bool(confirmed - received(broker, len(confirmed) if sync else 0)) is not sync

@@ -15,7 +15,7 @@ ZERO = Clock(0)
 
 
 def read(tmp_path, *threads, files=FILES):
-    """One file a thread; each line `SECONDS text`, and an end that is added."""
+    """Write one file for each thread: lines `SECONDS text`, and an end."""
     for number, lines in enumerate(threads, 1):
         text = "".join(f"{line}\n" for line in [*map(stamped, lines), "9.000000000 +++ exited with 0 +++"])
         (tmp_path / f"trace.{number}").write_text(text)
@@ -23,7 +23,7 @@ def read(tmp_path, *threads, files=FILES):
 
 
 def stamped(line):
-    """`1.5 write(...)` with nine decimals, a result and a duration of 0.1 s where there is none."""
+    """Complete `1.5 write(...)`: nine decimals, a result, and a duration of 0.1 s unless it has one."""
     seconds, _, rest = line.partition(" ")
     rest = rest if " = " in rest or rest.startswith(("+", "-")) else f"{rest} = 0"
     end = "" if rest.endswith(("?", "+++", "---")) or re.search(r"<[\d.]+>$", rest) else " <0.100000000>"
@@ -68,7 +68,7 @@ def test_a_vector_is_one_write(tmp_path):
     assert (found.calls[0].sample, found.calls[0].whole) == (b"p1:1.", True)
 
 
-def test_of_a_short_write_only_what_was_written_counts(tmp_path):
+def test_a_short_write_counts_only_its_written_bytes(tmp_path):
     found = read(tmp_path, [OPEN, '1 write(3</j/1>, "xxp1:1.", 7) = 4', SYNC])
 
     assert found.calls[1].sample == b"xxp1"
@@ -124,7 +124,7 @@ def test_signals_and_calls_on_other_files_are_left_out(tmp_path):
         "",
     ],
 )
-def test_a_line_that_is_none_of_the_tracers_is_an_error(tmp_path, line):
+def test_a_foreign_line_is_an_error(tmp_path, line):
     """Nor are the halves of a call that `-f` writes into one file: `-ff` gives each thread its own."""
     (tmp_path / "trace.1").write_text(f"{line}\n2.000000000 +++ exited with 0 +++\n")
 
@@ -191,7 +191,7 @@ def test_a_sync_of_everything_covers_it(tmp_path, call):
 
 
 def test_sync_file_range_does_not_cover_it(tmp_path):
-    """It leaves the file's size and the device's cache alone."""
+    """It writes neither the file's size nor the device's cache."""
     lines = [OPEN, WRITE, "2 sync_file_range(3</j/1>, 0, 0, SYNC_FILE_RANGE_WRITE|SYNC_FILE_RANGE_WAIT_AFTER)"]
 
     assert paired(read(tmp_path, lines)).sync is None
@@ -240,7 +240,7 @@ def test_a_write_to_a_descriptor_that_syncs_each_is_its_own_sync(tmp_path, flag)
 
 
 def test_o_direct_is_no_sync(tmp_path):
-    """It passes by the page cache, not by the cache of the device."""
+    """It bypasses the page cache, not the cache of the device."""
     assert paired(read(tmp_path, [OPEN.replace("O_CREAT", "O_DIRECT"), WRITE])).sync is None
 
 
@@ -264,7 +264,7 @@ def test_a_number_that_was_reused_has_the_flags_of_its_new_file(tmp_path):
     assert paired(read(tmp_path, [OPEN, other, WRITE])).sync is None
 
 
-def test_what_was_written_before_the_send_is_not_it(tmp_path):
+def test_a_write_before_the_send_does_not_hold_it(tmp_path):
     """A journal that is compacted holds the bodies of the past again."""
     assert paired(read(tmp_path, [OPEN, WRITE, SYNC]), invoked=1_000_000_001).write is None
 
@@ -273,15 +273,15 @@ def test_an_operation_without_a_mark_is_in_the_first_write(tmp_path):
     assert span(paired(read(tmp_path, [OPEN, WRITE, SYNC]), marker=None).write) == (1, 1.1)
 
 
-def test_what_is_written_after_the_next_request_may_be_of_that(tmp_path):
-    """A commit that wrote nothing before the next one began: nothing is said of it, and nothing is held against it."""
+def test_a_write_after_the_next_request_may_belong_to_that(tmp_path):
+    """A commit without a write before the next request is unknown, and no violation."""
     found = read(tmp_path, [OPEN, WRITE, SYNC])
     bounded = [Operation("t1", 0, transaction=True, until_ns=until) for until in (999_999_999, 1_000_000_001)]
 
     assert [pair.write is not None for pair in pairing.stored(found, bounded)] == [False, True]
 
 
-def test_an_index_that_is_never_synced_takes_nothing_from_the_log(tmp_path):
+def test_an_index_that_is_never_synced_does_not_weaken_the_log(tmp_path):
     index = ['0.6 openat(AT_FDCWD</>, "/j/2", O_RDWR) = 4</j/2>', '0.9 write(4</j/2>, "p1:1.", 5) = 5']
     pair = paired(read(tmp_path, [OPEN, *index, WRITE, SYNC]))
 
@@ -289,7 +289,7 @@ def test_an_index_that_is_never_synced_takes_nothing_from_the_log(tmp_path):
 
 
 def test_text_that_is_kept_as_utf_16_is_found(tmp_path):
-    """Artemis keeps a STOMP text so; in either order of octets."""
+    """Artemis stores STOMP texts in UTF-16, in either byte order."""
     wide = WRITE.replace('"p1:1.p1:1."', r'"p\0001\0:\0001\0.\0"')
 
     assert paired(read(tmp_path, [OPEN, wide])).write is not None
@@ -303,7 +303,7 @@ def test_a_file_that_is_renamed_before_its_sync_is_the_same(tmp_path):
 
 
 def test_a_write_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
-    """Whatever is found later may be a copy: nothing is said."""
+    """A later match may be a copy, so the operation is unknown."""
     cut = '0.9 pwrite64(3</j/1>, "p1:0."..., 9000, 0) = 9000'
     pair = paired(read(tmp_path, [OPEN, cut, WRITE, SYNC]))
 
@@ -316,7 +316,7 @@ def test_a_vector_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
     assert "only its first 5 bytes" in paired(read(tmp_path, [OPEN, cut, WRITE, SYNC])).unseen
 
 
-def test_the_fill_of_a_new_file_holds_nothing(tmp_path):
+def test_the_zeros_of_a_new_file_hold_no_message(tmp_path):
     fill = r'0.9 pwrite64(3</j/1>, "\0\0\0"..., 9000, 0) = 9000'
 
     assert paired(read(tmp_path, [OPEN, fill, WRITE, SYNC])).unseen == ""
@@ -348,7 +348,7 @@ def test_a_trace_that_says_all_has_no_reason(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_seen_is_a_reason(tmp_path, call, reason):
+def test_hidden_writes_are_a_reason(tmp_path, call, reason):
     found = reasons(read(tmp_path, [OPEN, call, WRITE, SYNC]))
 
     assert [True] == [reason in text for text in found]
@@ -363,12 +363,12 @@ def test_what_cannot_be_seen_is_a_reason(tmp_path, call, reason):
         "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3</j/1>, aio_buf=0x7f}]) = 1",
     ],
 )
-def test_what_only_reads_is_none(tmp_path, call):
+def test_reads_are_no_reason(tmp_path, call):
     assert reasons(read(tmp_path, [OPEN, call, WRITE, SYNC])) == []
 
 
 def test_a_libaio_write_may_be_synced_before_its_submission_returns(tmp_path):
-    """As Artemis does: the thread that polls syncs while the one that submitted is still in the call."""
+    """In Artemis the polling thread syncs while the submitting thread is still in its call."""
     submit = (
         "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, "
         'aio_buf="p1:1.", aio_nbytes=5, aio_offset=0}]) = 1 <0.500000000>'
@@ -381,8 +381,8 @@ def test_a_descriptor_without_an_open_in_the_trace_may_sync_each_write(tmp_path)
     assert [True] == ["O_DSYNC" in text for text in reasons(read(tmp_path, [WRITE, SYNC]))]
 
 
-def test_a_journal_in_which_no_body_is_found_says_nothing_of_them(tmp_path):
-    """It may be compressed; but a journal that is not written at all has simply not stored them."""
+def test_a_journal_without_any_body_is_a_reason(tmp_path):
+    """The journal may be compressed. A journal without any write is no reason: it has not stored the messages."""
     assert [True] == ["was recognised" in text for text in reasons(read(tmp_path, [OPEN, WRITE, SYNC]), b"p9:9.")]
     assert reasons(read(tmp_path, [OPEN, SYNC]), b"p9:9.") == []
 
