@@ -245,7 +245,7 @@ def test_descriptions_are_the_docstrings():
     """Of each table; and each key has the sentences that name it."""
     made = schema.schema()
 
-    assert "How it is started, when it is ready" in made["$defs"]["StartTable"]["description"]
+    assert "How the broker is started, when it is ready" in made["$defs"]["StartTable"]["description"]
     assert (
         "`follows` names the setting that decides this one"
         in (made["$defs"]["Setting"]["properties"]["follows"]["description"])

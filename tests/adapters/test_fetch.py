@@ -259,7 +259,7 @@ def test_a_name_that_is_not_known_says_so(mirror: Mirror, monkeypatch: pytest.Mo
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
-    with pytest.raises(FetchError, match=r"repository\.invalid is not known here"):
+    with pytest.raises(FetchError, match=r"repository\.invalid is unknown"):
         fetch.fetch(_artifact())
 
 
@@ -417,7 +417,7 @@ def test_a_file_larger_than_any_distribution(
     monkeypatch.setattr(download, "LARGEST", 10_000)
     with (
         _answering(monkeypatch, 200, headers, 20),
-        pytest.raises(FetchError, match=r"sends at least \d+ bytes, and 10000 is the most that such a file may have"),
+        pytest.raises(FetchError, match=r"sends at least \d+ bytes, and 10000 is the limit for such a file"),
     ):
         fetch.fetch(_artifact())
 
@@ -428,7 +428,7 @@ def test_a_sum_without_end(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> N
     """It is never read whole."""
     with (
         _answering(monkeypatch, 200, {}, 200_000),
-        pytest.raises(FetchError, match="and 65536 is the most that such a file may have"),
+        pytest.raises(FetchError, match="and 65536 is the limit for such a file"),
     ):
         fetch.fetch(_artifact(pin=None))
 

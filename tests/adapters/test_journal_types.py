@@ -65,10 +65,10 @@ def test_our_instance_has_nio_and_the_product_has_libaio_where_the_key_is_absent
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"default": "C"}, "'C' is none of its choices: A, B"),
-        ({"stock": "C"}, "'C' is none of its choices: A, B"),
+        ({"default": "C"}, "'C' is not one of its choices: A, B"),
+        ({"stock": "C"}, "'C' is not one of its choices: A, B"),
         ({"words": ("list",)}, "either choices or words"),
-        ({"type": "bool", "default": True}, "True is none of its choices"),
+        ({"type": "bool", "default": True}, "True is not one of its choices"),
         ({"choices": {"A": {"log": "x"}}}, "log"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_start_says_what_really_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "says"), [("([", "is no regular expression"), ("x", "needs one group"), ("(x)(y)", "one group")]
+    ("pattern", "says"), [("([", "is not a regular expression"), ("x", "needs one group"), ("(x)(y)", "one group")]
 )
 def test_a_pattern_without_its_group_is_refused(pattern: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):

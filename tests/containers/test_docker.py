@@ -458,13 +458,6 @@ def test_the_vendors_image_of_a_version():
     assert ["apache/activemq-artemis:2.44.0", "apache/artemis:2.56.0"] == images
 
 
-def test_a_port_inside_that_the_broker_has_not():
-    data = CONTAINED.model_dump()
-    data["container"]["ports"] = {"console": 8161}
-    with pytest.raises(ValueError, match="no such port: console"):
-        model.BrokerFile.model_validate(data)
-
-
 def test_the_adapter_says_so_in_its_own_words():
     adapter = adapters.find("artemis@2.56.0:docker")
 

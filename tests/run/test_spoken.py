@@ -147,7 +147,7 @@ def test_a_broker_that_is_spoken_to_needs_its_depth(tmp_path: pathlib.Path) -> N
     }  # fmt: skip
 
     assert read_table({**table, "protocols": {"jms": {"port": "p"}}}, tmp_path).depth is None
-    with pytest.raises(UsageError, match=r"\[depth\] is missing"):
+    with pytest.raises(UsageError, match="depth: required"):
         read_table({**table, "protocols": {"stomp": {"port": "p"}}}, tmp_path)
 
 

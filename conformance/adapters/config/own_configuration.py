@@ -15,7 +15,6 @@ import difflib
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from xml.sax import saxutils
 
 from conformance.adapters.config.listeners import Picked, pick
 from conformance.adapters.config.neighbours import fit, named_in
@@ -126,11 +125,7 @@ class OwnConfig:
             return made.data
         if self.picked is not None:
             made = self.picked.moved(made, words)
-        if file.xml is not None and queues:
-            lines = [file.xml.queue.format(queue=saxutils.escape(queue, {'"': "&quot;"})) for queue in queues]
-            at = file.xml.queues_at
-            made = (made if made.elements(at) else made.with_value(at, "")).appended(at, lines)
-        return made.data
+        return (made.with_queues(file.xml, queues) if file.xml is not None else made).data
 
     def install(
         self, file: BrokerFile, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]

@@ -1,6 +1,6 @@
-"""Edit an XML file in place: every other byte stays, so that a diff shows nothing else.
+"""Edit an XML file in place: every other byte stays, so that a diff shows only the edits.
 
-A parser that writes its tree down again would join lines, change quotes and drop blanks all over a user's file.
+A parser that writes its tree back joins lines, changes quotes and drops blanks in the whole file.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from xml.parsers import expat
 from xml.sax import saxutils
 
+from conformance.adapters.file.start_table import Xml
 from conformance.errors import UsageError
 
 DEPTH = 100
-"""Levels of elements. No broker's configuration has 20; without a bound a file of 20,000 would exhaust the stack."""
+"""Levels of elements. No broker's configuration has 20; without a bound a file of 20,000 exhausts the stack."""
 
 _STEP = "   "
 _STEPS = re.compile(r"(?:[^/\[]|\[[^\]]*\])+")
@@ -24,7 +25,7 @@ _STEPS = re.compile(r"(?:[^/\[]|\[[^\]]*\])+")
 class Element:
     """One element: `start` and `end` are its first byte and the one after its last, `inner` those of its content.
 
-    `empty` is that of `<name/>`. `text` is its own, decoded.
+    `empty` means `<name/>`. `text` is its own text, decoded.
     """
 
     name: str
@@ -37,25 +38,25 @@ class Element:
     children: list[Element] = dataclasses.field(default_factory=list)
 
     def every(self) -> Iterator[Element]:
-        """Itself and all below."""
+        """Yield itself and all elements below."""
         yield self
         for child in self.children:
             yield from child.every()
 
 
 class XmlText:
-    """The text of a file and its tree; each change gives a new one. Raises `UsageError` where it is no such XML."""
+    """The text of a file and its tree; each change returns a new one. Raises `UsageError` if it is not such XML."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.root = _parse(data)
 
     def read(self, path: str) -> str | None:
-        """The value of the first element or attribute at the path below the root; None where there is none."""
+        """The value of the first element or attribute at the path below the root; None if there is none."""
         return next(iter(self.values(path)), None)
 
     def values(self, path: str) -> list[str]:
-        """The same of all of them."""
+        """The values of all elements or attributes at the path below the root."""
         place, _, attribute = path.partition("/@")
         found = _at([self.root], _steps(place))
         if attribute:
@@ -63,9 +64,9 @@ class XmlText:
         return [one.text.strip() for one in found]
 
     def anywhere(self, path: str) -> Iterator[str]:
-        """What stands in whatever the path leads to from any element: empty for one that has nothing but children.
+        """Yield the values at the path from any element: empty for an element that has only children.
 
-        An element that has neither children nor text says nothing, and is left out.
+        An element that has neither children nor text is left out.
         """
         place, _, attribute = path.partition("/@")
         first, *others = _steps(place)
@@ -80,7 +81,7 @@ class XmlText:
         return _at([self.root], _steps(path))
 
     def rewritten(self, path: str, text: str | None, *, add: bool = False) -> XmlText:
-        """With that text wherever the path is in the file; None takes it out. With `add` it is made where it is not."""
+        """Set the text at the path wherever it is in the file; None removes it. With `add` a missing one is added."""
         if add and not self.values(path):
             return self.with_value(path, text or "")
         made = self
@@ -96,7 +97,7 @@ class XmlText:
         return made
 
     def with_value(self, path: str, text: str) -> XmlText:
-        """With that text at the path, which is made where it is missing."""
+        """Set the text at the path; what is missing of the path is added."""
         place, _, attribute = path.partition("/@")
         made, steps = self, _steps(place)
         for depth in range(1, len(steps) + 1):
@@ -109,8 +110,19 @@ class XmlText:
             return made._with_attribute(one, attribute, text)
         return made if one.text.strip() == text else made._filled(one, saxutils.escape(text))
 
+    def with_content(self, path: str, content: str) -> XmlText:
+        """Replace the content of the element at the path by this XML; what is missing of the path is added."""
+        made = self if self.elements(path) else self.with_value(path, "")
+        return made._filled(made.elements(path)[0], content)
+
+    def with_queues(self, rules: Xml, queues: Sequence[str]) -> XmlText:
+        """Declare these queues."""
+        lines = [rules.queue.format(queue=saxutils.escape(queue, {'"': "&quot;"})) for queue in queues]
+        made = self if self.elements(rules.queues_at) else self.with_value(rules.queues_at, "")
+        return made.appended(rules.queues_at, lines) if lines else self
+
     def appended(self, path: str, lines: Sequence[str]) -> XmlText:
-        """With these lines of XML at the end of the element at the path, which is there."""
+        """Add these lines of XML at the end of the element at the path, which must exist."""
         one = _at([self.root], _steps(path))[0] if path else self.root
         if one.empty:
             return self._filled(one, "\n" + "\n".join(lines) + "\n")
@@ -123,18 +135,18 @@ class XmlText:
         return self._spliced(line, line, "".join(f"{indent}{text}\n" for text in lines))
 
     def without(self, element: Element) -> XmlText:
-        """Without the element, and without the line that it leaves empty."""
+        """Remove the element, and the line that it leaves empty."""
         start = self.data.rfind(b"\n", 0, element.start) + 1
         stop = self.data.find(b"\n", element.end) + 1 or len(self.data)
         alone = not self.data[start : element.start].strip() and not self.data[element.end : stop].strip()
         return self._spliced(*((start, stop) if alone else (element.start, element.end)), "")
 
     def raw(self, element: Element) -> str:
-        """What stands between its tags, as it was written."""
+        """The bytes between its tags, decoded as Latin-1 so that none changes."""
         return self.data[slice(*element.inner)].decode("latin-1")
 
     def with_raw(self, element: Element, raw: str) -> XmlText:
-        """With that between its tags; the counterpart of `raw`."""
+        """Replace the bytes between its tags; the counterpart of `raw`."""
         return XmlText(self.data[: element.inner[0]] + raw.encode("latin-1") + self.data[element.inner[1] :])
 
     def _filled(self, element: Element, content: str) -> XmlText:
@@ -161,7 +173,7 @@ class XmlText:
 
 
 def _ascii(text: str) -> bytes:
-    """As character references where it must be: so it fits whatever encoding the file declares."""
+    """Encode with character references: these are right in any encoding that the file declares."""
     return text.encode("ascii", "xmlcharrefreplace")
 
 
@@ -176,7 +188,7 @@ def _parts(step: str) -> tuple[str, str, str]:
 
 
 def _is(element: Element, step: str) -> bool:
-    """By its name without a prefix: whoever reads it may look at either."""
+    """Compare the name without its prefix: brokers differ in which one they read."""
     name, key, value = _parts(step)
     return element.name.rpartition(":")[2] == name and (not key or element.attributes.get(key) == value)
 
@@ -195,7 +207,7 @@ def _parse(data: bytes) -> Element:
     def start(name: str, attributes: dict[str, str]) -> None:
         if len(stack) > DEPTH:
             raise UsageError(
-                f"its elements are nested more than {DEPTH} levels deep, which no broker's configuration is"
+                f"its elements are nested more than {DEPTH} levels deep; no broker's configuration needs that"
             )
         begins = parser.CurrentByteIndex
         stop = _tag_end(data, begins)

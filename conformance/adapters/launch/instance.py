@@ -7,17 +7,15 @@ import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from xml.dom import minidom
-from xml.parsers.expat import ExpatError
-from xml.sax import saxutils
 
 from conformance import paths
+from conformance.adapters.config.xml_editor import XmlText
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill, fill_known
 from conformance.adapters.file.settings import EffectiveSettings, explicit
-from conformance.adapters.file.start_table import TemplateFile, Xml
+from conformance.adapters.file.start_table import TemplateFile
 from conformance.adapters.launch.prepared import BrokerSource
-from conformance.errors import LaunchError
+from conformance.errors import LaunchError, UsageError
 from conformance.ledger import inherited
 from conformance.locks import locked
 
@@ -113,7 +111,7 @@ def edit_xml(
 ) -> dict[str, str]:
     """Apply edits, settings and queues to the instance's XML file; returns the deviations, element to reason.
 
-    A user's own configuration, of whatever format, takes its place.
+    A user's own configuration replaces the file.
     """
     if source.own is not None:
         return source.own.install(source.file, settings, queues, words)
@@ -122,88 +120,16 @@ def edit_xml(
         return {}
     path = pathlib.Path(words["instance"]) / rules.file
     try:
-        document = minidom.parse(str(path))  # noqa: S318  (the broker's own file)
-    except (OSError, ExpatError) as error:
+        made = XmlText(path.read_bytes())
+    except (OSError, UsageError) as error:
         raise LaunchError(f"{path} cannot be read: {error}") from error
-    root = document.documentElement
-    assert root is not None  # a document that parses has one
     for name, setting in explicit(source.file, settings).items():
         if setting.xml is not None:
-            _set(root, setting.xml, setting.text(settings.values[name]))
+            made = made.with_value(setting.xml, setting.text(settings.values[name]))
     for edit in rules.edits:
         if edit.text is not None:
-            _set(root, edit.path, fill(edit.text, words))
+            made = made.with_value(edit.path, fill(edit.text, words))
         if edit.content is not None:
-            _fill_element(_at(root, edit.path), fill(edit.content, words))
-    _declare(root, rules, queues)
-    with path.open("w", encoding="utf-8") as stream:
-        document.writexml(stream, encoding="utf-8")
+            made = made.with_content(edit.path, fill(edit.content, words))
+    path.write_bytes(made.with_queues(rules, queues).data)
     return {edit.path.rsplit("/", 1)[-1]: edit.why for edit in rules.edits}
-
-
-def _declare(root: minidom.Element, rules: Xml, queues: Sequence[str]) -> None:
-    element = _at(root, rules.queues_at)
-    for queue in queues:
-        _append(element, rules.queue.format(queue=saxutils.escape(queue, {'"': "&quot;"})))
-
-
-def _at(root: minidom.Element, path: str) -> minidom.Element:
-    """The element at `a/b[key=value]/c` below the root; what is missing is made.
-
-    By hand and by node name: the file changes its default namespace half-way, and the broker itself looks elements up
-    by their unprefixed names.
-    """
-    element = root
-    for step in path.split("/"):
-        name, _, condition = step.removesuffix("]").partition("[")
-        key, _, value = condition.partition("=")
-        element = _child(element, name, key, value)
-    return element
-
-
-def _child(parent: minidom.Element, name: str, key: str, value: str) -> minidom.Element:
-    for node in parent.childNodes:
-        if isinstance(node, minidom.Element) and node.tagName == name and (not key or node.getAttribute(key) == value):
-            return node
-    document = parent.ownerDocument
-    assert document is not None  # every parsed element has one
-    made = document.createElement(name)
-    if key:
-        made.setAttribute(key, value)
-    parent.appendChild(made)
-    return made
-
-
-def _set(root: minidom.Element, path: str, text: str) -> None:
-    """Set the text of the element at the path, or its attribute: `a/b/@key`."""
-    place, _, attribute = path.partition("/@")
-    if attribute:
-        _at(root, place).setAttribute(attribute, text)
-    else:
-        _set_text(_at(root, place), text)
-
-
-def _set_text(element: minidom.Element, text: str) -> None:
-    _empty(element)
-    document = element.ownerDocument
-    assert document is not None  # every parsed element has one
-    element.appendChild(document.createTextNode(text))
-
-
-def _fill_element(element: minidom.Element, content: str) -> None:
-    _empty(element)
-    _append(element, content)
-
-
-def _empty(element: minidom.Element) -> None:
-    for node in list(element.childNodes):
-        element.removeChild(node)
-
-
-def _append(element: minidom.Element, content: str) -> None:
-    fragment = minidom.parseString(f"<fragment>{content}</fragment>").documentElement  # noqa: S318  (ours)
-    document = element.ownerDocument
-    assert document is not None  # every parsed element has one
-    assert fragment is not None  # made in the line above
-    for node in list(fragment.childNodes):
-        element.appendChild(document.importNode(node, True))
