@@ -140,9 +140,9 @@ def test_properties():
     assert (False, True) == ("expected" in plain, known["expected"].startswith("known failure: a"))
 
 
-def test_told_to_the_report():
-    """A user who expects nothing reads nothing of expectations."""
+def test_in_the_report():
+    """Without expectations the report has no part about them."""
     nothing, something = Expected(), Expected(require_tried=("AMQP-DUR-01",))
 
-    assert nothing.told(nothing.of(judgement("HOLDS"))) is None
-    assert 0 == something.told(something.of(judgement("HOLDS"))).exit_code
+    assert nothing.in_report(nothing.of(judgement("HOLDS"))) is None
+    assert 0 == something.in_report(something.of(judgement("HOLDS"))).exit_code
