@@ -185,13 +185,23 @@ def test_a_words_own_text_is_read_back():
 # What a copy changes.
 
 
+def test_the_queues_of_a_copy_have_the_policies_that_excuse_them(tmp_path):
+    """Artemis gives these two to queues that it makes by itself, and not to those of its file: nothing was discarded."""
+    mine = own_of(core(policies("#", default_ring_size=10, default_purge_on_no_consumers="true")), tmp_path)
+
+    (queue,) = [line for line in added(mine) if "{queue}" in line]
+    assert 'ring-size="10" purge-on-no-consumers="true"' in queue
+
+
 def test_a_copy_changes_ports_paths_and_addresses_and_has_the_queues(tmp_path):
     assert added(own_of(SMALL, tmp_path)) == [
         "-<journal-directory>/srv/prod/journal</journal-directory>",
         "+<journal-directory>data/journal</journal-directory>",
         '-<acceptor name="all">tcp://0.0.0.0:61616?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>',
         '+<acceptor name="all">tcp://127.0.0.1:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>',
-        f"+<addresses>{ARTEMIS.file.xml.queue}</addresses>",
+        '+<addresses><address name="{queue}"><anycast>'
+        '<queue name="{queue}" ring-size="-1" purge-on-no-consumers="false"><durable>true</durable></queue>'
+        "</anycast></address></addresses>",
     ]
 
 

@@ -125,7 +125,8 @@ class OwnConfig:
             return made.data
         if self.picked is not None:
             made = self.picked.moved(made, words)
-        return (made.with_queues(file.xml, queues) if file.xml is not None else made).data
+        told = {f"setting.{name}": entry.text(settings.values[name]) for name, entry in file.settings.items()}
+        return (made.with_queues(file.xml, queues, told) if file.xml is not None else made).data
 
     def install(
         self, file: BrokerFile, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from xml.parsers import expat
 from xml.sax import saxutils
 
+from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.start_table import Xml
 from conformance.errors import UsageError
 
@@ -115,9 +116,10 @@ class XmlText:
         made = self if self.elements(path) else self.with_value(path, "")
         return made._filled(made.elements(path)[0], content)
 
-    def with_queues(self, rules: Xml, queues: Sequence[str]) -> XmlText:
-        """Declare these queues."""
-        lines = [rules.queue.format(queue=saxutils.escape(queue, {'"': "&quot;"})) for queue in queues]
+    def with_queues(self, rules: Xml, queues: Sequence[str], words: Mapping[str, str]) -> XmlText:
+        """Declare these queues; `words` are the settings that the declaration may name."""
+        escaped = [saxutils.escape(queue, {'"': "&quot;"}) for queue in queues]
+        lines = [fill(rules.queue, {**words, "queue": queue}, "xml.queue") for queue in escaped]
         made = self if self.elements(rules.queues_at) else self.with_value(rules.queues_at, "")
         return made.appended(rules.queues_at, lines) if lines else self
 

@@ -131,5 +131,5 @@ def edit_xml(
             made = made.with_value(edit.path, fill(edit.text, words))
         if edit.content is not None:
             made = made.with_content(edit.path, fill(edit.content, words))
-    path.write_bytes(made.with_queues(rules, queues).data)
+    path.write_bytes(made.with_queues(rules, queues, words).data)
     return {edit.path.rsplit("/", 1)[-1]: edit.why for edit in rules.edits}
