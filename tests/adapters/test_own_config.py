@@ -199,9 +199,11 @@ def test_a_copy_changes_ports_paths_and_addresses_and_has_the_queues(tmp_path):
         "+<journal-directory>data/journal</journal-directory>",
         '-<acceptor name="all">tcp://0.0.0.0:61616?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>',
         '+<acceptor name="all">tcp://127.0.0.1:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>',
-        '+<addresses><address name="{queue}"><anycast>'
-        '<queue name="{queue}" ring-size="-1" purge-on-no-consumers="false"><durable>true</durable></queue>'
-        "</anycast></address></addresses>",
+        (
+            '+<addresses><address name="{queue}"><anycast>'
+            '<queue name="{queue}" ring-size="-1" purge-on-no-consumers="false"><durable>true</durable></queue>'
+            "</anycast></address></addresses>"
+        ),
     ]
 
 
