@@ -54,7 +54,7 @@ _KILL_WAIT_MS = 5000
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """One process, as no later one can be: `start` is field 22 of /proc/PID/stat, in clock ticks since boot."""
+    """The identity of one process for all time: `start` is field 22 of /proc/PID/stat, in clock ticks since boot."""
 
     pid: int
     start: int
@@ -65,12 +65,12 @@ _SECRETS: set[str] = set()
 
 
 def withhold(variable: str) -> None:
-    """Keep this variable of the environment from every broker, client and JVM: it holds a secret."""
+    """Withhold this variable of the environment from every broker, client and JVM: it holds a secret."""
     _SECRETS.add(variable)
 
 
 def inherited() -> dict[str, str]:
-    """The environment of this process without its secrets: what a child process starts from."""
+    """The environment of this process without its secrets, for a child process."""
     return {name: value for name, value in os.environ.items() if name not in _SECRETS}
 
 
@@ -81,7 +81,7 @@ def boot_id() -> str:
 
 
 def identify(pid: int, *, zombie: bool = False) -> Identity | None:
-    """The identity of a live process; None where there is none, or, unless `zombie`, where its first thread is one."""
+    """The identity of a live process; None if there is none, or, unless `zombie`, if its first thread is a zombie."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -99,7 +99,7 @@ def is_same(wanted: Identity) -> bool:
 
 
 def kill(wanted: Identity) -> bool:
-    """SIGKILL this very process and wait until it is dead; False where it was gone, or is another one by now.
+    """SIGKILL this very process and wait until it is dead; False if it has ended already.
 
     The pidfd is opened before the comparison: from then on the signal can reach no other process.
     """
@@ -144,9 +144,9 @@ class Ledger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        """After an error or Ctrl-C whatever is left goes as well.
+        """Release everything that is left after an error or Ctrl-C.
 
-        Its own owner may never have heard of it: an interrupt can come between the start of a process and its record.
+        Its owner may not know of it: an interrupt can come between the start of a process and its record.
         """
         if kind is not None:
             _release({"run": self.run_id, "resources": str(self.path)})
@@ -154,27 +154,27 @@ class Ledger:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every child must find in its environment."""
+        """The variable that every child process must have in its environment."""
         return {RUN_VARIABLE: self.run_id}
 
     def intend(self, kind: str, **fields: Any) -> str:
-        """Say what is about to be made; returns the ticket that `made` and `released` take.
+        """Record what is about to be made; returns the ticket that `made` and `released` take.
 
         `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=), `container` (engine=, host=, name=)
-        or one that was given to `releases`. What is only known afterwards (a pid, a loop device) belongs to `made`.
+        or a kind that was given to `releases`. A pid or loop device, which is known only afterwards, belongs to `made`.
         """
         ticket = uuid.uuid4().hex[:16]  # not a count: a run that is resumed appends to the same file
         self._append({"ticket": ticket, "state": "intent", "kind": kind, **fields})
         return ticket
 
     def made(self, ticket: str, *, pid: int | None = None, **fields: Any) -> None:
-        """Say that it exists now; a process is recorded with its identity."""
+        """Record that it exists; a process is recorded with its identity."""
         identity = identify(pid) if pid is not None else None
         known = dataclasses.asdict(identity) if identity else {}
         self._append({"ticket": ticket, "state": "made", **known, **fields})
 
     def released(self, ticket: str) -> None:
-        """Say that it is gone."""
+        """Record that it is gone."""
         self._append({"ticket": ticket, "state": "released"})
 
     def spawn(
@@ -190,10 +190,10 @@ class Ledger:
         pass_fds: Sequence[int] = (),
         new_session: bool = True,
     ) -> tuple[subprocess.Popen[bytes], str]:
-        """Start a process by the book: intent, start, record. Returns it and its ticket.
+        """Record the intent, start the process, record it. Returns the process and its ticket.
 
         `env` is the whole environment (default: `inherited`); the run's variable is added. A session of its own
-        keeps the Ctrl-C of the terminal away from it. OSError where it cannot be started; the ticket is then closed.
+        keeps the Ctrl-C of the terminal away from it. OSError if it cannot be started; the ticket is then closed.
         """
         ticket = self.intend("process", what=what, command=list(command))
         try:
@@ -214,7 +214,7 @@ class Ledger:
         return process, ticket
 
     def close(self) -> None:
-        """The run has ended and released what it made; a second call does nothing."""
+        """End the record of the run; a second call does nothing."""
         with self._lock:
             if self._fd < 0:
                 return
@@ -225,7 +225,7 @@ class Ledger:
     def _append(self, record: dict[str, Any]) -> None:
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            if self._fd >= 0:  # a late `released` after close is worth nothing to anybody
+            if self._fd >= 0:  # a late `released` after close has no reader
                 os.write(self._fd, line)
 
     def _write_index(self) -> None:
@@ -241,9 +241,9 @@ class Ledger:
 def release_leftovers() -> list[str]:
     """Release what dead runs left; one line for each released thing, for the user to read.
 
-    A run is dead where its harness is gone (no such pid, another start time or another boot). Runs of another pid
-    namespace (a container that shares the state folder) cannot be looked at, and are left alone. What could not be
-    released is told, and tried again by the next run. So are temporary folders and port locks of dead processes.
+    A run is dead if its harness is gone (no such pid, another start time or another boot). Runs of another pid
+    namespace (a container that shares the state folder) cannot be inspected, and are left alone. A line names what
+    could not be released; the next run tries again. It also releases their temporary folders and port locks.
     """
     lines = locks.release_abandoned()
     if not _live().is_dir():
@@ -260,7 +260,7 @@ def release_leftovers() -> list[str]:
 
 
 def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The lines of what was released or is left, and whether nothing has to be tried again."""
+    """Lines about what was released or is left, and whether everything was released."""
     lines: list[str] = []
     resources, all_gone = pathlib.Path(entry["resources"]), True
     left = list(_left(resources))
@@ -273,13 +273,13 @@ def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
                 lines.append(str(error))
             else:
                 _note_released(resources, record["ticket"])
-        if kind == "process":  # what is mounted can only be released after everybody who might use it
+        if kind == "process":  # a mount can only be released after every process that may use it
             lines += _release_marked(entry["run"])
     return [f"run {entry['run']}: {line}" for line in lines if line], all_gone
 
 
 def _note_released(resources: pathlib.Path, ticket: str) -> None:
-    """So that it is not released again where something beside it has to be."""
+    """Record it, so that the next try does not release it again."""
     with contextlib.suppress(OSError), resources.open("a") as stream:
         stream.write(f"\n{json.dumps({'ticket': ticket, 'state': 'released'})}\n")  # behind a torn line
 
@@ -299,7 +299,7 @@ def _left(resources: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 def _release_process(record: Mapping[str, Any]) -> str:
     if "start" not in record:
-        return ""  # only intended: if it exists, its environment gives it away
+        return ""  # only intended: if it exists, it is found by its environment
     wanted = Identity(record["pid"], record["start"], record["boot"])
     return f"killed {record.get('what', 'process')} (pid {wanted.pid})" if kill(wanted) else ""
 
@@ -311,7 +311,7 @@ def _release_marked(run_id: str) -> list[str]:
         if pid == os.getpid() or mark not in _environ(pid):
             continue
         identity = identify(pid)
-        # Read again: between the first look and the identity the pid may have changed hands.
+        # Read again: between the first look and the identity the pid may have been reused.
         if identity and mark in _environ(pid) and kill(identity):
             lines.append(f"killed an unrecorded child (pid {pid})")
     return lines
@@ -335,7 +335,7 @@ def _release_loop(record: Mapping[str, Any]) -> str:
 
 
 def _release_container(record: Mapping[str, Any]) -> str:
-    """By its name; and by the label of its run whatever else that has left, of which no record came to the disk."""
+    """Remove it by its name, and by the label of its run every container whose record did not reach the disk."""
     engine, name, host, label = (record.get(key, "") for key in ("engine", "name", "host", "label"))
     command = [engine or "docker", *(["--host", host] if host else [])]
     others = said(*command, "ps", "--all", "--format", "{{.Names}}", "--filter", f"label={label}") if label else ""
@@ -345,11 +345,11 @@ def _release_container(record: Mapping[str, Any]) -> str:
 
 
 Release = Callable[[Mapping[str, Any]], str]
-"""Releases what such a record is about: a line for people, empty where nothing was there. Raises `StillThereError`."""
+"""Releases the resource of a record. Returns a line, or "" if it was gone. Raises `StillThereError`."""
 
 
 class StillThereError(Exception):
-    """It could not be released now, and may be by a later run; says what, and why."""
+    """It could not be released now, and a later run may succeed; the text says what, and why."""
 
 
 # In this order: a mount is busy while its broker lives, a loop device while it is mounted.
@@ -362,7 +362,7 @@ _RELEASERS: dict[str, Release] = {
 
 
 def releases(kind: str, release: Release) -> None:
-    """From now on things of that kind are released by this, after all others."""
+    """Register the function that releases resources of that kind, after all others."""
     _RELEASERS[kind] = release
 
 

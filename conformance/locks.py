@@ -1,7 +1,7 @@
 """Lock files that say what a process has reserved. The kernel unlocks them when the process ends.
 
-So the next start can tell what a killed process left (a port that it reserved, a temporary folder) from what a living
-one uses, also across containers, and whatever has become of process ids.
+So the next start can tell the ports and temporary folders of a killed process from those of a living one. This also
+works across containers, and if process ids were reused.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PREFIX = "conformance-"
 
 
 def acquire(path: pathlib.Path) -> int | None:
-    """Lock a file, which is made if need be. Return its descriptor, or None where another owner holds it.
+    """Lock a file, which is created if it is missing. Return its descriptor, or None if another owner holds it.
 
-    A file that was removed between its opening and its lock would guard nothing: the next process makes another one.
+    A file that was removed between its opening and its lock guards nothing: the next process creates another one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -40,7 +40,7 @@ def acquire(path: pathlib.Path) -> int | None:
 
 
 def release(path: pathlib.Path, descriptor: int) -> None:
-    """Remove a file that was acquired, and unlock it; in that order, so that nobody else locks it in between."""
+    """Remove a file that was acquired, then unlock it: in this order no other process locks it in between."""
     path.unlink(missing_ok=True)
     os.close(descriptor)
 
@@ -66,7 +66,7 @@ def _scratch() -> pathlib.Path:
 
 @contextlib.contextmanager
 def scratch(what: str) -> Iterator[pathlib.Path]:
-    """A temporary folder, `conformance-WHAT-*`, that the next start removes where this process was killed."""
+    """A temporary folder, `conformance-WHAT-*`, that the next start removes if this process was killed."""
     name = f"{_PREFIX}{what}-{uuid.uuid4().hex[:12]}"
     folder = pathlib.Path(tempfile.gettempdir()) / name
     lock = _scratch() / f"{name}.lock"

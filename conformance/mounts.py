@@ -11,13 +11,13 @@ import subprocess
 
 
 def mounts(pid: int | str, number: str) -> dict[str, str]:
-    """The mounts of a block device (`major:minor`) as a process sees them: target by mount id."""
+    """The mounts of a block device (`major:minor`) that a process sees: target by mount id."""
     fields = (line.split() for line in _mountinfo(pid))
     return {field[0]: _plain(field[4]) for field in fields if field[2] == number}
 
 
 def mounted_at(target: str) -> list[str]:
-    """The sources of what is mounted at exactly this place; the last hides the others."""
+    """The sources of the mounts at exactly this target; the last one hides the others."""
     halves = (line.split(" - ", 1) for line in _mountinfo("self"))
     return [_plain(right.split()[1]) for left, right in halves if _plain(left.split()[4]) == target]
 
@@ -32,9 +32,9 @@ def _plain(word: str) -> str:
 
 
 def unmount(target: str, device: str = "") -> bool:
-    """Unmount what is mounted at `target`, from `device` where that is known; False where nothing of it is.
+    """Unmount `target`, if it is mounted from `device` or the device is unknown; False if it is not.
 
-    Lazily where somebody still uses it: it is then out of the way, and goes with its last user.
+    A mount that is still in use is unmounted lazily: it disappears now, and is released with its last user.
     """
     sources = mounted_at(target)
     if not sources or (device and sources[-1] != device):
@@ -58,17 +58,17 @@ def detach(backing: str) -> list[str]:
 
 
 def tool(name: str) -> str | None:
-    """The path of a command, also of one for root where a plain user's PATH is in force; None where it is missing."""
+    """The path of a command, also of one in a folder for root; None if it is missing."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
 
 
 def did(*command: str) -> bool:
-    """Run it to its end; whether that was 0."""
+    """Run a command; whether its exit code was 0."""
     return said(*command) is not None
 
 
 def said(*command: str) -> str | None:
-    """What it printed; None where it could not be run, did not end in half a minute, or not with 0."""
+    """The output of a command; None if it cannot be run, takes over 30 s, or has another exit code than 0."""
     try:
         program = [tool(command[0]) or command[0], *command[1:]]
         done = subprocess.run(program, capture_output=True, timeout=30, check=False, text=True, errors="replace")

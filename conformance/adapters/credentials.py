@@ -1,11 +1,11 @@
-"""The TLS settings and login of a client, and where its secrets are. No secret is kept here.
+"""The TLS settings and login of a client, and the places of its secrets. No secret is stored here.
 
     url = parse_url("amqps://alice@broker.example:5671")
     url.protocol, url.host, url.port            # "amqp", "broker.example", 5671
     url.access                                  # Access(user="alice", tls=Tls())
     more = url.access.merged(Access(password=Secret(env="BROKER_PASSWORD")))
-    check(more, url.protocol)                   # UsageError where two words do not go together
-    redacted(text, more)                        # the text without the secret, in any form that is known
+    check(more, url.protocol)                   # UsageError if two options contradict each other
+    redacted(text, more)                        # the text without the secret, in every known form
 
 An `Access` travels as plain data: from a `broker.toml` (`credentials_table`), the command line or a URL to the process
 of a client, which alone reads the secret, when it connects (`clients.connecting`). So no history, header, report or
@@ -30,13 +30,13 @@ from conformance.ledger import withhold
 ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
 SCRAM = ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL, *SCRAM)
-"""Of SASL (AMQP 1.0 section 5.3); STOMP has a login and nothing else."""
+"""SASL mechanisms (AMQP 1.0 section 5.3); STOMP has only a login."""
 
 REDACTED = "<redacted>"
 
 
 class Scheme(NamedTuple):
-    """What a URL's scheme says; `port` is the one that brokers take by default."""
+    """The meaning of a URL's scheme; `port` is the brokers' default."""
 
     protocol: str
     secure: bool
@@ -107,14 +107,14 @@ _GIVEN: dict[str, str] = {}
 
 
 def give(secrets: Mapping[str, str]) -> None:
-    """Use these values of variables that this process did not inherit: it is a client, and its job brought them."""
+    """Use these values of variables that this process did not inherit: its job has them, because it is a client."""
     _GIVEN.update(secrets)
 
 
 class ClientTls(msgspec.Struct, frozen=True):
-    """Files in PEM; nothing in `ca` means the authorities of this machine, and in `server_name` the host.
+    """Files in PEM. An empty `ca` means the authorities of this machine, an empty `server_name` the host.
 
-    `certificate` (with its chain) and `key` are the client's own. There is no way to trust everybody.
+    `certificate` (with its chain) and `key` are the client's own. Verification cannot be switched off.
     """
 
     ca: str = ""
@@ -124,7 +124,7 @@ class ClientTls(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client comes in. Without a `mechanism` what is given decides: see `mechanism_of`. No `tls`: plain TCP."""
+    """The credentials of a client. `mechanism_of` infers an absent `mechanism`; no `tls` means plain TCP."""
 
     user: str = ""
     password: Secret | None = None
@@ -132,7 +132,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     tls: ClientTls | None = None
 
     def merged(self, over: Access) -> Access:
-        """This one with everything that `over` says instead; each key of `tls` for itself."""
+        """Override this with the keys that `over` has; the keys of `tls` one by one."""
         tls = self.tls
         if over.tls is not None:
             said = {key: value for key, value in msgspec.structs.asdict(over.tls).items() if value}
@@ -146,11 +146,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OPEN = Access()
-"""Plain TCP, and nobody in particular."""
+"""Plain TCP without a login."""
 
 
 class Url(NamedTuple):
-    """A broker that is running already. `protocol` is `amqp`, `stomp` or `jms`; TLS and user are in `access`."""
+    """The address of an external broker. `protocol` is `amqp`, `stomp` or `jms`; TLS and user are in `access`."""
 
     protocol: str
     host: str
@@ -158,7 +158,7 @@ class Url(NamedTuple):
     access: Access
 
     def __str__(self) -> str:
-        """As it is typed; it has no secret."""
+        """Write it as a user types it; it has no secret."""
         scheme = scheme_of(self.protocol, secure=self.access.tls is not None)
         user = f"{urllib.parse.quote(self.access.user, safe='')}@" if self.access.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -166,7 +166,7 @@ class Url(NamedTuple):
 
 
 def scheme_of(protocol: str, *, secure: bool = False) -> str:
-    """The scheme of its URLs; the protocol itself where there is none.
+    """The scheme of the protocol's URLs; the protocol itself if there is none.
 
     >>> scheme_of("stomp", secure=True), scheme_of("jms")
     ('stomp+ssl', 'tcp')
@@ -176,9 +176,10 @@ def scheme_of(protocol: str, *, secure: bool = False) -> str:
 
 
 def parse_url(text: str) -> Url:
-    """The broker that a URL means: a scheme of `SCHEMES`, a user at most, a host, a port at most.
+    """Parse a URL: a scheme of `SCHEMES`, optionally a user, a host, optionally a port.
 
-    Raises `UsageError`; a password is refused, since command lines are seen by everybody, and no message repeats one.
+    Raises `UsageError`. A password is refused, because every user of the machine sees command lines; no message
+    repeats it.
 
     >>> str(parse_url("stomp+ssl://broker.example"))
     'stomp+ssl://broker.example:61614'
@@ -211,7 +212,7 @@ def parse_url(text: str) -> Url:
 
 
 def mechanism_of(access: Access) -> str:
-    """Of SASL: what was asked for, or PLAIN for a user, EXTERNAL for a certificate without one, else ANONYMOUS."""
+    """The SASL mechanism: as given, or PLAIN for a user, EXTERNAL for a certificate without one, else ANONYMOUS."""
     if access.mechanism:
         return access.mechanism
     if access.user:
@@ -220,10 +221,7 @@ def mechanism_of(access: Access) -> str:
 
 
 def check(access: Access, protocol: str) -> None:
-    """Raise `UsageError` that names the word and the next step, where two do not go together.
-
-    Nothing is read: neither a secret nor a file.
-    """
+    """Raise `UsageError`, with the next step, if two options contradict each other. It reads no secret and no file."""
     tls = access.tls or ClientTls()
     if access.mechanism and access.mechanism not in MECHANISMS:
         raise UsageError.unknown("SASL mechanism", access.mechanism, MECHANISMS)
@@ -254,9 +252,9 @@ def library_lacks(access: Access) -> str:
 
 
 def redacted(text: str, *every: Access) -> str:
-    """`text` without the passwords of these, plain or as SASL, HTTP, a URL and JSON write them.
+    """Redact the passwords of these, plain or as SASL, HTTP, a URL and JSON write them.
 
-    A secret that cannot be read here cannot be found either: then the text stays.
+    A secret that cannot be read here cannot be found: then the text stays.
     """
     for form in sorted({form for access in every for form in forms(access)}, key=len, reverse=True):
         text = text.replace(form, REDACTED)
@@ -264,7 +262,7 @@ def redacted(text: str, *every: Access) -> str:
 
 
 def forms(access: Access) -> set[str]:
-    """How its password may be written; empty where there is none, or it cannot be read here."""
+    """The forms of its password in texts; empty if there is none, or if it cannot be read here."""
     try:
         secret = access.password.read() if access.password else ""
     except UsageError:

@@ -24,7 +24,7 @@ from conformance.errors import UsageError
 
 @contextlib.contextmanager
 def hung_up_after(line: socket.socket, seconds: float) -> Iterator[None]:
-    """Shut the connection down when the block takes longer than that; raise `TimeoutError` then."""
+    """Shut the connection down and raise `TimeoutError` if the block takes longer than that."""
     late = threading.Event()
     end = socket.socket(fileno=os.dup(line.fileno()))  # TLS takes the descriptor of the other
 
@@ -40,17 +40,17 @@ def hung_up_after(line: socket.socket, seconds: float) -> Iterator[None]:
         yield
     except OSError as error:
         if late.is_set():
-            raise TimeoutError(_told(seconds)) from error
+            raise TimeoutError(_too_late(seconds)) from error
         raise
     finally:
         timer.cancel()
         timer.join()
         end.close()
     if late.is_set():
-        raise TimeoutError(_told(seconds))
+        raise TimeoutError(_too_late(seconds))
 
 
-def _told(seconds: float) -> str:
+def _too_late(seconds: float) -> str:
     return f"the answer did not end within {seconds:g} s"
 
 
@@ -122,7 +122,7 @@ class _TlsError(OSError):
 
 
 class _Secure(http.client.HTTPSConnection):
-    """A connection that verifies `tls.server_name`, where that is not the host."""
+    """A connection that verifies `tls.server_name` if that is not the host."""
 
     def __init__(self, host: str, port: int, tls: ClientTls, timeout_s: float) -> None:
         self._made, self._name, self._within_s = context(tls), tls.server_name or host, timeout_s
@@ -147,7 +147,7 @@ class _Secure(http.client.HTTPSConnection):
 
 @functools.lru_cache(maxsize=8)
 def context(tls: ClientTls) -> ssl.SSLContext:
-    """For the side that connects: TLS 1.2 or later, certificate and name verified. `OSError` names the file."""
+    """Make a TLS context of a client: TLS 1.2 or later, certificate and name verified. `OSError` names the file."""
     import ssl
 
     try:
@@ -166,20 +166,20 @@ def context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def _no_passphrase() -> str:
-    """Without it OpenSSL asks the terminal, and a run without one waits for ever."""
-    raise ValueError("the key has a passphrase, and there is nobody to ask; give one without")
+    """Without this OpenSSL asks the terminal, and a run without a terminal waits forever."""
+    raise ValueError("the key has a passphrase, which the suite cannot ask for; give a key without one")
 
 
 def shown(url: str) -> str:
-    """The address without its password, for people."""
+    """The address without its user and password."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def field_of(text: str, path: str) -> str:
-    """What stands at `path` (`0.state`) of a JSON text, as text: strings bare, all else in JSON.
+    """The value at `path` (`0.state`) of a JSON text, as text: a string bare, anything else in JSON.
 
-    Raises `ValueError` where there is no such field, or no JSON.
+    Raises `ValueError` if there is no such field, or no JSON.
     """
     try:
         value: Any = json.loads(text)

@@ -331,7 +331,7 @@ def test_keys_are_found_changed_added_and_taken_out():
     assert text.data + b"\nz = 1\n" == text.rewritten("z", "1", add=True).data
     assert text.data.replace(b"d = x", b"d = y\n") == text.with_value("d", "y").data
     assert text.data == text.with_value("d", "x").data
-    with pytest.raises(UsageError, match="line 2 is no `key = value`"):
+    with pytest.raises(UsageError, match="line 2 is not `key = value`"):
         KeysText(b"a = 1\n<xml/>\n")
 
 
@@ -522,7 +522,7 @@ def test_a_folder_with_a_file_that_is_none_is_told(tmp_path, name, text, words):
         ("reference", "reference has no \\[config\\]"),
         ("rabbitmq:docker", "guest, who declares the queues, may come .* a copy runs natively, --adapter rabbitmq@"),
         ("artemis:external=outside.toml", "its owner configures it"),
-        ("rabbitmq", "line 1 is no `key = value`"),
+        ("rabbitmq", "line 1 is not `key = value`"),
     ],
 )
 def test_a_broker_that_cannot_says_so(tmp_path, spec, words, monkeypatch):

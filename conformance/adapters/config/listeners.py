@@ -1,7 +1,7 @@
 """Choose which of a user's listeners a copy of the configuration keeps, and give them free ports.
 
-A copy keeps as few as it takes to speak the protocols that the user's broker speaks. Their parameters stay: credits,
-prefixes and limits of an acceptor are part of what is tried.
+A copy keeps only the listeners that it needs to speak the protocols of the user's broker. Their parameters stay:
+credits, prefixes and limits of an acceptor are part of what is tested.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _NOT_A_SOCKET = "vm://"
 
 
 class Listener(NamedTuple):
-    """One address: its place among the elements, what it speaks (None is everything), whether in TLS."""
+    """One address: its place among the elements, what it speaks (None means everything), and whether it uses TLS."""
 
     number: int
     speaks: frozenset[str] | None
     tls: bool
 
     def knows(self, word: str) -> bool:
-        """Whether it speaks what the product calls by this word."""
+        """Whether it speaks the protocol that the product calls by this word."""
         return self.speaks is None or word.upper() in self.speaks
 
 
 @dataclasses.dataclass(frozen=True)
 class Picked:
-    """Which listeners are kept: the name of a port for each, by its place among the elements; and who uses which."""
+    """The listeners that are kept: their port by place among the elements, and the port of each protocol."""
 
     rules: Listeners
     ports: Mapping[int, str]
     protocols: Mapping[str, str]
 
     def moved(self, text: XmlText, words: Mapping[str, str]) -> XmlText:
-        """The text where these listen on the ports that `words` has, and no other does."""
+        """Move these listeners to the ports that `words` has, and remove all others."""
         count = len(text.elements(self.rules.at))
-        for number in reversed(range(count)):  # from the end: what is taken out moves none that comes before it
+        for number in reversed(range(count)):  # from the end: a removal moves no element before it
             element = text.elements(self.rules.at)[number]
             if number in self.ports:
                 text = text.with_raw(element, _at_port(text.raw(element), self.ports[number], words))
@@ -54,7 +54,7 @@ class Picked:
         return text
 
     def ports_of(self, file: BrokerFile) -> dict[str, object]:
-        """What changes in the broker: its ports, the protocols that it speaks, at which ports it is waited for."""
+        """The changes of the broker's file: its ports, its protocols, and the ports at which it becomes ready."""
         kept: dict[str, Protocol] = {
             name: file.protocols[name].model_copy(update={"port": port}) for name, port in self.protocols.items()
         }
@@ -69,7 +69,7 @@ class Picked:
 
 
 def pick(rules: Listeners, file: BrokerFile, text: XmlText) -> Picked:
-    """The listeners to keep; `UsageError` where none speaks a protocol that the suite does."""
+    """Choose the listeners to keep; `UsageError` if none speaks a protocol of the suite."""
     there = [_listener(number, one.text) for number, one in enumerate(text.elements(rules.at))]
     ports: dict[int, str] = {}
     protocols: dict[str, str] = {}
@@ -88,7 +88,7 @@ def pick(rules: Listeners, file: BrokerFile, text: XmlText) -> Picked:
 
 
 def _listener(number: int, address: str) -> Listener | None:
-    """None for what is no socket."""
+    """Parse an address; None if it is not a socket."""
     if not _ADDRESS.fullmatch(address) or address.strip().startswith(_NOT_A_SOCKET):
         return None
     said = {found["name"].lower(): found["value"] for found in _PARAMETER.finditer(address)}
@@ -98,7 +98,7 @@ def _listener(number: int, address: str) -> Listener | None:
 
 
 def _at_port(raw: str, port: str, words: Mapping[str, str]) -> str:
-    """The address on a port of ours; a parameter that would bind it elsewhere goes with the old one."""
+    """Move the address to one of our ports; parameters that bind another host or port are removed."""
     found = _ADDRESS.fullmatch(raw)
     if found is None:
         raise UsageError(f"the address {raw.strip()!r} is not one of the form tcp://HOST:PORT?...")

@@ -11,11 +11,11 @@ from conformance.errors import UsageError
 
 _NAMED = re.compile(rb"""(?<![\w:/.$}])/[^\s<>"'&;,?=()\[\]{}]+""")
 _OF_THE_IMAGE = ("/bin/", "/dev/", "/lib", "/proc/", "/sbin/", "/sys/", "/usr/")
-"""What an image has of its own; one of this machine in its place would break it."""
+"""Folders of an image. A file of this machine in their place would break it."""
 
 
 def read(path: pathlib.Path) -> bytes:
-    """What is in the file; `UsageError` where it cannot be read."""
+    """Read the file; `UsageError` if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -23,7 +23,7 @@ def read(path: pathlib.Path) -> bytes:
 
 
 def fit(folder: pathlib.Path, rules: Beside) -> bytes:
-    """What is in a further file; `UsageError` where a copy of it would reach others, or bind what is not its own."""
+    """Read a further file; `UsageError` if a copy of it would connect to other systems, or bind their addresses."""
     data = read(folder / rules.file)
     looked_at = _uncommented(data, rules.comment.encode()) if rules.comment else data
     for pattern, why in rules.refuses.items():
@@ -34,18 +34,18 @@ def fit(folder: pathlib.Path, rules: Beside) -> bytes:
 
 
 def _uncommented(data: bytes, mark: bytes) -> bytes:
-    """Without comments, in a text of Erlang terms: a mark in a string, an atom or a character begins none.
+    """Remove the comments of a text of Erlang terms. A mark in a string, an atom or a character begins no comment.
 
-    Counter-example for looking at comments too: the `advanced.config` that is delivered has every key in one.
+    Why comments are skipped: the `advanced.config` of the package has every key in a comment.
     """
     tokens = rb""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\$\\?.|""" + re.escape(mark) + rb"[^\n]*"
     return re.sub(tokens, lambda found: b"" if found[0].startswith(mark) else found[0], data, flags=re.DOTALL)
 
 
 def named_in(texts: Iterable[bytes]) -> list[pathlib.Path]:
-    """The files of this machine that these texts name by absolute paths: key stores, certificates.
+    """The files of this machine that these texts name by absolute paths, such as key stores and certificates.
 
-    A folder is none: those that a broker writes to are rewritten, and no other is given away.
+    Folders are left out: a folder that the broker writes to is rewritten, and no other is shared.
     """
     found = {pathlib.Path(name[0].decode(errors="replace")) for text in texts for name in _NAMED.finditer(text)}
     return sorted(path for path in found if not str(path).startswith(_OF_THE_IMAGE) and path.is_file())

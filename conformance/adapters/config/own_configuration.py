@@ -3,9 +3,9 @@
     adapter = applied(adapters.find("artemis"), pathlib.Path("etc"))   # its settings are those of etc/broker.xml
     of(adapter).told(adapter.file, adapter.effective())                # how the copies will differ, line by line
 
-What the file says replaces what is `stock`, so that conditions of claims, controls and `--set` start from it. The file
-itself is never written to; each broker gets a copy, in which only what `[config]` of its `broker.toml` names differs.
-The difference can be printed: it holds no secret.
+The values of the file replace `stock`, so that conditions of claims, controls and `--set` start from them. The file
+itself is never written. Each broker gets a copy, which differs only in what `[config]` of its `broker.toml` names.
+The difference holds no secret, so it can be printed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SECRETS = tuple(
 
 
 def redacted(text: str) -> str:
-    """`text` without what has the name of a secret, or stands in an address where a password does.
+    """Redact the values of keys with the name of a secret, and passwords in addresses.
 
     >>> redacted("ssl_options.password = s3cret")
     'ssl_options.password = <redacted>'
@@ -60,20 +60,20 @@ def redacted(text: str) -> str:
 
 
 def _without(found: re.Match[str]) -> str:
-    """What stood before it, and its quotes."""
+    """Keep the text before the secret, and its quotes."""
     quote = found["secret"][0] if found["secret"][:1] in ("'", '"') else ""
     return f"{found['before']}{quote}{REDACTED}{quote}"
 
 
 def difference(yours: bytes, ran: bytes, name: str, to: str) -> str:
-    """A unified diff without context: what is not in it is the same, byte for byte."""
+    """A unified diff without context: everything else is the same, byte for byte."""
     before, after = (data.decode("utf-8", errors="replace").splitlines() for data in (yours, ran))
     lines = difflib.unified_diff(before, after, f"{name} (yours)", f"{to} (what ran)", n=0, lineterm="")
     return redacted("".join(f"{line}\n" for line in lines))
 
 
 KEPT = "config"
-"""The folder of a run that has the copy of what the user gave; it may hold secrets, and only its owner reads it."""
+"""The folder of a run with the user's files; it may hold secrets, and only its owner can read it."""
 
 DIFF = "config.diff"
 
@@ -112,7 +112,7 @@ class OwnConfig:
     def copy(
         self, file: BrokerFile, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
     ) -> bytes:
-        """What is run: with rewritten places, the settings that differ, and the queues."""
+        """The copy that runs: with rewritten places, the settings that differ, and the queues."""
         made = self.text
         for rewrite in self.rules.rewrite:
             text = None if rewrite.text is None else fill(rewrite.text, words, f"config.rewrite ({rewrite.at})")
@@ -141,12 +141,12 @@ class OwnConfig:
 
     @property
     def outside(self) -> list[pathlib.Path]:
-        """Files of this machine that it names, and that are none of its copy: a container has to be given them."""
+        """Files of this machine that it names and the copy does not hold: a container needs them mounted."""
         return named_in([self.text.data, *self.beside.values()])
 
     @property
     def why(self) -> dict[str, str]:
-        """What is rewritten in this very file, each with its reason."""
+        """The places that are rewritten in this file, each with its reason."""
         rules, before = self.rules.rewrite, self.text
         differ = [one for one in rules if before.rewritten(one.at, one.text, add=one.add).data != before.data]
         found = {one.at.rsplit("/", 1)[-1]: one.why for one in differ}
@@ -154,7 +154,7 @@ class OwnConfig:
         return found | ({listeners.at.rsplit("/", 1)[-1]: listeners.why} if listeners else {})
 
     def preview(self, file: BrokerFile, settings: EffectiveSettings) -> str:
-        """The difference that every copy will have; words in braces stand for numbers and folders of its own."""
+        """The difference that every copy will have, with placeholders for the ports and folders of each copy."""
         queues = ["{queue}"] if file.xml is not None else []
         return self._shown(self.copy(file, settings, queues, _Braces(listen=self.listen)))
 
@@ -167,13 +167,13 @@ class OwnConfig:
         return [*found, *self.notes]
 
     def _shown(self, ran: bytes) -> str:
-        """The difference, and the further files, which have none."""
+        """The difference, and the names of the further files, which do not differ."""
         names = {one.to: one.file for one in self.rules.beside}
         beside = [f"# {names[to]} (yours): run as it is, as {to}\n" for to in sorted(self.beside)]
         return difference(self.text.data, ran, self.name, self.rules.to) + "".join(beside)
 
     def keep(self, folder: pathlib.Path, shown: str) -> None:
-        """Write what the user gave into the folder of a run, for a replay, and what is different, for people."""
+        """Keep the user's files in the folder of a run, for a replay, and the difference, for people."""
         kept = folder / KEPT
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = {one.to: one.file for one in self.rules.beside}
@@ -184,7 +184,7 @@ class OwnConfig:
 
 
 class _Braces(dict[str, str]):
-    """Words that stand for themselves."""
+    """Placeholders that stand for themselves."""
 
     def __missing__(self, key: str) -> str:
         return f"{{{key}}}"
@@ -193,7 +193,7 @@ class _Braces(dict[str, str]):
         return True
 
     def get(self, key: str, default: object = None) -> str:
-        """Every word is there."""
+        """Every placeholder has a value."""
         return self[key]
 
 
@@ -310,7 +310,7 @@ def configured(own: OwnConfig) -> BrokerFile:
 
 
 def place(setting: Setting, rules: Config) -> str | None:
-    """Where the setting is in a file of that format."""
+    """The place of the setting in a file of that format."""
     return setting.xml if rules.format == "xml" else setting.key
 
 
@@ -348,7 +348,7 @@ def _main(rules: Config, path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path
 
 
 def _write_private(path: pathlib.Path, data: bytes) -> None:
-    """For its owner's eyes: there may be passwords in it."""
+    """Write a file that only its owner can read: it may hold passwords."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)
@@ -369,13 +369,13 @@ def _harmless(rules: Config, text: Text) -> None:
 
 
 def first_in_force(setting: Setting, read: Sequence[tuple[str, str]], name: str) -> tuple[str, str] | None:
-    """Of these places, each with its text, the first whose value differs from the default, else the first."""
+    """The first of these places, each with its text, whose value differs from the default; else the first place."""
     other = [(at, said) for at, said in read if value_of(setting, said, at, name) != setting.default]
     return next(iter([*other, *read]), None)
 
 
 def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, str | None]:
-    """Of the places of a setting the first whose value differs from the default, else the first that is there."""
+    """The first place of a setting whose value differs from the default; else the first one in the file."""
     read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
     return first_in_force(setting, read, name) or (at, None)
 

@@ -12,7 +12,7 @@ _LINE = re.compile(r"\s*(?P<key>[^\s=#]+)\s*=\s*(?P<value>.*?)\s*(?:\s#.*)?")
 
 
 class KeysText:
-    """The text of a file; each change gives a new one. Raises `UsageError` for a line that is no `key = value`."""
+    """The text of a file; each change returns a new one. Raises `UsageError` for a line that is not `key = value`."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -23,7 +23,7 @@ class KeysText:
         self._parsed = [_parsed(number, line) for number, line in enumerate(self._lines, 1)]
 
     def read(self, key: str) -> str | None:
-        """The value of the last line with that key, which is the one in force; None where there is none."""
+        """The value of the last line with that key, which is in force; None if there is none."""
         return next(iter(reversed(self.values(key))), None)
 
     def values(self, key: str) -> list[str]:
@@ -31,11 +31,11 @@ class KeysText:
         return [value for found, value in self._parsed if found and fnmatch.fnmatchcase(found, key)]
 
     def anywhere(self, key: str) -> Iterator[str]:
-        """The same; a file of keys has no depth."""
+        """Yield the values of every line whose key matches; a file of keys has no depth."""
         yield from self.values(key)
 
     def rewritten(self, key: str, text: str | None, *, add: bool = False) -> KeysText:
-        """With that value wherever the key is in the file; None takes the lines out. With `add` it is added else."""
+        """Set the value wherever the key is in the file; None removes the lines. With `add` a missing key is added."""
         made = []
         for line, (found, value) in zip(self._lines, self._parsed, strict=True):
             if not found or not fnmatch.fnmatchcase(found, key) or value == text:
@@ -47,12 +47,12 @@ class KeysText:
         return KeysText("".join(made).encode())
 
     def with_value(self, key: str, text: str) -> KeysText:
-        """With that value, in a line of its own where the file has none."""
+        """Set the value; a missing key gets a line of its own."""
         return self.rewritten(key, text, add=True)
 
     @staticmethod
     def _whole(lines: Sequence[str]) -> list[str]:
-        """The last line ends as a line does."""
+        """End the last line."""
         return [*lines[:-1], lines[-1] if lines[-1].endswith("\n") else lines[-1] + "\n"] if lines else []
 
 
@@ -62,5 +62,5 @@ def _parsed(number: int, line: str) -> tuple[str, str]:
         return "", ""
     found = _LINE.fullmatch(line.rstrip("\r\n"))
     if found is None:
-        raise UsageError(f"line {number} is no `key = value`")
+        raise UsageError(f"line {number} is not `key = value`")
     return found["key"], found["value"]

@@ -1,4 +1,4 @@
-"""Effective settings: what the broker will do, which keys its configuration does not have, what differs from stock."""
+"""Effective settings: the value of each setting, the keys that are absent, and the changes from stock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EffectiveSettings:
     changed: dict[str, Value]
 
     def __hash__(self) -> int:
-        """By content: a run groups its trials by broker and effective settings."""
+        """Hash the content: a run groups its trials by broker and effective settings."""
         return hash((tuple(sorted(self.values.items())), self.absent))
 
 
@@ -84,7 +84,7 @@ def effective(file: BrokerFile, overrides: Mapping[str, Value]) -> EffectiveSett
 
 
 def _required(file: BrokerFile, values: Mapping[str, Value]) -> str:
-    """That one of these values goes with none of another setting's; empty where they go together."""
+    """Why one of these values contradicts another setting; empty if they are consistent."""
     for name, choice in _choices(file, values):
         for other, value in choice.requires.items():
             if values[other] != value:
@@ -94,29 +94,29 @@ def _required(file: BrokerFile, values: Mapping[str, Value]) -> str:
 
 
 def _idle(file: BrokerFile, values: Mapping[str, Value]) -> dict[str, str]:
-    """The settings that are of no effect beside these values, each with the value that makes it so, as it is typed."""
+    """The settings that have no effect with these values, each with the assignment that is the reason."""
     return {other: f"{name}={values[name]}" for name, choice in _choices(file, values) for other in choice.without}
 
 
 def _choices(file: BrokerFile, values: Mapping[str, Value]) -> list[tuple[str, Choice]]:
-    """What the file says of the values of its words."""
+    """The chosen value of each setting that has choices."""
     words = [(name, setting.choices.get(str(values[name]))) for name, setting in file.settings.items()]
     return [(name, choice) for name, choice in words if choice is not None]
 
 
 def _typed(value: Value) -> str:
-    """As a user types it."""
+    """Write a value as a user types it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def weakened(
     file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str, Value], version: str = ""
 ) -> dict[str, Value]:
-    """Of the settings by which a control gives a guarantee up, those that this broker has, and what goes with them.
+    """The settings of a control that this broker has, with the changes that `off_with` adds.
 
-    One that follows another is given up there. One that it has not, that cannot be changed or is of no effect here, is
-    left out: what is left may be nothing, and then there is no such control. So it is where the product does not take
-    them together with what the user has chosen.
+    A setting that follows another is changed there. A setting that the broker lacks, that is fixed, or that has no
+    effect here is left out. If nothing is left, there is no such control. The same holds if the product refuses them
+    together with the settings that the user has chosen.
     """
     values = {
         name: setting.default if setting.stock is None else setting.stock for name, setting in file.settings.items()
@@ -133,7 +133,7 @@ def weakened(
 
 
 def _beside(file: BrokerFile, found: Mapping[str, Value], version: str) -> dict[str, Value]:
-    """What this version needs beside these settings (`off_with`), where they are switched off."""
+    """The settings that this version needs as well (`off_with`) when these are switched off."""
     off = [file.settings[name].off_with for name, value in found.items() if value is False]
     due = [one for one in off if one and version and order(version) < order(one.before)]
     return {name: value for one in due for name, value in one.settings.items()}
@@ -177,7 +177,7 @@ def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
 
 
 def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
-    """The values that a setting of type `word` may have; raises `UsageError` where the broker does not tell them."""
+    """The values that a setting of type `word` may have; `UsageError` if the broker cannot list them."""
     if setting.choices:
         return tuple(setting.choices)
     if name == VARIANT:
@@ -194,10 +194,10 @@ def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
 
 
 def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
-    """What a log says against these settings: that the broker took another value than the one asked for.
+    """Why a log contradicts these settings: the broker uses another value than the configured one. Else empty.
 
-    Empty where it says nothing against them. Counter-example for believing the configuration: Artemis with
-    journal-type ASYNCIO on a machine without libaio warns, and runs with NIO (2.56.0, measured).
+    Why the log is read: Artemis with journal-type ASYNCIO on a machine without libaio only warns, and runs with NIO
+    (2.56.0, measured).
     """
     for name, setting in file.settings.items():
         wanted = settings.values[name]
@@ -209,7 +209,7 @@ def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
 
 
 def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
-    """Why no tracer can make the journal's writes and syncs fail under these settings; empty where one can."""
+    """Why a tracer cannot make the journal's writes and syncs fail with these settings; empty if it can."""
     hidden = [
         f"{name}={settings.values[name]}: {choice.untraced}"
         for name, choice in _choices(file, settings.values)
@@ -219,7 +219,7 @@ def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
 
 
 def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, QueueFiles]:
-    """Where queues stand under these settings once a restart finds them, by the key that says so."""
+    """The files in which queues are stored with these settings, by the key of the file that names them."""
     return {
         f"settings.{name}.choices.{settings.values[name]}.stored": choice.stored
         for name, choice in _choices(file, settings.values)
@@ -228,7 +228,7 @@ def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, QueueFile
 
 
 def show(folder: pathlib.Path, settings: EffectiveSettings) -> None:
-    """Leave the settings beside the broker's logs, for people who look into the folder of a run."""
+    """Write the settings beside the broker's logs, for people who read the folder of a run."""
     lines = [f"{name} = {str(value).lower()}" for name, value in sorted(settings.values.items())]
     lines += [f"# absent: {name}" for name in sorted(settings.absent)]
     (folder / "settings.toml").write_text("\n".join(lines) + "\n")
