@@ -50,6 +50,7 @@ def assert_unreadable(protocol, before, data, after):
         assert [False, True] == [frame.name == "unreadable" for frame in found]
         assert ("other", 0) == (found[1].kind, found[1].length)
         assert found[1].detail.startswith("unreadable: ")
+        assert splitter.passable == splitter.offset, "the bytes that cannot be read must not wait for the next ones"
         assert [] == splitter.feed(after)
         assert splitter.passable == splitter.offset
 
