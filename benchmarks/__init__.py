@@ -90,7 +90,7 @@ def session() -> Iterator[str]:
             reference.prepare(folder / "broker", settings, ["bench"], ledger) as broker,
         ):
             broker.start()
-            host, port = broker.endpoint("amqp")
+            host, port = broker.service.endpoint("amqp")
             bare, ours = [], []
             for turn in range(ROUNDS):
                 bare.append(_bare(host, port))

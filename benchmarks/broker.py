@@ -289,7 +289,7 @@ def _recovery(found: Sequence[Site], sizes: Sizes) -> Iterator[str]:
 
 
 def _look(site: sites.Adapted) -> int:
-    probe: Any = httpx.get(f"http://{_HOST}:{site.broker.http_port}/queues/{QUEUE}", trust_env=False).json()
+    probe: Any = httpx.get(f"http://{_HOST}:{site.port('http')}/queues/{QUEUE}", trust_env=False).json()
     return int(probe["depth"])
 
 

@@ -61,24 +61,23 @@ class Adapted:
 
     def port(self, protocol: str) -> int:
         """Where it listens."""
-        return self.broker.endpoint(protocol)[1]
+        return self.broker.service.endpoint(protocol)[1]
 
     def start(self, wrap: Sequence[str] = ()) -> float:
         """Start it; the seconds from spawn to ready."""
-        self.broker.start(wrap)
-        return self.broker.start_seconds[-1]
+        return self.broker.start(wrap)
 
     def pids(self) -> list[int]:
         """Its processes."""
-        return self.broker.processes()
+        return self.broker.target.processes()
 
     def kill(self) -> None:
         """SIGKILL, and until it is gone."""
-        with self.broker.pidfds() as descriptors:
+        with self.broker.target.armed("kill") as descriptors:
             for descriptor in descriptors:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        if not self.broker.wait_gone(_ENDS_S):
+        if not self.broker.target.wait_gone(_ENDS_S):
             raise LaunchError(f"{self.name} cannot be killed: {self.pids()} are left")
 
     def stop(self) -> None:

@@ -38,8 +38,8 @@ def bench() -> dict[str, float]:
         folder = pathlib.Path(name)
         for turn in range(ROUNDS):
             for arm, fault in _rotated(turn):
-                with _running(folder / f"{arm}-{turn}", fault) as broker:
-                    taken.setdefault(f"{arm}, start", []).append(broker.start_seconds[-1])
+                with _running(folder / f"{arm}-{turn}", fault) as (broker, seconds):
+                    taken.setdefault(f"{arm}, start", []).append(seconds)
                     for window, count in MESSAGES.items():
                         taken.setdefault(f"{arm}, window {window}", []).append(publish(broker, count, window))
     return {what: statistics.median(figures) for what, figures in taken.items()}
@@ -52,22 +52,22 @@ def _rotated(turn: int) -> list[tuple[str, DiskFault | None]]:
 
 
 @contextlib.contextmanager
-def _running(folder: pathlib.Path, fault: DiskFault | None) -> Iterator[Broker]:
+def _running(folder: pathlib.Path, fault: DiskFault | None) -> Iterator[tuple[Broker, float]]:
     reference = adapters.find("reference")
     with (
         Ledger(folder, f"bench-disk-{folder.name}") as ledger,
         reference.prepare(folder / "broker", reference.effective(), ["bench"], ledger) as broker,
     ):
-        tracer = fault and injection.Tracer(folder / "trace", broker.journal, fault, files=broker.journal_files)
-        broker.start(wrap=tracer.wrap if tracer else ())
-        yield broker
+        journal = broker.facts.journal_files
+        tracer = fault and injection.Tracer(folder / "trace", journal.folder, fault, files=journal.names)
+        yield broker, broker.start(wrap=tracer.wrap if tracer else ())
         broker.stop()
 
 
 def publish(broker: Broker, count: int, window: int) -> float:
     """Messages a second over a bare STOMP connection with so many unanswered."""
     frames = [_send(message_id(1, number)) for number in range(count)]
-    with socket.create_connection(broker.endpoint("stomp"), timeout=30) as connection:
+    with socket.create_connection(broker.service.endpoint("stomp"), timeout=30) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
         _answers(connection)

@@ -246,7 +246,7 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
     folder = campaign.folder / "brokers" / "reached"
     with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger) as broker:
         broker.start()
-        settings, unread = policies.read(broker, campaign.selection.settings)
+        settings, unread = policies.read(broker, campaign.adapter.file, campaign.selection.settings)
     if unread:
         watcher.note(f"the policies of the queues could not be read: {unread}")
     written.save(settings=dict(settings.values), absent=tuple(sorted(settings.absent)), policies_unread=unread)

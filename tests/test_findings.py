@@ -180,7 +180,9 @@ def test_reproduced_on_rabbitmq(tmp_path):
         RABBITMQ.prepare(tmp_path / "broker", RABBITMQ.effective(), list("abd"), ledger) as broker,
     ):
         broker.start()
-        status, _ = web.ask("PUT", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/queues/%2F/c", FULL)
+        status, _ = web.ask(
+            "PUT", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/queues/%2F/c", FULL
+        )
         assert status == 201
         for queue, name in zip("abcd", ON_RABBITMQ, strict=True):
             host, port = broker.endpoint("stomp" if "stomp" in name else "amqp")

@@ -204,10 +204,10 @@ def test_the_command_repeats_it(tmp_path):
 
 
 def killed(broker):
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         for descriptor in descriptors:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    assert broker.wait_gone(20)
+    assert broker.target.wait_gone(20)
 
 
 def prepared(tmp_path, ledger, new="reference", **to_set):
@@ -221,36 +221,35 @@ def test_the_new_one_follows_a_kill_and_finds_the_data(tmp_path, ledger):
     both, broker = prepared(tmp_path, ledger)
     with broker:
         broker.start()
-        before = broker.endpoint("amqp")
-        message = readiness_probe.send(both, broker, "amqp", "q")
+        before = broker.service.endpoint("amqp")
+        message = readiness_probe.ProbeClient(both, "amqp").send(broker, "q")
         broker.stop()
         broker.start()
-        stopped = broker.endpoint("amqp")
+        stopped = broker.service.endpoint("amqp")
         killed(broker)
         broker.start()
-        after = broker.endpoint("amqp")
-        readiness_probe.receive(both, broker, "amqp", "q", message)
+        after = broker.service.endpoint("amqp")
+        readiness_probe.ProbeClient(both, "amqp").receive(broker, "q", message)
         killed(broker)
         broker.start()
-        last = broker.endpoint("amqp")
-        data, start = broker.data, both.log.starts["t.1"]
+        last = broker.service.endpoint("amqp")
+        data, start = broker.facts.data, both.log.starts["t.1"]
         assert list(data.iterdir())
 
     assert before == stopped
     assert after == last
     assert before != after
     assert (4, 3) == (broker.epoch, start.epoch)
-    assert 4 == len(broker.start_seconds)
-    assert {"old", "new"} == {path.parent.name for path in broker.logs}
+    assert {"old", "new"} == {path.parent.name for path in broker.facts.logs}
     assert not data.exists()
-    assert "data folder" in broker.deviations
+    assert "data folder" in broker.facts.deviations
 
 
 def test_the_new_one_alone_has_its_settings(tmp_path, ledger):
     """And the old one has not."""
     _, broker = prepared(tmp_path, ledger, journal_buffer_ms=7)
     with broker:
-        found = [each.settings.values["journal_buffer_ms"] for each in (broker.old, broker.new)]
+        found = [each.plan.settings.values["journal_buffer_ms"] for each in (broker.old, broker.new)]
 
     assert [3, 7] == found
 
@@ -260,7 +259,7 @@ def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
     both, broker = prepared(tmp_path, ledger, new=toml(tmp_path, changes=[REFUSES]))
     with broker:
         broker.start()
-        readiness_probe.send(both, broker, "amqp", "q")
+        readiness_probe.ProbeClient(both, "amqp").send(broker, "q")
         killed(broker)
         with pytest.raises(LaunchError, match="ended with status 7"):
             broker.start()

@@ -21,7 +21,7 @@ from conformance.adapters.file.distribution_table import Artifact, Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.file.reading import read_table
 from conformance.adapters.file.settings import EffectiveSettings
-from conformance.adapters.interface import Broker
+from conformance.adapters.interface import Adapter, Broker, QueueClient
 from conformance.adapters.launch import class_archive, native
 from conformance.adapters.launch.prepared import BrokerSource, Options, OwnCopy
 from conformance.adapters.launchers import Launcher
@@ -40,7 +40,7 @@ BUNDLED = "bundled"
 
 @dataclasses.dataclass(frozen=True)
 class FileAdapter:
-    """See `Adapter`. `file` is its data, `path` the file it was read from, `asked` the words that named it.
+    """See `Adapter`. `file` is its data, `path` the file it was read from, `asked` the text that named it.
 
     `own` is the configuration of a user (`own_configuration.applied`).
     """
@@ -56,7 +56,7 @@ class FileAdapter:
 
     @classmethod
     def make(cls, version: str | None, launcher: str | None, *, path: pathlib.Path, asked: str) -> Self:
-        """The adapter that a user asked for by these words; `UsageError` where it has no such version or launcher."""
+        """The adapter that a user asked for by these words; `UsageError` if it has no such version or launcher."""
         return cls.of(read_table(cls.table(), path.parent), version, launcher, path=path, asked=asked)
 
     @classmethod
@@ -75,11 +75,11 @@ class FileAdapter:
 
     @property
     def spec(self) -> str:
-        """The words that find it again."""
+        """The text that finds it again."""
         return f"{self.asked or self.name}@{self.version}:{self.place}"
 
     def capabilities(self, protocol: str) -> frozenset[str]:
-        """What the broker can do over `protocol`; `UsageError` where it does not speak it."""
+        """What the broker can do over `protocol`; `UsageError` if it does not speak it."""
         if protocol not in self.file.protocols:
             raise UsageError.unknown("protocol", protocol, self.file.protocols, of=self.name)
         found = self.file.capabilities | self.file.protocols[protocol].capabilities
@@ -110,10 +110,10 @@ class FileAdapter:
         return settings.effective(self.file, {**self._said, **wanted})
 
     def lacks(self, need: str) -> str:
-        """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty where it can."""
+        """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty if it can."""
         if self.place.rules is not None:
             return external.why_not(self.place.rules, need)
-        if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the last two are a matter of the protocol
+        if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the protocol decides the last two
             return ""
         kind, _, option = need.rpartition(" with ")
         if kind and option not in self.file.queue_options:
@@ -122,7 +122,7 @@ class FileAdapter:
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The distribution in a Maven repository: an archive, or its jars; empty where there is nothing to fetch."""
+        """The distribution in a Maven repository: an archive, or its jars; empty if there is nothing to fetch."""
         if self.file.fetch is None or self.place.rules or self.place.home:
             return ()
         return self.file.fetch.artifacts(self.version, self.name)
@@ -130,7 +130,7 @@ class FileAdapter:
     def install(
         self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
     ) -> pathlib.Path:
-        """Have the distribution unpacked, in the cache or in `into`; returns its folder. `FetchError` where not."""
+        """Have the distribution unpacked, in the cache or in `into`; returns its folder. `FetchError` if not."""
         if self.place.home is not None:
             return self.place.home
         if self.file.fetch is None or self.place.rules is not None:
@@ -160,8 +160,13 @@ class FileAdapter:
         return Recipe(source, lambda: self.install(offline=offline), offline)
 
     @property
+    def parts(self) -> Mapping[str, Adapter]:
+        """The adapter alone."""
+        return {"": self}
+
+    @property
     def able(self) -> Callable[[str], str] | None:
-        """Asked by the name of a fault, why its launcher cannot take it; None where it takes what this machine can."""
+        """Tells by the name of a fault why its launcher cannot inject it; None if only this machine decides."""
         if self.place.rules is not None:
             return functools.partial(external.why_not, self.place.rules)
         if self.launcher != "docker":
@@ -178,28 +183,33 @@ class FileAdapter:
         *,
         offline: bool = False,
         options: Mapping[str, Options] | None = None,
+        client: QueueClient | None = None,
     ) -> Broker:
         """A broker in `folder` (new or empty) with these queues, durable but for their `options`; not yet started.
 
-        Installs it first where it is not; the first broker of a version and Java also leaves a class archive in the
+        Installs it first if it is missing; the first broker of a version and Java also leaves a class archive in the
         cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
         if self.place.rules is not None:
             rules, here = self.place.rules, self.place.here
             source = BrokerSource(self.file, self.path.parent, self.version, self.path.parent)
-            return external.prepare(source, rules, here, folder, settings, queues, ledger, liar=liar, options=options)
+            return external.prepare(
+                source, rules, here, folder, settings, queues, ledger, liar=liar, options=options, client=client
+            )
         if self.launcher == "docker":
             recipe = self.recipe(offline=offline)
-            return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options)
+            return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options, client=client)
         source = BrokerSource(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
         stock = dataclasses.replace(self, file=self.own.base, own=None) if self.own else self
         learns = dataclasses.replace(source, file=stock.file, own=None)
         option = class_archive.option(learns, stock.effective(), ledger)
-        return native.prepare(source, folder, settings, queues, ledger, liar=liar, archive=option, options=options)
+        return native.prepare(
+            source, folder, settings, queues, ledger, liar=liar, archive=option, options=options, client=client
+        )
 
 
 def _said_version(file: BrokerFile, asked: str | None) -> str:
-    """What its owner says that it is: nothing of it has to be had here."""
+    """The version that its owner states: nothing is installed for it."""
     return asked or (_own_version() if file.default_version == BUNDLED else file.default_version)
 
 
@@ -214,7 +224,7 @@ def _version(file: BrokerFile, asked: str | None, launcher: str) -> str:
     if asked is not None and not _VERSION.fullmatch(asked):
         raise UsageError.unknown("version", asked, file.versions, of=file.name)
     version = asked or file.default_version
-    file.fetch.artifacts(version, file.name)  # a version whose jars nobody pinned is told here
+    file.fetch.artifacts(version, file.name)  # refuses a version without pinned jars
     return version
 
 

@@ -1,14 +1,18 @@
-"""The interface of an adapter. The rest of the suite uses only these two protocols.
+"""The interface of an adapter. The rest of the suite uses only these protocols.
 
 `FileAdapter` is the adapter that a `broker.toml` makes. A Python class may be one as well: it derives from
 `FileAdapter` and changes what it must, or has every member of `Adapter` itself. It is reached as `path.py:Class`, or by
 its name where a package declares it as an entry point of the group `conformance.adapters`.
 `conformance adapters check` tries whether a broker keeps what is written here.
+
+A `Broker` has three sides, one for each kind of user: `Facts` for evidence and reports, `Service` for clients, and
+`Processes` for faults.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
@@ -22,156 +26,174 @@ from conformance.claims import Value
 from conformance.ledger import Ledger
 
 
-class Broker(Protocol):
-    """One broker in a folder of its own, with ports of its own: started, killed by others, started again on its data.
+@dataclasses.dataclass(frozen=True)
+class JournalFiles:
+    """The folder of a journal, and the names of its files, with `{n}` for a number. Disk faults use only these."""
 
-    Leaving its `with` closes it.
-    """
+    folder: pathlib.Path
+    names: Sequence[str]
 
-    prove_ready: Callable[[], None] | None
-    """Sends a durable message and has it back, or raises `ClientError`: asked at the end of a start, if at all."""
 
-    ask_depth: Callable[[str], int] | None
-    """Asks how many messages a queue holds, or raises `ClientError`."""
-
-    drain_queue: Callable[[str], None] | None
-    """Takes whatever a queue holds, or raises `ClientError`: asked of existing queues, where their owner lets it."""
-
-    journal: pathlib.Path
-    """The folder of its journal."""
-
-    no_copy: str
-    """Why no second broker can be started on a copy of its data; empty where one can."""
-
-    patience_s: float
-    """A start waits for so long until it is ready, where that is longer than its file says."""
+class Facts(Protocol):
+    """The files of a broker, and what a report says of it."""
 
     @property
     def folder(self) -> pathlib.Path:
-        """Everything of it is in here."""
+        """The folder that holds everything of the broker."""
 
     @property
     def data(self) -> pathlib.Path:
         """The folder that it stores in; a disk of its own may be mounted there before its first start."""
 
     @property
-    def journal_files(self) -> Sequence[str]:
-        """The names in that folder, with `{n}` for a number; faults at the disk are confined to these."""
+    def journal_files(self) -> JournalFiles:
+        """The files in which it stores messages."""
 
     @property
     def log(self) -> pathlib.Path:
-        """What the newest start has printed; another file for each start."""
+        """The output of the newest start; each start has another file."""
 
     @property
     def logs(self) -> list[pathlib.Path]:
-        """Every log file that there is."""
-
-    @property
-    def epoch(self) -> int:
-        """How often it was started."""
-
-    @property
-    def start_seconds(self) -> list[float]:
-        """Of each start that came to be ready."""
-
-    @property
-    def settings(self) -> EffectiveSettings:
-        """What it was prepared with."""
+        """Every log file that exists."""
 
     @property
     def deviations(self) -> Mapping[str, str]:
-        """What was changed of its stock configuration so that it can be tried, and why."""
+        """The changes of its stock configuration that make it testable, each with its reason."""
 
     @property
-    def contained(self) -> bool:
-        """Whether its pids in its own world are others, as in a container."""
+    def no_copy(self) -> str:
+        """Why no second broker can be started on a copy of its data; empty if one can."""
 
     @property
-    def http_port(self) -> int | None:
-        """Of its management, where it has one."""
+    def by_command(self) -> bool:
+        """Whether its owner's commands inject faults, because its processes cannot be seen here."""
+
+
+class Service(Protocol):
+    """What a client needs to use the broker."""
+
+    def endpoint(self, protocol: str) -> tuple[str, int]:
+        """Host and port, the same in every start; `http` is its management. `UsageError` if there is none."""
+
+    def access(self, protocol: str) -> Access:
+        """TLS and login for that protocol; `UsageError` if two of these options exclude each other."""
+
+    def queue_of(self, queue: str) -> str:
+        """The name at the broker of a queue that it was prepared with; `LaunchError` if no trial may begin with it."""
+
+    def depth_probe(self, queue: str) -> DepthProbe:
+        """How a client asks for the depth of a queue, by its name at the broker."""
+
+    def policy_probe(self, queue: str) -> DepthProbe | None:
+        """How to ask for the policies of a queue, by its name at the broker; None if there is no need or no way."""
+
+
+class Processes(Protocol):
+    """The processes of a broker, or the commands that stand for them. Faults see it as their `Target`."""
+
+    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+        """What the owner of a trigger needs to fire `kill`, `stop`, `pause`, `pause_kill` or `power_loss`.
+
+        The pidfds that the signals go to. If a command injects the fault: for each command the end of a pipe, where a
+        line starts it, and the pidfd of its process.
+        """
+
+    def within_s(self, fault: str) -> float:
+        """The seconds within which a fault by command must have taken effect; 0 for a signal."""
+
+    def processes(self) -> list[int]:
+        """The pids of everything that serves, the process that was started first; empty if all have ended."""
+
+    def gone(self) -> bool:
+        """Whether no process is left."""
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Wait until no process is left; False after the timeout."""
+
+    def alive_check(self) -> None:
+        """Raise `LaunchError`, with the end of its log, if it ended and no fault or stop of this suite ended it."""
 
     @property
     def was_ready(self) -> bool:
-        """Whether the newest start has come to be ready, as far as it can be told without waiting."""
+        """Whether the newest start is known to have become ready; does not wait."""
 
     @property
     def exit_status(self) -> int | None:
-        """Of the process that was started: None while it runs, negative where a signal ended it."""
+        """The status of the process that was started: None while it runs, negative if a signal ended it."""
+
+
+class Broker(Protocol):
+    """One broker in a folder of its own, with ports of its own: started, killed by others, started again on its data.
+
+    Leaving its `with` closes it.
+    """
+
+    @property
+    def facts(self) -> Facts:
+        """For evidence and reports."""
+
+    @property
+    def service(self) -> Service:
+        """For clients."""
+
+    @property
+    def target(self) -> Processes:
+        """For faults."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of its starts."""
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
 
     def __exit__(self, *exc: object) -> None:
         """Close it."""
 
-    def endpoint(self, protocol: str) -> tuple[str, int]:
-        """Host and port, the same in every start; `UsageError` where it does not speak the protocol."""
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
+        """Start it, and return the seconds after which it was ready and had its queues.
 
-    def access(self, protocol: str) -> Access:
-        """How a client comes in there; `UsageError` where two words of it do not go together."""
-
-    def queue_of(self, queue: str) -> str:
-        """What a queue that it was prepared with is called there; `LaunchError` where a trial may not begin with it."""
-
-    def depth_probe(self, queue: str) -> DepthProbe:
-        """How a client asks for the depth of a queue, by the name that it has there."""
-
-    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it, and return when it is ready and has its queues.
-
-        `wrap` stands before its command, `more` after it. Raises `LaunchError` with the end of its log; nothing of it
-        is left then.
+        `wrap` stands before its command, `more` after it. It has `ready_s` to become ready, or longer if its file says
+        so. Raises `LaunchError` with the end of its log; nothing of it is left then.
         """
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         """Start it, and return at once. Raises `LaunchError`."""
 
     def stop(self) -> None:
-        """A clean stop; `LaunchError` where it does not end in time, and it is killed then."""
-
-    def processes(self) -> list[int]:
-        """The pids of everything that serves, the one that was started first; empty where all is gone."""
-
-    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
-        """A pidfd for each of these, or of the one that a clean stop is asked of: SIGKILL by them ends the broker."""
-
-    @property
-    def by_command(self) -> bool:
-        """Whether faults at its process are commands of its owner's, since its processes cannot be seen here."""
-
-    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """What the owner of a trigger needs to fire `kill`, `stop`, `pause` or `pause_kill` at it.
-
-        The pidfds that the signals go to; or, by command, for each command of the fault the end of a pipe, where a line
-        starts it, and the pidfd of its process.
-        """
-
-    def within_s(self, fault: str) -> float:
-        """The seconds within which a fault by command must have taken effect; 0 where it is a signal."""
-
-    def gone(self) -> bool:
-        """Whether nothing of it is left."""
-
-    def wait_gone(self, timeout_s: float) -> bool:
-        """Wait until nothing is left; False where that is not so in time."""
-
-    def alive_check(self) -> None:
-        """Raise `LaunchError`, with the end of its log, where it has ended although nobody here ended it."""
+        """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
 
     def close(self) -> None:
-        """End whatever is left of it, and give its ports back; a second call does nothing."""
+        """End what is left of it, and give its ports back; a second call does nothing."""
+
+
+class QueueClient(Protocol):
+    """A client that a broker uses itself, to prove that it is ready and to find its queues empty.
+
+    Each method takes the name of the queue at the broker, and raises `ClientError`.
+    """
+
+    def exchange(self, broker: Broker, queue: str) -> None:
+        """Send a durable message to the queue, and receive until that message comes."""
+
+    def depth(self, broker: Broker, queue: str) -> int:
+        """Return the number of messages in the queue."""
+
+    def drain(self, broker: Broker, queue: str) -> None:
+        """Receive every message of the queue."""
 
 
 class Adapter(Protocol):
-    """A broker of one version under one launcher: it describes it, and prepares as many of it as are asked for."""
+    """A broker of one version under one launcher: it describes the broker, and prepares any number of it."""
 
     @property
     def name(self) -> str:
-        """One word."""
+        """The name of the product, one word."""
 
     @property
     def version(self) -> str:
-        """Of the product."""
+        """The version of the product."""
 
     @property
     def launcher(self) -> str:
@@ -183,28 +205,32 @@ class Adapter(Protocol):
 
     @property
     def path(self) -> pathlib.Path:
-        """The file that it was read from."""
+        """The file that describes it."""
 
     @property
     def spec(self) -> str:
-        """The words that find it again."""
+        """The text that finds it again: `NAME@VERSION:LAUNCHER`."""
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The distribution in a Maven repository: an archive, or its jars; empty where there is nothing to fetch."""
+        """The distribution in a Maven repository: an archive, or its jars; empty if there is nothing to fetch."""
+
+    @property
+    def parts(self) -> Mapping[str, Adapter]:
+        """The brokers of an upgrade, by the part of a run's folder that describes each; else `{"": self}`."""
 
     @property
     def able(self) -> Callable[[str], str] | None:
-        """Asked by the name of a fault, why its launcher cannot take it; None where it takes all."""
+        """Tells why its launcher cannot inject a fault, by the name of the fault; None if it can inject all."""
 
     def capabilities(self, protocol: str) -> frozenset[str]:
-        """What it can do over `protocol`; `UsageError` where it does not speak it."""
+        """The capabilities over `protocol`; `UsageError` if the broker does not speak it."""
 
     def lacks(self, need: str) -> str:
-        """Why a scenario that needs this (`Scenario.needs`) cannot be played; empty where it can."""
+        """Why a scenario that needs this (`Scenario.needs`) cannot be played; empty if it can."""
 
     def chosen(self, overrides: Mapping[str, Value]) -> Adapter:
-        """The broker that these settings make of it."""
+        """The adapter with these settings: its variant, and its title."""
 
     def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
         """Stock with these overrides; `UsageError` for an unknown or fixed setting, or a value of another type."""
@@ -212,7 +238,7 @@ class Adapter(Protocol):
     def install(
         self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
     ) -> pathlib.Path:
-        """Have the distribution; returns its folder. `FetchError` where it cannot be had."""
+        """Install the distribution if it is missing; return its folder. Raises `FetchError`."""
 
     def prepare(
         self,
@@ -224,11 +250,12 @@ class Adapter(Protocol):
         *,
         offline: bool = False,
         options: Mapping[str, Options] | None = None,
+        client: QueueClient | None = None,
     ) -> Broker:
-        """A broker in `folder` (new or empty) that will have these queues, durable but for their `options`.
+        """Make a broker in `folder` (new or empty) with these queues, durable unless their `options` say otherwise.
 
-        Whatever it starts carries `ledger.environment`, so that it is found when the suite is killed. Raises
-        `FetchError`, `LaunchError`, `UsageError`.
+        Its processes carry `ledger.environment`, so that they are found if the suite is killed. Without a `client` no
+        message proves that it is ready. Raises `FetchError`, `LaunchError`, `UsageError`.
         """
 
 

@@ -12,6 +12,7 @@ from conformance.adapters.config import own_configuration
 from conformance.adapters.credentials import OPEN, Access, library_lacks
 from conformance.adapters.external.addresses import places
 from conformance.adapters.file.settings import parse_assignments
+from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.adapters.registry import find
 from conformance.adapters.vendor_clients import ClientFile
@@ -171,6 +172,6 @@ def credentials_of(adapter: Adapter, protocol: str) -> Access:
 
 def _of_address(adapter: Adapter, protocol: str) -> Access:
     """Return the credentials in the address of an external broker."""
-    rules = getattr(getattr(adapter, "place", None), "rules", None)
+    rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
     found = places(rules.urls, adapter.file).get(protocol) if rules is not None else None
     return found.access if found is not None else OPEN

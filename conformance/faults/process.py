@@ -1,47 +1,34 @@
-"""Kill, stop or halt a process: SIGKILL, SIGTERM or SIGSTOP to the broker, or SIGKILL to the client itself.
+"""Kill, stop or pause a process: SIGKILL, SIGTERM or SIGSTOP to the broker, or SIGKILL to the client itself.
 
 The signal is sent by the client process that owns the trigger, through pidfds that were opened for the whole tree when
-the fault was armed: a pid could have been reused, a pidfd cannot. Here is what stays with the harness: the opening,
-and the proof that the tree is gone.
+the fault was armed: a pid could have been reused, a pidfd cannot. This module has what the harness does: it proves that
+the fault was fired and that no process is left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from conformance.adapters.external.broker import WitnessConnection
 from conformance.errors import FaultError
 
 _GONE_S = 20.0
 
 
 class Target(Protocol):
-    """What a fault needs of a broker."""
-
-    def pidfds(self) -> contextlib.AbstractContextManager[list[int]]:
-        """A pidfd for each process of the tree."""
-
-    def wait_gone(self, timeout_s: float) -> bool:
-        """Whether all of them are gone within that time."""
-
-
-class CommandedBroker(Target, Protocol):
-    """A broker whose faults are commands of its owner's."""
+    """What a fault needs of a broker: its processes, or the commands that stand for them."""
 
     def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """For each command the end of a pipe, where a line starts it, and the pidfd of its process."""
+        """The descriptors by which the fault is fired: a pidfd for each process, or those of its commands."""
 
-    def within_s(self, fault: str) -> float:
-        """The seconds that it has to take effect."""
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Whether all of them have ended within that time."""
 
 
 def send(descriptors: Iterable[int], number: signal.Signals) -> None:
-    """Send the signal by each of these pidfds; who is gone already is none the worse for it."""
+    """Send the signal by each of these pidfds; a process that has ended is passed over."""
     for descriptor in descriptors:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, number)
@@ -61,26 +48,8 @@ def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: i
     prove_gone(target, fault)
 
 
-def fire_by_command(broker: CommandedBroker, fault: str, address: tuple[str, int]) -> str:
-    """Fire the owner's command of a fault that ends the broker, as a trigger does; returns what was seen of it.
-
-    A connection to `address` that was open before must be lost in its time, else `FaultError`.
-    """
-    with broker.armed(fault) as (gate, _), WitnessConnection(address) as witness:
-        began = time.monotonic()
-        os.write(gate, b"go\n")
-        if not witness.lost(broker.within_s(fault)):
-            raise FaultError(
-                f"the {fault} did not take effect: a connection was still there {broker.within_s(fault):g} s after its "
-                f"command began (external.{fault}.seconds)"
-            )
-        took = time.monotonic() - began
-    prove_gone(broker, fault)
-    return f"a connection was lost {took * 1000:.0f} ms after its command began"
-
-
 def prove_gone(target: Target, fault: str) -> None:
-    """Wait for the end of every process of the target; `FaultError` where some are left."""
+    """Wait for the end of every process of the target; `FaultError` if some are left."""
     if not target.wait_gone(_GONE_S):
         raise FaultError(f"the {fault} did not take effect: the broker was still there after {_GONE_S:.0f} s")
 

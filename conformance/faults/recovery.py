@@ -1,6 +1,6 @@
-"""Kill a broker in recovery, while it starts and reads its journal.
+"""Kill a broker in its recovery, while it starts and reads its journal.
 
-The event is the kernel's: inotify tells of each access to a file of the journal as it happens (inotify(7)).
+The event comes from the kernel: inotify reports each access to a file of the journal as it happens (inotify(7)).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import select
 import signal
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from conformance.errors import FaultError
@@ -26,48 +26,43 @@ _PATIENCE_S = 60.0
 _TICK_MS = 20
 
 
-class StartingBroker(Target, Protocol):
-    """What the fault needs of a broker that can be hurt before it is ready."""
-
-    journal: pathlib.Path
-
-    def launch(self) -> None:
-        """Start it and do not wait."""
+class StartingTarget(Target, Protocol):
+    """A target that can be killed before it is ready."""
 
     @property
     def was_ready(self) -> bool:
-        """Whether its log says that it was ready."""
+        """Whether the broker has become ready."""
 
 
-def kill_in_recovery(broker: StartingBroker, k: int) -> str:
+def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal: pathlib.Path, k: int) -> str:
     """Start the broker, and kill every process of it at the k-th access (open, read or write) to its journal's files.
 
-    Returns how long after the event the signals were sent, in words. Raises `FaultError` where the recovery was over
-    before the k-th access, or the broker is not gone.
+    Return how long after the event the signals were sent, in words. Raises `FaultError` if the recovery was over before
+    the k-th access, or if the broker is not gone.
     """
-    with _watch(broker.journal) as watch:
-        broker.launch()
-        with broker.pidfds() as descriptors:
-            seen = _wait(broker, watch, descriptors[0], k) if descriptors else 0
+    with _watch(journal) as watch:
+        launch()
+        with target.armed("kill") as descriptors:
+            seen = _wait(target, watch, descriptors[0], k) if descriptors else 0
             event = time.monotonic_ns()
             send(descriptors, signal.SIGKILL)
             took = (time.monotonic_ns() - event) // 1000
-        _kill_the_rest(broker)
-    prove_gone(broker, "kill")
+        _kill_the_rest(target)
+    prove_gone(target, "kill")
     if seen < k:
         raise FaultError(f"the kill did not fire: {seen} accesses to the journal of the {k} that its trigger waits for")
-    if broker.was_ready:
+    if target.was_ready:
         raise FaultError(f"the recovery was over before the kill at access {k} to the journal")
     return f"at access {seen} to the journal, {took} us for the signals"
 
 
-def _kill_the_rest(broker: Target) -> None:
-    """What was forked after the start was watched, and once more what was forked while that was looked for.
+def _kill_the_rest(target: Target) -> None:
+    """Kill what was forked after the first look at the tree, and once more what was forked during this look.
 
     Smallest counter-example: RabbitMQ's leader is a shell, and the process that reads the journal is its child.
     """
     for _ in range(2):
-        with broker.pidfds() as descriptors:
+        with target.armed("kill") as descriptors:
             send(descriptors, signal.SIGKILL)
 
 
@@ -85,20 +80,20 @@ def _watch(folder: pathlib.Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _wait(broker: StartingBroker, watch: int, pidfd: int, k: int) -> int:
-    """How many accesses were seen when there were enough, the broker was ready or gone, or it took too long."""
+def _wait(target: StartingTarget, watch: int, pidfd: int, k: int) -> int:
+    """The number of accesses seen, once these are enough, the broker is ready or gone, or the time is over."""
     poller = select.poll()
     poller.register(watch, select.POLLIN)
     poller.register(pidfd, select.POLLIN)
     seen, deadline = 0, time.monotonic() + _PATIENCE_S
     while seen < k and (left := deadline - time.monotonic()) > 0:
-        told = {descriptor for descriptor, _ in poller.poll(min(left * 1000, _TICK_MS))}
-        if watch in told:
+        found = {descriptor for descriptor, _ in poller.poll(min(left * 1000, _TICK_MS))}
+        if watch in found:
             seen += _count(os.read(watch, 1 << 16))
-        elif broker.was_ready:
+        elif target.was_ready:
             break
-        elif pidfd in told:
-            with broker.pidfds() as others:
+        elif pidfd in found:
+            with target.armed("kill") as others:
                 if not others:
                     break
             poller.unregister(pidfd)  # a leader that forks, and leaves the rest to the others
@@ -106,7 +101,7 @@ def _wait(broker: StartingBroker, watch: int, pidfd: int, k: int) -> int:
 
 
 def _count(data: bytes) -> int:
-    """How many events of files; the folder itself, which has no name in its event, does not count."""
+    """The number of events of files. An event of the folder itself has no name, and does not count."""
     at = found = 0
     while at < len(data):
         *_, length = _EVENT.unpack_from(data, at)

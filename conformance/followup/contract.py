@@ -20,14 +20,16 @@ from collections.abc import Callable, Iterator
 from conformance import claims
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
-from conformance.adapters.file_adapter import DURABLE
+from conformance.adapters.external.addresses import WitnessConnection
+from conformance.adapters.file_adapter import DURABLE, FileAdapter
+from conformance.adapters.interface import Processes
 from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.opening import WIRES, check_credentials
-from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
+from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import RUN_VARIABLE, Ledger
-from conformance.run import readiness_probe
 from conformance.run.planning.plan import Selection
+from conformance.run.readiness_probe import ProbeClient, depth_of
 
 _GONE_S = 20.0
 _TAIL = 40
@@ -80,7 +82,7 @@ def _spoken(adapter: Adapter) -> list[str]:
 
 def _silent(adapter: Adapter, protocol: str) -> str:
     """Why nothing is said over a protocol of the broker; empty where something is."""
-    rules = getattr(getattr(adapter, "place", None), "rules", None)
+    rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
     if protocol not in WIRES:
         return "no client of this suite speaks it"
     return f"no address was given for it (external.urls.{protocol})" if rules and protocol not in rules.urls else ""
@@ -131,25 +133,26 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
         )
     queues = {protocol: f"check-{protocol}" for protocol in spoken}
     with _step(tell, "prepare") as said:
-        broker = adapter.prepare(folder, adapter.effective(), list(queues.values()), ledger, offline=offline)
-        broker.ask_depth = readiness_probe.ask_depth(broker)
-        said.append(str(broker.folder))
+        client = ProbeClient(adapter, spoken[0]) if spoken else None
+        broker = adapter.prepare(
+            folder, adapter.effective(), list(queues.values()), ledger, offline=offline, client=client
+        )
+        said.append(str(broker.facts.folder))
     with broker, _shown(adapter, broker):
-        if spoken:
-            broker.prove_ready = readiness_probe.prove_ready(adapter, broker, spoken[0])
-            broker.drain_queue = readiness_probe.drain_queue(adapter, broker, spoken[0])
         with _step(tell, "start") as said:
             broker.start()
             said.append(
-                f"pids {', '.join(map(str, broker.processes()))}" if not broker.by_command else "it runs already"
+                "it runs already"
+                if broker.facts.by_command
+                else f"pids {', '.join(map(str, broker.target.processes()))}"
             )
-        queues = {protocol: broker.queue_of(queue) for protocol, queue in queues.items()}
+        queues = {protocol: broker.service.queue_of(queue) for protocol, queue in queues.items()}
         for protocol in sorted(set(adapter.file.protocols) - set(spoken)):
             tell(Step(f"{protocol}: send and receive", 0.0, _silent(adapter, protocol), tried=False))
         for protocol, queue in queues.items():
             with _step(tell, f"{protocol}: send and receive"):
-                readiness_probe.exchange(adapter, broker, protocol, queue)
-        if broker.by_command:
+                ProbeClient(adapter, protocol).exchange(broker, queue)
+        if broker.facts.by_command:
             _by_command(adapter, broker, queues, tell)
             return
         left = _leave(adapter, broker, queues, tell)
@@ -171,9 +174,15 @@ def _shown(adapter: Adapter, broker: Broker) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
-        tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-_TAIL:]
-        raise LaunchError(str(error), log_tail=tail, log=str(broker.log)) from error
+        raise with_log(adapter, broker, str(error)) from error
+
+
+def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
+    """An error with the end of the broker's log, without secrets."""
+    log = broker.facts.log
+    said = log.read_text(errors="replace") if log.is_file() else ""
+    tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-_TAIL:]
+    return LaunchError(what, log_tail=tail, log=str(log))
 
 
 @contextlib.contextmanager
@@ -197,12 +206,31 @@ def _by_command(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: 
             continue
         left = _leave(adapter, broker, queues, tell)
         with _step(tell, fault) as said:
-            said.append(process.fire_by_command(broker, fault, broker.endpoint(next(iter(queues)))))
+            said.append(_fire_by_command(broker.target, fault, broker.service.endpoint(next(iter(queues)))))
         with _step(tell, f"back after {fault}"):
             broker.start()
         for protocol, message in left.items():
             with _step(tell, f"{protocol}: found again"):
                 _find(adapter, broker, protocol, queues[protocol], message)
+
+
+def _fire_by_command(target: Processes, fault: str, address: tuple[str, int]) -> str:
+    """Fire the owner's command of a fault that ends the broker, as a trigger does; return what was seen of it.
+
+    A connection to `address` that was open before must be lost in its time, else `FaultError`.
+    """
+    within_s = target.within_s(fault)
+    with target.armed(fault) as (gate, _), WitnessConnection(address) as witness:
+        began = time.monotonic()
+        os.write(gate, b"go\n")
+        if not witness.lost(within_s):
+            raise FaultError(
+                f"the {fault} did not take effect: a connection was still there {within_s:g} s after its command began "
+                f"(external.{fault}.seconds)"
+            )
+        took = time.monotonic() - began
+    process.prove_gone(target, fault)
+    return f"a connection was lost {took * 1000:.0f} ms after its command began"
 
 
 def _leave(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> dict[str, str]:
@@ -214,29 +242,29 @@ def _leave(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell)
             tell(Step(f"{protocol}: send and leave", 0.0, f"it does not declare {', '.join(missing)}", tried=False))
             continue
         with _step(tell, f"{protocol}: send and leave"):
-            left[protocol] = readiness_probe.send(adapter, broker, protocol, queue)
+            left[protocol] = ProbeClient(adapter, protocol).send(broker, queue)
         with _step(tell, f"{protocol}: its depth is 1"):
-            readiness_probe.depth_reaches(broker, queue, 1)
+            depth_of(broker, queue, wanted=1)
     return left
 
 
 def _kill(adapter: Adapter, broker: Broker, tell: Tell) -> None:
     with _step(tell, "kill") as said:
-        with broker.pidfds() as descriptors:
+        with broker.target.armed("kill") as descriptors:
             process.send(descriptors, signal.SIGKILL)
             said.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
-        if not broker.wait_gone(_GONE_S):
-            raise LaunchError(f"{broker.processes()} are left {_GONE_S:g} s after SIGKILL")
+        if not broker.target.wait_gone(_GONE_S):
+            raise LaunchError(f"{broker.target.processes()} are left {_GONE_S:g} s after SIGKILL")
         if held := _listening(adapter, broker):
             raise LaunchError(
-                f"somebody still listens on {held} after SIGKILL: a process of the broker is not seen to be its own; "
+                f"a process still listens on {held} after SIGKILL, and is not known to belong to the broker; "
                 "let it write start.pid_file"
             )
 
 
 def _find(adapter: Adapter, broker: Broker, protocol: str, queue: str, message: str) -> None:
     try:
-        readiness_probe.receive(adapter, broker, protocol, queue, message)
+        ProbeClient(adapter, protocol).receive(broker, queue, message)
     except ClientError as error:
         raise ClientError(
             f"{error}. It was confirmed before the kill: the queue is not durable, the start loses its data, or the "
@@ -246,16 +274,16 @@ def _find(adapter: Adapter, broker: Broker, protocol: str, queue: str, message: 
 
 def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
     """No process of this check, and nobody at its ports."""
-    if left := broker.processes() or marked(ledger.run_id):
+    if left := broker.target.processes() or marked(ledger.run_id):
         raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left))}")
     if held := _listening(adapter, broker):
-        raise LaunchError(f"after a clean stop somebody listens on {held}")
+        raise LaunchError(f"after a clean stop a process listens on {held}")
 
 
 def _listening(adapter: Adapter, broker: Broker) -> str:
     """The addresses of its protocols where connections are taken."""
     found = []
-    for host, port in sorted({broker.endpoint(protocol) for protocol in adapter.file.protocols}):
+    for host, port in sorted({broker.service.endpoint(protocol) for protocol in adapter.file.protocols}):
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
             found.append(f"{host}:{port}")
     return ", ".join(found)

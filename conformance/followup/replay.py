@@ -374,12 +374,7 @@ def _check_able(planned: Planned, selection: Selection, script: Scenario) -> Non
 
 def _numbered(first: Planned, number: int) -> Planned:
     name = f"{_AGAIN.sub('', first.id)}.again-{number}"
-    adapter = first.adapter
-    if isinstance(
-        adapter, UpgradeAdapter
-    ):  # data that the new version has taken over is no data of the old one any more
-        adapter = dataclasses.replace(adapter, trial=name)
-    return dataclasses.replace(first, id=name, index=number, adapter=adapter)
+    return dataclasses.replace(first, id=name, index=number, adapter=upgrade.for_trial(first.adapter, name))
 
 
 def _command(wanted: ReplayRequest, record: TrialRecord) -> str:
@@ -405,7 +400,7 @@ def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
 def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
     """Record the trial again, judge it, and say whether what was seen is seen again. Raises what a run raises."""
     made = replay.campaign
-    upgraded = made.adapter if isinstance(made.adapter, UpgradeAdapter) else None
+    upgraded = upgrade.pair_of(made.adapter)
     if upgraded is not None:
         upgrade.begin(upgraded, made.folder)
     with campaign.session(made, watcher) as running:

@@ -13,7 +13,7 @@ from conformance.errors import UsageError
 from conformance.records import BrokerRecord, FileRecord, RunRecord
 
 _PARTS = ("", "from", "to")
-"""The parts of a run's folder that describe a broker: an upgrade has two (`UpgradeAdapter.parts`)."""
+"""The parts of a run's folder that describe a broker: an upgrade has two (`Adapter.parts`)."""
 
 _ACCESS = "access.json"
 _SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
@@ -24,12 +24,11 @@ def keep(folder: pathlib.Path, adapter: Adapter) -> None:
 
     An upgrade has two brokers, each in a part of the folder.
     """
-    for part, each in getattr(adapter, "parts", {"": adapter}).items():
-        place = str(getattr(each, "place", ""))
+    for part, each in adapter.parts.items():
+        asked, _, place = each.spec.partition(f"@{each.version}:")
         packaged = each.path == paths.fixtures() / "brokers" / each.name / "broker.toml"
         if not packaged or "=" in place:
             (folder / part).mkdir(exist_ok=True)
-            asked = each.spec.partition(f"@{each.version}:")[0]
             records.keep_broker(folder / part, asked, pathlib.Path() if packaged else each.path, place)
 
 

@@ -1,4 +1,7 @@
-"""The pool of brokers that trials use: each is kept while it is needed, on a disk of its own if its power is lost."""
+"""The pool of brokers that trials use. It starts each broker, keeps it while trials need it, and ends it.
+
+A broker whose trial takes its power away stores on a disk of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +17,44 @@ from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning.plan import Planned
-from conformance.run.readiness_probe import ask_depth, drain_queue, exchange, prove_ready
+from conformance.run.readiness_probe import ProbeClient
 
 KEPT = 3
-"""Brokers that wait for a later part of the run; each Java broker has a heap."""
+"""The number of brokers that wait for a later part of the run; each Java broker has a heap."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunningBroker:
-    """A broker with its disk; `disk` is None where it stores on this machine's own. `queues` are those that it has.
+    """A broker of the pool, with the client that proves it ready.
 
     `another` prepares one more broker like it, with a folder and ports of its own; it may raise `LaunchError`.
-    `protocols` are those that it speaks. `exchange` sends a message to a queue of such a broker and takes all that
-    comes until that one is back, or raises `ClientError`.
+    `protocols` are those that it speaks, `queues` those that it has. `disk` is None if it stores on the disk of this
+    machine. `start_seconds` has the time of each start that succeeded.
     """
 
     broker: Broker
+    client: ProbeClient
     ledger: Ledger
     another: Callable[[], Broker]
-    exchange: Callable[[Broker, str], None]
     protocols: Sequence[str] = ()
     queues: frozenset[str] = frozenset()
     disk: LossyDisk | None = None
+    start_seconds: list[float] = dataclasses.field(default_factory=list)
+
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> None:
+        """Start the broker; see `Broker.start`."""
+        self.start_seconds.append(self.broker.start(wrap, more=more, ready_s=ready_s))
+
+    def exchange(self, other: Broker, queue: str) -> None:
+        """Send a message to a queue of `other`, and receive until it comes. Raises `ClientError`."""
+        self.client.exchange(other, other.service.queue_of(queue))
 
     def power(self) -> contextlib.AbstractContextManager[int]:
-        """A descriptor by which its power can be cut; `FaultError` where it has no disk of its own."""
+        """A descriptor by which its power can be cut; `FaultError` if it has no disk of its own."""
         return self._own().handle()
 
     def after_loss(self) -> None:
-        """Prove that the disk is gone, and mount it again; `FaultError` where it is not."""
+        """Prove that the disk is gone, and mount it again; `FaultError` if it is not gone."""
         self._own().after_loss()
 
     def close(self) -> None:
@@ -60,10 +72,10 @@ class RunningBroker:
 
 
 class BrokerPool:
-    """The brokers of one run below `folder`, started once per instance as far as that goes.
+    """The brokers of one run, in folders below `folder`; each instance is started once if possible.
 
-    `expected` are all trials that may ever be asked for: a broker gets the queues of all of them at its first start,
-    and is kept for the next part of a run that records scenario by scenario. Lanes may share it.
+    `expected` are all planned trials. A broker gets the queues of all of them at its first start, and is kept for the
+    next part of a run that records scenario by scenario. Parallel groups share the pool.
     """
 
     def __init__(self, folder: pathlib.Path, ledger: Ledger, expected: Sequence[Planned], *, offline: bool) -> None:
@@ -76,11 +88,11 @@ class BrokerPool:
         self._brokers = 0
         self._lock = threading.Lock()
 
-    def take(self, group: Sequence[Planned]) -> tuple[RunningBroker, float]:
-        """A running broker for these trials of one instance, and the seconds that its start took; 0 if it was there.
+    def acquire(self, group: Sequence[Planned]) -> tuple[RunningBroker, float]:
+        """Return a running broker for these trials of one instance, and the seconds of its start; 0 for a kept one.
 
         Raises:
-            LaunchError: It did not start, or its disk could not be made; nothing of it is left.
+            LaunchError: It did not start, or its disk could not be made; it is closed then.
         """
         wanted = {planned.queue for planned in group}
         with self._lock:
@@ -94,10 +106,10 @@ class BrokerPool:
         if kept is not None:
             kept.close()
         made = self._make(group[0], sorted(declared))
-        return made, made.broker.start_seconds[-1]
+        return made, made.start_seconds[-1]
 
-    def give(self, instance: tuple[object, ...], stand: RunningBroker) -> None:
-        """The trials are over: it is kept where more of its instance may come, and ended where not."""
+    def release(self, instance: tuple[object, ...], stand: RunningBroker) -> None:
+        """Keep the broker if more trials of its instance are expected, else end it."""
         with self._lock:
             ended = [] if self._left.get(instance) else [stand]
             if not ended:
@@ -108,7 +120,7 @@ class BrokerPool:
             each.close()
 
     def close(self) -> None:
-        """End every broker that was kept."""
+        """End every kept broker."""
         with contextlib.ExitStack() as stack:
             for stand in self._kept.values():
                 stack.callback(stand.close)
@@ -119,22 +131,34 @@ class BrokerPool:
             self._brokers += 1
             name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
         numbers = itertools.count(2)
+        client = ProbeClient(first.adapter, _wire(first))
 
-        def another() -> Broker:
-            return self._prepare(first, queues, f"{name}-again-{next(numbers)}")
+        def prepare(name: str) -> Broker:
+            return first.adapter.prepare(
+                self._folder / name,
+                first.settings,
+                queues,
+                self._ledger,
+                first.liar,
+                offline=self._offline,
+                options={queue: self._options[queue] for queue in queues},
+                client=client,
+            )
 
-        def uses(broker: Broker, queue: str) -> None:
-            exchange(first.adapter, broker, _wire(first), broker.queue_of(queue))
-
-        broker = self._prepare(first, queues, name)
+        broker = prepare(name)
         stand = RunningBroker(
-            broker, self._ledger, another, uses, tuple(first.adapter.file.protocols), frozenset(queues)
+            broker,
+            client,
+            self._ledger,
+            another=lambda: prepare(f"{name}-again-{next(numbers)}"),
+            protocols=tuple(first.adapter.file.protocols),
+            queues=frozenset(queues),
         )
         try:
             if first.own_disk:
-                image = broker.folder / "disk.img"
-                stand = dataclasses.replace(stand, disk=LossyDisk.make(self._ledger, image, broker.data))
-            broker.start()
+                image = broker.facts.folder / "disk.img"
+                stand = dataclasses.replace(stand, disk=LossyDisk.make(self._ledger, image, broker.facts.data))
+            stand.start()
             if stand.disk is not None:
                 stand.disk.settle()
         except FaultError as error:
@@ -145,22 +169,7 @@ class BrokerPool:
             raise
         return stand
 
-    def _prepare(self, first: Planned, queues: Sequence[str], name: str) -> Broker:
-        broker = first.adapter.prepare(
-            self._folder / name,
-            first.settings,
-            queues,
-            self._ledger,
-            first.liar,
-            offline=self._offline,
-            options={queue: self._options[queue] for queue in queues},
-        )
-        wire = _wire(first)
-        broker.prove_ready, broker.ask_depth = prove_ready(first.adapter, broker, wire), ask_depth(broker)
-        broker.drain_queue = drain_queue(first.adapter, broker, wire)
-        return broker
-
 
 def _wire(planned: Planned) -> str:
-    """The protocol of the suite's own clients: whether a broker is ready does not depend on who asks."""
+    """The protocol of the suite's own clients: a broker is ready or not, whichever client a trial uses."""
     return "amqp" if planned.client else planned.protocol

@@ -93,7 +93,7 @@ class ClientRunner:
         """What a client of that role is told; it connects to the broker itself."""
         broker, planned = self.broker, self.planned
         fields |= self._asked(role, fields)
-        host, port = broker.endpoint(planned.protocol)
+        host, port = broker.service.endpoint(planned.protocol)
         spoken = planned.adapter.file.protocols[planned.protocol]
         if role == "drain":
             fields["liveness_s"] = max(jobs.LIVENESS_S, jobs.LIVENESS_FACTOR * self.slowest_s)
@@ -116,7 +116,7 @@ class ClientRunner:
             outcomes=spoken.outcomes,
             answers_at_commit=spoken.transacted_sends == "at_commit",
             stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
-            access=broker.access(planned.protocol),
+            access=broker.service.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or fields.get("backwards")),
             **fields,  # type: ignore[arg-type]
         )
@@ -278,16 +278,16 @@ def vendor_of(
 
 def depth_probe(broker: Broker, queue: str) -> jobs.DepthRequest:
     """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
-    return reachable(broker, broker.depth_probe(queue))
+    return reachable(broker, broker.service.depth_probe(queue))
 
 
 def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthRequest:
     """The question with where it is asked, and how a client comes in there."""
     question = jobs.DepthRequest(**{**vars(probe), "properties": dict(probe.properties)})
     if probe.method != "amqp-management":
-        return msgspec.structs.replace(question, access=broker.access("http"))
-    host, port = broker.endpoint("amqp")
-    return msgspec.structs.replace(question, host=host, port=port, access=broker.access("amqp"))
+        return msgspec.structs.replace(question, access=broker.service.access("http"))
+    host, port = broker.service.endpoint("amqp")
+    return msgspec.structs.replace(question, host=host, port=port, access=broker.service.access("amqp"))
 
 
 def _last_line(path: pathlib.Path) -> str:
@@ -302,6 +302,6 @@ def check_alive(broker: Broker) -> None:
 
     It loses its connections before it ends: an interpreter or a JVM takes a moment for that.
     """
-    if not broker.by_command:
-        broker.wait_gone(_GOING_S)
-    broker.alive_check()
+    if not broker.facts.by_command:
+        broker.target.wait_gone(_GOING_S)
+    broker.target.alive_check()

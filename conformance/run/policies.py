@@ -7,7 +7,6 @@ import time
 
 from conformance.adapters import READY_QUEUE, Broker, EffectiveSettings
 from conformance.adapters.config.own_configuration import first_in_force, value_of
-from conformance.adapters.external.broker import ExternalBroker
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.web import field_of
 from conformance.claims import Value
@@ -20,15 +19,12 @@ _WHOLE_S = 30.0
 _TICK_S = 0.1
 
 
-def read(broker: Broker, settings: EffectiveSettings) -> tuple[EffectiveSettings, str]:
-    """The settings with the policies of a queue of the run, as the broker has them; and why they are not known.
+def read(broker: Broker, file: BrokerFile, settings: EffectiveSettings) -> tuple[EffectiveSettings, str]:
+    """Return the settings with the policies that a queue of the run has at the broker, and why these are not known.
 
-    They are as they were where its file does not say how to ask, or where the answer cannot be read.
+    The settings stay as they are if its file does not say how to ask, or if the answer cannot be read.
     """
-    if not isinstance(broker, ExternalBroker):
-        return settings, ""
-    file = broker.plan.source.file
-    probe = broker.policy_probe(broker.queue_of(READY_QUEUE))
+    probe = broker.service.policy_probe(broker.service.queue_of(READY_QUEUE))
     if file.policies is None or probe is None:
         return settings, ""
     asked = DepthGauge(reachable(broker, probe), "policies")
@@ -55,7 +51,7 @@ def _whole(asked: DepthGauge, present: str) -> str:
 
 
 def _found(text: str, file: BrokerFile) -> dict[str, Value]:
-    """What the answer says of each setting; `UsageError` for a value of another type."""
+    """The settings in the answer; `UsageError` for a value of another type."""
     found: dict[str, Value] = {}
     for name, places in file.policies.fields.items() if file.policies else ():
         said = [(place, value) for place in places if (value := _at(text, place)) is not None and value != "null"]
@@ -66,7 +62,7 @@ def _found(text: str, file: BrokerFile) -> dict[str, Value]:
 
 
 def _at(text: str, place: str) -> str | None:
-    """What stands there; None where there is no such place."""
+    """The value at that place; None if there is no such place."""
     try:
         return field_of(text, place)
     except ValueError:

@@ -166,13 +166,13 @@ class Recording:
                 self.on_progress(Progress(planned, None, self._done, self._total))
                 if running is None:
                     try:
-                        running, took = self._brokers.take(group[number:])
+                        running, took = self._brokers.acquire(group[number:])
                     except LaunchError as error:
                         found += [self._unstarted(each, error) for each in group[number:]]
                         break
                     floor += took
                     if planned.arm == "subject":
-                        self.deviations = dict(running.broker.deviations)
+                        self.deviations = dict(running.broker.facts.deviations)
                 record, usable = self._play(planned, running)
                 floor += record.floor_seconds
                 found.append(record)
@@ -184,7 +184,7 @@ class Recording:
                 running.close()
             raise
         if running is not None:
-            self._brokers.give(group[0].instance, running)
+            self._brokers.release(group[0].instance, running)
         return found, floor
 
     def _play(self, planned: Planned, running: RunningBroker) -> tuple[TrialRecord, bool]:

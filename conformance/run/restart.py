@@ -62,25 +62,22 @@ class RestartAttempt:
     """One start after a fault, or one death after such a start, with a copy of the data as they were before it."""
 
     def __init__(self, stand: RunningBroker) -> None:
-        self._stand, self._broker = stand, stand.broker
-        self._copy = stand.broker.folder.parent / f"{stand.broker.folder.name}-data"
-        self._no_copy = stand.broker.no_copy
-        if not self._no_copy:
-            self._no_copy = _copied(stand.broker.data, self._copy)
+        self._stand = stand
+        facts = stand.broker.facts
+        self._copy = facts.folder.parent / f"{facts.folder.name}-data"
+        self._no_copy = facts.no_copy or _copied(facts.data, self._copy)
 
-    def start(self, traced: Callable[[], None] | None = None) -> NotReady | None:
-        """Start the broker, by `traced` if a tracer is its parent; returns None where it is ready.
+    def start(self, traced: Callable[..., None] | None = None) -> NotReady | None:
+        """Start the broker, by `traced` if a tracer is its parent; returns None if it is ready.
 
-        Raises `LaunchError` where the start failed for a reason of this machine, or for one that is not clear. A traced
+        Raises `LaunchError` if the start failed for a reason of this machine, or for one that is not clear. A traced
         start that fails is no fault of the broker either, unless the data fail without a tracer as well: the tracer
         slows the broker down, or fails its syncs, and a broker whose sync fails should end.
         """
-        broker = self._broker
         try:
-            broker.patience_s = self._patience_s
-            (traced or broker.start)()
+            (traced or self._stand.start)(ready_s=self._ready_s)
         except LaunchError as error:
-            if not broker.start_seconds:
+            if not self._stand.start_seconds:
                 raise
             self._look_at_the_machine(error)
             found = self._kept_if_fail(self._second(_clear(error)))
@@ -101,16 +98,16 @@ class RestartAttempt:
         return self._kept_if_fail(self._second(_clear(error), queue))
 
     def _look_at_the_machine(self, error: LaunchError) -> None:
-        """Raise `LaunchError` where the disk of the data is full, or another process has a port of the broker.
+        """Raise `LaunchError` if the disk of the data is full, or another process has a port of the broker.
 
         Counter-example to the words of a log alone: Broker-J writes nothing about its port to standard output.
         """
         if self._no_copy:
             return
-        if shutil.disk_usage(self._broker.data).free < FULL:
+        if shutil.disk_usage(self._stand.broker.facts.data).free < FULL:
             raise _ours(error, "a disk is full")
         for protocol in self._stand.protocols:
-            port = self._broker.endpoint(protocol)[1]
+            port = self._stand.broker.service.endpoint(protocol)[1]
             if not ports.free(port):
                 raise _ours(error, f"port {port} is taken")
 
@@ -121,8 +118,8 @@ class RestartAttempt:
         return found
 
     @property
-    def _patience_s(self) -> float:
-        return max(AT_LEAST_S, LONGEST * max(self._broker.start_seconds, default=0.0))
+    def _ready_s(self) -> float:
+        return max(AT_LEAST_S, LONGEST * max(self._stand.start_seconds, default=0.0))
 
     def _second(self, first: LaunchError, queue: str = "") -> NotReady:
         """What a second broker does with a copy of the data; with a `queue`, a client uses that after the start."""
@@ -143,8 +140,8 @@ class RestartAttempt:
     def _shows_the_data(self, first: LaunchError, second: LaunchError, queue: str) -> bool:
         """Whether both failed because of the data: a broker without any starts, and a copy of that one's starts too.
 
-        A copy proves nothing where the data names ports or hosts. Two starts that ended with the same last words have
-        the same cause, whatever the data names. Raises `LaunchError` where not even a broker without data starts.
+        A copy proves nothing if the data names ports or hosts. Two starts that ended with the same last words have
+        the same cause, whatever the data names. Raises `LaunchError` if not even a broker without data starts.
         """
         with contextlib.closing(self._stand.another()) as fresh:
             fresh.start()
@@ -152,27 +149,26 @@ class RestartAttempt:
             if _last_words(first) and _last_words(first) == _last_words(second):
                 return True
             fresh.stop()
-            return self._try(fresh.data, queue) is None
+            return self._try(fresh.facts.data, queue) is None
 
     def _try(self, data: pathlib.Path, queue: str = "") -> LaunchError | None:
         """Start another broker on a copy of this data, use the `queue`, and end the broker.
 
-        Returns why it was not ready, or how it ended by itself; None where it did neither.
+        Returns why it was not ready, or how it ended by itself; None if it did neither.
         """
         with contextlib.closing(self._stand.another()) as other:
-            shutil.rmtree(other.data, ignore_errors=True)
-            if why := _copied(data, other.data):
+            shutil.rmtree(other.facts.data, ignore_errors=True)
+            if why := _copied(data, other.facts.data):
                 raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
-            other.patience_s = self._patience_s
             try:
-                other.start()
+                other.start(ready_s=self._ready_s)
                 self._use(other, queue)
             except LaunchError as error:
                 return error
         return None
 
     def _use(self, broker: Broker, queue: str) -> None:
-        """Send a message to the queue and receive until it comes; `LaunchError` where the broker ends meanwhile.
+        """Send a message to the queue and receive until it comes; `LaunchError` if the broker ends meanwhile.
 
         Any other error there shows nothing: the broker is up.
         """
@@ -191,7 +187,7 @@ def said(error: LaunchError) -> str:
 
 
 def reason_of_machine(error: LaunchError) -> str:
-    """Why the start failed, where the machine is to blame for it; empty where nothing says so.
+    """Why the start failed, where the machine is to blame for it; empty if nothing says so.
 
     >>> reason_of_machine(LaunchError("ended", log_tail=["bind: Address already in use"]))
     'a port is taken'
@@ -238,7 +234,7 @@ def _plain(line: str) -> str:
 
 
 def _copied(data: pathlib.Path, to: pathlib.Path) -> str:
-    """Copy a data folder to a new place; returns why that is not possible, empty where it was done."""
+    """Copy a data folder to a new place; returns why that is not possible, empty if it was done."""
     shutil.rmtree(to, ignore_errors=True)
     try:
         size = sum(path.lstat().st_blocks * 512 for path in data.rglob("*"))

@@ -14,12 +14,14 @@ import msgspec
 from conformance import history
 from conformance.adapters import vendor_clients
 from conformance.adapters.launch.ports import HOST
+from conformance.adapters.launchers import DOCKER
 from conformance.clients.workers.job import Job, JobResult
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
 from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Op, Phase
 from conformance.ledger import Ledger
+from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import ClientRunner
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync, LinkFault
 
@@ -56,14 +58,15 @@ def _to(link: LinkProxy, job: Job) -> Job:
 class TracedRun:
     """One run of the broker under the tracer, from `start` to `finish`."""
 
-    def __init__(self, client_runner: ClientRunner, fault: DiskFault) -> None:
-        self.client_runner, self.fault = client_runner, fault
+    def __init__(self, client_runner: ClientRunner, stand: RunningBroker, fault: DiskFault) -> None:
+        self.client_runner, self.stand, self.fault = client_runner, stand, fault
         number = client_runner.counts["disk"] = client_runner.counts.get("disk", 0) + 1
         self.name = f"disk-{number}"
-        broker = client_runner.broker
-        contained = broker.processes if broker.contained else None
+        broker = stand.broker
+        contained = broker.target.processes if client_runner.planned.adapter.launcher == DOCKER else None
+        journal = broker.facts.journal_files
         self.tracer = injection.Tracer(
-            client_runner.folder / self.name, broker.journal, fault, files=broker.journal_files, contained=contained
+            client_runner.folder / self.name, journal.folder, fault, files=journal.names, contained=contained
         )
 
     @property
@@ -71,9 +74,9 @@ class TracedRun:
         """Whether a broker may end by itself under this fault: one whose disk fails should."""
         return isinstance(self.fault, FailedSync | DiskFull)
 
-    def start(self) -> None:
+    def start(self, *, ready_s: float) -> None:
         """Start the broker as the tracer's child."""
-        self.client_runner.broker.start(wrap=self.tracer.wrap)
+        self.stand.start(self.tracer.wrap, ready_s=ready_s)
         self.tracer.look()
 
     def finish(self) -> None:
@@ -84,7 +87,7 @@ class TracedRun:
         """
         broker = self.client_runner.broker
         self.tracer.look()
-        injection.end(broker)
+        injection.end(broker.target)
         self.tracer.finish(
             self.client_runner.folder / f"{self.name}.jsonl",
             self.client_runner.header(self.name),

@@ -145,7 +145,9 @@ class TrialPlayer:
         and what that asks of the broker may be the reason.
         """
         fault = getattr(self.current, "until", None) or getattr(self.current, "under", None)
-        return self.recovered and error.failure is not None and not fault and not self.traced and self.broker.gone()
+        return (
+            self.recovered and error.failure is not None and not fault and not self.traced and self.broker.target.gone()
+        )
 
     def _lose(self, found: NotReady) -> None:
         """Note that the broker did not come back: the trial ends here."""
@@ -158,14 +160,14 @@ class TrialPlayer:
         In that order: whether an existing queue is empty can only be asked of a broker that is up. The trial before
         ended it by a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
         """
-        if self.broker.gone() and not isinstance(self.planned.script.steps[0], Restart):
+        if self.broker.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
             if failed := RestartAttempt(self.stand).start():
                 self._note(Op.BROKER, Phase.INVOKE, detail="start")
                 self._lose(failed)
                 return
             self.floor_s += time.monotonic() - started
-        self.client_runner.queue = self.broker.queue_of(self.planned.queue)
+        self.client_runner.queue = self.broker.service.queue_of(self.planned.queue)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):
@@ -261,7 +263,7 @@ class TrialPlayer:
             case ConsumerCrash():
                 self.client_runner.crash(job)
                 self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
-                self.broker.alive_check()
+                self.broker.target.alive_check()
             case Kill() | Stop():
                 self._end_broker(job, fault)
             case Pause():
@@ -272,7 +274,7 @@ class TrialPlayer:
                 self._alive(self.client_runner.play(job))
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
-        with self.broker.armed(fault.name) as descriptors:
+        with self.broker.target.armed(fault.name) as descriptors:
             result = self.client_runner.play(job, descriptors)
         self._prove_ended(job, result, fault.name)
 
@@ -281,7 +283,7 @@ class TrialPlayer:
 
         Or it kills what it halted.
         """
-        with self.broker.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
+        with self.broker.target.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
             result = self.client_runner.play(job, descriptors)
         assert job.trigger is not None
         self.floor_s += job.trigger.hold_s
@@ -296,15 +298,15 @@ class TrialPlayer:
 
         Then the disk is mounted again.
         """
-        with self.stand.power() as disk, self.broker.pidfds() as pidfds:
+        with self.stand.power() as disk, self.broker.target.armed("power_loss") as pidfds:
             result = self.client_runner.play(job, [disk, *pidfds])
         self._prove_ended(job, result, "power_loss", prove_disk=True)
 
     def _prove_ended(self, job: Job, result: JobResult, fault: str, *, prove_disk: bool = False) -> None:
         if not result.fired:
-            self.broker.alive_check()
+            self.broker.target.alive_check()
         assert job.trigger is not None
-        process.prove_ended(self.broker, fault, fired=result.fired, seen=result.seen, wanted=job.trigger.k)
+        process.prove_ended(self.broker.target, fault, fired=result.fired, seen=result.seen, wanted=job.trigger.k)
         if prove_disk:
             self.stand.after_loss()
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault)
@@ -313,7 +315,7 @@ class TrialPlayer:
     def _over_link(self, job: Job, fault: LinkFault) -> None:
         result = over_link(self.stand.ledger, self.client_runner, job, fault)
         self.floor_s += getattr(fault, "hold_s", 0.0)
-        self.broker.alive_check()
+        self.broker.target.alive_check()
         if result.ended == "disconnected" and fault.name != "cut":
             raise ClientError(f"the broker closed the connection of a client under {fault.name}")
 
@@ -329,7 +331,7 @@ class TrialPlayer:
         if step.until is not None:
             self._kill_in_recovery(step.until)
             self.evidence.before_restart()
-        self.traced = TracedRun(self.client_runner, step.under) if step.under is not None else None
+        self.traced = TracedRun(self.client_runner, self.stand, step.under) if step.under is not None else None
         if failed := RestartAttempt(self.stand).start(self.traced.start if self.traced else None):
             self.traced = None
             self._lose(failed)
@@ -353,15 +355,15 @@ class TrialPlayer:
                 taken += words
                 self.broker.stop()
             self._note(Op.BROKER, Phase.OK if took else Phase.FAIL, detail=f"offered {setting}")
-        self.broker.start(more=taken)
+        self.stand.start(more=taken)
         self.floor_s += time.monotonic() - started
 
     def _takes(self, words: Sequence[str]) -> bool:
         """Whether it starts with these; `LaunchError` where it does not for any other reason than not knowing them."""
         try:
-            self.broker.start(more=words)
+            self.stand.start(more=words)
         except LaunchError:
-            if self.broker.exit_status != self.planned.adapter.file.start.refused_status:
+            if self.broker.target.exit_status != self.planned.adapter.file.start.refused_status:
                 raise
             return False
         return True
@@ -370,7 +372,9 @@ class TrialPlayer:
         assert isinstance(fault.at, script.Recovery)
         assert isinstance(fault.at.k, int)
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
-        fired = kill_in_recovery(self.broker, fault.at.k)
+        fired = kill_in_recovery(
+            self.broker.target, self.broker.launch, self.broker.facts.journal_files.folder, fault.at.k
+        )
         self._note(Op.FAULT, Phase.FIRED, fault=fault.name, detail=fired)
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
 
@@ -389,7 +393,7 @@ class TrialPlayer:
         if fault is None or isinstance(fault, LINK_FAULTS):
             return None
         trigger = trigger_of(fault, self.planned.seed)
-        return msgspec.structs.replace(trigger, within_s=self.broker.within_s(fault.name))
+        return msgspec.structs.replace(trigger, within_s=self.broker.target.within_s(fault.name))
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)

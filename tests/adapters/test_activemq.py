@@ -26,7 +26,7 @@ def _broker(tmp_path: pathlib.Path, ledger: Ledger, **overrides: bool | int) -> 
 
 
 def _kill(broker: Broker) -> None:
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         assert len(descriptors) == 1  # the pid that was started is the JVM
         signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
     assert broker.wait_gone(10)

@@ -27,7 +27,7 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: path
         broker.start()
         first = Stomp(broker)
         receipt = first.ask("SEND\ndestination:orders\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\n\nhello")
-        with broker.pidfds() as descriptors:
+        with broker.target.armed("kill") as descriptors:
             assert len(descriptors) == 1  # the pid that was started is the JVM
             signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
         assert broker.wait_gone(10)
@@ -105,7 +105,7 @@ def test_the_data_of_an_older_version(tmp_path: pathlib.Path, ledger: Ledger, ve
         broker.start()
         first = Stomp(broker)
         first.ask("SEND\ndestination:orders\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\n\nhello")
-        with broker.pidfds() as descriptors:
+        with broker.target.armed("kill") as descriptors:
             signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
         assert broker.wait_gone(10)
         first.close()

@@ -133,7 +133,7 @@ def test_a_process_that_nobody_knows_to_be_its_own_is_found_out(tmp_path: pathli
     (tmp_path / "port.py").write_text(STRAY)
     error = failed(tmp_path, PORT_ONLY)
 
-    assert re.match(r"kill: somebody still listens on 127\.0\.0\.1:\d+ after SIGKILL: ", str(error))
+    assert re.match(r"kill: a process still listens on 127\.0\.0\.1:\d+ after SIGKILL", str(error))
     assert "let it write start.pid_file" in str(error)
 
 

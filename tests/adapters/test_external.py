@@ -226,7 +226,7 @@ def test_an_existing_queue_that_holds_something_is_left_alone(
 ) -> None:
     """The error names it, and what it holds is still there."""
     with Ledger(tmp_path / "one", "one") as ledger, _prepared(theirs.spec(), tmp_path / "first", ledger) as broker:
-        readiness_probe.send(adapters.find("reference"), broker, "amqp", "theirs")
+        readiness_probe.ProbeClient(adapters.find("reference"), "amqp").send(broker, "theirs")
     record, _ = play(theirs.spec(queues=["theirs", "ready"]), Publish(5, window=5), Drain())
 
     assert "external.queues: theirs holds 1 messages, and must be empty: they were left alone" in record.void
@@ -513,7 +513,7 @@ def test_who_does_not_answer_is_told_by_the_address(theirs: Theirs, tmp_path: pa
     other = _started(f"reference:external=amqp://127.0.0.1:{theirs.numbers['stomp']},{http}", tmp_path / "2")
     free.close()
 
-    assert "external.urls.amqp: nobody listens" in str(nobody)
+    assert "external.urls.amqp: nothing listens" in str(nobody)
     assert "external.urls.amqp" in str(other)
     assert "AMQP 1.0" in str(other)
 

@@ -37,9 +37,8 @@ def _moved(line, broker):
     words = line.split()
     at = words.index("--adapter") + 1
     name, _, urls = words[at].partition(":external=")
-    numbers = {"amqp": broker.endpoint("amqp")[1], "http": broker.http_port}
     found = [url.partition("://")[0] for url in urls.split(",")]
-    words[at] = f"{name}:external=" + ",".join(f"{one}://127.0.0.1:{numbers[one]}" for one in found)
+    words[at] = f"{name}:external=" + ",".join(f"{one}://127.0.0.1:{broker.service.endpoint(one)[1]}" for one in found)
     return words
 
 
@@ -71,7 +70,7 @@ def test_the_line_of_the_bundled_broker(conformance, tmp_path):
     with _running(adapter, tmp_path) as broker:
         line = _moved("run --adapter reference:external=amqp://HOST:5672,http://HOST:8080", broker)
         done = conformance(*line, "--claims", "AMQP-MOD-01", "--out", "out")
-        _, names = web.ask("GET", f"http://127.0.0.1:{broker.http_port}/queues")
+        _, names = web.ask("GET", f"http://127.0.0.1:{broker.service.endpoint('http')[1]}/queues")
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert {("AMQP-MOD-01", "HOLDS")} == _rows(tmp_path / "out")

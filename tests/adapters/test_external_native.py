@@ -57,7 +57,7 @@ def tried(tmp_path):
             Ledger(tmp_path / "run", "run-1") as ours,
         ):
             broker.start()
-            readiness_probe.send(adapter, broker, protocol, OWNED)
+            readiness_probe.ProbeClient(adapter, protocol).send(broker, OWNED)
             outside = adapters.find(spec(broker))
             script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
             trial = Planned("odd.1", script, "subject", "", 1, 1, outside, outside.effective(), protocol)
@@ -92,13 +92,15 @@ def _names(name, broker):
         return answer
     paths_of = {"qpid": "api/latest/queue/default/default", "rabbitmq": "api/queues", "reference": "queues"}
     login = "guest:guest@" if name == "rabbitmq" else ""
-    at = f"http://{login}127.0.0.1:{broker.http_port}"
+    at = f"http://{login}127.0.0.1:{broker.service.endpoint('http')[1]}"
     return web.ask("GET", f"{at}/{paths_of[name]}", timeout_s=30)[1] if name in paths_of else ""
 
 
 def _at(broker, name, *protocols):
     places = [f"{protocol}://127.0.0.1:{broker.endpoint(protocol)[1]}" for protocol in protocols]
-    return f"{name}:external={','.join(places)}" + (f",http://127.0.0.1:{broker.http_port}" if broker.http_port else "")
+    if "http" in adapters.find(name).file.ports:
+        places.append(f"http://127.0.0.1:{broker.service.endpoint('http')[1]}")
+    return f"{name}:external={','.join(places)}"
 
 
 @pytest.mark.artemis
@@ -162,7 +164,9 @@ def test_a_virtual_host_of_another_name_needs_the_file_of_the_page(tried, tmp_pa
         page = (paths.root() / "docs/external-brokers.md").read_text()
         text = page.split("```toml")[1].split("```")[0].replace("NODE/HOST", "default/default")
         text = text.replace("broker.example:5672", f"127.0.0.1:{broker.endpoint('amqp')[1]}")
-        (tmp_path / "mine.toml").write_text(text.replace("broker.example:8080", f"127.0.0.1:{broker.http_port}"))
+        (tmp_path / "mine.toml").write_text(
+            text.replace("broker.example:8080", f"127.0.0.1:{broker.service.endpoint('http')[1]}")
+        )
         return f"qpid:external={tmp_path}/mine.toml"
 
     assert [] == tried("qpid", spec)

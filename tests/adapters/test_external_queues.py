@@ -44,7 +44,6 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[adapters.Broker
         Ledger(folder / "l", f"owner-{folder.name}") as ledger,
         REFERENCE.prepare(folder / "b", REFERENCE.effective(), ["a", "b", "ready"], ledger) as broker,
     ):
-        broker.ask_depth = readiness_probe.ask_depth(broker)
         broker.start()
         yield broker
 
@@ -59,13 +58,13 @@ def spec(theirs: adapters.Broker, tmp_path: pathlib.Path) -> Iterator[Spec]:
     def words(**keys: object) -> str:
         file = tmp_path / "mine.toml"
         urls = {name: f"{name}://127.0.0.1:{theirs.endpoint(name)[1]}" for name in ("amqp", "stomp")}
-        said = {"urls": {**urls, "http": f"http://127.0.0.1:{theirs.http_port}"}, **keys}
+        said = {"urls": {**urls, "http": f"http://127.0.0.1:{theirs.service.endpoint('http')[1]}"}, **keys}
         file.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in said.items()))
         return f"reference:external={file}"
 
     yield words
     for queue in ("a", "b", "ready"):
-        readiness_probe.empty(REFERENCE, theirs, "amqp", queue)
+        readiness_probe.ProbeClient(REFERENCE, "amqp").drain(theirs, queue)
 
 
 def _toml(value: object) -> str:
@@ -128,7 +127,7 @@ def test_where_the_owner_lets_it_each_is_emptied_before_it_is_used(
     theirs: adapters.Broker, spec: Spec, play: Play
 ) -> None:
     """The last too: what a killed run has left there would be no proof of this one."""
-    readiness_probe.send(REFERENCE, theirs, "amqp", "ready")
+    readiness_probe.ProbeClient(REFERENCE, "amqp").send(theirs, "ready")
     (void, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL, drain_queues=True), VOID, WHOLE)
 
     assert ("the kill did not take effect" in void.void, "") == (True, whole.void)
@@ -140,7 +139,7 @@ def test_a_message_of_another_trial_is_none_of_this_one_whatever_the_depth_says(
     spec: Spec, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A depth that is told late: the queue looks empty, and p1:1 of the void trial comes beside that of the next."""
-    monkeypatch.setattr("conformance.run.broker_pool.ask_depth", lambda broker: lambda queue: 0)
+    monkeypatch.setattr(readiness_probe.ProbeClient, "depth", lambda *_: 0)
     (_, whole), folder = play(spec(queues=["a", "ready"], kill=NO_KILL), VOID, WHOLE)
     came = _received(folder, "odd.2")
     own = [name for name in came if history.parse_message(name)]
@@ -186,13 +185,14 @@ def test_nothing_is_taken_unless_its_owner_says_so() -> None:
 
 def test_what_is_passed_over_is_told(theirs: adapters.Broker, spec: Spec, tmp_path: pathlib.Path) -> None:
     """In the report too, where the broker's owner looks for it."""
-    readiness_probe.send(REFERENCE, theirs, "amqp", "a")
+    readiness_probe.ProbeClient(REFERENCE, "amqp").send(theirs, "a")
     found = adapters.find(spec(queues=["a", "b", "ready"]))
     with (
         Ledger(tmp_path / "l", "l") as ledger,
-        found.prepare(tmp_path / "x", found.effective(), ["q"], ledger) as broker,
+        found.prepare(
+            tmp_path / "x", found.effective(), ["q"], ledger, client=readiness_probe.ProbeClient(found, "amqp")
+        ) as broker,
     ):
-        broker.ask_depth = readiness_probe.ask_depth(broker)
         broker.start()
 
         assert "passed over: it held 1 messages, which were left alone" == broker.deviations["queue a"]
@@ -319,7 +319,7 @@ def test_the_next_run_removes_queues_by_the_request_of_the_product(
     """The owner's file says nothing of it; his own queues stay."""
     kill_one(spec())
     lines = release_leftovers()
-    _, names = web.ask("GET", f"http://127.0.0.1:{theirs.http_port}/queues")
+    _, names = web.ask("GET", f"http://127.0.0.1:{theirs.service.endpoint('http')[1]}/queues")
 
     assert {f"run killed: removed queue {name}" for name in OURS} == set(lines)
     assert {"queues": ["a", "b", "ready"]} == json.loads(names)

@@ -134,7 +134,7 @@ def test_who_may_still_be_starting_is_waited_for(folder: pathlib.Path) -> None:
         False,
     )
     assert ("says nothing in AMQP 1.0" in no_client_reason[0], no_client_reason[1]) == (True, False)
-    assert nobody == (f"nobody listens on {HOST}:{port}", False)
+    assert nobody == (f"nothing listens on {HOST}:{port}", False)
 
 
 def test_a_key_that_is_none_is_told_with_its_field(numbers: Mapping[str, int], folder: pathlib.Path) -> None:

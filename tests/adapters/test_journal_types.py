@@ -191,7 +191,9 @@ def test_a_broker_that_fell_back_is_no_broker_of_that_journal(tmp_path, ledger, 
 def test_what_the_tracer_cannot_see_is_said_and_never_judged(tmp_path, ledger, journal, hidden):
     """Its history has the reason, and neither a sync that came in time nor one that is missing."""
     with prepared(tmp_path, ledger, journal_type=journal) as broker:
-        tracer = injection.Tracer(broker.folder / "trace", broker.journal, HeldSync(0.1), files=broker.journal_files)
+        tracer = injection.Tracer(
+            broker.folder / "trace", broker.journal, HeldSync(0.1), files=broker.journal_files.names
+        )
         broker.start(wrap=tracer.wrap)
         tracer.look()
         client = Stomp(broker)
@@ -234,7 +236,7 @@ def test_a_power_loss_takes_what_libaio_had_not_been_given(tmp_path, ledger):
     ):
         broker.start()
         client = Stomp(broker)
-        with lost.handle() as descriptor, broker.pidfds() as descriptors:
+        with lost.handle() as descriptor, broker.target.armed("kill") as descriptors:
             # At once after the last answer: the broker gives away what it has each half second.
             sent = [client.send(number) for number in range(100)]
             loss.lose(descriptor)

@@ -97,19 +97,19 @@ def broker(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Broker]:
 
 
 def _kill(broker: Broker) -> None:
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         for descriptor in descriptors:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
 
 def test_a_started_broker_listens_and_is_timed(broker: Broker) -> None:
-    broker.start()
+    seconds = broker.start()
 
     with socket.create_connection(broker.endpoint("amqp"), timeout=1):
         pass
     broker.alive_check()
-    assert (broker.epoch, len(broker.start_seconds)) == (1, 1)
-    assert broker.start_seconds[0] > 0
+    assert broker.epoch == 1
+    assert seconds > 0
     assert len(broker.processes()) == 1
 
 
@@ -154,9 +154,8 @@ def test_a_broker_that_is_never_ready_is_ended(tmp_path: pathlib.Path, ledger: L
             broker.start()
         assert broker.gone()
         assert caught.value.failure is StartFailure.LATE
-        broker.patience_s = 0.6
         with pytest.raises(LaunchError, match=r"was not ready within 0.6 s"):
-            broker.start()
+            broker.start(ready_s=0.6)
 
 
 def test_a_clean_stop_ends_it(broker: Broker) -> None:
@@ -197,7 +196,7 @@ def _pids(descriptors: list[int]) -> list[int]:
 def test_a_kill_is_for_the_whole_tree_and_a_stop_for_its_main_process(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     with _made(tmp_path, ledger, limit=3) as broker:
         broker.start()
-        with broker.pidfds() as everything, broker.pidfds(main_only=True) as main:
+        with broker.target.armed("kill") as everything, broker.target.armed("stop") as main:
             assert sorted(_pids(everything)) == sorted(broker.processes())
             assert _pids(main) == broker.processes()[:1]
         with pytest.raises(OSError, match="Bad file descriptor"):
@@ -207,7 +206,7 @@ def test_a_kill_is_for_the_whole_tree_and_a_stop_for_its_main_process(tmp_path: 
 def test_the_main_process_of_a_wrapped_broker_is_the_broker(broker: Broker) -> None:
     broker.start(wrap=["/bin/sh", "-c", '"$@"; :', "sh"])
     leader, child = broker.processes()
-    with broker.pidfds(main_only=True) as main:
+    with broker.target.armed("stop") as main:
         assert _pids(main) == [child]
         signal.pidfd_send_signal(main[0], signal.SIGTERM)
 
@@ -216,7 +215,7 @@ def test_the_main_process_of_a_wrapped_broker_is_the_broker(broker: Broker) -> N
 
 
 def test_a_broker_that_was_not_started_has_no_pidfds(broker: Broker) -> None:
-    with broker.pidfds(main_only=True) as main, broker.pidfds() as everything:
+    with broker.target.armed("stop") as main, broker.target.armed("kill") as everything:
         assert (main, everything) == ([], [])
 
 

@@ -726,8 +726,8 @@ def test_a_copy_runs_beside_the_original_and_touches_nothing_of_its(tmp_path, le
 
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
-        readiness_probe.exchange(mine, broker, "amqp", "orders")
-        readiness_probe.depth_reaches(broker, "orders", 0)
+        readiness_probe.ProbeClient(mine, "amqp").exchange(broker, "orders")
+        readiness_probe.depth_of(broker, "orders", wanted=0)
         assert (broker.journal / "activemq-data-1.amq").is_file()
     ran = (tmp_path / "broker/instance/etc/broker.xml").read_text()
     diff = (tmp_path / "broker/config.diff").read_text()
@@ -755,10 +755,10 @@ def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tm
 
     with alice.prepare(tmp_path / "broker", alice.effective(), ["orders"], ledger) as broker:
         broker.start()
-        readiness_probe.exchange(alice, broker, "amqp", "orders")
+        readiness_probe.ProbeClient(alice, "amqp").exchange(broker, "orders")
         broker.plan = dataclasses.replace(broker.plan, source=dataclasses.replace(broker.plan.source, file=mine.file))
         with pytest.raises(ClientError, match=r"unauthorized-access.*; give a login .--user with --password-env"):
-            readiness_probe.exchange(mine, broker, "amqp", "orders")
+            readiness_probe.ProbeClient(mine, "amqp").exchange(broker, "orders")
 
 
 @pytest.mark.artemis
@@ -924,9 +924,11 @@ def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
         for protocol in ("amqp", "stomp"):
-            readiness_probe.exchange(mine, broker, protocol, "orders")
+            readiness_probe.ProbeClient(mine, protocol).exchange(broker, "orders")
         listening = {number for _, number in ports.listening(broker.processes())}
-        _, said = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
+        _, said = web.ask(
+            "GET", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/overview", timeout_s=10
+        )
     assert not log.exists()
     assert not listening & {5672, 61613, 15672, 15692}
     assert '"rates_mode":"detailed"' in said
@@ -942,12 +944,16 @@ def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
 
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
-        readiness_probe.exchange(mine, broker, "amqp", "orders")
-        _, said = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
+        readiness_probe.ProbeClient(mine, "amqp").exchange(broker, "orders")
+        _, said = web.ask(
+            "GET", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/overview", timeout_s=10
+        )
     alone = own_configuration.applied(RABBITMQ, tmp_path / "etc" / "rabbitmq.conf")
     with alone.prepare(tmp_path / "alone", alone.effective(), ["orders"], ledger) as broker:
         broker.start()
-        _, without = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/overview", timeout_s=10)
+        _, without = web.ask(
+            "GET", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/overview", timeout_s=10
+        )
 
     assert '"rates_mode":"detailed"' in said
     assert '"rates_mode":"basic"' in without

@@ -75,7 +75,7 @@ def _get(url: str) -> Any:
 
 
 def _kill(broker: Broker) -> None:
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         assert len(descriptors) == 1  # the pid that was started is the JVM
         signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
     assert broker.wait_gone(20)
@@ -185,7 +185,7 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(
 
     assert kept == 3
     assert broker.epoch == 2
-    assert journal & {name.format(n=number) for name in broker.journal_files for number in (0, 1, 2)}
+    assert journal & {name.format(n=number) for name in broker.facts.journal_files.names for number in (0, 1, 2)}
 
 
 @pytest.mark.qpid
@@ -209,7 +209,7 @@ def test_the_capabilities_of_the_file_are_those_of_the_broker(tmp_path: pathlib.
             assert receiver.fetcher is not None
             unsettled = len(receiver.fetcher.unsettled)
         empty = _depth(broker)
-        host = _get(f"http://127.0.0.1:{broker.http_port}/api/latest/virtualhost/default/default")
+        host = _get(f"http://127.0.0.1:{broker.service.endpoint('http')[1]}/api/latest/virtualhost/default/default")
 
     capabilities = adapters.find("qpid").capabilities("amqp")
     assert (left, unsettled, empty) == (1, 0, 0)

@@ -141,14 +141,14 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[Ledger]:
 
 def asked(broker: Broker, path: str) -> list[dict[str, object]]:
     """What its management says."""
-    status, text = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.http_port}/api/{path}")
+    status, text = web.ask("GET", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/{path}")
     assert status == 200
     found: list[dict[str, object]] = json.loads(text)
     return found
 
 
 def killed(broker: Broker) -> None:
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         for descriptor in descriptors:
             with contextlib.suppress(ProcessLookupError):  # its shells come and go
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -164,13 +164,13 @@ def test_quorum_queues_keep_what_was_confirmed_over_a_kill(tmp_path: pathlib.Pat
     with RABBITMQ.prepare(tmp_path / "broker", settings, ["orders"], ledger) as broker:
         broker.start()
         queues = {str(one["name"]): (one["type"], one["durable"]) for one in asked(broker, "queues/%2F")}
-        first = readiness_probe.send(RABBITMQ, broker, "amqp", "orders")
-        readiness_probe.depth_reaches(broker, "orders", 1)
+        first = readiness_probe.ProbeClient(RABBITMQ, "amqp").send(broker, "orders")
+        readiness_probe.depth_of(broker, "orders", wanted=1)
         killed(broker)
         broker.start()
-        readiness_probe.receive(RABBITMQ, broker, "amqp", "orders", first)
-        readiness_probe.exchange(RABBITMQ, broker, "stomp", "orders")
-        readiness_probe.depth_reaches(broker, "orders", 0)
+        readiness_probe.ProbeClient(RABBITMQ, "amqp").receive(broker, "orders", first)
+        readiness_probe.ProbeClient(RABBITMQ, "stomp").exchange(broker, "orders")
+        readiness_probe.depth_of(broker, "orders", wanted=0)
         names = {str(one["name"]) for one in asked(broker, "queues/%2F")}
 
     assert queues == {"orders": ("quorum", True), READY_QUEUE: ("quorum", True)}
@@ -183,12 +183,12 @@ def test_a_queue_that_is_not_durable_is_there_again_and_empty(tmp_path: pathlib.
     settings = RABBITMQ.effective({"persistence": False})
     with RABBITMQ.prepare(tmp_path / "broker", settings, ["orders"], ledger) as broker:
         broker.start()
-        readiness_probe.send(RABBITMQ, broker, "stomp", "orders")
-        readiness_probe.depth_reaches(broker, "orders", 1)
+        readiness_probe.ProbeClient(RABBITMQ, "stomp").send(broker, "orders")
+        readiness_probe.depth_of(broker, "orders", wanted=1)
         killed(broker)
         broker.start()
         queues = {str(one["name"]): (one["type"], one["durable"]) for one in asked(broker, "queues/%2F")}
-        readiness_probe.depth_reaches(broker, "orders", 0)
+        readiness_probe.depth_of(broker, "orders", wanted=0)
 
     assert queues["orders"] == ("classic", False)
     assert broker.gone()

@@ -88,13 +88,13 @@ def test_who_is_to_blame(
     tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, product: str, hook: Hook
 ) -> None:
     """The broker where its own data keep it from starting, and no other cause; each hook strikes after a kill."""
-    monkeypatch.setattr(native.NativeBroker, "_ready_s", READY_S)
+    monkeypatch.setattr(native.NativeBroker, "_limit_s", lambda *_: READY_S)
     adapter = adapters.find(product)
     planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
-    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=False).take([planned])
+    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=False).acquire([planned])
     with contextlib.closing(stand), contextlib.ExitStack() as undo:
         assert isinstance(stand.broker, native.NativeBroker)
-        with stand.broker.pidfds() as descriptors:
+        with stand.broker.target.armed("kill") as descriptors:
             for descriptor in descriptors:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         assert stand.broker.wait_gone(20)

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -98,7 +99,12 @@ def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
     made: list[native.NativeBroker] = []
 
     def prepared(
-        script: str, start: str = "", more: str = "", command: str = "", **overrides: int | str
+        script: str,
+        start: str = "",
+        more: str = "",
+        command: str = "",
+        prove: Callable[[native.NativeBroker], None] | None = None,
+        **overrides: int | str,
     ) -> native.NativeBroker:
         (tmp_path / "broker.py").write_text(LISTEN + script)
         text = TOML.replace("ready_s = 10\n", f"{start}\n" if "ready_s" in start else f"ready_s = 10\n{start}\n")
@@ -109,7 +115,10 @@ def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
             text = text.replace('description = "stands', 'argument = ["level={value}"]\ndescription = "stands')
         (tmp_path / "fake.toml").write_text(text.replace("[depth]", f"{more}\n[depth]", 1))
         adapter = adapters.find(str(tmp_path / "fake.toml"))
-        made.append(adapter.prepare(tmp_path / "broker", adapter.effective(overrides), ["q1", "q2"], ledger))
+        client = types.SimpleNamespace(exchange=lambda broker, queue: prove(broker)) if prove else None
+        made.append(
+            adapter.prepare(tmp_path / "broker", adapter.effective(overrides), ["q1", "q2"], ledger, client=client)
+        )
         return made[-1]
 
     yield prepared
@@ -126,7 +135,7 @@ def refused(broker: native.NativeBroker) -> LaunchError:
 
 
 def kill(broker: native.NativeBroker) -> int:
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         for descriptor in descriptors:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         return len(descriptors)
@@ -190,8 +199,7 @@ def test_it_is_waited_for_until_every_port_and_its_http_answer_are_there(make: M
     )
     broker.start()
 
-    assert web.ask("GET", f"http://127.0.0.1:{broker.http_port}/")[0] == 200
-    assert broker.start_seconds
+    assert web.ask("GET", f"http://127.0.0.1:{broker.service.endpoint('http')[1]}/")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -234,15 +242,14 @@ def test_a_pattern_is_looked_for_in_the_log_file_of_this_start_only(make: Make) 
 
 
 def test_a_message_is_the_last_proof_and_is_asked_for_again_until_it_comes(make: Make) -> None:
-    broker = make("amqp(said['amqp'])", "ready_message = true")
     asked: list[float] = []
 
-    def prove() -> None:
+    def prove(broker: native.NativeBroker) -> None:
         asked.append(time.monotonic())
         if len(asked) < 3:
             raise ClientError("the virtual host recovers")
 
-    broker.prove_ready = prove
+    broker = make("amqp(said['amqp'])", "ready_message = true", prove=prove)
     broker.start()
     kill(broker)
     assert broker.wait_gone(5)
@@ -273,10 +280,12 @@ COMMAND = '["{python}", "{here}/broker.py", "amqp={amqp_port}", "data={data_dir}
 def test_no_message_goes_to_a_queue_that_a_kill_would_take(make: Make, kind: str) -> None:
     """Where the setting says that queues are stored late; nowhere else is that waited for."""
     script = f"{STORES}\nthreading.Timer(0.5, store, ['q1', 'q2', 'conformance-ready']).start(); amqp(said['amqp'])"
-    broker = make(script, "ready_message = true", STORED, command=COMMAND, kind=kind)
     seen: list[bool] = []
-    broker.prove_ready = lambda: seen.append((broker.data / "names").is_file())
-    broker.start()
+
+    def prove(broker: native.NativeBroker) -> None:
+        seen.append((broker.data / "names").is_file())
+
+    make(script, "ready_message = true", STORED, command=COMMAND, prove=prove, kind=kind).start()
 
     assert [kind == "late"] == seen
 
@@ -293,12 +302,10 @@ def test_the_queue_that_is_not_stored_is_told(make: Make) -> None:
 
 
 def test_a_message_that_never_comes_is_told(make: Make) -> None:
-    broker = make("amqp(said['amqp'])", "ready_s = 0.4\nready_message = true")
-
-    def prove() -> None:
+    def prove(broker: native.NativeBroker) -> None:
         raise ClientError("no credit")
 
-    broker.prove_ready = prove
+    broker = make("amqp(said['amqp'])", "ready_s = 0.4\nready_message = true", prove=prove)
 
     assert "start.ready_message: no credit" in str(refused(broker))
 
@@ -450,7 +457,7 @@ def test_faults_hit_the_whole_tree_of_a_broker_that_left_its_parent(make: Make, 
     assert wait_for(lambda: len(broker.processes()) == 2)  # the one between them has gone
     everybody = set(broker.processes())
     broker.alive_check()
-    with broker.pidfds(main_only=True) as main:
+    with broker.target.armed("stop") as main:
         info = pathlib.Path(f"/proc/self/fdinfo/{main[0]}").read_text()
 
     assert f"Pid:\t{served}\n" in info
@@ -563,7 +570,7 @@ def test_the_oldest_of_a_tree_is_its_main_process() -> None:
     ("script", "words"),
     [
         ("sys.exit('no such option')", "ended with status 1 before it was ready (start.command)"),
-        ("print('up', flush=True); time.sleep(60)", "start.ready_port: nobody listens on 127.0.0.1:"),
+        ("print('up', flush=True); time.sleep(60)", "start.ready_port: nothing listens on 127.0.0.1:"),
         ("amqp(said['amqp'], b'')", "takes connections and says nothing in AMQP 1.0"),
         ("amqp(said['amqp'], b'HTTP/1.1 400 Bad')", "protocols.amqp.port: amqp, 127.0.0.1:"),
         ("amqp(said['amqp'], b'AMQP\\0\\0\\x09\\1')", "which is not AMQP 1.0"),
@@ -590,7 +597,7 @@ def test_another_protocol_is_told_at_once(make: Make) -> None:
 def test_a_port_that_nobody_told_the_broker_is_told(make: Make) -> None:
     broker = make("amqp(0)", "ready_s = 1", command='["{python}", "{here}/broker.py"]')
 
-    assert "{amqp_port} stands nowhere in the file, so nobody told it the port" in str(refused(broker))
+    assert "{amqp_port} is not in the file, so the broker does not know its port" in str(refused(broker))
 
 
 def test_the_end_of_its_own_log_is_shown_where_it_prints_nothing(make: Make) -> None:

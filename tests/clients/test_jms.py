@@ -181,7 +181,7 @@ def test_one_by_one_each_send_is_confirmed_before_the_next(clients):
 def test_within_a_window_a_listener_hears_of_each_answer(clients, broker):
     """As many as the window takes leave while a halted broker answers none, and each is answered once."""
     halted = Trigger.nth("sent", 1, "pause", hold_s=2)
-    with broker.pidfds() as pidfds:
+    with broker.target.armed("kill") as pidfds:
         events = clients.publish(50, window=20, asynchronous=True, pidfds=pidfds, trigger=halted)
     steps = [{Phase.INVOKE: 1, Phase.OK: -1}[event.phase] for event in events if event.op is Op.SEND]
 
@@ -290,7 +290,7 @@ def test_sends_of_a_transaction_are_there_when_it_is_committed(clients):
 
 def test_a_broker_that_dies_under_a_publisher_leaves_sends_unknown(clients, broker):
     """What had been confirmed is there after its restart; what was not answered is neither ok nor fail."""
-    with broker.pidfds() as pidfds:
+    with broker.target.armed("kill") as pidfds:
         result, events = clients.play(
             "publish", pidfds=pidfds, count=9_000, window=1, trigger=Trigger.nth("confirm", 20, "kill")
         )
@@ -371,7 +371,7 @@ def test_a_session_that_acknowledges_at_receive(clients, liar, left):
 @pytest.mark.parametrize(("op", "rollback_every"), [(Op.COMMIT, 0), (Op.ROLLBACK, 1)])
 def test_a_commit_that_returns_before_it_has_begun(clients, broker, op, rollback_every, liar, early):
     """A halted broker cannot have done what it says; any other waits until the broker goes on."""
-    with broker.pidfds() as pidfds:
+    with broker.target.armed("kill") as pidfds:
         _, events = clients.play(
             "publish",
             pidfds=pidfds,

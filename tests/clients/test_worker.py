@@ -114,7 +114,7 @@ def test_consumer_dies_in_the_middle_of_its_processing(client):
 
 def test_broker_is_killed_by_the_client_that_owns_the_trigger(client, broker):
     """Sends in flight are unknown, answers already read are confirmed, and the tree is gone."""
-    with broker.pidfds() as pidfds:
+    with broker.target.armed("kill") as pidfds:
         started = client(
             "publish", "publisher-1", pidfds, count=9_000, window=10, trigger=Trigger.nth("confirm", 30, "kill")
         )

@@ -121,7 +121,7 @@ def test_a_health_check_is_an_answer_in_each_protocol(broker, name):
     assert healthy(name, {5672: amqp, 61613: stomp})
     assert not healthy(name, {5672: server(b""), 61613: stomp})
     assert not healthy(name, {5672: server(b"AMQP\x00\x00\x09\x01"), 61613: stomp})
-    assert not healthy(name, {5672: broker.http_port, 61613: stomp})
+    assert not healthy(name, {5672: broker.service.endpoint("http")[1], 61613: stomp})
     assert both != healthy(name, {5672: amqp, 61613: server(b"ERROR\n\n\0")})
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -40,17 +41,17 @@ def broker(pretend, ledger, tmp_path):
         yield made
 
 
-def prepared(ledger, tmp_path, file=CONTAINED, here=None):
+def prepared(ledger, tmp_path, file=CONTAINED, here=None, client=None):
     here = here or tmp_path / "here"
     here.mkdir(exist_ok=True)
     (here / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
     recipe = Recipe(BrokerSource(file, here, "1.0", pathlib.Path("/opt/broker")), lambda: here)
     settings = adapters.find("reference").effective()
-    return docker.prepare(recipe, ledger.path.parent / "brokers" / "01", settings, ["orders"], ledger)
+    return docker.prepare(recipe, ledger.path.parent / "brokers" / "01", settings, ["orders"], ledger, client=client)
 
 
 def kill(broker):
-    with broker.pidfds() as descriptors:
+    with broker.target.armed("kill") as descriptors:
         for descriptor in descriptors:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         return len(descriptors)
@@ -82,7 +83,9 @@ def test_nothing_is_published_but_on_the_numbers_that_are_reserved(broker, prete
     broker.start()
     spec = pretend.containers[0].spec
 
-    assert {broker.endpoint("amqp")[1], broker.endpoint("stomp")[1], broker.http_port} == set(spec.ports.values())
+    assert {broker.endpoint("amqp")[1], broker.endpoint("stomp")[1], broker.service.endpoint("http")[1]} == set(
+        spec.ports.values()
+    )
     assert "0.0.0.0" not in broker.depth_probe("orders").url
 
 
@@ -163,7 +166,7 @@ def test_a_kill_in_recovery(broker):
     """The accesses to the journal are seen here, and the broker dies of them."""
     broker.start()
     broker.stop()
-    said = kill_in_recovery(broker, 2)
+    said = kill_in_recovery(broker, broker.launch, broker.journal, 2)
 
     assert said.startswith("at access ")
     assert broker.gone()
@@ -266,7 +269,7 @@ def test_a_port_that_only_the_engine_answers_at(pretend, ledger, tmp_path, monke
             made._tick()
         inside.add(("0.0.0.0", made._ports["odd"]))
 
-        assert f"nobody listens on 127.0.0.1:{made._ports['odd']} (odd)" in lacks
+        assert f"nothing listens on 127.0.0.1:{made._ports['odd']} (odd)" in lacks
         assert "" == made._readiness.lacks(made.log)
 
 
@@ -348,18 +351,18 @@ def test_a_queue_that_cannot_be_declared(pretend, ledger, tmp_path, command, sai
 
 
 def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
-    with prepared(ledger, tmp_path, told(ready_message=True)) as made:
-        asked = []
+    asked = []
 
-        def prove_ready():
-            asked.append(1)
-            if len(asked) < 3:
-                raise ClientError("still recovering")
+    def exchange(broker, queue):
+        asked.append(queue)
+        if len(asked) < 3:
+            raise ClientError("still recovering")
 
-        made.prove_ready = prove_ready
+    client = types.SimpleNamespace(exchange=exchange)
+    with prepared(ledger, tmp_path, told(ready_message=True), client=client) as made:
         made.start()
 
-    assert 3 == len(asked)
+    assert [READY_QUEUE] * 3 == asked
     assert READY_QUEUE in made.plan.queues
 
 
@@ -372,7 +375,7 @@ def test_files_and_words_are_those_of_the_inside(pretend, ledger, tmp_path):
         ledger, tmp_path, CONTAINED.model_copy(update={"template": template, "container": table}), tmp_path
     ) as made:
         written = (made.folder / "instance" / "conf").read_text()
-        deviations, url, http = made.deviations, made.depth_probe("orders").url, made.http_port
+        deviations, url, http = made.deviations, made.depth_probe("orders").url, made.endpoint("http")[1]
 
     assert "0.0.0.0:5672 python3 |" == written
     assert "it says where" == deviations["conf"]

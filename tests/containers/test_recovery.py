@@ -9,7 +9,7 @@ from conformance import adapters
 from conformance.history import Phase
 from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning.plan import Planned
-from conformance.run.readiness_probe import send
+from conformance.run.readiness_probe import ProbeClient
 from conformance.run.restart import RestartAttempt
 from conformance.scenario import Scenario
 from conformance.scenario.script import Drain
@@ -22,10 +22,10 @@ def test_after_a_kill(real, ledger, tmp_path, liar, phase):
     """The same rules as for a process of this machine; each container has ports of its own."""
     adapter = adapters.find("reference:docker")
     planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp", liar=liar)
-    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=True).take([planned])
+    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=True).acquire([planned])
     with contextlib.closing(stand):
-        send(adapter, stand.broker, "amqp", planned.queue)
-        with stand.broker.pidfds() as descriptors:
+        ProbeClient(adapter, "amqp").send(stand.broker, planned.queue)
+        with stand.broker.target.armed("kill") as descriptors:
             for descriptor in descriptors:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         assert stand.broker.wait_gone(20)

@@ -480,7 +480,7 @@ def started(tmp_path, request):
             broker = stack.enter_context(prepared)
             broker.start()  # the journal is made whole
             broker.stop()
-            tracer = injection.Tracer(broker.folder / "trace", broker.journal, fault, files=broker.journal_files)
+            tracer = injection.Tracer(broker.folder / "trace", broker.journal, fault, files=broker.journal_files.names)
             broker.start(wrap=tracer.wrap)
             tracer.look()
             return broker, tracer

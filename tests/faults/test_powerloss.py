@@ -582,7 +582,7 @@ def lost_at(name, tmp_path, ledger, confirms, *, torn=None, filesystem="ext4", s
         broker.start()
         publisher = Publisher(connected(broker))
         publisher.until(confirms)
-        with disk.handle() as descriptor, broker.pidfds() as processes:
+        with disk.handle() as descriptor, broker.target.armed("kill") as processes:
             loss.lose(descriptor, torn=torn)
             for each in processes:
                 with contextlib.suppress(ProcessLookupError):  # it may have died of the disk

@@ -38,7 +38,7 @@ class Starting:
         self.tree = Tree(leader, forks=bool(self.before))
 
     @contextlib.contextmanager
-    def pidfds(self):
+    def armed(self, fault):
         with self.tree.pidfds() as found:
             (self.journal.parent / "seen").touch()
             yield found
@@ -70,7 +70,7 @@ def starting(tmp_path):
 def test_it_dies_at_the_access_that_was_named(starting):
     """Before it is ready, and with every process gone."""
     broker = starting(4_000)
-    said = kill_in_recovery(broker, 3)
+    said = kill_in_recovery(broker, broker.launch, broker.journal, 3)
 
     assert (-signal.SIGKILL, False) == (broker.tree.leader.wait(10), broker.was_ready)
     assert said.startswith("at access ")
@@ -80,7 +80,7 @@ def test_it_dies_at_the_access_that_was_named(starting):
 def test_who_is_forked_later_dies_too(starting, tmp_path, script):
     """The leader is a shell, which stays or leaves; who reads the journal is forked once its processes were looked for."""
     broker = starting(4_000, before=("sh", "-c", f'until [ -e "$0" ]; do :; done; {script}', str(tmp_path / "seen")))
-    said = kill_in_recovery(broker, 3)
+    said = kill_in_recovery(broker, broker.launch, broker.journal, 3)
 
     assert ([], False) == (broker.tree.pids(), broker.was_ready)
     assert said.startswith("at access ")
@@ -89,7 +89,8 @@ def test_who_is_forked_later_dies_too(starting, tmp_path, script):
 def test_a_recovery_that_has_too_few_accesses(starting):
     """It ended by itself before: nothing was hurt, and it says how far it came."""
     with pytest.raises(FaultError, match=r"the kill did not fire: \d+ accesses to the journal of the 500"):
-        kill_in_recovery(starting(2, "end"), 500)
+        broker = starting(2, "end")
+        kill_in_recovery(broker, broker.launch, broker.journal, 500)
 
 
 def test_a_recovery_that_was_over(starting):
@@ -101,7 +102,7 @@ def test_a_recovery_that_was_over(starting):
     broker.launch = (broker.journal / "0.journal").read_bytes
 
     with pytest.raises(FaultError, match="the recovery was over before the kill at access 1"):
-        kill_in_recovery(broker, 1)
+        kill_in_recovery(broker, broker.launch, broker.journal, 1)
 
 
 def test_a_folder_that_cannot_be_watched(starting, tmp_path):
@@ -110,4 +111,4 @@ def test_a_folder_that_cannot_be_watched(starting, tmp_path):
     broker.journal = tmp_path / "nowhere"
 
     with pytest.raises(FaultError, match="nowhere cannot be watched: No such file"):
-        kill_in_recovery(broker, 1)
+        kill_in_recovery(broker, broker.launch, broker.journal, 1)

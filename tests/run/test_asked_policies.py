@@ -43,13 +43,14 @@ def asked(tmp_path):
         ):
             theirs.start()
             before(theirs)
-            http = f",http://127.0.0.1:{theirs.http_port}" if theirs.http_port else ""
+            http = f",http://127.0.0.1:{theirs.service.endpoint('http')[1]}" if "http" in adapter.file.ports else ""
             found = adapters.find(f"{adapter.name}:external=amqp://127.0.0.1:{theirs.endpoint('amqp')[1]}{http}")
             outside = dataclasses.replace(found, file=change(found.file))
-            with outside.prepare(tmp_path / "here", outside.effective(), [], ours) as broker:
-                broker.ask_depth = readiness_probe.ask_depth(broker)
+            with outside.prepare(
+                tmp_path / "here", outside.effective(), [], ours, client=readiness_probe.ProbeClient(outside, "amqp")
+            ) as broker:
                 broker.start()
-                known, unread = policies.read(broker, outside.effective())
+                known, unread = policies.read(broker, outside.file, outside.effective())
                 assert isinstance(hash(known), int)  # a run groups its trials by their settings
         yield outside.effective().values, known, unread
 
@@ -108,7 +109,8 @@ def test_a_run_at_an_address_is_judged_by_what_the_broker_says(conformance, tmp_
         qpid.prepare(tmp_path / "broker", qpid.effective({"message_ttl_ms": 2500}), ["unused"], ledger) as theirs,
     ):
         theirs.start()
-        at = f"qpid:external=amqp://127.0.0.1:{theirs.endpoint('amqp')[1]},http://127.0.0.1:{theirs.http_port}"
+        amqp, http = (theirs.service.endpoint(name)[1] for name in ("amqp", "http"))
+        at = f"qpid:external=amqp://127.0.0.1:{amqp},http://127.0.0.1:{http}"
         words = ["run", "--adapter", at, "--claims", "AMQP-SETTLE-02", "--quick", "--seed", "1"]
         done = conformance(*words, "--out", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
@@ -122,7 +124,7 @@ def _policy(definition):
     """Put a policy on every queue of a RabbitMQ."""
 
     def put(broker):
-        url = f"http://guest:guest@127.0.0.1:{broker.http_port}/api/policies/%2F/all"
+        url = f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/policies/%2F/all"
         status, said = web.ask("PUT", url, f'{{"pattern": ".*", "definition": {definition}, "apply-to": "queues"}}')
         assert status in (201, 204), said
 

@@ -48,7 +48,7 @@ def test_a_broker_that_is_not_there_ends_a_run_before_its_first_trial(tmp_path):
     place = f"reference:external=amqp://127.0.0.1:{free['amqp']},http://127.0.0.1:{free['http']}"
     prepared = campaign.prepare(campaign.Options(place, claims=("AMQP-ACC-01",), out=tmp_path / "run"))
 
-    with pytest.raises(LaunchError, match=r"external\.urls\.amqp: nobody listens"):
+    with pytest.raises(LaunchError, match=r"external\.urls\.amqp: nothing listens"):
         campaign.execute(prepared, campaign.Watcher())
     free.close()
     assert not (tmp_path / "run" / "trials").exists()

@@ -8,6 +8,7 @@ import tarfile
 import pytest
 
 from conformance import records
+from conformance.adapters.interface import JournalFiles
 from conformance.run import evidence
 from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal
 from conformance.scenario import Scenario, script_words
@@ -16,7 +17,8 @@ from conformance.scenario.script import Between, Kill, Nth, Publish
 
 class Broker:
     def __init__(self, folder):
-        self.folder, self.journal, self.epoch = folder, folder / "journal", 1
+        self.facts, self.folder, self.epoch = self, folder, 1
+        self.journal_files = JournalFiles(folder / "journal", ())
 
     @property
     def logs(self):
@@ -58,9 +60,9 @@ def test_a_copy_is_the_journal(broker, place, tmp_path):
         "sub/d.amq": b"",
     }
     for name, data in files.items():
-        (broker.journal / name).parent.mkdir(exist_ok=True)
-        (broker.journal / name).write_bytes(data)
-    copy = copy_journal(broker.journal, place, 1)
+        (broker.journal_files.folder / name).parent.mkdir(exist_ok=True)
+        (broker.journal_files.folder / name).write_bytes(data)
+    copy = copy_journal(broker.journal_files.folder, place, 1)
     with tarfile.open(place / copy.file) as archive:
         stored = {member.name: member.size for member in archive}
 
@@ -73,9 +75,9 @@ def test_the_newest_come_first(broker, place, monkeypatch, tmp_path):
     """What does not fit is named with its size; a later file that fits is still taken."""
     monkeypatch.setattr(evidence, "COPY", 100)
     for age, (name, size) in enumerate([("new", 60), ("middle", 60), ("old", 30)]):
-        (broker.journal / name).write_bytes(b"x" * size)
-        os.utime(broker.journal / name, (1_000_000 - age, 1_000_000 - age))
-    copy = copy_journal(broker.journal, place, 1)
+        (broker.journal_files.folder / name).write_bytes(b"x" * size)
+        os.utime(broker.journal_files.folder / name, (1_000_000 - age, 1_000_000 - age))
+    copy = copy_journal(broker.journal_files.folder, place, 1)
 
     assert {"middle"} == set(copy.left_out)
     assert {"new": b"x" * 60, "old": b"x" * 30} == unpacked(place, copy, tmp_path / "out")
@@ -83,11 +85,11 @@ def test_the_newest_come_first(broker, place, monkeypatch, tmp_path):
 
 def test_a_run_that_has_enough(broker, place, monkeypatch):
     """The copies of all its trials have one budget."""
-    (broker.journal / "a").write_bytes(b"x")
-    assert copy_journal(broker.journal, place, 1).file == "journal-1.tar.gz"
+    (broker.journal_files.folder / "a").write_bytes(b"x")
+    assert copy_journal(broker.journal_files.folder, place, 1).file == "journal-1.tar.gz"
     monkeypatch.setattr(evidence, "RUN", (place / "journal-1.tar.gz").stat().st_size)
     (place.parent / "next").mkdir()
-    copy = copy_journal(broker.journal, place.parent / "next", 1)
+    copy = copy_journal(broker.journal_files.folder, place.parent / "next", 1)
 
     assert ("", {"a": "the copies of this run have 0 MB"}) == (copy.file, copy.left_out)
     assert [] == list((place.parent / "next").iterdir())
@@ -95,8 +97,8 @@ def test_a_run_that_has_enough(broker, place, monkeypatch):
 
 def test_what_cannot_be_read_is_named(broker, place, monkeypatch):
     """A disk that fails must not fail the trial."""
-    (broker.journal / "good").write_bytes(b"x")
-    (broker.journal / "bad").write_bytes(b"y")
+    (broker.journal_files.folder / "good").write_bytes(b"x")
+    (broker.journal_files.folder / "bad").write_bytes(b"y")
     real = pathlib.Path.open
 
     def opened(path, *words, **named):
@@ -105,7 +107,7 @@ def test_what_cannot_be_read_is_named(broker, place, monkeypatch):
         return real(path, *words, **named)
 
     monkeypatch.setattr(pathlib.Path, "open", opened)
-    copy = copy_journal(broker.journal, place, 1)
+    copy = copy_journal(broker.journal_files.folder, place, 1)
 
     assert {"bad": "cannot be read: Input/output error"} == copy.left_out
     assert copy.file
@@ -138,7 +140,7 @@ def test_one_copy_of_each_start(broker, place):
     """The first, which is the journal as the fault left it."""
     kept = EvidenceKeeper(place, broker)
     for data in (b"first", b"second, longer"):
-        (broker.journal / "a").write_bytes(data)
+        (broker.journal_files.folder / "a").write_bytes(data)
         kept.before_restart()
     broker.epoch = 2
     kept.before_restart()
@@ -148,11 +150,11 @@ def test_one_copy_of_each_start(broker, place):
 
 def test_the_same_files_give_the_same_bytes(broker, place):
     """No time and no owner in a copy."""
-    (broker.journal / "a").write_bytes(b"x" * 1000)
-    copy_journal(broker.journal, place, 1)
+    (broker.journal_files.folder / "a").write_bytes(b"x" * 1000)
+    copy_journal(broker.journal_files.folder, place, 1)
     first = (place / "journal-1.tar.gz").read_bytes()
-    os.utime(broker.journal / "a", (1, 1))
-    copy_journal(broker.journal, place, 1)
+    os.utime(broker.journal_files.folder / "a", (1, 1))
+    copy_journal(broker.journal_files.folder, place, 1)
 
     assert first == (place / "journal-1.tar.gz").read_bytes()
 

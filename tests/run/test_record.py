@@ -36,14 +36,14 @@ class FakeAdapter:
         self.made = []
         self.broken = None
 
-    def prepare(self, folder, settings, queues, ledger, liar, *, offline, options):
-        broker = types.SimpleNamespace(name=folder.name, queues=queues, start_seconds=[1.0], closed=False)
-        broker.deviations = {"of": liar or "the subject"}
-        broker.queue_of = str
+    def prepare(self, folder, settings, queues, ledger, liar, *, offline, options, client):
+        broker = types.SimpleNamespace(name=folder.name, queues=queues, closed=False)
+        broker.facts = types.SimpleNamespace(deviations={"of": liar or "the subject"})
 
-        def start():
+        def start(wrap=(), *, more=(), ready_s=0.0):
             if liar and liar == self.broken:
                 raise LaunchError("it does not start", log_tail=["out of luck"])
+            return 1.0
 
         broker.start, broker.close = start, lambda: setattr(broker, "closed", True)
         self.made.append(broker)

@@ -30,17 +30,17 @@ class Broker:
     """Each start of it ends as its list says; a start changes the data."""
 
     no_copy = ""
-    patience_s = 0.0
     by_command = False
-    dies = None
+    ready_s = dies = None
 
     def __init__(self, folder, ends):
         self.folder, self.data, self.ends = folder, folder / "data", ends
-        self.start_seconds = [2.0]
+        self.facts = self.service = self.target = self
         self.found = None
         self.data.mkdir(parents=True)
 
-    def start(self):
+    def start(self, *, ready_s=0.0):
+        self.ready_s = ready_s
         self.found = sorted(path.name for path in self.data.iterdir())
         (self.data / "started").touch()
         if (end := self.ends.pop(0)) is not None:
@@ -64,7 +64,7 @@ class Broker:
 def recovery(tmp_path):
     """The start of a broker whose first end, and those of the others that are tried after it, are given."""
 
-    def make(first, *others, protocols=(), **changes):
+    def make(first, *others, protocols=(), start_seconds=(2.0,), **changes):
         broker = Broker(tmp_path / "broker", [first])
         (broker.data / "journal").write_text("as the fault left it")
         vars(broker).update(changes)
@@ -79,13 +79,15 @@ def recovery(tmp_path):
             if other.dies is not None:
                 raise ClientError("its connection was lost")
 
-        return (
-            RestartAttempt(
-                types.SimpleNamespace(broker=broker, another=another, exchange=exchange, protocols=protocols)
-            ),
-            broker,
-            made,
+        running = types.SimpleNamespace(
+            broker=broker,
+            start=broker.start,
+            start_seconds=list(start_seconds),
+            another=another,
+            exchange=exchange,
+            protocols=protocols,
         )
+        return RestartAttempt(running), broker, made
 
     return make
 
@@ -206,15 +208,13 @@ def test_the_copy_has_holes_for_zeros(recovery):
     assert copied.start().phase is Phase.FAIL
 
 
-def test_the_bound_is_ten_times_the_healthy_start(recovery):
-    """And a minute at least."""
-    start, broker, _ = recovery(None)
+@pytest.mark.parametrize(("healthy", "bound"), [([2.0], 60.0), ([2.0, 9.0], 90.0)])
+def test_the_bound_is_ten_times_the_healthy_start(recovery, healthy, bound):
+    """And a minute at least; the second broker has the same time."""
+    start, broker, made = recovery(DEAD, None, start_seconds=healthy)
     start.start()
-    assert 60.0 == broker.patience_s
 
-    broker.start_seconds, broker.ends = [2.0, 9.0], [None]
-    start.start()
-    assert 90.0 == broker.patience_s
+    assert [bound, bound] == [broker.ready_s, made[0].ready_s]
 
 
 def test_a_start_that_succeeds_leaves_no_copy(recovery, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import types
 
 import pytest
 
@@ -26,19 +27,11 @@ class Broker:
     """One that only counts."""
 
     def __init__(self, folder, queues):
-        self.folder, self.queues, self.data, self.start_seconds, self.closed = (
-            folder,
-            queues,
-            folder / "data",
-            [],
-            False,
-        )
+        self.facts = types.SimpleNamespace(folder=folder, data=folder / "data")
+        self.queues, self.closed = queues, False
 
-    def start(self):
-        self.start_seconds.append(1.5)
-
-    def queue_of(self, queue):
-        return queue
+    def start(self, wrap=(), *, more=(), ready_s=0.0):
+        return 1.5
 
     def close(self):
         self.closed = True
@@ -49,7 +42,7 @@ def stands(tmp_path, monkeypatch):
     """What keeps the brokers of a run that expects these trials, and every broker that it made."""
     made = []
 
-    def prepare(adapter, folder, settings, queues, ledger, liar, *, offline, options):
+    def prepare(adapter, folder, settings, queues, ledger, liar, *, offline, options, client):
         made.append(Broker(folder, set(queues)))
         return made[-1]
 
@@ -62,11 +55,11 @@ def test_a_broker_is_kept_for_the_rest_of_its_instance(stands):
     """With the queues of all that is expected; it is started once, and ended when nothing more can come."""
     first, second = planned(1), planned(2)
     keeper, made = stands([first, second])
-    stand, took = keeper.take([first])
-    keeper.give(first.instance, stand)
+    stand, took = keeper.acquire([first])
+    keeper.release(first.instance, stand)
     kept = made[0].closed
-    again, no_time = keeper.take([second])
-    keeper.give(second.instance, again)
+    again, no_time = keeper.acquire([second])
+    keeper.release(second.instance, again)
 
     assert (stand, 1, {"odd-1", "odd-2"}, 1.5, 0.0) == (again, len(made), made[0].queues, took, no_time)
     assert (False, True) == (kept, made[0].closed)
@@ -75,9 +68,9 @@ def test_a_broker_is_kept_for_the_rest_of_its_instance(stands):
 def test_a_broker_without_the_queue_is_not_used(stands):
     """A trial that nobody expected, such as a repeat, gets a broker of its own."""
     keeper, made = stands([planned(1), planned(2)])
-    stand, _ = keeper.take([planned(1)])
-    keeper.give(planned(1).instance, stand)
-    other, _ = keeper.take([planned(9)])
+    stand, _ = keeper.acquire([planned(1)])
+    keeper.release(planned(1).instance, stand)
+    other, _ = keeper.acquire([planned(9)])
 
     assert (2, True, {"odd-2", "odd-9"}) == (len(made), made[0].closed, made[1].queues)
     assert other is not stand
@@ -88,8 +81,8 @@ def test_only_a_few_are_kept(stands):
     several = [[planned(n, liar=f"l{n}"), planned(n + 10, liar=f"l{n}")] for n in range(stand_of.KEPT + 1)]
     keeper, made = stands([trial for pair in several for trial in pair])
     for first, _ in several:
-        stand, _ = keeper.take([first])
-        keeper.give(first.instance, stand)
+        stand, _ = keeper.acquire([first])
+        keeper.release(first.instance, stand)
     waiting = [broker.closed for broker in made]
     keeper.close()
 
@@ -117,8 +110,8 @@ def test_a_power_loss_has_a_broker_of_its_own(stands, monkeypatch):
     loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
     lost, plain = planned(1, script=loses), planned(2)
     keeper, made = stands([])
-    stand, _ = keeper.take([lost])
-    keeper.give(lost.instance, stand)
+    stand, _ = keeper.acquire([lost])
+    keeper.release(lost.instance, stand)
 
     assert lost.instance != plain.instance
     assert [("disk.img", "data"), "settled", "released"] == disks

@@ -103,19 +103,19 @@ def test_a_stop_under_load(play, protocol):
     assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
 
 
-@pytest.mark.parametrize(("fault", "main_only"), [(Stop, True), (Kill, False)])
-def test_a_stop_is_asked_of_the_main_process(play, monkeypatch, fault, main_only):
-    """A kill is for every process."""
+@pytest.mark.parametrize("fault", [Stop, Kill])
+def test_the_broker_is_armed_for_the_fault(play, monkeypatch, fault):
+    """A stop is for its main process, a kill for every process."""
 
-    def pidfds(broker, *, main_only=False):
-        asked.append(main_only)
-        return real(broker, main_only=main_only)
+    def armed(broker, name):
+        asked.append(name)
+        return real(broker, name)
 
-    asked, real = [], native.NativeBroker.pidfds
-    monkeypatch.setattr(native.NativeBroker, "pidfds", pidfds)
+    asked, real = [], native.NativeBroker.armed
+    monkeypatch.setattr(native.NativeBroker, "armed", armed)
     record, _ = play(Publish(5_000, window=10, until=fault(Nth("confirm", 20))))
 
-    assert ("", [main_only]) == (record.void, asked)
+    assert ("", [fault.name]) == (record.void, asked)
 
 
 def test_a_stop_that_does_not_fire_voids_its_trial(play):

@@ -40,9 +40,9 @@ def test_what_was_taken_is_in_force_until_the_next_restart(play, monkeypatch):
     seen = []
     start = native.NativeBroker.start
 
-    def noted(self, wrap=(), *, more=()):
+    def noted(self, wrap=(), *, more=(), ready_s=0.0):
         seen.append(tuple(more))
-        start(self, wrap, more=more)
+        return start(self, wrap, more=more, ready_s=ready_s)
 
     monkeypatch.setattr(native.NativeBroker, "start", noted)
     record, _ = play(Offer(("journal_buffer_ms=7", "nothing=1")), Restart(clean=True))
@@ -89,7 +89,7 @@ def test_a_kept_broker_knows_the_options_of_later_trials(tmp_path, monkeypatch):
         for n, queue in ((1, ()), (2, (("durable", False),)))
     )
     with pytest.raises(LaunchError):
-        BrokerPool(tmp_path, None, [one, two], offline=True).take([one])
+        BrokerPool(tmp_path, None, [one, two], offline=True).acquire([one])
 
     assert [{"s-1": (), "s-2": (("durable", False),)}] == told
 

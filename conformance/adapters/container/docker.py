@@ -1,20 +1,22 @@
 """The container launcher: start a broker in a container, its ports published on 127.0.0.1.
 
-Everything that the harness looks at lies at the same path inside and outside: the folder of the broker with its
-instance, journal and logs, and the folder of the run, where a tracer inside writes its trace. So no path is ever
-translated, and what `-P` of strace compares is what the broker opens. The folder of the run is bound without what is
-mounted below it: else each container would keep alive the disks of all others, and none could lose its power.
+Everything that the harness reads has the same path inside and outside: the folder of the broker with its instance,
+journal and logs, and the folder of the run, where a tracer inside writes its trace. So no path is translated, and `-P`
+of strace compares the paths that the broker opens. The folder of the run is bound without the file systems mounted
+below it: else each container would keep alive the disks of all others, and none could lose its power.
 
 The container is made at the first start, when its disk is there, and each later start is `docker start` of the same
 one: the ports, the address and the file system of the container stay. What it runs is a script that is written anew
 for each start, since a container cannot be given another command, and a traced start needs one. The script waits at a
 gate until the harness knows its pid: a fault of the recovery has to be armed before there is any.
 
-Which faults a container can take on this machine is found out by trying, in the image of the broker.
+A trial in the image of the broker finds out which faults a container can take on this machine.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -28,18 +30,12 @@ from conformance import paths
 from conformance.adapters.container.engine import Bind, Container, Engine, Spec, connect, names_of
 from conformance.adapters.container.host_processes import ContainerTree, Init, listening, unseen
 from conformance.adapters.container.images import Image, Recipe, broker_image
-from conformance.adapters.file.settings import EffectiveSettings, show
-from conformance.adapters.launch import instance, ports
+from conformance.adapters.file.settings import EffectiveSettings
+from conformance.adapters.interface import QueueClient
+from conformance.adapters.launch import ports
+from conformance.adapters.launch.instance import make_plan
 from conformance.adapters.launch.native import NativeBroker
-from conformance.adapters.launch.prepared import (
-    READY_QUEUE,
-    BrokerSource,
-    Options,
-    Plan,
-    declared,
-    start_command,
-    words_of,
-)
+from conformance.adapters.launch.prepared import BrokerSource, Options, Plan
 from conformance.adapters.launch.process_tree import wait_ended
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError
@@ -53,7 +49,7 @@ _TRIAL = "strace -V && exec strace -f --seccomp-bpf -o /dev/null -e trace=none s
 
 
 class Able:
-    """Asked by the name of a fault, why a container of this image cannot take it; empty where it can. Tried once."""
+    """Tells by the name of a fault why a container of this image cannot take it; empty if it can."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -101,7 +97,7 @@ class Able:
 
 
 def reason_of(status: int, said: str, image: str) -> str:
-    """What the trial of the tracer says: empty where it traced."""
+    """What the trial of the tracer says: empty if it traced."""
     version = re.search(r"version (\d+)\.(\d+)", said)
     if version is None:
         return f"there is no strace in image {image}"
@@ -114,13 +110,13 @@ def reason_of(status: int, said: str, image: str) -> str:
 
 
 _INSIDE = {
-    "listen": ports.EVERYWHERE,  # who reaches it is decided by what is published
+    "listen": ports.EVERYWHERE,  # the published ports decide who reaches it
     "java": "java",
     "java_home": "",  # the image knows its own
     "python": "python3",
-    "python_path": "",  # likewise: the suite of a container is what its image was given
+    "python_path": "",  # the image has its own suite
 }
-"""The words that mean something else in a container than on this machine; so do those of its ports."""
+"""The placeholders with another value in a container; its ports have one as well."""
 
 
 def prepare(
@@ -132,73 +128,60 @@ def prepare(
     *,
     liar: str | None = None,
     options: Mapping[str, Options] | None = None,
+    client: QueueClient | None = None,
 ) -> NativeBroker:
-    """Make the broker's folder (new, or empty) and reserve its ports; no container is made yet.
+    """Make the broker's folder (new or empty) and reserve its ports; no container is made yet.
 
-    Its image is built first where the engine has it not. `options` are those of some of the
-    queues, by name. Raises `UsageError` (this broker has no liars, or no such option of a queue), `LaunchError` (no
-    engine, image, instance or port), `FetchError`.
+    The image is built first if the engine does not have it. `options` are rules of single queues, by queue. Raises
+    `UsageError` (no such liar or queue option), `LaunchError` (no engine, image, instance or port), `FetchError`.
     """
     source = recipe.source
     engine = connect()
     image = broker_image(engine, recipe, ledger)
     folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    if source.file.start.ready_message:
-        queues = [*queues, READY_QUEUE]
     reserved = ports.Ports(source.file.ports)
     try:
         numbers = {name: recipe.table.ports.get(name, port) for name, port in reserved.by_name.items()}
-        words = words_of(source, folder, settings, reserved.by_name, None, "")
-        inside = {**_INSIDE, **{f"{name}_port": str(port) for name, port in numbers.items()}}
-        own = {**words, **inside}
-        _make_instance(engine, image, source, own, ledger)
-        edits = instance.edit_xml(source, settings, queues, own)
-        pathlib.Path(words["data_dir"]).mkdir(parents=True, exist_ok=True)
-        show(folder, settings)
-        command = start_command(source, settings, declared(source, queues, options or {}), own, liar)
-        files = source.file.template.files if source.file.template else ()
-        changed = {**edits, **instance.template_deviations(files), **source.file.deviations}
-        deviations = {**changed, **_deviations(engine, image)}
-        plan = Plan(source, settings, tuple(queues), folder, words, command, None, deviations, inside, options or {})
+        plan = make_plan(
+            source,
+            folder,
+            settings,
+            queues,
+            reserved.by_name,
+            liar=liar,
+            options=options,
+            inside={**_INSIDE, **{f"{name}_port": str(port) for name, port in numbers.items()}},
+            create=functools.partial(_create, engine, image, ledger),
+        )
+        plan = dataclasses.replace(plan, deviations={**plan.deviations, **_deviations(engine, image)})
         published = {numbers[name]: port for name, port in reserved.by_name.items()}
         given = {name: text for name, text in plan.environment.items() if text.strip()}  # the image has its own
-        binds = (*_binds(folder, ledger), *_theirs(source))
-        spec = Spec(image.name, _script(folder), binds, published, given)
-        return ContainerBroker(plan, reserved, ledger, engine, spec, numbers)
+        outside = source.own.outside if source.own else ()
+        binds = (
+            Bind(ledger.path.parent, recursive=False),
+            Bind(folder),
+            *(Bind(path, recursive=False, read_only=True) for path in outside),  # key stores, found where they are
+        )
+        spec = Spec(image.name, ("/bin/sh", str(folder / "start.sh")), binds, published, given)
+        return ContainerBroker(plan, reserved, ledger, client, engine, spec, numbers)
     except BaseException:
         reserved.close()
         raise
 
 
-def _make_instance(engine: Engine, image: Image, source: BrokerSource, words: dict[str, str], ledger: Ledger) -> None:
-    """The stock instance is made by the product in the image, once; the cache is shared with no native one.
+def _create(
+    engine: Engine, image: Image, ledger: Ledger, command: Sequence[str], source: BrokerSource, words: object
+) -> None:
+    """Run the product's command that makes a stock instance in the image.
 
-    `{home}` is a path that only exists inside, and part of its key.
+    `{home}` exists only inside and is part of the instance's key, so no native broker shares the instance.
     """
-
-    def create(command: Sequence[str], source: BrokerSource, words: object) -> None:
-        stock = paths.cache() / "instances"
-        name = names_of(["conformance", ledger.run_id, "create"])
-        status, said = engine.run(Spec(image.name, tuple(command), (Bind(stock),)), name, ledger)
-        if status != 0:
-            tail = said.splitlines()[-40:]
-            raise LaunchError(f"{source.file.title}: `{command[0]}` in {image.name} ended with {status}", log_tail=tail)
-
-    instance.make_instance(source, words, create)
-
-
-def _script(folder: pathlib.Path) -> tuple[str, ...]:
-    return ("/bin/sh", str(folder / "start.sh"))
-
-
-def _binds(folder: pathlib.Path, ledger: Ledger) -> tuple[Bind, ...]:
-    return (Bind(ledger.path.parent, recursive=False), Bind(folder))
-
-
-def _theirs(source: BrokerSource) -> tuple[Bind, ...]:
-    """Key stores and the like that the configuration of a user names: the copy finds them where they are, to read."""
-    return tuple(Bind(path, recursive=False, read_only=True) for path in (source.own.outside if source.own else ()))
+    stock = paths.cache() / "instances"
+    name = names_of(["conformance", ledger.run_id, "create"])
+    status, said = engine.run(Spec(image.name, tuple(command), (Bind(stock),)), name, ledger)
+    if status != 0:
+        tail = said.splitlines()[-40:]
+        raise LaunchError(f"{source.file.title}: `{command[0]}` in {image.name} ended with {status}", log_tail=tail)
 
 
 def _deviations(engine: Engine, image: Image) -> dict[str, str]:
@@ -213,8 +196,7 @@ def _deviations(engine: Engine, image: Image) -> dict[str, str]:
 class ContainerBroker(NativeBroker):
     """A broker in a container; see the module. `container` is None before its first start, and after `close`.
 
-    `numbers` are its ports inside. What tells when it is ready, declares its queues and proves it by a message is that
-    of every launcher.
+    `numbers` are its ports inside.
     """
 
     def __init__(
@@ -222,24 +204,20 @@ class ContainerBroker(NativeBroker):
         plan: Plan,
         reserved: ports.Ports,
         ledger: Ledger,
+        client: QueueClient | None,
         engine: Engine,
         spec: Spec,
         numbers: Mapping[str, int],
     ) -> None:
-        super().__init__(plan, reserved, ledger)
+        super().__init__(plan, reserved, ledger, client)
         self.container: Container | None = None
         self._engine = engine
         self._spec = spec
         self._gate = -1
         self._readiness = Readiness(plan, reserved.by_name, self._listening, numbers)
 
-    @property
-    def contained(self) -> bool:
-        """Its pids inside are others, and so is its strace."""
-        return True
-
     def close(self) -> None:
-        """Remove the container, and with it whatever is left of the broker; a second call does nothing."""
+        """Remove the container, and with it all processes of the broker; a second call does nothing."""
         try:
             if self.container is not None:
                 self.container.remove()

@@ -1,25 +1,31 @@
-"""The addresses of a broker that runs already: one a protocol, and one of its management."""
+"""The addresses of an external broker, one a protocol and one of its management, and checks of the answer there."""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
+import time
 import urllib.parse
 from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, parse_url, scheme_of
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.launch import greeting
 from conformance.adapters.web import PORTS
-from conformance.errors import UsageError
+from conformance.errors import LaunchError, UsageError
 
 HTTP = "http"
 _CONNECT_S = 2.0
+_WITNESS_S = 5.0
+_YOUNG_S = 2.0
+"""A broker may close a silent connection after 10 s; the witness is renewed long before."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """An address, and how one comes in there. `protocol` is a word of `[protocols]`, or `http`."""
+    """An address with its TLS and login. `protocol` is a word of `[protocols]`, or `http`."""
 
     protocol: str
     host: str
@@ -30,9 +36,9 @@ class Place:
         return f"{self.host}:{self.port}"
 
     def wrong(self, tls: ClientTls | None = None) -> tuple[str, bool]:
-        """What is wrong with who answers there, and whether waiting is no use; see `greeting.wrong`.
+        """What is wrong with the answer there, and whether waiting is useless; see `greeting.wrong`.
 
-        `tls` is what clients come in by, which may be more than the address says. A management is only connected to.
+        `tls` is that of the clients, which may be more than the address says. A management is only connected to.
         """
         if self.protocol in greeting.KNOWN:
             return greeting.wrong(self.protocol, self.host, self.port, _CONNECT_S, tls=tls or self.access.tls)
@@ -44,7 +50,7 @@ class Place:
 
     @property
     def refuses(self) -> bool:
-        """Whether nobody listens there; a broker that is only slow to answer does."""
+        """Whether nothing listens there; a broker that is slow to answer does listen."""
         try:
             with socket.create_connection((self.host, self.port), _CONNECT_S):
                 return False
@@ -52,6 +58,53 @@ class Place:
             return True
         except OSError:
             return False
+
+
+class WitnessConnection:
+    """A connection that shows that a broker ended, open from the beginning of its `with`.
+
+    It is new, so the broker did not close it for being idle. `LaunchError` if no broker accepts it.
+    """
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        try:
+            self._line = socket.create_connection(address, _WITNESS_S)
+        except OSError as error:
+            raise LaunchError(f"{address[0]}:{address[1]} takes no connection: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._line.close()
+
+    def lost(self, within_s: float) -> bool:
+        """Whether a connection that was open, and young, is ended by the peer, or a new one refused, in that time."""
+        deadline = time.monotonic() + within_s
+        while (left := deadline - time.monotonic()) > 0:
+            self._line.settimeout(min(left, _YOUNG_S))
+            try:
+                if not self._line.recv(4096):
+                    return True
+            except TimeoutError:
+                if not self._renewed():
+                    return True
+            except OSError:
+                return True
+        return False
+
+    def _renewed(self) -> bool:
+        """The new one is open before the old one is closed, so that no end falls between them."""
+        try:
+            line = socket.create_connection(self._address, _WITNESS_S)
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # slow to take it: the old one still stands
+            return True
+        self._line.close()
+        self._line = line
+        return True
 
 
 def words_of(urls: str) -> dict[str, str]:
@@ -66,7 +119,7 @@ def words_of(urls: str) -> dict[str, str]:
 
 
 def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
-    """The addresses by protocol; `UsageError` where one is none, or says another protocol than its key."""
+    """The addresses by protocol; `UsageError` if one is none, or says another protocol than its key."""
     found: dict[str, Place] = {}
     for name, url in urls.items():
         if name != HTTP and name not in file.protocols:
@@ -86,7 +139,7 @@ def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
 
 
 def with_management(urls: Mapping[str, str], port: int) -> dict[str, str]:
-    """The addresses, and that of the management at its usual port where none is given and there is such a port."""
+    """The addresses; if none is given for the management, its usual port is added, if there is one."""
     if not port or HTTP in urls or not urls:
         return dict(urls)
     host = _place(next(iter(urls.values()))).host

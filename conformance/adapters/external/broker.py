@@ -1,11 +1,10 @@
 """A broker that runs already: the suite connects to its addresses, and its owner's commands inject the faults.
 
-It has no processes that could be seen here, so a fault is shown by what a client sees: its connection was lost after
-the command had begun, and where the broker is to stay down, nobody answers at its address. Nothing is touched but
-queues that carry the run's id in their names, or those that the owner names; they are removed at the end, or listed.
+Its processes cannot be seen here, so a client shows that a fault took effect: its connection is lost after the command
+has begun, and if the broker is to stay down, nothing answers at its address. The suite uses only queues that have the
+run's id in their names, which it removes at the end, or lists, and queues that the owner names.
 
-A fault for which the owner gives no command is NOT_TRIED, with that reason. `WitnessConnection` shows that the broker
-ended: it is new, so the broker did not close it for being idle.
+A fault for which the owner gives no command is NOT_TRIED, with that reason.
 """
 
 from __future__ import annotations
@@ -14,19 +13,18 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.external.addresses import Place, at_its_host, numbers_of, places
+from conformance.adapters.external.addresses import HTTP, Place, WitnessConnection, at_its_host, numbers_of, places
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
 from conformance.adapters.file.external_table import External
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, show
+from conformance.adapters.interface import JournalFiles, QueueClient
 from conformance.adapters.launch.prepared import (
     READY_QUEUE,
     BrokerSource,
@@ -42,61 +40,15 @@ from conformance.errors import ClientError, ConformanceError, LaunchError, Start
 from conformance.ledger import Ledger
 from conformance.scenario.script import CLEAN_RESTART, KILL_OF_HALTED, KILL_WHILE_STARTING
 
-_YOUNG_S = 2.0
-"""Brokers close a connection that says nothing, after 10 s and more: it is made anew long before."""
-
-_CONNECT_S = 5.0
-
-
-class WitnessConnection:
-    """A connection that is open from the beginning of its `with`; `LaunchError` if no broker accepts it."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._address = address
-        try:
-            self._line = socket.create_connection(address, _CONNECT_S)
-        except OSError as error:
-            raise LaunchError(f"{address[0]}:{address[1]} takes no connection: {error}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._line.close()
-
-    def lost(self, within_s: float) -> bool:
-        """Whether a connection that was open, and young, is ended by the peer, or a new one refused, in that time."""
-        deadline = time.monotonic() + within_s
-        while (left := deadline - time.monotonic()) > 0:
-            self._line.settimeout(min(left, _YOUNG_S))
-            try:
-                if not self._line.recv(4096):
-                    return True
-            except TimeoutError:
-                if not self._renewed():
-                    return True
-            except OSError:
-                return True
-        return False
-
-    def _renewed(self) -> bool:
-        """The new one is open before the old one is closed, so that no end falls between them."""
-        try:
-            line = socket.create_connection(self._address, _CONNECT_S)
-        except ConnectionRefusedError:
-            return False
-        except OSError:  # slow to take it: the old one still stands
-            return True
-        self._line.close()
-        self._line = line
-        return True
-
-
-_FAULTS: Mapping[str, tuple[str, ...]] = {"kill": ("kill",), "stop": ("stop",), "pause": ("pause", "resume")}
-"""The commands that a fault at its process needs."""
-
-_NEEDS: Mapping[str, tuple[str, ...]] = {CLEAN_RESTART: ("stop",), KILL_OF_HALTED: ("pause", "kill")}
-"""The commands that something else in a script needs (`Scenario.needs`)."""
+_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "kill": ("kill",),
+    "stop": ("stop",),
+    "pause": ("pause", "resume"),
+    "pause_kill": ("pause", "kill"),
+    CLEAN_RESTART: ("stop",),
+    KILL_OF_HALTED: ("pause", "kill"),
+}
+"""The commands that a fault needs, or a script (`Scenario.needs`). While a fault is armed they wait in this order."""
 
 PAGE = "docs/external-brokers.md"
 """Says what each command is for."""
@@ -107,14 +59,14 @@ _NEVER: Mapping[str, str] = {
     "power_loss": f"{_ITS_DISK}: it cannot be taken away",
     KILL_WHILE_STARTING: "the journal of an external broker is out of reach, and so is the moment of its recovery",
 }
-"""What no command makes possible."""
+"""What no command makes possible, with the reason."""
 
 
 def why_not(rules: External, word: str) -> str:
-    """Why this fault, or need, is not possible; empty where it is."""
+    """Why this fault, or need of a scenario, is not possible; empty if it is possible."""
     if word in _NEVER:
         return _NEVER[word]
-    missing = [name for name in (*_FAULTS.get(word, ()), *_NEEDS.get(word, ())) if rules.command(name) is None]
+    missing = [name for name in _COMMANDS.get(word, ()) if rules.command(name) is None]
     if missing:
         fields = " and ".join(f"external.{name}.command" for name in missing)
         return f"there is no command for it. Give {fields} in the broker's file ({PAGE}), and it is tried"
@@ -128,8 +80,6 @@ def why_not(rules: External, word: str) -> str:
 _READY_S = 60.0
 _SLOW_S = 10.0
 _TICK_S = 0.05
-_GATES = {"kill": ("kill",), "stop": ("stop",), "pause": ("pause", "resume"), "pause_kill": ("pause", "kill")}
-"""The commands that wait at their gates while the trigger of a fault is armed, in the order of their descriptors."""
 
 
 def prepare(
@@ -143,6 +93,7 @@ def prepare(
     *,
     liar: str | None = None,
     options: Mapping[str, Options] | None = None,
+    client: QueueClient | None = None,
 ) -> ExternalBroker:
     """The broker behind these addresses; `folder` gets what its owner's commands print. Nothing is touched yet.
 
@@ -164,58 +115,60 @@ def prepare(
     words |= {"here": str(here), "listen": next(iter(found.values())).host}
     show(folder, settings)
     plan = Plan(source, settings, tuple(queues), folder, words, (), None, _deviations(rules, found, ledger))
-    return ExternalBroker(plan, rules, found, here, ledger)
+    return ExternalBroker(plan, rules, found, here, ledger, client)
 
 
 def _deviations(rules: External, found: Mapping[str, Place], ledger: Ledger) -> dict[str, str]:
     addresses = ", ".join(f"{name} at {place}" for name, place in found.items())
-    told = {
-        "external broker": f"it ran already ({addresses}); its version, capabilities and settings are as its owner's "
-        "words have them, and were not read from it",
+    changes = {
+        "external broker": f"it ran already ({addresses}); its version, capabilities and settings are those that its "
+        "owner states; they were not read from it",
     }
     for name in ("kill", "stop", "pause"):
         if command := rules.command(name):
-            told[name] = f"by its owner's command, `{' '.join(command.command)}`: a {name} is what that does"
+            changes[name] = f"by its owner's command, `{' '.join(command.command)}`: a {name} is what that does"
     if rules.stop is None:
-        told["clean restart"] = "left out before the last look at a queue: external.stop.command is not given"
+        changes["clean restart"] = "left out before the last look at a queue: external.stop.command is not given"
     if rules.queues:
         emptied = "; each is emptied before it is used, as its owner says" if rules.drain_queues else ""
-        told["queues"] = f"existing ones of its owner: {', '.join(rules.queues)}{emptied}"
+        changes["queues"] = f"existing ones of its owner: {', '.join(rules.queues)}{emptied}"
     else:
-        told["queues"] = f"named {PREFIX}-{ledger.run_id}-..."
-    return told
+        changes["queues"] = f"named {PREFIX}-{ledger.run_id}-..."
+    return changes
 
 
 class ExternalBroker:
-    """See `interface.Broker`: it has no `processes` here, and no `pidfds`."""
+    """Its own `facts`, `service` and `target`, without any process; see `interface.Broker`."""
 
     by_command = True
-    contained = False
+    no_copy = "the data of an external broker is its owner's"
     exit_status: int | None = None
-    journal_files: Sequence[str] = ()
 
     def __init__(
-        self, plan: Plan, rules: External, found: Mapping[str, Place], here: pathlib.Path, ledger: Ledger
+        self,
+        plan: Plan,
+        rules: External,
+        found: Mapping[str, Place],
+        here: pathlib.Path,
+        ledger: Ledger,
+        client: QueueClient | None = None,
     ) -> None:
         self.plan, self.rules, self.places = plan, rules, found
-        self.folder, self.settings, self.deviations = plan.folder, plan.settings, dict(plan.deviations)
-        self.data = self.journal = plan.folder / "nothing-of-it-is-here"
+        self.folder, self.deviations = plan.folder, dict(plan.deviations)
+        self.data = plan.folder / "nothing-of-it-is-here"
+        self.journal_files = JournalFiles(self.data, ())
         self.epoch = 0
-        self.start_seconds: list[float] = []
-        self.prove_ready: Callable[[], None] | None = None
-        self.ask_depth: Callable[[str], int] | None = None
-        self.drain_queue: Callable[[str], None] | None = None
-        self.no_copy = "the data of an external broker is its owner's"
-        self.patience_s = 0.0
+        self._client = client
         self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
         self._queues = RunQueues(
             plan, rules, self.commands, ledger, drain=self._drain, place=self._amqp, moved=self._at_its_host
         )
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._down = False
-        self._halted = False
         self._armed: list[RunningCommand] = []
         self._check_depth()
+        if client is not None:
+            self.queue_of(READY_QUEUE)
 
     def __enter__(self) -> Self:
         return self
@@ -223,23 +176,25 @@ class ExternalBroker:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # where it is
+    @property
+    def facts(self) -> Self:
+        """The broker itself."""
+        return self
+
+    service = target = facts
+
+    # service
 
     def endpoint(self, protocol: str) -> tuple[str, int]:
-        """Host and port of `protocol`; `UsageError` where no address was given for it."""
+        """Host and port of `protocol`; `UsageError` if its owner gave no address for it."""
         place = self._place(protocol)
         return place.host, place.port
 
     def access(self, protocol: str) -> Access:
-        """How a client comes in there: as `[access]`, the address and who typed say."""
+        """TLS and login for `protocol`, from `[access]`, the address and the command line."""
         source = self.plan.source
         at = self.places[protocol].access if protocol in self.places else OPEN
         return source.file.credentials(protocol, source.here, at)
-
-    @property
-    def http_port(self) -> int | None:
-        """Of its management, where an address was given."""
-        return self.places["http"].port if "http" in self.places else None
 
     def depth_probe(self, queue: str) -> DepthProbe:
         """How to ask for the depth of `queue`, by its name at the broker."""
@@ -247,7 +202,7 @@ class ExternalBroker:
         return probe_of(self.plan.source.file, words, self._at_its_host)
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
-        """How to ask for the policies of `queue`, by its name at the broker; None where its file does not say."""
+        """How to ask for the policies of `queue`, by its name at the broker; None if its file does not say."""
         asked = self.plan.source.file.policies
         words = {**self.plan.words, "queue": queue}
         if asked is None:
@@ -258,12 +213,12 @@ class ExternalBroker:
     def queue_of(self, queue: str) -> str:
         """What a queue is called at the broker: it has the run's id in its name, or is an empty one of its owner's.
 
-        Raises `LaunchError` where each of its owner's holds messages: nothing of them is consumed unless he says so.
+        Raises `LaunchError` if each of its owner's holds messages: nothing of them is consumed unless he says so.
         """
         self.commands.environment["CONFORMANCE_QUEUE"] = found = (self._existing or self._queues).name(queue)
         return found
 
-    # its life
+    # facts
 
     @property
     def log(self) -> pathlib.Path:
@@ -275,15 +230,17 @@ class ExternalBroker:
         """What each command has printed."""
         return self.commands.logs
 
-    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Wait until it is ready, after its owner's `start` where it is down; the first time it is only looked at.
+    # lifecycle
 
-        Raises `LaunchError` where it does not answer, or not in its protocol, or no message comes through.
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
+        """Run its owner's `start` if it is down, wait until it is ready, and return the seconds that this took.
+
+        Raises `LaunchError` if it does not answer, or not in its protocol, or if no message passes through it.
         """
         began = time.monotonic()
         self.launch(wrap, more=more)
         self.commands.run("wait_ready")
-        ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, self.patience_s)
+        ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, ready_s)
         comes_up = self._down or self.commands.has("start")
         self._wait_answers(began, ready_s if comes_up else 0.0 if self._refusing else _SLOW_S)
         self._queues.declare()
@@ -295,10 +252,10 @@ class ExternalBroker:
         if self.epoch == 1:
             self._check_depth_answer()
         self._down = False
-        self.start_seconds.append(time.monotonic() - began)
+        return time.monotonic() - began
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Its owner's `start`, where it is down; `LaunchError` where it was to be started in another way."""
+        """Its owner's `start`, if it is down; `LaunchError` if it was to be started in another way."""
         if wrap or more:
             raise LaunchError(f"{self._title} runs already: it is started with no other words, and under no tracer")
         self.epoch += 1
@@ -306,13 +263,8 @@ class ExternalBroker:
         if self._down or self._place_in_use.refuses:
             self.commands.run("start")
 
-    @property
-    def was_ready(self) -> bool:
-        """Whether it answers in each protocol."""
-        return not self._unanswered()
-
     def stop(self) -> None:
-        """Its owner's `stop`; `LaunchError` where that fails, or did not cost a connection that was open before."""
+        """Run its owner's `stop`; `LaunchError` if that fails, or if a connection that was open before is not lost."""
         rules = self.rules.stop
         if rules is None:
             raise LaunchError(f"{self._title}: external.stop.command is not given, so it cannot be stopped in order")
@@ -327,11 +279,31 @@ class ExternalBroker:
         if self.commands.has("start") and not self._wait_refused(rules.seconds):
             raise LaunchError(f"external.stop: {self._place_in_use} still answers: it is back before external.start")
 
+    def close(self) -> None:
+        """Leave it as it was found: running, let go on, without our queues. Write what is left into `left.txt`."""
+        left: list[str] = []
+        for undo in (self._let_go_on, self._bring_back):
+            try:
+                undo()
+            except LaunchError as error:
+                left.append(f"{self._title}: {error}")
+        summary, *names = self._queues.remove() or [""]
+        left += [f"{self._title}: {summary}", *names] if summary else []
+        if left:
+            (self.folder / LEFT).write_text("\n".join([*left, ""]))
+
+    # processes
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it answers in each protocol."""
+        return not self._unanswered()
+
     @contextlib.contextmanager
     def armed(self, fault: str) -> Iterator[list[int]]:
         """For each command of the fault the end of a pipe, by which it is started, and the pidfd of its process."""
         with contextlib.ExitStack() as stack:
-            self._armed = [stack.enter_context(self.commands.gated(name)) for name in _GATES[fault]]
+            self._armed = [stack.enter_context(self.commands.gated(name)) for name in _COMMANDS[fault]]
             try:
                 yield [descriptor for each in self._armed for descriptor in (each.gate, each.pidfd)]
             except ConformanceError:
@@ -353,16 +325,12 @@ class ExternalBroker:
         """None that could be seen here."""
         return []
 
-    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
-        """None: see `armed`."""
-        return contextlib.nullcontext([])
-
     def gone(self) -> bool:
         """Whether a fault has ended it, and it was not started since."""
         return self._down
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Whether it is gone: a client has lost its connection to it, and nobody answers where it is to stay down.
+        """Whether it is gone: a client has lost its connection to it, and nobody answers if it is to stay down.
 
         Where it comes back by itself, it may be back already. The client's connection is then all that shows it.
         """
@@ -370,22 +338,9 @@ class ExternalBroker:
         return not self.commands.has("start") or self._wait_refused(timeout_s)
 
     def alive_check(self) -> None:
-        """Raise `LaunchError` where it does not answer although no fault of ours has ended it."""
+        """Raise `LaunchError` if it does not answer and no fault of the suite has ended it."""
         if not self._down and (what := self._unanswered()):
             raise LaunchError(f"{self._title} does not answer, and no command of this run has ended it: {what}")
-
-    def close(self) -> None:
-        """Leave it as it was found: running, let go on, without our queues. Write what is left into `left.txt`."""
-        left: list[str] = []
-        for undo in (self._let_go_on, self._bring_back):
-            try:
-                undo()
-            except LaunchError as error:
-                left.append(f"{self._title}: {error}")
-        summary, *names = self._queues.remove() or [""]
-        left += [f"{self._title}: {summary}", *names] if summary else []
-        if left:
-            (self.folder / LEFT).write_text("\n".join([*left, ""]))
 
     # inside
 
@@ -398,7 +353,7 @@ class ExternalBroker:
         return next(place for name, place in self.places.items() if name in self.plan.source.file.protocols)
 
     def _place(self, protocol: str) -> Place:
-        if protocol not in self.plan.source.file.protocols:
+        if protocol not in (*self.plan.source.file.protocols, HTTP):
             raise UsageError.unknown("protocol", protocol, self.places, of=self.plan.source.file.name)
         if protocol not in self.places:
             raise UsageError(
@@ -408,7 +363,7 @@ class ExternalBroker:
         return self.places[protocol]
 
     def _tls(self, protocol: str) -> ClientTls | None:
-        """That of its clients: the file, the address and who typed have a say."""
+        """The TLS of its clients, from the file, the address and the command line."""
         source = self.plan.source
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
 
@@ -442,7 +397,7 @@ class ExternalBroker:
             ) from error
 
     def _unanswered(self, *, final: bool = False) -> str:
-        """What is wrong with who answers at its addresses; `final`: only where waiting is no use."""
+        """What is wrong with the answers at its addresses; `final`: only if waiting is useless."""
         for name, place in self.places.items():
             what, hopeless = place.wrong(self._tls(name))
             if what and (hopeless or not final):
@@ -471,9 +426,9 @@ class ExternalBroker:
         return True
 
     def _prove(self, began: float, ready_s: float) -> None:
-        while self.prove_ready is not None:
+        while self._client is not None:
             try:
-                self.prove_ready()
+                self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
                 if time.monotonic() - began > ready_s:
                     raise LaunchError(
@@ -485,7 +440,7 @@ class ExternalBroker:
                 return
 
     def _check_depth_answer(self) -> None:
-        """Ask for a depth once where the broker may lack what answers: each drain would ask in vain."""
+        """Ask for a depth once if the broker may lack the plugin that answers: else each drain would fail."""
         depth = self.plan.source.file.depth
         if depth is None or not depth.needs:
             return
@@ -495,14 +450,14 @@ class ExternalBroker:
             raise LaunchError(f"{self._title}: {error}") from error
 
     def _depth_of(self, queue: str) -> int:
-        return self.ask_depth(queue) if self.ask_depth else 0
+        return self._client.depth(self, queue) if self._client else 0
 
     def _drain(self, queue: str) -> None:
-        if self.drain_queue is not None:
-            self.drain_queue(queue)
+        if self._client is not None:
+            self._client.drain(self, queue)
 
     def _let_go_on(self) -> None:
-        """A pause that nobody has ended: its owner's `resume`; commands that still run are waited for."""
+        """Run its owner's `resume` if a pause was not ended, and wait for commands that still run."""
         armed, self._armed = self._armed, []
         begun = [each.name for each in armed if each.was_opened]
         for each in armed:

@@ -36,14 +36,14 @@ KNOWN = tuple(_ASKED)
 """The protocols that can be asked."""
 
 TLS_RECORD = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake begin (RFC 8446 section 5.1): what a TLS port answers to somebody who speaks plainly."""
+"""How an alert and a handshake begin (RFC 8446 section 5.1): the answer of a TLS port to a client without TLS."""
 
 _NOT_TLS = ("wrong version number", "record layer failure", "http request", "unknown protocol")
 """What OpenSSL calls an answer that is no TLS."""
 
 
 class _Wrong(Exception):
-    """What is wrong, and `final` where waiting is no use."""
+    """What is wrong, and `final` if waiting is no use."""
 
     def __init__(self, what: str, *, final: bool = False) -> None:
         super().__init__(what)
@@ -53,11 +53,11 @@ class _Wrong(Exception):
 def wrong(
     protocol: str, host: str, port: int, timeout_s: float = 1.0, *, tls: ClientTls | None = None
 ) -> tuple[str, bool]:
-    """What is wrong with the greeting of whoever listens, and whether waiting is no use; nothing where it is right.
+    """What is wrong with the greeting at that port, and whether waiting is useless; empty if it is right.
 
     `timeout_s` is for the connection and for each of its bytes. Silence, an end and a refused connection may be those
     of a broker that is still starting; bytes of another protocol are final, and so is TLS where none was to be spoken,
-    or none where it was. With `tls` it is asked in TLS; nothing is verified, which is what clients are for.
+    or none if it was. With `tls` it is asked in TLS; nothing is verified, which is what clients are for.
     """
     try:
         with _dialled(host, port, timeout_s, tls) as line:
@@ -74,7 +74,7 @@ def wrong(
 
 
 def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
-    """Whether who says nothing plainly answers a handshake: not every server tells by an alert that it wants one."""
+    """Whether a server that is silent without TLS answers a handshake: some send no alert to ask for one."""
     import ssl
 
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -92,7 +92,7 @@ def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
 def unreached(host: str, port: int, error: OSError) -> str:
     """Why no connection came to be, in words."""
     if isinstance(error, ConnectionRefusedError):
-        return f"nobody listens on {host}:{port}"
+        return f"nothing listens on {host}:{port}"
     if isinstance(error, socket.gaierror):
         return f"{host} is no host that is known here: {error.strerror}"
     return f"{host}:{port} takes no connection: {error.strerror or type(error).__name__}"

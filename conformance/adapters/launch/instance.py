@@ -1,4 +1,4 @@
-"""Make the folder in which a broker starts: fill placeholders, create a stock instance, edit its XML."""
+"""Make the folder in which a broker starts: create a stock instance, fill its placeholders, edit its XML."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from conformance import paths
 from conformance.adapters.config.xml_editor import XmlText
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill, fill_known
-from conformance.adapters.file.settings import EffectiveSettings, explicit
+from conformance.adapters.file.settings import EffectiveSettings, explicit, show
 from conformance.adapters.file.start_table import TemplateFile
-from conformance.adapters.launch.prepared import BrokerSource
+from conformance.adapters.launch.java import JavaFound
+from conformance.adapters.launch.prepared import (
+    READY_QUEUE,
+    BrokerSource,
+    Options,
+    Plan,
+    declared,
+    start_command,
+    words_of,
+)
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import inherited
 from conformance.locks import locked
@@ -25,10 +34,62 @@ Create = Callable[[Sequence[str], BrokerSource, Mapping[str, str]], None]
 """Runs the product's own command that makes a stock instance."""
 
 
-def make_instance(source: BrokerSource, words: Mapping[str, str], create: Create | None = None) -> None:
-    """Make `{instance}`: a copy of the stock instance where the broker has one, else a folder; then the files for it.
+def make_plan(
+    source: BrokerSource,
+    folder: pathlib.Path,
+    settings: EffectiveSettings,
+    queues: Sequence[str],
+    numbers: Mapping[str, int],
+    *,
+    java: JavaFound | None = None,
+    archive: str = "",
+    liar: str | None = None,
+    options: Mapping[str, Options] | None = None,
+    inside: Mapping[str, str] | None = None,
+    create: Create | None = None,
+) -> Plan:
+    """Make the broker's folder (new or empty), and return the plan by which it is started.
 
-    Raises `LaunchError` where the command of the product fails, or a file of the template cannot be copied.
+    Args:
+        source: What the broker is made from.
+        folder: Its folder.
+        settings: Its settings.
+        queues: Its queues; the one that proves it ready is added if its file asks for that.
+        numbers: Its ports by name.
+        java: The Java that runs it.
+        archive: The JVM option of a class archive.
+        liar: The liar to start instead, if the broker has some.
+        options: Rules of single queues, by queue.
+        inside: The placeholders with another value where the broker runs (a container).
+        create: Runs the product's command that makes a stock instance.
+
+    Raises:
+        UsageError: The broker has no liars, or no such option of a queue.
+        LaunchError: The instance cannot be made.
+    """
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if source.file.start.ready_message:
+        queues = [*queues, READY_QUEUE]
+    words = words_of(source, folder, settings, numbers, java, archive)
+    own = {**words, **(inside or {})}
+    make_instance(source, own, create)
+    edits = edit_xml(source, settings, queues, own)
+    pathlib.Path(words["data_dir"]).mkdir(parents=True, exist_ok=True)
+    show(folder, settings)
+    command = start_command(source, settings, declared(source, queues, options or {}), own, liar)
+    files = source.file.template.files if source.file.template else ()
+    changed_files = {wanted.to or wanted.file: wanted.why for wanted in files if wanted.why}
+    deviations = {**edits, **changed_files, **source.file.deviations}
+    return Plan(
+        source, settings, tuple(queues), folder, words, command, java, deviations, inside or {}, options=options or {}
+    )
+
+
+def make_instance(source: BrokerSource, words: Mapping[str, str], create: Create | None = None) -> None:
+    """Make `{instance}`: a copy of the stock instance, or a new folder if the broker has none; then add its files.
+
+    Raises `LaunchError` if the command of the product fails, or if a file of the template cannot be copied.
     """
     instance = pathlib.Path(words["instance"])
     template = source.file.template
@@ -60,11 +121,6 @@ def _copy(source: pathlib.Path, target: pathlib.Path, words: Mapping[str, str]) 
         shutil.copymode(source, target)
     except OSError as error:
         raise LaunchError(f"template.files: {source} cannot be copied to {target}: {error.strerror}") from error
-
-
-def template_deviations(files: Sequence[TemplateFile]) -> dict[str, str]:
-    """The files that differ from stock, each with its reason."""
-    return {wanted.to or wanted.file: wanted.why for wanted in files if wanted.why}
 
 
 def _stock_instance(source: BrokerSource, words: Mapping[str, str], create: Create) -> pathlib.Path:

@@ -14,21 +14,13 @@ from typing import Self
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution.installed import another, missing
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.file.settings import EffectiveSettings, show, unheeded
-from conformance.adapters.launch import instance, ports, queue_declaration
+from conformance.adapters.file.settings import EffectiveSettings, unheeded
+from conformance.adapters.interface import JournalFiles, QueueClient
+from conformance.adapters.launch import ports, queue_declaration
+from conformance.adapters.launch.instance import make_plan
 from conformance.adapters.launch.java import find_java
-from conformance.adapters.launch.prepared import (
-    READY_QUEUE,
-    BrokerSource,
-    DepthProbe,
-    Options,
-    Plan,
-    declared,
-    probe_of,
-    start_command,
-    words_of,
-)
-from conformance.adapters.launch.process_tree import MARK, LocalProcessMixin, Tree, name_of, wait_ended_now
+from conformance.adapters.launch.prepared import READY_QUEUE, BrokerSource, DepthProbe, Options, Plan, probe_of
+from conformance.adapters.launch.process_tree import MARK, Tree, name_of, wait_ended_now
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
@@ -47,60 +39,47 @@ def prepare(
     liar: str | None = None,
     archive: str = "",
     options: Mapping[str, Options] | None = None,
+    client: QueueClient | None = None,
 ) -> NativeBroker:
-    """Make the broker's folder (which must not exist, or be empty) and reserve its ports; nothing is started.
+    """Make the broker's folder (new or empty) and reserve its ports; nothing is started.
 
-    `options` are those of some of the queues, by name. `archive` is the JVM option of a class archive. Raises
-    `UsageError` (this broker has no liars, or no such option of a queue), `LaunchError` (no Java, instance or port).
+    `options` are rules of single queues, by queue. `archive` is the JVM option of a class archive. Raises `UsageError`
+    (no such liar or queue option), `LaunchError` (no Java, instance or port).
     """
     if says := missing(source.file):
         raise LaunchError(says)
-    folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
     java = find_java(source.file.java.minimum) if source.file.java else None
-    if source.file.start.ready_message:
-        queues = [*queues, READY_QUEUE]
     reserved = ports.Ports(source.file.ports)
     try:
-        words = words_of(source, folder, settings, reserved.by_name, java, archive)
-        instance.make_instance(source, words)
-        edits = instance.edit_xml(source, settings, queues, words)
-        data = pathlib.Path(words["data_dir"])
-        data.mkdir(parents=True, exist_ok=True)
-        show(folder, settings)
-        command = start_command(source, settings, declared(source, queues, options or {}), words, liar)
-        files = source.file.template.files if source.file.template else ()
-        deviations = {**edits, **instance.template_deviations(files), **source.file.deviations}
-        plan = Plan(source, settings, tuple(queues), folder, words, command, java, deviations, options=options or {})
-        return NativeBroker(plan, reserved, ledger)
+        plan = make_plan(
+            source, folder, settings, queues, reserved.by_name, java=java, archive=archive, liar=liar, options=options
+        )
+        return NativeBroker(plan, reserved, ledger, client)
     except BaseException:
         reserved.close()
         raise
 
 
-class NativeBroker(LocalProcessMixin):
-    """One broker: started, stopped, killed by others, started again on the same ports and data.
+class NativeBroker:
+    """A broker of processes on this machine. It is its own `facts`, `service` and `target`; see `interface.Broker`.
 
-    `epoch` counts the starts, `start_seconds` has the time of each from spawn to ready. `settings`, `deviations` and
-    `java` are for the report. `data` and `journal` are folders that faults look at, `journal_files` the names in it.
-    `prove_ready` sends a message through it and has it back, or raises `ClientError`; it is asked at the end of each
-    start that no tracer is part of, where the file says `ready_message`.
+    If the file says `ready_message`, the `client` sends a message at the end of each start, unless a tracer started the
+    broker.
     """
 
-    def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger) -> None:
+    by_command = False
+    no_copy = ""
+
+    def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger, client: QueueClient | None = None) -> None:
         self.plan = plan
-        self.settings = plan.settings
         self.deviations = plan.deviations
-        self.java = plan.java
         self.folder = plan.folder
         self.data = pathlib.Path(fill(plan.source.file.data.path, plan.words))
         self.journal = pathlib.Path(fill(plan.source.file.journal.path, plan.words))
-        self.journal_files = plan.source.file.journal.files
         self.epoch = 0
-        self.start_seconds: list[float] = []
-        self.prove_ready: Callable[[], None] | None = None
         self._ports = reserved
         self._ledger = ledger
+        self._client = client
         self._readiness = Readiness(plan, reserved.by_name, lambda: ports.listening(self.processes()))
         self._declared = False
         self._mark = ""
@@ -108,6 +87,7 @@ class NativeBroker(LocalProcessMixin):
         self._ticket = ""
         self._wrapped = False
         self._more: tuple[str, ...] = ()
+        self._ready_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -115,26 +95,19 @@ class NativeBroker(LocalProcessMixin):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def endpoint(self, protocol: str) -> tuple[str, int]:
-        """Host and port of `protocol`; `UsageError` where the broker does not speak it."""
-        protocols = self.plan.source.file.protocols
-        if protocol not in protocols:
-            raise UsageError.unknown("protocol", protocol, protocols, of=self.plan.source.file.name)
-        return ports.HOST, self._ports[protocols[protocol].port]
+    @property
+    def facts(self) -> Self:
+        """The broker itself."""
+        return self
 
-    def access(self, protocol: str) -> Access:
-        """How a client of `protocol` comes in, as the file and who typed say."""
-        return self.plan.source.file.credentials(protocol, self.plan.source.here)
+    service = target = facts
+
+    # facts
 
     @property
-    def contained(self) -> bool:
-        """Whether it runs in a container: then its pids in there are others, and its tracer is the container's."""
-        return False
-
-    @property
-    def http_port(self) -> int | None:
-        """The port named `http`, where the broker has one."""
-        return self._ports.by_name.get("http")
+    def journal_files(self) -> JournalFiles:
+        """The files in which it stores messages."""
+        return JournalFiles(self.journal, self.plan.source.file.journal.files)
 
     @property
     def log(self) -> pathlib.Path:
@@ -143,20 +116,51 @@ class NativeBroker(LocalProcessMixin):
 
     @property
     def logs(self) -> list[pathlib.Path]:
-        """Every log file there is."""
+        """Every log file that exists."""
         own = [fill(path, self.plan.words, "logs.paths") for path in self.plan.source.file.logs.paths]
         named = [self.plan.words[word] for word in ("log_file",) if word in self.plan.words]
         every = [*sorted(self.folder.glob("start-*.log")), *dict.fromkeys(map(pathlib.Path, [*named, *own]))]
         return [path for path in every if path.is_file()]
 
-    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it and wait until it is ready; the first time its queues are declared then.
+    # service
 
-        `wrap` is put before its command (a tracer), `more` after it, for this start only. Raises `LaunchError` with the
-        last 40 lines of its log and the log's path where it ends, or is not ready in time; nothing of it is left then.
+    def endpoint(self, protocol: str) -> tuple[str, int]:
+        """Host and port of `protocol`, or of the port named `http`; `UsageError` if the broker does not speak it."""
+        protocols = self.plan.source.file.protocols
+        if protocol in protocols:
+            return ports.HOST, self._ports[protocols[protocol].port]
+        if protocol in self._ports.by_name:
+            return ports.HOST, self._ports[protocol]
+        raise UsageError.unknown("protocol", protocol, protocols, of=self.plan.source.file.name)
+
+    def access(self, protocol: str) -> Access:
+        """TLS and login for `protocol`, from the broker's file and the command line."""
+        return self.plan.source.file.credentials(protocol, self.plan.source.here)
+
+    def queue_of(self, queue: str) -> str:
+        """The queue's own name."""
+        return queue
+
+    def depth_probe(self, queue: str) -> DepthProbe:
+        """How to ask this broker for the depth of `queue`."""
+        return probe_of(self.plan.source.file, {**self.plan.words, "queue": queue})
+
+    def policy_probe(self, queue: str) -> DepthProbe | None:
+        """None: the suite has set the policies itself."""
+        return None
+
+    # lifecycle
+
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
+        """Start it and wait until it is ready; the first start declares its queues. Return the seconds that it took.
+
+        `wrap` stands before its command (a tracer), `more` after it, for this start only. It has `ready_s` to become
+        ready, or longer if its file says so. If it ends, or is late, the `LaunchError` has the last 40 lines of its log
+        and the log's path; nothing of the broker is left then.
         """
         self._refuse_twice()
         began = time.monotonic()
+        self._ready_s = self._limit_s(ready_s)
         try:
             self.launch(wrap, more=more)
             self._wait_ready(began)
@@ -166,10 +170,10 @@ class NativeBroker(LocalProcessMixin):
         except BaseException:
             self._kill()
             raise
-        self.start_seconds.append(time.monotonic() - began)
+        return time.monotonic() - began
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it and do not wait: for who wants to hurt it before it is ready. Raises `LaunchError`."""
+        """Start it and do not wait, for a fault before it is ready. Raises `LaunchError`."""
         self._refuse_twice()
         self._reaped()
         self.epoch += 1
@@ -183,15 +187,8 @@ class NativeBroker(LocalProcessMixin):
         if self._tree is not None and not self.gone():
             raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
 
-    @property
-    def was_ready(self) -> bool:
-        """Whether the log of the newest start says that it was ready; without a pattern, whether its ports answer."""
-        if self.plan.source.file.start.ready_log:
-            return self._readiness.logged(self.log)
-        return not self._readiness.unreached()
-
     def stop(self) -> None:
-        """Stop it cleanly and wait for its end; `LaunchError` where it does not end in time (it is killed then)."""
+        """Stop it cleanly and wait for its end; `LaunchError` if it does not end in time (it is killed then)."""
         tree = self._tree
         if tree is None or self.gone():
             self._reaped()
@@ -207,25 +204,42 @@ class NativeBroker(LocalProcessMixin):
                 f"was killed; what was left: {left}"
             )
 
-    def processes(self) -> list[int]:
-        """The pids of its whole tree, the leader first; empty where it is gone."""
-        return self._tree.pids() if self._tree else []
+    def close(self) -> None:
+        """SIGKILL what is left of it, and give its ports back; a second call does nothing."""
+        try:
+            self._kill()
+        finally:
+            self._ports.close()
 
-    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
-        """A pidfd for each process of the tree, closed at the end of the `with`; to be passed to a fault's owner.
+    # processes
 
-        `main_only`: of the one process that a clean stop is asked of.
-        """
+    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+        """A pidfd for each process of the tree, for `stop` only of the main one, until the end of the `with`."""
         if self._tree is None:
             return contextlib.nullcontext([])
-        return self._tree.main_pidfd(wrapped=self._wrapped) if main_only else self._tree.pidfds()
+        return self._tree.main_pidfd(wrapped=self._wrapped) if fault == "stop" else self._tree.pidfds()
+
+    def within_s(self, fault: str) -> float:
+        """0: the kernel answers a signal."""
+        return 0.0
+
+    def processes(self) -> list[int]:
+        """The pids of its whole tree, the leader first; empty if it has ended."""
+        return self._tree.pids() if self._tree else []
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the log of the newest start says that it was ready; without a pattern, whether its ports answer."""
+        if self.plan.source.file.start.ready_log:
+            return self._readiness.logged(self.log)
+        return not self._readiness.unreached()
 
     def gone(self) -> bool:
         """Whether no process of it is left."""
         return not self.processes()
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Wait on its pidfds until all of it is gone, and reap it; False where it is not gone after `timeout_s`."""
+        """Wait on its pidfds until all of it is gone, and reap it; False if it is not gone after `timeout_s`."""
         left_behind = self.plan.source.file.start.left_behind
         ended = self._tree.wait_gone(timeout_s, left_behind) if self._tree else True
         if ended:
@@ -238,7 +252,7 @@ class NativeBroker(LocalProcessMixin):
         return self._tree.leader.poll() if self._tree else None
 
     def alive_check(self) -> None:
-        """Raise `LaunchError` with the end of its log where it is not running although nobody here ended it."""
+        """Raise `LaunchError` with the end of its log if it is not running and this suite did not end it."""
         if self._tree is None:
             raise LaunchError(f"{self._title} was not started")
         if not self._tree.serves() or self.gone():
@@ -246,16 +260,7 @@ class NativeBroker(LocalProcessMixin):
             failure = StartFailure.SIGNALLED if status is None or status < 0 else StartFailure.ENDED
             raise self._left() or self._error(f"died by itself (status {status})", failure)
 
-    def depth_probe(self, queue: str) -> DepthProbe:
-        """How to ask this broker for the depth of `queue`."""
-        return probe_of(self.plan.source.file, {**self.plan.words, "queue": queue})
-
-    def close(self) -> None:
-        """SIGKILL whatever is left of it, and give its ports back; a second call does nothing."""
-        try:
-            self._kill()
-        finally:
-            self._ports.close()
+    # inside
 
     @property
     def _title(self) -> str:
@@ -289,38 +294,38 @@ class NativeBroker(LocalProcessMixin):
         return {**self.plan.environment, MARK: self._mark}
 
     def _wait_ready(self, began: float) -> None:
-        """Until everything that the file asks for has come true; the pidfd tells at once when it ends instead.
+        """Wait until every condition of the file is met; the pidfd shows at once if the broker ends instead.
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
         self._wait(began, lambda: self._readiness.lacks(self.log))
         source, said = self.plan.source, self.log.read_text(errors="replace")
-        if says := unheeded(source.file, self.settings, said) or another(source.file, source.version, said):
+        if says := unheeded(source.file, self.plan.settings, said) or another(source.file, source.version, said):
             raise self._error(says)
 
-    @property
-    def _ready_s(self) -> float:
-        return max(self.plan.source.file.start.ready_s, self.patience_s)
+    def _limit_s(self, ready_s: float) -> float:
+        return max(self.plan.source.file.start.ready_s, ready_s)
 
     def _wait(self, began: float, lacks: Callable[[], str]) -> None:
-        ready_s = self._ready_s
         try:
             while missing := lacks():
-                if time.monotonic() - began > ready_s:
-                    raise self._error(
-                        f"was not ready within {ready_s:g} s (start.ready_s): {missing}", StartFailure.LATE
-                    )
+                self._check_late(began, missing)
                 self._tick()
         except WrongProtocolError as error:
             raise self._error(f"is not what the file says: {error}") from error
 
+    def _check_late(self, began: float, missing: object) -> None:
+        if time.monotonic() - began > self._ready_s:
+            what = f"was not ready within {self._ready_s:g} s (start.ready_s): {missing}"
+            raise self._error(what, StartFailure.LATE)
+
     def _tick(self) -> None:
-        """Wait a moment on the process that serves; `LaunchError` where it has ended."""
+        """Wait a moment on the process that serves; `LaunchError` if it has ended."""
         assert self._tree is not None  # the caller has spawned it
         tree = self._tree
         try:
             descriptor = os.pidfd_open(tree.main(wrapped=False) if tree.forks else tree.leader.pid)
-        except ProcessLookupError:  # it has ended, and somebody has looked at it since
+        except ProcessLookupError:  # it has ended, and its status was read
             raise self._left() or self._ended() from None
         try:
             if not wait_ended_now(descriptor, _TICK_MS):
@@ -332,13 +337,13 @@ class NativeBroker(LocalProcessMixin):
         raise self._left() or self._ended()
 
     def _ended(self) -> LaunchError:
-        assert self._tree is not None  # likewise
+        assert self._tree is not None  # the caller has spawned it
         status = self._tree.leader.wait()
         failure = StartFailure.SIGNALLED if status < 0 else StartFailure.ENDED
         return self._error(f"ended with status {status} before it was ready (start.command)", failure)
 
     def _left(self) -> LaunchError | None:
-        """What is wrong where the process that was started has ended, others go on, and the file does not say so."""
+        """An error if the started process has ended, others go on, and the file does not say that it forks."""
         tree = self._tree
         left = self.processes()
         if tree is None or tree.forks or tree.leader.poll() is None or not left:
@@ -349,7 +354,7 @@ class NativeBroker(LocalProcessMixin):
         )
 
     def _declare(self) -> None:
-        """Durable queues are there after a restart, and a second declaration would hide it where they are not."""
+        """Declare the queues once if they are durable: a second declaration would hide the loss of a queue."""
         if self._declared and queue_declaration.lasting(self.plan):
             return
         try:
@@ -363,17 +368,12 @@ class NativeBroker(LocalProcessMixin):
         return queue_declaration.run_here(command, seconds, environment=self._environment, folder=folder, log=log)
 
     def _prove(self, began: float) -> None:
-        """A message in and out again; a broker whose recovery still goes on may refuse it for a while."""
-        start = self.plan.source.file.start
-        while start.ready_message and self.prove_ready is not None and not self._wrapped:
+        """Send a message and receive it, again and again until the time is over: a recovering broker may refuse it."""
+        while self.plan.source.file.start.ready_message and self._client is not None and not self._wrapped:
             try:
-                self.prove_ready()
+                self._client.exchange(self, READY_QUEUE)
             except ClientError as error:
-                if time.monotonic() - began > self._ready_s:
-                    raise self._error(
-                        f"was not ready within {self._ready_s:g} s (start.ready_s): start.ready_message: {error}",
-                        StartFailure.LATE,
-                    ) from error
+                self._check_late(began, f"start.ready_message: {error}")
                 self._tick()
             else:
                 return

@@ -21,7 +21,7 @@ Options = tuple[tuple[str, bool | int], ...]
 """Names and values of a queue's own rules."""
 
 READY_QUEUE = "conformance-ready"
-"""Where the message goes that proves that a broker is ready (`start.ready_message`)."""
+"""The queue for the message that proves that a broker is ready (`start.ready_message`)."""
 
 
 class OwnCopy(Protocol):
@@ -75,9 +75,9 @@ class DepthProbe:
 
 
 def probe_of(file: BrokerFile, words: Mapping[str, str], moved: Callable[[str], str] = str) -> DepthProbe:
-    """What `[depth]` says, filled with these words; `moved` is what becomes of its address.
+    """The question of `[depth]`, filled with these words; `moved` changes its address.
 
-    Raises `UsageError` where the file has none.
+    Raises `UsageError` if the file has none.
     """
     if file.depth is None:
         raise UsageError(f"{file.name} has no [depth], the table that says how the depth of a queue is asked for")
@@ -99,10 +99,10 @@ def filled_probe(table: Depth, words: Mapping[str, str], moved: Callable[[str], 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A broker that is ready to be started: what it is, with what words its commands are filled, where it runs.
+    """A broker that can be started: its source, the values of its placeholders, its command line, its folder.
 
-    `inside` are the words that mean something else where the broker runs (a container): its ports there, its Java.
-    `options` are the rules of their own that some of its queues have.
+    `inside` has the placeholders with another value in a container: its ports there, its Java. `options` are rules of
+    single queues.
     """
 
     source: BrokerSource
@@ -123,23 +123,23 @@ class Plan:
 
     @property
     def own_words(self) -> dict[str, str]:
-        """The words as the broker and its commands know them; `words` are those of who talks to it from here."""
+        """The placeholders for the broker and its commands; `words` are those for clients on this machine."""
         return {**self.words, **self.inside}
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `start.environment` adds to that of the suite."""
+        """The variables of `start.environment`, for its process beside those of the suite."""
         wanted = self.source.file.start.environment
         return {name: fill(text, self.own_words, f"start.environment.{name}") for name, text in wanted.items()}
 
     @property
     def working_folder(self) -> pathlib.Path:
-        """Where the command is run: `start.folder`, relative to the broker's own, which is the default."""
+        """The working folder of the command: `start.folder`, relative to the broker's own, which is the default."""
         return self.folder / fill(self.source.file.start.folder, self.words, "start.folder")
 
     @property
     def pid_file(self) -> pathlib.Path | None:
-        """The file of `start.pid_file`; `UsageError` where it is not in the broker's own folder."""
+        """The file of `start.pid_file`; `UsageError` if it is not in the broker's own folder."""
         wanted = self.source.file.start.pid_file
         if not wanted:
             return None
@@ -191,7 +191,7 @@ def declared(source: BrokerSource, queues: Sequence[str], options: Mapping[str, 
 def start_command(
     source: BrokerSource, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str], liar: str | None
 ) -> tuple[str, ...]:
-    """The broker's command line; `UsageError` where it is to be a liar and has none."""
+    """The broker's command line; `UsageError` if it is to be a liar and has none."""
     start = source.file.start
     command = [fill(part, words, "start.command") for part in start.command]
     for queue in queues:

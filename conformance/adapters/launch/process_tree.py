@@ -1,9 +1,7 @@
-"""The processes of one broker: its leader, whatever descends from it, and whatever is left of its session.
+"""The processes of one broker: its leader, the descendants of that, and what is left of its session.
 
 A broker that forks and leaves its parent (RabbitMQ, every daemon) leaves its session too. It is found by a mark in its
 environment, which children inherit, and by the pid file that it writes, for those that clear their environment.
-
-`LocalProcessMixin` is shared by the launchers whose broker has processes on this machine: native and container.
 """
 
 from __future__ import annotations
@@ -15,39 +13,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 import psutil
 
 from conformance.ledger import Identity, identify
-
-
-class LocalProcessMixin:
-    """The part of `interface.Broker` that an external broker does in another way."""
-
-    by_command = False
-    ask_depth: Callable[[str], int] | None = None
-    drain_queue: Callable[[str], None] | None = None
-    no_copy = ""
-    patience_s = 0.0
-
-    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
-        """See `interface.Broker`."""
-        raise NotImplementedError
-
-    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """The pidfds that the signals of a fault go to."""
-        return self.pidfds(main_only=fault == "stop")
-
-    def within_s(self, fault: str) -> float:
-        """Nothing: a signal is answered by the kernel."""
-        return 0.0
-
-    def queue_of(self, queue: str) -> str:
-        """Its own name."""
-        return queue
-
 
 MARK = "CONFORMANCE_BROKER"
 """The variable in the environment of a broker's processes; its value is that of one start."""
@@ -71,7 +42,7 @@ class Tree:
 
     Args:
         leader: The process that was started.
-        mark: The value of `MARK` in the environment of its processes; none where it is empty.
+        mark: The value of `MARK` in the environment of its processes; none if it is empty.
         pid_file: Where the broker writes the pid that serves. It must not be there when the leader is started: what an
             earlier start left there is another's number by now.
         forks: Whether the leader may end while the broker goes on.
@@ -108,7 +79,7 @@ class Tree:
         return [pid for pid in dict.fromkeys(self.members()) if is_alive(pid)]
 
     def members(self) -> Iterator[int]:
-        """The leader while it runs, what descends from it, who is left of its session, who is marked, named, or known.
+        """The leader while it runs, its descendants, and what is of its session, has its mark, or was named or seen.
 
         Some may be dead. One that was killed loses its environment, and with it its mark, before it lets go of its
         files: smallest counter-example to looking for marks alone, a broker that is started again on a journal which
@@ -118,17 +89,17 @@ class Tree:
         if self.leader.poll() is None:
             yield leader
         yield from _descendants(leader)
-        everybody = psutil.pids()
-        yield from (pid for pid in everybody if _session(pid) == leader)
+        every_pid = psutil.pids()
+        yield from (pid for pid in every_pid if _session(pid) == leader)
         if self._mark:
-            yield from (pid for pid in everybody if self._mark in _environ(pid))
+            yield from (pid for pid in every_pid if self._mark in _environ(pid))
         if (named := self.named()) is not None:
             yield named
             yield from _descendants(named)
         yield from (known.pid for known in self._seen if identify(known.pid, zombie=True) == known)
 
     def named(self) -> int | None:
-        """The process in the pid file, where it is a process of this start: one that began after the leader."""
+        """The process in the pid file, if it is a process of this start: one that began after the leader."""
         if self._pid_file is None:
             return None
         try:
@@ -141,8 +112,8 @@ class Tree:
     def main(self, *, wrapped: bool) -> int:
         """The broker's own pid: the leader, or, where a tracer was put before it, the tracer's child.
 
-        Of one that forks it is the process in its pid file, or the oldest that is left. Raises `ProcessLookupError`
-        where none is left of those.
+        Of a broker that forks it is the process in its pid file, or the oldest that is left. Raises
+        `ProcessLookupError` if none is left.
         """
         if self.forks:
             named = self.named()
@@ -189,7 +160,7 @@ class Tree:
             os.close(descriptor)
 
     def wait_gone(self, timeout_s: float, left_behind: Collection[str] = ()) -> bool:
-        """Wait until every process is gone, and reap the leader; False where some are left after `timeout_s`.
+        """Wait until every process is gone, and reap the leader; False if some are left after `timeout_s`.
 
         Those whose names are in `left_behind` are not waited for: they are killed once all others are gone.
         """
@@ -275,7 +246,7 @@ def _environ(pid: int) -> list[bytes]:
 
 
 def name_of(pid: int) -> str:
-    """The name of its program; empty where it is gone."""
+    """The name of its program; empty if it is gone."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).name()
     return ""

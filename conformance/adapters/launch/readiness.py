@@ -1,7 +1,7 @@
 """The checks that a started broker must pass before it is ready, the cheapest first.
 
-One table for all launchers. Of a container an open port proves nothing: the engine's proxy takes connections before
-the broker listens, and closes them again. So its own list of listening sockets is looked at as well.
+All launchers use these checks. An open port of a container proves nothing: the engine's proxy accepts connections
+before the broker listens, and closes them again. So the container's list of listening sockets is read as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conformance.adapters.launch.prepared import Plan
 
 
 class WrongProtocolError(Exception):
-    """Something else answers at a port of the broker: waiting longer is of no use."""
+    """Something else answers at a port of the broker: waiting longer is useless."""
 
 
 class Readiness:
@@ -31,7 +31,7 @@ class Readiness:
         plan: The broker.
         numbers: Its ports by name.
         listening: The addresses and numbers at which its processes listen, to say where they do instead.
-        inside: The numbers of its ports where it runs, where these are others; `listening` are such then.
+        inside: Its ports in the container; `listening` are ports of the container then.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class Readiness:
         self._seen = 0
 
     def begins(self) -> None:
-        """A start begins: what `{log_file}` holds by now is of an earlier one."""
+        """Begin a start: the present content of `{log_file}` is of an earlier one."""
         self._seen = self._own_log.stat().st_size if self._own_log.is_file() else 0
 
     def said(self, log: pathlib.Path) -> bytes:
-        """What this start has logged: its output in `log`, and its part of `{log_file}`; of each at most the end."""
+        """Return the log of this start: its output in `log`, and its part of `{log_file}`, at most the end of each."""
         size = self._own_log.stat().st_size if self._own_log.is_file() else 0
         # A log that became shorter was begun anew: then all of it is of this start.
         return _end_of(log, 0) + _end_of(self._own_log, self._seen if size >= self._seen else 0)
 
     def logged(self, log: pathlib.Path) -> bool:
-        """Whether the pattern was logged; true where none is asked for."""
+        """Whether the pattern was logged; true if none is asked for."""
         wanted = self._start.ready_log
         return not wanted or re.search(wanted.encode(), self.said(log), re.MULTILINE) is not None
 
     def lacks(self, log: pathlib.Path) -> str:
-        """The first condition that is not met, in words; empty where it is ready. Raises `WrongProtocolError`."""
+        """The first condition that is not met, in words; empty if it is ready. Raises `WrongProtocolError`."""
         if not self.logged(log):
             return f"start.ready_log: its log has no {self._start.ready_log!r}"
         return self.unreached() or self._http()
@@ -78,20 +78,20 @@ class Readiness:
         return ""
 
     def unreached(self) -> str:
-        """The first port at which it does not answer as it should; empty where there is none."""
+        """The first port at which it does not answer as it should; empty if there is none."""
         file = self._plan.source.file
         for name in self._start.ready_ports:
             number = self._numbers[name]
             spoken = [word for word, one in file.protocols.items() if one.port == name and word in greeting.KNOWN]
             if not spoken and not self._listens(name):
-                return f"start.ready_port: nobody listens on {ports.HOST}:{number} ({name}){self._elsewhere(name)}"
+                return f"start.ready_port: nothing listens on {ports.HOST}:{number} ({name}){self._elsewhere(name)}"
             for protocol in spoken:
                 tls = file.access.of(protocol, self._plan.source.here).tls
                 what, final = greeting.wrong(protocol, ports.HOST, number, tls=tls)
                 if final:
                     raise WrongProtocolError(f"protocols.{protocol}.port: {name}, {what}")
                 if what:
-                    hint = self._elsewhere(name) if what.startswith("nobody") or self._inside else ""
+                    hint = self._elsewhere(name) if what.startswith("nothing") or self._inside else ""
                     return f"start.ready_port: {what} ({name}){hint}"
         return ""
 
@@ -101,20 +101,20 @@ class Readiness:
         return _takes(self._numbers[name])
 
     def _reachable(self) -> set[int]:
-        """The numbers at which it listens for more than itself."""
+        """The ports at which other hosts, or the engine, reach it."""
         return {number for address, number in self._listening() if not address.startswith("127.") and address != "::1"}
 
     def _elsewhere(self, name: str) -> str:
-        """Where its processes listen instead, and whether the file tells the broker its port at all."""
+        """The other ports at which its processes listen, and whether the file gives the broker its port."""
         numbers = self._inside or self._numbers
         every = {number for _, number in self._listening()}
         found = every - set(numbers.values())
-        told = f"{name}_port" in uses(self._plan.source.file, self._plan.source.here)
+        given = f"{name}_port" in uses(self._plan.source.file, self._plan.source.here)
         hints = [f"its processes listen on {', '.join(map(str, sorted(found)))}"] if found else []
         if self._inside and numbers[name] in every - self._reachable():
             hints.append(f"inside it listens on 127.0.0.1:{numbers[name]}, out of reach: let it listen on {{listen}}")
-        elif not told and not self._inside:  # an image may know its ports
-            hints.append(f"{{{name}_port}} stands nowhere in the file, so nobody told it the port")
+        elif not given and not self._inside:  # an image may know its ports
+            hints.append(f"{{{name}_port}} is not in the file, so the broker does not know its port")
         return "".join(f"; {hint}" for hint in hints)
 
     def _http(self) -> str:

@@ -180,7 +180,7 @@ class Tracer:
         return pairs
 
 
-class TracedBroker(Target, Protocol):
+class TracedTarget(Target, Protocol):
     """A broker that runs under a tracer: the tracer's process is the first of its tree."""
 
     @property
@@ -188,12 +188,12 @@ class TracedBroker(Target, Protocol):
         """The exit status of the tracer; None while it runs."""
 
 
-def end(target: TracedBroker) -> None:
+def end(target: TracedTarget) -> None:
     """Kill the broker, and let its tracer record the end: a tracer that is killed with the broker may not.
 
     Raises `FaultError` if they are not gone.
     """
-    with target.pidfds() as descriptors:
+    with target.armed("kill") as descriptors:
         send(reversed(descriptors[1 if target.exit_status is None else 0 :]), signal.SIGKILL)
     prove_gone(target, "kill under the tracer")
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.opening import credentials_of
-from conformance.claims import Claim
+from conformance.claims import Claim, Value
+from conformance.followup import upgrade
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
 from conformance.followup.bundle.source import BundleSource, Finding
-from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
 from conformance.report.words import steps_in_words
 
@@ -129,12 +129,13 @@ def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
     yield from _login(access)
     address = f"127.0.0.1:{port_of(source.run.protocol, access)}{_files(access)}"
     then = ""
-    if isinstance(source.adapter, UpgradeAdapter):
+    pair = upgrade.pair_of(source.adapter)
+    if pair is not None:
         yield (
-            f"`--start` runs {source.adapter.old.version}. From the first start after the fault on, `--then` runs "
-            f"{source.adapter.new.version}, on the same data and at the same address."
+            f"`--start` runs {pair.old.version}. From the first start after the fault on, `--then` runs "
+            f"{pair.new.version}, on the same data and at the same address."
         )
-        then = f" --then {_argument(_start(source, source.adapter.new, '<new distribution>'))}"
+        then = f" --then {_argument(_start(source, pair.new, '<new distribution>', pair.to_set))}"
     start = _argument(_start(source, source.adapter))
     yield f"    python reproduce.py --address {address}{journal} --start {start}{then}"
     yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
@@ -164,7 +165,12 @@ def _files(access: Access) -> str:
     return f"{' --tls-ca CA.pem' if access.tls.ca else ''}{own}"
 
 
-def _start(source: BundleSource, adapter: Adapter | None, home: str = "<distribution>") -> str:
+def _start(
+    source: BundleSource,
+    adapter: Adapter | None,
+    home: str = "<distribution>",
+    changed: Mapping[str, Value] | None = None,
+) -> str:
     """The command of the broker with words instead of places."""
     if adapter is None or adapter.launcher == _EXTERNAL:
         return "COMMAND THAT RUNS THE BROKER"
@@ -173,8 +179,7 @@ def _start(source: BundleSource, adapter: Adapter | None, home: str = "<distribu
     options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
     queue = ":".join(filter(None, [source.queue, options]))
     command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
-    changed = source.adapter.to_set if isinstance(source.adapter, UpgradeAdapter) and home != "<distribution>" else {}
-    for name, value in sorted({**source.record.settings, **changed}.items()):
+    for name, value in sorted({**source.record.settings, **(changed or {})}.items()):
         setting = settings.get(name)
         if setting is not None and setting.argument and setting.settable and value != setting.default:
             command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]

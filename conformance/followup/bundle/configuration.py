@@ -17,8 +17,8 @@ from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import ConformanceError
+from conformance.followup import upgrade
 from conformance.followup.bundle.source import BundleSource
-from conformance.followup.upgrade import UpgradeAdapter
 
 LARGEST = 1 << 20
 """Bytes of one file; a larger one is no configuration."""
@@ -42,9 +42,9 @@ def configuration(source: BundleSource) -> Configuration:
     if source.broker is None:
         missing.append("the folder of the broker is gone, and with it its configuration: record the trial again")
         return Configuration(files, tuple(missing))
-    if isinstance(source.adapter, UpgradeAdapter):
-        both = {"old": source.adapter.old, "new": source.adapter.new}
-        for name, adapter in both.items():
+    pair = upgrade.pair_of(source.adapter)
+    if pair is not None:
+        for name, adapter in {"old": pair.old, "new": pair.new}.items():
             found = _of_one(source, adapter, records.inside(source.broker, name), missing)
             files |= {f"{name}/{file}": data for file, data in found.items()}
     else:

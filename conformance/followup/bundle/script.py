@@ -18,9 +18,9 @@ from conformance.adapters import Adapter
 from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
 from conformance.adapters.opening import credentials_of
 from conformance.clients.roles.modes import MODES
+from conformance.followup import upgrade
 from conformance.followup.bundle import faults
 from conformance.followup.bundle.body import Body, CannotError, call
-from conformance.followup.upgrade import UpgradeAdapter
 from conformance.quoting import visible
 from conformance.scenario import Scenario
 from conformance.scenario.script import (
@@ -130,7 +130,7 @@ def write(
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
     if credentials_of(adapter, protocol).tls is not None:
         body.needs.add("tls")
-    if isinstance(adapter, UpgradeAdapter):
+    if upgrade.pair_of(adapter) is not None:
         body.needs.add("upgrade")
     body.missing += [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
     checks = list(dict.fromkeys(ANOMALIES[name] for name in wanted if name in ANOMALIES))

@@ -10,7 +10,14 @@ Reading order: `broker` (two brokers on one folder of data, which look like one,
 
 from __future__ import annotations
 
-from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapter, UpgradedBroker, UpgradeRecord
+from conformance.followup.upgrade.broker import (
+    FailedUpgradeStart,
+    UpgradeAdapter,
+    UpgradedBroker,
+    UpgradeRecord,
+    for_trial,
+    pair_of,
+)
 from conformance.followup.upgrade.course import UpgradeResult, begin, execute, finish, found_again, read
 from conformance.followup.upgrade.outcome import UpgradeExpected
 from conformance.followup.upgrade.planned import Upgrade, UpgradeRequest, prepare
@@ -27,7 +34,9 @@ __all__ = [
     "begin",
     "execute",
     "finish",
+    "for_trial",
     "found_again",
+    "pair_of",
     "prepare",
     "read",
 ]

@@ -17,9 +17,9 @@ from typing import Self
 
 import msgspec
 
-from conformance.adapters import Adapter, Broker, BrokerFile, DepthProbe, EffectiveSettings, Options, Progress
-from conformance.adapters.credentials import Access
+from conformance.adapters import Adapter, Broker, BrokerFile, EffectiveSettings, Options, Progress
 from conformance.adapters.file.distribution_table import Artifact, order
+from conformance.adapters.interface import Processes, QueueClient, Service
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -59,28 +59,57 @@ class UpgradeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass
 class UpgradeLog:
-    """What became of each trial's upgrade; trials of several lanes write into it."""
+    """The outcome of each trial's upgrade; trials of several parallel groups write into it."""
 
     starts: dict[str, FirstStart] = dataclasses.field(default_factory=dict)
     refusals: list[FailedUpgradeStart] = dataclasses.field(default_factory=list)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
 
+class UpgradedFacts:
+    """The files of both brokers; see `adapters.interface.Facts`. Data and journal are those of the old version."""
+
+    by_command = False
+    no_copy = "two versions share it"
+
+    def __init__(self, broker: UpgradedBroker, folder: pathlib.Path) -> None:
+        self._broker, self.folder = broker, folder
+        self.data, self.journal_files = broker.old.facts.data, broker.old.facts.journal_files
+
+    @property
+    def log(self) -> pathlib.Path:
+        """The output of the newest start."""
+        return self._broker.current.facts.log
+
+    @property
+    def logs(self) -> list[pathlib.Path]:
+        """Every log file of both."""
+        return [*self._broker.old.facts.logs, *self._broker.new.facts.logs]
+
+    @property
+    def deviations(self) -> Mapping[str, str]:
+        """The deviations of both; one that differs is also given for the new version."""
+        found = dict(self._broker.old.facts.deviations)
+        for name, why in self._broker.new.facts.deviations.items():
+            if found.get(name) != why:
+                found[f"{name} (new version)"] = why
+        found["data folder"] = "the new version's is a link to that of the old one"
+        return found
+
+
 class UpgradedBroker:
     """Two brokers that the rest of the suite sees as one; see `conformance.adapters.Broker`.
 
-    The first start after an end that no `stop` asked for is that of the new version, and so is every later one.
+    The first start after an end that no `stop` asked for is that of the new version, and so is every later one. Clients
+    and faults get the `current` one: the new version has ports of its own.
     """
 
-    drain_queue: Callable[[str], None] | None = None
-    no_copy = "two versions share it"
-    patience_s = 0.0
-
     def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, log: UpgradeLog) -> None:
-        self.old, self.new, self._now = old, new, old
+        self.old, self.new, self.current = old, new, old
         self._folder, self._trial, self._log = folder.absolute(), trial, log
-        self._stopped = self._refused = False
-        self.journal = old.journal
+        self._stopped = self._refused = self._upgraded = False
+        self._old_seconds: float | None = None
+        self.facts = UpgradedFacts(self, self._folder)
 
     def __enter__(self) -> Self:
         return self
@@ -89,165 +118,47 @@ class UpgradedBroker:
         self.close()
 
     @property
-    def prove_ready(self) -> Callable[[], None] | None:
-        """See `Broker`; it asks whichever of the two is at work."""
-        return self._now.prove_ready
-
-    @prove_ready.setter
-    def prove_ready(self, prove_ready: Callable[[], None] | None) -> None:
-        self.old.prove_ready = self.new.prove_ready = prove_ready
+    def service(self) -> Service:
+        """The service of the current one. Both have the same queues."""
+        return self.current.service
 
     @property
-    def ask_depth(self) -> Callable[[str], int] | None:
-        """See `Broker`; it asks whichever of the two is at work."""
-        return self._now.ask_depth
-
-    @ask_depth.setter
-    def ask_depth(self, ask_depth: Callable[[str], int] | None) -> None:
-        self.old.ask_depth = self.new.ask_depth = ask_depth
-
-    @property
-    def folder(self) -> pathlib.Path:
-        """Holds the folders `old` and `new`."""
-        return self._folder
-
-    @property
-    def data(self) -> pathlib.Path:
-        """That of the old version, on which the new one is started."""
-        return self.old.data
-
-    @property
-    def journal_files(self) -> Sequence[str]:
-        """The same for both."""
-        return self.old.journal_files
-
-    @property
-    def log(self) -> pathlib.Path:
-        """Of the newest start."""
-        return self._now.log
-
-    @property
-    def logs(self) -> list[pathlib.Path]:
-        """Of both."""
-        return [*self.old.logs, *self.new.logs]
+    def target(self) -> Processes:
+        """The processes of the current one; the other one is not running."""
+        return self.current.target
 
     @property
     def epoch(self) -> int:
-        """Starts of both."""
+        """The number of starts of both."""
         return self.old.epoch + self.new.epoch
 
-    @property
-    def start_seconds(self) -> list[float]:
-        """Of both."""
-        return [*self.old.start_seconds, *self.new.start_seconds]
-
-    @property
-    def settings(self) -> EffectiveSettings:
-        """Of the old version: under these the messages were confirmed."""
-        return self.old.settings
-
-    @property
-    def deviations(self) -> Mapping[str, str]:
-        """Of both; where they differ, those of the new version beside those of the old one."""
-        found = dict(self.old.deviations)
-        for name, why in self.new.deviations.items():
-            if found.get(name) != why:
-                found[f"{name} (new version)"] = why
-        found["data folder"] = "the new version's is a link to that of the old one"
-        return found
-
-    @property
-    def contained(self) -> bool:
-        """Both have one launcher."""
-        return self._now.contained
-
-    @property
-    def http_port(self) -> int | None:
-        """Of the one at work."""
-        return self._now.http_port
-
-    @property
-    def was_ready(self) -> bool:
-        """Of the one at work."""
-        return self._now.was_ready
-
-    @property
-    def exit_status(self) -> int | None:
-        """Of the one at work."""
-        return self._now.exit_status
-
-    def endpoint(self, protocol: str) -> tuple[str, int]:
-        """Of the one at work: the new version has ports of its own."""
-        return self._now.endpoint(protocol)
-
-    def access(self, protocol: str) -> Access:
-        """Of the one at work."""
-        return self._now.access(protocol)
-
-    def queue_of(self, queue: str) -> str:
-        """The same for both: the new version has the queues of the old one."""
-        return self.old.queue_of(queue)
-
-    def depth_probe(self, queue: str) -> DepthProbe:
-        """Of the one at work."""
-        return self._now.depth_probe(queue)
-
-    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start the one whose turn it is; a new version that does not start is remembered, with its log."""
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
+        """Start the broker whose turn it is. If the new version does not start, remember that, with its log."""
         self._hand_over()
         try:
-            self._now.start(wrap, more=more)
+            took = self.current.start(wrap, more=more, ready_s=ready_s)
         except LaunchError as error:
-            if self._now is self.old:
+            if self.current is self.old:
                 raise
             self._remember(error)
-            error.failure = None  # a new version that was never ready here has a report of its own: the refusal
+            error.failure = None  # the refusal is reported by itself: it is no broker that failed to recover
             raise
-        if self._now is self.new and len(self.new.start_seconds) == 1:
-            self._note()
+        if self.current is self.old:
+            self._old_seconds = self._old_seconds or took
+        elif not self._upgraded:
+            self._upgraded = True
+            self._note(took)
+        return took
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """The same, without waiting."""
+        """Start the broker whose turn it is, and do not wait."""
         self._hand_over()
-        self._now.launch(wrap, more=more)
+        self.current.launch(wrap, more=more)
 
     def stop(self) -> None:
-        """A clean stop: the same version is started after it."""
-        self._now.stop()
+        """Stop it cleanly: the same version is started after it."""
+        self.current.stop()
         self._stopped = True
-
-    def processes(self) -> list[int]:
-        """Of the one at work."""
-        return self._now.processes()
-
-    def pidfds(self, *, main_only: bool = False) -> contextlib.AbstractContextManager[list[int]]:
-        """Of the one at work."""
-        return self._now.pidfds(main_only=main_only)
-
-    @property
-    def by_command(self) -> bool:
-        """Both are started here: their processes are seen."""
-        return self._now.by_command
-
-    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """Of the one at work."""
-        return self._now.armed(fault)
-
-    def within_s(self, fault: str) -> float:
-        """Of the one at work."""
-        return self._now.within_s(fault)
-
-    def gone(self) -> bool:
-        """Whether nothing of the one at work is left; the other one is not running."""
-        return self._now.gone()
-
-    def wait_gone(self, timeout_s: float) -> bool:
-        """Of the one at work."""
-        return self._now.wait_gone(timeout_s)
-
-    def alive_check(self) -> None:
-        """Of the one at work."""
-        self._now.alive_check()
 
     def close(self) -> None:
         """End both. The data goes, unless the new version refused it: a hundred trials would fill a disk."""
@@ -257,37 +168,36 @@ class UpgradedBroker:
                 stack.callback(self.new.close)
         finally:
             if not self._refused:
-                shutil.rmtree(self.old.data, ignore_errors=True)  # what a disk is mounted on stays, empty
+                shutil.rmtree(self.facts.data, ignore_errors=True)  # what a disk is mounted on stays, empty
 
     def _hand_over(self) -> None:
         stopped, self._stopped = self._stopped, False
-        if self._now is self.new or stopped or not self.old.epoch:
+        if self.current is self.new or stopped or not self.old.epoch:
             return
-        if not self.old.gone():
-            raise LaunchError(f"the old version is running already (pid {self.old.processes()[0]})")
-        shutil.rmtree(self.new.data, ignore_errors=True)  # made empty, or as stock has it, when it was prepared
-        self.new.data.symlink_to(self.old.data, target_is_directory=True)
-        self._now = self.new
+        if not self.target.gone():
+            raise LaunchError(f"the old version is running already (pid {self.target.processes()[0]})")
+        data = self.new.facts.data
+        shutil.rmtree(data, ignore_errors=True)  # made empty, or as stock has it, when it was prepared
+        data.symlink_to(self.facts.data, target_is_directory=True)
+        self.current = self.new
 
-    def _note(self) -> None:
+    def _note(self, took: float) -> None:
+        """Keep the time of the first start of the new version."""
         start = FirstStart(
-            trial=self._trial,
-            epoch=self.epoch,
-            seconds=round(self.new.start_seconds[0], 3),
-            old_seconds=round(self.old.start_seconds[0], 3),
+            trial=self._trial, epoch=self.epoch, seconds=round(took, 3), old_seconds=round(self._old_seconds or 0.0, 3)
         )
         with self._log.lock:
             self._log.starts[self._trial] = start
 
     def _remember(self, error: LaunchError) -> None:
         self._refused = True
-        below = self._folder.parent.parent  # the folder of the run: what is written must not name this machine
+        below = self._folder.parent.parent  # the folder of the run: the record must not name this machine
         refusal = FailedUpgradeStart(
             trial=self._trial,
             says=str(error),
-            log=str(self.new.log.relative_to(below)),
+            log=str(self.facts.log.relative_to(below)),
             log_tail=error.log_tail,
-            data=str(self.old.data.relative_to(below)),
+            data=str(self.facts.data.relative_to(below)),
         )
         with self._log.lock:
             self._log.refusals.append(refusal)
@@ -350,7 +260,7 @@ class UpgradeAdapter:
 
     @property
     def parts(self) -> Mapping[str, Adapter]:
-        """Both, by the parts of a run's folder in which it is written how they are found again."""
+        """Both, by the part of a run's folder that describes them."""
         return {FROM: self.old, TO: self.new}
 
     @property
@@ -381,7 +291,7 @@ class UpgradeAdapter:
         return self.old.effective(overrides)
 
     def of_new(self, settings: EffectiveSettings) -> EffectiveSettings:
-        """Those of the new version where the old one has `settings`; `UsageError` where it knows one of them not."""
+        """Those of the new version where the old one has `settings`; `UsageError` if it knows one of them not."""
         return self.new.effective({**settings.changed, **self.to_set})
 
     def install(
@@ -401,6 +311,7 @@ class UpgradeAdapter:
         *,
         offline: bool = False,
         options: Mapping[str, Options] | None = None,
+        client: QueueClient | None = None,
     ) -> UpgradedBroker:
         """Both, in folders of their own below `folder`; neither is started.
 
@@ -408,7 +319,9 @@ class UpgradeAdapter:
         would hide that the new one has lost a queue. What stands in a configuration stands in both.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        old = self.old.prepare(folder / "old", settings, queues, ledger, liar, offline=offline, options=options)
+        old = self.old.prepare(
+            folder / "old", settings, queues, ledger, liar, offline=offline, options=options, client=client
+        )
         try:
             kept = () if self.new.file.queues else queues
             new = self.new.prepare(
@@ -419,6 +332,7 @@ class UpgradeAdapter:
                 liar,
                 offline=offline,
                 options={queue: option for queue, option in (options or {}).items() if queue in kept},
+                client=client,
             )
         except BaseException:
             old.close()
@@ -426,8 +340,19 @@ class UpgradeAdapter:
         return UpgradedBroker(folder, old, new, self.trial, self.log)
 
 
+def pair_of(adapter: Adapter | None) -> UpgradeAdapter | None:
+    """The adapter if it is an upgrade, else None."""
+    return adapter if isinstance(adapter, UpgradeAdapter) else None
+
+
+def for_trial(adapter: Adapter, trial: str) -> Adapter:
+    """The adapter of one trial: an upgrade prepares new data for each, since the new version takes the old one's."""
+    pair = pair_of(adapter)
+    return adapter if pair is None else dataclasses.replace(pair, trial=trial)
+
+
 def check(old: Adapter, new: Adapter, protocol: str) -> None:
-    """Raise `UsageError` where one cannot be started on the data of the other, or is another broker altogether."""
+    """Raise `UsageError` if one cannot be started on the data of the other, or is another broker altogether."""
     if old.name != new.name:
         raise UsageError(f"--from is {old.name} and --to is {new.name}: an upgrade is between versions of one broker")
     if old.launcher != new.launcher:

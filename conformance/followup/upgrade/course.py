@@ -12,10 +12,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance import campaign, records
-from conformance.adapters import Adapter, Broker
+from conformance.adapters import Adapter
 from conformance.campaign import Campaign, Watcher
 from conformance.claims import Value
 from conformance.errors import ClientError, FaultError, LaunchError
+from conformance.followup.contract import with_log
 from conformance.followup.upgrade.broker import FROM, TO, UpgradeAdapter, UpgradeRecord
 from conformance.followup.upgrade.outcome import UpgradeExpected
 from conformance.followup.upgrade.planned import Upgrade
@@ -25,7 +26,7 @@ from conformance.records import TrialRecord
 from conformance.report import model
 from conformance.report.expectations import Expected
 from conformance.report.model import Report
-from conformance.run import readiness_probe
+from conformance.run.readiness_probe import ProbeClient
 
 FILE = "upgrade.json"
 _QUEUE = "conformance-alone"
@@ -79,19 +80,13 @@ def alone(upgrade: Upgrade) -> None:
     ):
         try:
             broker.start()
-            readiness_probe.exchange(new, broker, upgrade.wanted.protocol, _QUEUE)
+            ProbeClient(new, upgrade.wanted.protocol).exchange(broker, _QUEUE)
             broker.stop()
         except LaunchError as error:
             raise error.within(f"without any data of {pair.old.version}") from error
         except ClientError as error:
-            raise _unserved(new, broker, error) from error
+            raise with_log(new, broker, f"the new version does not serve: {error}") from error
     shutil.rmtree(folder)
-
-
-def _unserved(adapter: Adapter, broker: Broker, error: ClientError) -> LaunchError:
-    said = broker.log.read_text(errors="replace") if broker.log.is_file() else ""
-    tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-40:]
-    return LaunchError(f"the new version does not serve: {error}", log_tail=tail, log=str(broker.log))
 
 
 def _before(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Report:

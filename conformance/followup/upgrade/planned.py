@@ -12,7 +12,7 @@ from conformance.adapters import BrokerRequest
 from conformance.adapters.credentials import OPEN, Access
 from conformance.campaign import Campaign, Options
 from conformance.errors import UsageError
-from conformance.followup.upgrade.broker import UpgradeAdapter, check
+from conformance.followup.upgrade.broker import UpgradeAdapter, check, for_trial
 from conformance.report import expectations
 from conformance.report.model import Report
 from conformance.run.planning.plan import Planned
@@ -65,12 +65,7 @@ class Upgrade:
 
 def with_own_pair(trials: Iterable[Planned]) -> list[Planned]:
     """Give each trial its own pair of brokers; liars are not part of the upgrade."""
-    return [
-        dataclasses.replace(trial, adapter=dataclasses.replace(trial.adapter, trial=trial.id))
-        if isinstance(trial.adapter, UpgradeAdapter)
-        else trial
-        for trial in trials
-    ]
+    return [dataclasses.replace(trial, adapter=for_trial(trial.adapter, trial.id)) for trial in trials]
 
 
 def prepare(wanted: UpgradeRequest) -> Upgrade:
