@@ -1,8 +1,9 @@
 """A container engine (Docker or a compatible one): the only module that uses its library and knows its errors.
 
-testcontainers finds the engine (DOCKER_HOST, its own properties file, the usual socket) and labels what is made. Its
-reaper, Ryuk, is never started: it is an image that has to be pulled, and it knows nothing of loop devices and mounts.
-What a killed run leaves is released by the next one, from the ledger, as with everything else.
+testcontainers finds the engine (DOCKER_HOST, its own properties file, the usual socket) and labels each container. Its
+container class is not used: it makes and starts a container in one call and cannot start it again, so it would replace
+none of this code. Its reaper, Ryuk, is never started: its image must be pulled, and it knows no loop devices or mounts.
+The next run releases what a killed run left, from the ledger, as with every other resource.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SOCKET = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 120
 _BUILD_S = 1800
 _TIMED_OUT = 124
-"""The status of `timeout` where it ended its command, but by SIGKILL."""
+"""The status of `timeout` if it ended its command, but by SIGKILL."""
 _NEXT_STEP = "start Docker, or name its socket in DOCKER_HOST"
 
 
@@ -61,7 +62,7 @@ class Spec:
 class Container:
     """One container, from `Engine.create` to `remove`; started, killed by others, and started again.
 
-    It is in the ledger before it is made. Every method raises `LaunchError` where the engine does.
+    It is in the ledger before it is made. Every method raises `LaunchError` for an error of the engine.
     """
 
     def __init__(self, made: Any, name: str, ledger: Ledger, ticket: str) -> None:
@@ -72,17 +73,17 @@ class Container:
         self._ticket = ticket
 
     def start(self) -> int:
-        """`docker start`; the pid of its first process on this machine, 0 where it has ended already."""
+        """`docker start`; the pid of its first process on this machine, 0 if it has ended already."""
         with _reported(f"start container {self.name}"):
             self._made.start()
             self._made.reload()
         return int(self._made.attrs["State"]["Pid"])
 
     def wait(self) -> int:
-        """Wait until it has ended for the engine as well; its exit status, 128 and the signal's number where by one.
+        """Wait until it has ended for the engine as well; return its exit status, 128 and the number for a signal.
 
-        Nobody listens at its published ports then: the engine says that it has ended before it closes them, and answers
-        no question about it until it has.
+        Nothing listens at its published ports then: the engine reports the end before it closes them, and answers no
+        question about the container until they are closed.
         """
         with _reported(f"wait for container {self.name}"):
             status = int(self._made.wait(timeout=_TIMEOUT_S)["StatusCode"])
@@ -101,7 +102,7 @@ class Container:
         """Run a command beside what runs in it, as the same user; its exit status, and what it said.
 
         The limit is kept inside, by `timeout` of the image: the engine has no way to end such a command. Raises
-        `subprocess.TimeoutExpired` where it was met.
+        `subprocess.TimeoutExpired` if the time is over.
         """
         limited = ["timeout", "--signal=KILL", f"{seconds:g}", *words]
         with _reported(f"run {words[0]} in container {self.name}"):
@@ -172,7 +173,7 @@ class Engine:
             container.remove()
 
     def image(self, name: str) -> str | None:
-        """The id of an image that the engine has; None where it has none of that name."""
+        """The id of an image that the engine has; None if it has none of that name."""
         import docker.errors
 
         with _reported(f"look for image {name}"):
@@ -182,7 +183,7 @@ class Engine:
                 return None
 
     def pull(self, name: str) -> None:
-        """From its registry; `LaunchError` where there is none, or it has no such image."""
+        """From its registry; `LaunchError` if there is none, or it has no such image."""
         with _reported(f"pull image {name}"):
             self._client.client.images.pull(name)
 
@@ -253,11 +254,10 @@ def _mount(bind: Bind) -> Any:
 def _reported(what: str) -> Iterator[None]:
     """Errors of the engine, of its library and of the line to it, as the one that a run knows."""
     import docker.errors
-    import requests
 
     try:
         yield
-    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+    except (docker.errors.DockerException, OSError) as error:  # an error of its HTTP library is an OSError
         raise LaunchError(f"the container engine could not {what}: {_plain(error)}") from error
 
 

@@ -1,6 +1,6 @@
 """The processes of a container on the host, where they have pids and pidfds like any other process.
 
-They are told by their control group, whose name has the id of the container in it, under every layout and driver.
+Their control group has the id of the container in its name, under every layout and driver.
 Signals go to them straight, and not through the engine: nothing lies between the event of a trigger and its kill.
 """
 
@@ -27,7 +27,7 @@ _LISTEN = "0A"
 class Init:
     """The first process of a container, in the words of a child of ours: `pid` here, `poll`, `wait`, `returncode`.
 
-    Raises `LaunchError` where it has ended already, or is not to be seen here: an engine on another machine, in a
+    Raises `LaunchError` if it has ended already, or is not to be seen here: an engine on another machine, in a
     virtual one, or rootless.
     """
 
@@ -46,7 +46,7 @@ class Init:
             raise LaunchError(unseen(container.name))
 
     def poll(self) -> int | None:
-        """Its exit status where it has ended, for the engine as well: only then can it be started again."""
+        """Its exit status if it has ended, for the engine as well: only then can it be started again."""
         if self.returncode is None and wait_ended_now(self._descriptor):
             self.returncode = self._status()
             os.close(self._descriptor)
@@ -67,7 +67,7 @@ class Init:
 
 
 class ContainerTree(Tree):
-    """The tree of a container: its first process, what descends from it, and who else is in its control group."""
+    """The tree of a container: its first process, its descendants, and all others of its control group."""
 
     def __init__(
         self, container: Container, pid: int, *, pid_file: pathlib.Path | None = None, forks: bool = False
@@ -99,7 +99,7 @@ def _members(container: str) -> Iterator[int]:
 
 
 def number_inside(pid: int) -> int | None:
-    """The pid that a process has in its own namespace; None where it is gone."""
+    """The pid that a process has in its own namespace; None if it is gone."""
     with contextlib.suppress(OSError):
         for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
@@ -140,7 +140,7 @@ def belongs(pid: int, container: str) -> bool:
 
 
 def unseen(name: str) -> str:
-    """Why a container cannot be hurt from here."""
+    """Why no fault can be injected into a container from here."""
     return (
         f"the processes of container {name} cannot be seen from here: its engine runs on another machine or in a "
         "virtual one, and a signal through it would come too late to be at its event"

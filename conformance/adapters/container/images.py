@@ -1,8 +1,8 @@
 """Build the image of a broker from the Dockerfile beside its `broker.toml`.
 
-The base is the vendor's own image where the engine has it or a registry gives it. A machine without a registry makes
+The base is the vendor's own image if the engine has it or a registry gives it. A machine without a registry makes
 one of its own, once: a small Debian by debootstrap with what the broker needs. The distribution then comes from where
-the native launcher gets it, and is put into the context of the build. Which base it was is told in the report.
+the native launcher gets it, and is put into the context of the build. The report names the base.
 
 `{XDG_CACHE_HOME}/ack-conformance/images` keeps the tar of such a base, 490 MB; the engine keeps the images.
 
@@ -51,7 +51,7 @@ def content() -> str:
 def distribution() -> pathlib.Path:
     """A folder with `lib`, where Python finds the broker; made once for each content, in the cache.
 
-    Raises `LaunchError` where the AMQP engine is not installed here.
+    Raises `LaunchError` if the AMQP engine is not installed here.
     """
     target = paths.cache() / "images" / f"reference-{content()}"
     with locked(target):
@@ -113,7 +113,7 @@ class Recipe:
 
     @property
     def table(self) -> ContainerTable:
-        """The `[container]` of the broker's file; whoever made the recipe has looked."""
+        """The `[container]` of the broker's file; the recipe is made only if there is one."""
         assert self.source.file.container is not None
         return self.source.file.container
 
@@ -143,7 +143,7 @@ class Image:
 
 
 def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
-    """The image of a broker, built where the engine has it not; `LaunchError`, `FetchError` where it cannot be had.
+    """The image of a broker, built where the engine has it not; `LaunchError`, `FetchError` if it cannot be had.
 
     Its tag names what it was made from, so a new Dockerfile, base or version makes a new one.
     """
@@ -160,7 +160,7 @@ def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
 
 
 def _base(engine: Engine, recipe: Recipe, ledger: Ledger) -> str:
-    """What the engine has comes first: a registry that does not answer is not asked again by each run."""
+    """Prefer what the engine has, so that not every run waits for a registry that does not answer."""
     packages, official = recipe.table.packages, recipe.official
     own = f"conformance/base:{_SUITE}-{_digest(' '.join(packages))}"
     chosen = os.environ.get(BASE_VARIABLE)
@@ -199,14 +199,14 @@ def _cannot_make() -> str:
 def base_archive(packages: Sequence[str], ledger: Ledger) -> pathlib.Path:
     """A tar of a minimal Debian with these packages, in the cache; made once, in a minute.
 
-    In a mount namespace of its own: debootstrap mounts /proc in what it makes, and would leave it behind where it is
+    In a mount namespace of its own: debootstrap mounts /proc in what it makes, and would leave it behind if it is
     killed. Raises `LaunchError` with the end of what it said.
     """
     target = _folder() / f"debian-{_SUITE}-{_digest(' '.join(packages))}.tar"
     with locked(target):
         if not target.exists():
             root, draft = target.with_suffix(".root"), target.with_suffix(".draft")
-            shutil.rmtree(root, ignore_errors=True)  # the lock is ours: what lies there was left by a killed process
+            shutil.rmtree(root, ignore_errors=True)  # the lock is ours: a killed process left it
             try:
                 include = [f"--include={','.join(packages)}"] if packages else []
                 made = ["debootstrap", "--variant=minbase", *include, _SUITE, str(root)]
@@ -244,7 +244,7 @@ def _command(words: Sequence[str], log: pathlib.Path, ledger: Ledger) -> None:
 
 
 def _pack(context: IO[bytes], dockerfile: pathlib.Path, home: pathlib.Path | None) -> None:
-    """The Dockerfile, and the distribution in `distribution/`; that folder is empty where the base has it."""
+    """The Dockerfile, and the distribution in `distribution/`; that folder is empty if the base has it."""
     with tarfile.open(fileobj=context, mode="w") as archive:
         archive.add(dockerfile, "Dockerfile")
         empty = tarfile.TarInfo("distribution")

@@ -2,7 +2,7 @@
 
 A command that waits at its gate is a process already: what opens it writes one line into a pipe, and the shell there
 becomes the command. So nothing but the start of one program lies between the event and the fault. A gate that is
-closed unopened ends the shell, and the command never runs; so does the death of whoever holds it.
+closed unopened ends the shell, and the command never runs; so does the death of the process that holds it.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class RunningCommand:
         return self.opened.exists()
 
     def close_gate(self) -> None:
-        """From now on nobody here can open it; a second call does nothing."""
+        """Close this end of the gate; a second call does nothing."""
         if self.gate >= 0:
             os.close(self.gate)
             self.gate = -1
 
     def finish(self) -> None:
-        """Wait for its end; `LaunchError` with its output where that is late, or not 0. It is killed where it is late.
+        """Wait for its end. If it is late it is killed; `LaunchError` with its output then, or if its status is not 0.
 
-        A gate that nobody has opened ends with 0 at once.
+        An unopened gate ends with 0 at once.
         """
         self.close_gate()
         try:
@@ -77,7 +77,7 @@ class RunningCommand:
             raise self.error(f"ended with status {status}")
 
     def check_failed(self) -> None:
-        """Raise `LaunchError` where it has begun, and ended badly by now."""
+        """Raise `LaunchError` if it has begun, and ended badly by now."""
         if self.was_opened and self.process.poll():
             raise self.error(f"ended with status {self.process.poll()}")
 
@@ -120,7 +120,7 @@ class Commands:
         return self.rules.command(name) is not None
 
     def run(self, name: str) -> RunningCommand | None:
-        """Run a command to its end; None where there is none. Raises `LaunchError`."""
+        """Run a command to its end; None if there is none. Raises `LaunchError`."""
         rules = self.rules.command(name)
         if rules is None:
             return None
@@ -134,8 +134,8 @@ class Commands:
     def gated(self, name: str) -> Iterator[RunningCommand]:
         """The command at its gate: `RunningCommand.gate` is the end of a pipe, and a line written there starts it.
 
-        Whoever gets a copy of that descriptor can open it. Leaving the block closes this one; a command that has begun
-        goes on, and belongs to whoever calls `finish`.
+        A process with a copy of it can open the gate. Leaving the block closes this one. A command that has begun
+        goes on until `finish`.
         """
         rules = self.rules.command(name)
         assert rules is not None  # a fault without its command is not planned
@@ -199,7 +199,7 @@ class Commands:
         return {**own, **self.environment, "CONFORMANCE_COMMAND": name}
 
     def _check(self) -> None:
-        """Raise `LaunchError` where a program does not exist, before anything is done to anybody."""
+        """Raise `LaunchError` if a program does not exist, before any command is run."""
         for name in COMMANDS:
             rules = self.rules.command(name)
             if rules is None:

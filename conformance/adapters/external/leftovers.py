@@ -23,7 +23,7 @@ from conformance.ledger import RUN_VARIABLE, StillThereError
 
 KIND = "queue"
 PREFIX = "conformance"
-"""Every queue that a run declares at somebody else's broker begins with it; no other is ever removed."""
+"""Every queue that a run declares at an external broker begins with it; no other queue is ever removed."""
 
 _TRIES = 5
 
@@ -59,7 +59,7 @@ _OVER_AMQP: list[OverAmqp] = []
 
 
 def by_amqp(ask: OverAmqp) -> OverAmqp:
-    """Use this client for removals over AMQP: it returns why the queue is still there, empty where it is gone.
+    """Use this client for removals over AMQP: it returns why the queue is still there, empty if it is gone.
 
     Clients import this package, so that it cannot import one.
     """
@@ -68,7 +68,7 @@ def by_amqp(ask: OverAmqp) -> OverAmqp:
 
 
 def write(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
-    """Write down how each queue is removed, for its owner's eyes."""
+    """Write down how each queue is removed, in a file that only this user can read."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_bytes(msgspec.json.encode(dict(how)))
@@ -106,7 +106,7 @@ def release(record: Mapping[str, Any]) -> str:
 
 
 def removed(how: Removal) -> str:
-    """Remove one queue. Return why it is still there, empty where it is gone."""
+    """Remove one queue. Return why it is still there, empty if it is gone."""
     try:
         if how.url:
             return _asked(how)

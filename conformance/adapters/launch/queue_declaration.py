@@ -1,6 +1,6 @@
 """Declare durable queues at a running broker: over HTTP, or by the product's own command (`[queues]`).
 
-The address is asked from here. The command is run where the broker is, by its launcher.
+This process sends the request. The launcher runs the command beside the broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Raises `subprocess.TimeoutExpired`, `OSError`.
 
 
 def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
-    """Declare every queue of the plan, in order; nothing where the file has no `[queues]`.
+    """Declare every queue of the plan, in order; nothing if the file has no `[queues]`.
 
     Args:
         plan: The broker, which is ready.
