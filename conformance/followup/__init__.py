@@ -1,1 +1,1 @@
-"""What is done after a run, or beside it: replay, bundle, upgrade, and the contract of an adapter."""
+"""Work around a run: replay, bundle, upgrade, and the check of an adapter."""

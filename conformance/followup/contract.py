@@ -1,7 +1,7 @@
-"""What an adapter promises to the rest of the suite, tried step by step: `conformance adapters check`.
+"""Check an adapter step by step: `conformance adapters check`.
 
-A step that fails says what failed and shows the end of the broker's log. What passes here can be tried in a run; what
-the broker then does with its messages is for the run to say.
+A step that fails says what failed and shows the end of the broker's log. A broker that passes can be tested in a run;
+only the run says whether it keeps its messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TAIL = 40
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What was tried, how long it took, and what there is to say of it; `tried` is false where it could not be."""
+    """One step, its seconds and its details; `tried` is false if it could not be done."""
 
     name: str
     seconds: float
@@ -49,13 +49,13 @@ Tell = Callable[[Step], None]
 
 
 def run_id(adapter: Adapter) -> str:
-    """A name that no other check has."""
+    """Return a name that no other check has."""
     return f"check-{adapter.name}-{secrets.token_hex(4)}"
 
 
 @contextlib.contextmanager
 def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
-    """The folder of a check: one that is gone afterwards, or `keep`, which must be new or empty (`UsageError`)."""
+    """Yield the folder of a check: a temporary one, or `keep`, which must be new or empty (`UsageError`)."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as folder:
             yield pathlib.Path(folder)
@@ -81,7 +81,7 @@ def _spoken(adapter: Adapter) -> list[str]:
 
 
 def _silent(adapter: Adapter, protocol: str) -> str:
-    """Why nothing is said over a protocol of the broker; empty where something is."""
+    """Say why the check does not use a protocol of the broker; empty if it does."""
     rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
     if protocol not in WIRES:
         return "no client of this suite speaks it"
@@ -89,9 +89,9 @@ def _silent(adapter: Adapter, protocol: str) -> str:
 
 
 def assumptions(adapter: Adapter) -> list[str]:
-    """The promises that are assumed because the adapter's file does not describe a setting of storage, a line each.
+    """List the claims that are assumed to be promised because the file does not describe a setting of storage.
 
-    A claim that is decided by other settings as well is not named: it does not apply here, whatever is assumed.
+    A claim that does not apply because of another setting is left out.
     """
     found: dict[tuple[str, ...], list[str]] = {}
     settings = adapter.effective()
@@ -118,10 +118,10 @@ def unstored(adapter: Adapter) -> list[str]:
 
 
 def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:
-    """Start it, use each of its protocols, kill it, find the messages again, stop it, and see that nothing is left.
+    """Start it, use each of its protocols, kill it, find the messages again, stop it, and check that nothing is left.
 
-    `tell` gets each step when it is over. Raises the `ConformanceError` of the step that failed; nothing of the broker
-    is left then.
+    `tell` gets each step when it is over. Raises the `ConformanceError` of the step that failed, after the broker has
+    been stopped.
     """
     spoken = _spoken(adapter)
     if not spoken and adapter.launcher == EXTERNAL:  # nothing would be left to look at
@@ -170,7 +170,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 
 @contextlib.contextmanager
 def _shown(adapter: Adapter, broker: Broker) -> Iterator[None]:
-    """What a client could not do is told with the end of the broker's log: it often says why."""
+    """Add the end of the broker's log to an error of a client: it often says why."""
     try:
         yield
     except ClientError as error:
@@ -187,7 +187,7 @@ def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
 
 @contextlib.contextmanager
 def _step(tell: Tell, name: str) -> Iterator[list[str]]:
-    """Time a step, and tell it when it has passed; an error says in which step it came."""
+    """Time a step, and report it when it has passed; an error names its step."""
     said: list[str] = []
     began = time.monotonic()
     try:
@@ -198,7 +198,7 @@ def _step(tell: Tell, name: str) -> Iterator[list[str]]:
 
 
 def _by_command(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> None:
-    """What its owner has commands for; a message is only left where a kill is to follow."""
+    """Check the faults that the owner has commands for; each leaves a message before its fault."""
     for fault in ("kill", "stop"):
         why = adapter.able(fault) if adapter.able else ""
         if why:
@@ -234,7 +234,7 @@ def _fire_by_command(target: Processes, fault: str, address: tuple[str, int]) ->
 
 
 def _leave(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> dict[str, str]:
-    """One confirmed durable message in the queue of each protocol that promises to keep it."""
+    """Send one durable message over each protocol that promises to keep it, and wait for its confirm."""
     left = {}
     for protocol, queue in queues.items():
         missing = sorted(DURABLE - adapter.capabilities(protocol))
@@ -273,7 +273,7 @@ def _find(adapter: Adapter, broker: Broker, protocol: str, queue: str, message: 
 
 
 def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
-    """No process of this check, and nobody at its ports."""
+    """Check that no process of this check is left, and that no process listens on its ports."""
     if left := broker.target.processes() or marked(ledger.run_id):
         raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left))}")
     if held := _listening(adapter, broker):
@@ -281,7 +281,7 @@ def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
 
 
 def _listening(adapter: Adapter, broker: Broker) -> str:
-    """The addresses of its protocols where connections are taken."""
+    """Return the addresses of its protocols that accept connections."""
     found = []
     for host, port in sorted({broker.service.endpoint(protocol) for protocol in adapter.file.protocols}):
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
@@ -290,7 +290,7 @@ def _listening(adapter: Adapter, broker: Broker) -> str:
 
 
 def marked(run_id: str) -> list[int]:
-    """The living processes that carry the mark of a run in their environment; this one excepted."""
+    """Return the pids of other processes that carry the mark of a run in their environment."""
     mark = f"{RUN_VARIABLE}={run_id}".encode()
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/environ"):

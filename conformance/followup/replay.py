@@ -1,7 +1,7 @@
-"""One trial again, from what its run wrote down: the same broker, settings and script, with the same drawn numbers.
+"""Repeat one trial of a stored run: the same broker, settings and script, with the same drawn numbers.
 
-`prepare` finds the trial and checks that it would be the same one; `execute` records it as often as it is asked for,
-into a new folder, judges that, and counts what was seen in the first recording and in the new ones.
+`prepare` finds the trial and checks that it would be the same today. `execute` records it again into a new folder,
+judges it, and compares the offences of the first recording and of the new ones.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
 
 @dataclasses.dataclass(frozen=True)
 class ReplayRequest:
-    """What a user asks for: `trial` is a number, or the name of the trial's folder; `arm` is `subject` or a control.
+    """The options of a replay: `trial` is a number, or the name of the trial's folder; `arm` is `subject` or a control.
 
-    `adapter` replaces the one of the run: another version of the broker, or the TOML file that the run was given.
-    With `trust`, what the folder says of broker, configuration and login is used: it may be anybody's code.
+    `adapter` replaces the one of the run: another version of the broker, or the TOML file of the run. With `trust`, the
+    broker file, configuration and login in the folder are used; they can run any program.
     """
 
     folder: pathlib.Path
@@ -55,7 +55,7 @@ class ReplayRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """A replay that is about to happen: the trial that it repeats, and what a user should know of it."""
+    """A checked replay: the trial that it repeats, and notes for the user."""
 
     campaign: Campaign
     folder: pathlib.Path
@@ -73,9 +73,9 @@ class Replay:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayOutcome:
-    """What came of a replay: `lines` say whether it was seen again, `void` why recordings count for nothing.
+    """The result of a replay: `lines` compare the recordings, `void` says why a recording does not count.
 
-    `again` is whether everything that offended in the first recording offended in each new one.
+    `again` is true if every offence of the first recording was seen in each new one.
     """
 
     judgement: Judgement
@@ -85,7 +85,7 @@ class ReplayOutcome:
 
     @property
     def control_code(self) -> ExitCode:
-        """The exit code of a control, of which no row speaks: it has to be seen to fail."""
+        """The exit code of a control, which has no row: it must be seen to fail."""
         if self.void:
             return ExitCode.HARNESS
         return ExitCode.CONFORMANT if self.again else ExitCode.INCONCLUSIVE
@@ -95,7 +95,7 @@ def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
     """The records of a run and of its trials, by name.
 
     Raises:
-        UsageError: The folder is none of a run.
+        UsageError: The folder is not that of a run.
         HistoryError: It holds a link, or the record of a trial that is not the one of its folder.
     """
     records.check_run(folder)
@@ -104,21 +104,18 @@ def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
     for path in sorted(folder.glob("trials/*/trial.json")):
         found.append(records.read(path, TrialRecord))
         if found[-1].trial != path.parent.name:
-            raise HistoryError(
-                f"{path}: it is the record of {found[-1].trial!r}, and lies in the folder of another trial"
-            )
+            raise HistoryError(f"{path}: it is the record of {found[-1].trial!r}, in the folder of another trial")
     return run, found
 
 
 def prepare(wanted: ReplayRequest) -> Replay:
-    """Find the trial, and make the same one again.
+    """Find the trial, and check that the same one can be played today.
 
     Raises:
         UsageError: No such run, scenario, trial or arm (with what there is), or the folder brings code and is not
-            trusted, or the trial would be another one today: its script, its settings or its broker are not what was
-            recorded.
+            trusted, or the script, settings or broker of the trial are different today.
         HistoryError: The folder holds what no run writes: a link, or a record of another trial.
-        FaultError: Its fault cannot be had here: of this machine, or of the launcher.
+        FaultError: This machine or the launcher cannot inject its fault.
     """
     if wanted.times < 1:
         raise UsageError(f"--times {wanted.times}: at least 1", code="too-small", option="--times")
@@ -171,7 +168,7 @@ def prepare(wanted: ReplayRequest) -> Replay:
 
 
 def find_trial(found: Sequence[TrialRecord], wanted: ReplayRequest) -> TrialRecord:
-    """The one trial that the words mean; `UsageError` says what there is, and what is closest."""
+    """Return the trial that the options name; `UsageError` lists what exists, and the closest."""
     names = sorted({record.scenario for record in found})
     if not names:
         raise UsageError(f"{wanted.folder} has no trial: nothing was recorded, or it was moved", code="no-trial")
@@ -220,7 +217,7 @@ def _numbers(found: Iterable[TrialRecord], arm: str) -> str:
 
 
 def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]:
-    """The broker, and what a user should know of its file."""
+    """Open the broker of the run; return it with notes about its file."""
     told: list[str] = []
     record = upgrade.read(wanted.folder)
     if record is not None and wanted.adapter:
@@ -263,7 +260,7 @@ def _request(
 
 
 def _pair(wanted: ReplayRequest, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> UpgradeAdapter:
-    """Both versions of an upgrade, with the settings of the run."""
+    """Open both versions of an upgrade, with the settings of the run."""
 
     def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
         spec = artifacts.spec(part, run, version, told)
@@ -300,7 +297,7 @@ def _setting_changed(
     absent: Iterable[str] = (),
     settings: EffectiveSettings | None = None,
 ) -> UsageError:
-    """The first setting that is not as it was recorded, and what to do."""
+    """Return the error that names the first setting that differs from the recorded one."""
     changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
     changed += sorted(set(absent) ^ (settings.absent if settings else set()))
     name = changed[0]
@@ -321,7 +318,7 @@ def _planned(
     catalogue: Catalogue,
     scenarios: Mapping[str, Scenario],
 ) -> Planned:
-    """The trial as this version plans it, with the numbers that the recorded seed draws."""
+    """Return the trial as this version plans it, with the numbers that the recorded seed draws."""
     if record.arm == "subject":
         found = subject_trials(selection, script, [record.index])
     else:
@@ -347,7 +344,7 @@ def _planned(
 
 
 def _check_script(record: TrialRecord, planned: Planned) -> None:
-    """`UsageError` where the script has changed since: a trial with other steps would prove nothing about this one."""
+    """Raise `UsageError` if the script has changed: other steps would prove nothing about the recorded trial."""
     now = script_words(planned.script)
     if record.script == now or (not record.script and record.k == planned.k):
         return
@@ -364,7 +361,7 @@ def _check_script(record: TrialRecord, planned: Planned) -> None:
 
 
 def _check_able(planned: Planned, selection: Selection, script: Scenario) -> None:
-    """`FaultError` where the broker of this trial cannot be hurt like that here; it is asked of its own launcher."""
+    """Raise `FaultError` if the faults of this trial cannot be injected into its broker here."""
     here = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
     needed = {*script.needs, *script.of_client, *(name for fault in script.faults for name in names_of(fault))}
     for name, why in campaign.unable(here, [script]).items():
@@ -398,7 +395,7 @@ def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
 
 
 def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
-    """Record the trial again, judge it, and say whether what was seen is seen again. Raises what a run raises."""
+    """Record the trial again, judge it, and compare its offences with the first recording. Raises what a run raises."""
     made = replay.campaign
     upgraded = upgrade.pair_of(made.adapter)
     if upgraded is not None:
@@ -419,9 +416,9 @@ def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
 
 
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
-    """By anomaly, the claims that this trial speaks about: those with an answer, or those whose control it is.
+    """Return by anomaly the claims that this trial decides, or whose control it is.
 
-    Of every trial also the claim that the broker starts again: where it does not, nothing else can be seen.
+    The claim that the broker starts again belongs to every trial: if it does not start, nothing else can be seen.
     """
     script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
     rows = (*judgement.rows, *judgement.self_checks)

@@ -124,7 +124,7 @@ def test_a_trial_in_the_folder_of_another(copy):
     """Its name is a path that the suite would read and write."""
     change(copy / "trials" / FIRST / "trial.json", trial="../../..")
 
-    with pytest.raises(HistoryError, match="lies in the folder of another trial"):
+    with pytest.raises(HistoryError, match="in the folder of another trial"):
         replay.read_run(copy)
 
 

@@ -34,10 +34,10 @@ Places of the machine that recorded it are replaced by words such as `<run>` and
 
 CONTENTS = {
     "bug.md": "the draft of a bug report",
-    "reproduce.py": "does the same to a broker, and needs nothing of the suite that found it",
+    "reproduce.py": "repeats the trial without the suite that found it",
     "configuration/": "the files that the broker ran with, and how they differ from stock",
     "broker.log": "everything that the broker wrote, a heading for each file",
-    "broker-trial.log": "what of it was written during this trial",
+    "broker-trial.log": "the part of it from this trial",
     "wire.jsonl": "the frames of the connection, one a line",
     "journal/": "the journal as a fault left it, before the next start; `sizes.json` says how large its files were",
     "timeline.txt": "what happened to some of the messages, with faults and starts",
@@ -49,7 +49,7 @@ CONTENTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """The zip that was written, and what a user should know of it, a line each."""
+    """The written zip, and notes for the user."""
 
     path: pathlib.Path
     lines: tuple[str, ...]
@@ -60,7 +60,7 @@ def make(
 ) -> Made:
     """Write the bundle of the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
 
-    With `trust` the broker's own file of that run is loaded, which may be anybody's code.
+    With `trust` the broker file of that run is loaded, which can run any program.
 
     Raises:
         UsageError: No such run or trial, the file exists and is a folder, or the run brings code and is not trusted.
@@ -98,7 +98,7 @@ def _secrets(source: BundleSource) -> list[bytes]:
 
 
 def _place(source: BundleSource) -> list[tuple[pathlib.Path, str]]:
-    """The folder of the broker's file, where it was the user's."""
+    """Return the folder of the broker's file if it was the user's."""
     kept = records.kept_broker(source.folder)
     return [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
 
@@ -146,7 +146,7 @@ def _members(source: BundleSource) -> tuple[dict[str, bytes], list[str]]:
 
 
 def _broker_file(source: BundleSource) -> dict[str, bytes]:
-    """The file that described the broker, where it was the user's."""
+    """Return the broker's file if it was the user's."""
     kept = records.kept_broker(source.folder)
     if kept is None or not kept[0].copy:
         return {}
@@ -193,7 +193,7 @@ def _journals(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
 
 
 def _timelines(source: BundleSource) -> list[dict[str, object]]:
-    """Of the messages that offended; of a trial without any, of nothing but its faults and starts."""
+    """Return the timelines of the offending messages, or only the faults and starts if there are none."""
     found: list[dict[str, object]] = [
         {
             "claims": [row.claim for row in finding.rows],

@@ -9,7 +9,7 @@ from conformance.scenario.script import After, All, Nth
 
 
 class CannotError(Exception):
-    """A step, or a sentence, that the minimal script has no words for."""
+    """A step that the minimal script cannot express."""
 
 
 @dataclasses.dataclass
@@ -32,7 +32,7 @@ class Body:
 
 
 def call(function: str, words: Mapping[str, object], *, over: str = "words", more: str = "") -> str:
-    """A call of one of the client's functions.
+    """Write a call of one of the client's functions.
 
     >>> call("publish", {"count": 9, "window": 1}, more="fault=fault")
     'publish(words, notes, count=9, window=1, fault=fault)'
@@ -42,12 +42,12 @@ def call(function: str, words: Mapping[str, object], *, over: str = "words", mor
 
 
 def cannot(fault: object, where: str = "") -> CannotError:
-    """That this fault, or its trigger, is not in the script."""
+    """Say that the script has no such fault or trigger."""
     return CannotError(f"the fault {getattr(fault, 'name', fault)!r}{where} is not in it")
 
 
 def trigger(fault: object, known: set[str]) -> str:
-    """The arguments of a `Fault` that say when it fires; `CannotError` where the client does not count such events."""
+    """Return the arguments of a `Fault` for its trigger; `CannotError` if the client does not count such events."""
     at = getattr(fault, "at", None)
     found: dict[str, int] = {}
     for part in at.parts if isinstance(at, All) else (at,):

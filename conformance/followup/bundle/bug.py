@@ -17,7 +17,7 @@ from conformance.quoting import visible
 from conformance.report.words import steps_in_words
 
 _EXTERNAL = "external"
-"""The launcher of a broker that ran already: how it is started is its owner's."""
+"""The launcher of an external broker: its owner starts it."""
 
 LINES = 24
 """Events of the timeline that the text shows; the file has all of them."""
@@ -97,13 +97,13 @@ def _key(source: BundleSource, name: str) -> str:
 
 
 def capture(source: BundleSource) -> str:
-    """How the maintainer sees what the trial did not keep of the wire."""
+    """Say how the maintainer can capture the frames that the trial did not store."""
     hidden = source.run.protocol == "stomp" and _access(source).tls is not None
     return _HIDDEN if hidden else _CAPTURE[source.run.protocol]
 
 
 def _access(source: BundleSource) -> Access:
-    """How the clients of the trial came in."""
+    """Return the credentials of the trial's clients."""
     return credentials_of(source.adapter, source.run.protocol) if source.adapter else OPEN
 
 
@@ -147,7 +147,7 @@ def _argument(text: str) -> str:
 
 
 def _login(access: Access) -> Iterator[str]:
-    """Who the script is at the broker, where that is not nobody; secrets and certificates stay with their owner."""
+    """Return the login options of the script, if any; secrets and certificates stay with their owner."""
     if access.user:
         yield (
             f"It logs in as `{access.user}` (`--user` names another), and reads the password from the environment "
@@ -209,7 +209,7 @@ def _words(source: BundleSource, text: str) -> str:
 
 
 def _port(source: BundleSource, name: str) -> int:
-    """The usual number of a port of the broker's file."""
+    """Return the default number of a port of the broker's file."""
     spoken = source.adapter.file.protocols if source.adapter else {}
     found = [protocol for protocol, one in spoken.items() if one.port == name and protocol in _CAPTURE]
     if source.adapter is None or not found:

@@ -21,7 +21,7 @@ from conformance.followup import upgrade
 from conformance.followup.bundle.source import BundleSource
 
 LARGEST = 1 << 20
-"""Bytes of one file; a larger one is no configuration."""
+"""A larger file, in bytes, is not configuration."""
 
 _NOT_ITS_OWN = ("data", "log", "tmp", "lock")
 """Folders of an instance that hold what the broker wrote."""
@@ -29,7 +29,7 @@ _NOT_ITS_OWN = ("data", "log", "tmp", "lock")
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """`files` by their name in the bundle; `missing` says what could not be had, and why."""
+    """`files` by their name in the bundle; `missing` says what is not there, and why."""
 
     files: dict[str, bytes]
     missing: tuple[str, ...]
@@ -82,7 +82,7 @@ def _text_files(instance: pathlib.Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _settings_diff(source: BundleSource) -> str:
-    """What differs from stock, in the product's own words where it has some."""
+    """List what differs from stock, with the product's own names of settings if it has any."""
     known = source.adapter.file.settings if source.adapter else {}
     lines = []
     for name, value in sorted(source.record.settings.items()):

@@ -76,14 +76,14 @@ def _set(names: list[str]) -> str:
 
 
 LARGEST = 4096
-"""Bytes of a message that the relay surely sees in one frame; of several it would count each."""
+"""A message of so many bytes fits into one frame; the relay would count each of several frames."""
 
 HOW = ("fin", "rst")
-"""Not `half_open`: nothing tells a client of it, and it would have to guess how long to wait."""
+"""Not `half_open`: a client never notices it, and would have to guess how long to wait."""
 
 
 def over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Body, size: int) -> None:
-    """The lines of a step over the relay; `CannotError` where the script has no words for the cut.
+    """The lines of a step over the relay; `CannotError` if the script cannot express the cut.
 
     Args:
         function: Of the client.
@@ -116,7 +116,7 @@ EVENTS = {
 
 
 def under_fault(function: str, words: Mapping[str, object], fault: object, body: Body) -> None:
-    """The lines of a step that ends in such a fault; `CannotError` where the script has no words for it."""
+    """The lines of a step that ends in such a fault; `CannotError` if the script cannot express it."""
     at = trigger(fault, EVENTS[function])
     if isinstance(fault, ConsumerCrash):
         body.needs.add("child")

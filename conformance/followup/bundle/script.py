@@ -1,4 +1,4 @@
-"""From a drawn script to `reproduce.py`: what a maintainer can run without this suite.
+"""Write a drawn script as `reproduce.py`, which a maintainer can run without this suite.
 
 Only what the templates (`fixtures/reproduce`) can do is written; a step, a trigger or a sentence that they cannot do is
 named instead. A script that did something else than the trial would prove nothing. Each kind of fault has a module:
@@ -42,7 +42,7 @@ FOLDER = paths.fixtures() / "reproduce"
 TEMPLATES = {"amqp": "amqp.py.j2", "stomp": "stomp.py.j2"}
 COMMON = "common.py.j2"
 PARTS = {"relay": "relay.py.j2", "recovery": "recovery.py.j2", "strace": "disk.py.j2"}
-"""What a fault needs beside the client."""
+"""The template parts of each fault."""
 
 MODULES = {
     "": "argparse os select shlex signal subprocess sys time uuid",
@@ -54,10 +54,10 @@ MODULES = {
     "stomp": "socket",
     "stomp tls": "ssl",
 }
-"""What each part imports."""
+"""The imports of each part."""
 
 VARIABLE = "BROKER_PASSWORD"
-"""The environment variable of a password that the trial had from a file."""
+"""The environment variable for a password that the trial read from a file."""
 
 CHECKS = {
     "lost": 'yield "LOST", notes.confirmed - drained, len(notes.confirmed), "confirmed messages"',
@@ -106,7 +106,7 @@ LOST = (ProtonException, ConnectionError)
 
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
-    """`text` of the script, empty where it cannot be written; `missing` says what it leaves out, a sentence each.
+    """The `text` of the script, empty if it cannot be written; `missing` has a sentence for each part left out.
 
     `needs` are the parts of it that ask for more than a broker: `power`, `strace`, `journal`.
     """
@@ -124,7 +124,7 @@ class Reproduction:
 def write(
     script: Scenario, anomalies: Iterable[str], adapter: Adapter, protocol: str, queue: str, title: str
 ) -> Reproduction:
-    """The script of one trial: its drawn steps, and the checks of these anomalies as far as it can decide them."""
+    """Write the script of one trial: its drawn steps, and the checks of these anomalies that it can decide."""
     wanted = list(dict.fromkeys(anomalies))
     sizes = [step.size for step in singles(script.steps) if isinstance(step, Publish)]
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
@@ -151,7 +151,7 @@ def write(
 
 
 def _check_known(checks: Iterable[str], script: Scenario, body: Body) -> None:
-    """`CannotError` for a check whose words only another fault at the disk defines."""
+    """Raise `CannotError` for a check that only another disk fault can decide."""
     for name, known in (("early", "held" in body.words), ("unstored", bool(body.words.get("fails")))):
         if name in checks and not known:
             raise CannotError(f"what {script.id} asks of the disk is not in it")
@@ -240,9 +240,9 @@ def _until(function: str, words: Mapping[str, object], fault: object, body: Body
 
 
 def docstring(text: str) -> str:
-    """A literal between three quotes that Python reads as this text, whatever is in it.
+    """Write any text as a Python literal between three quotes.
 
-    Characters that a terminal would obey are spelled out: the text may hold words of a run's folder.
+    Control characters are spelled out: the text may come from a run's folder.
     """
     text = visible(text)
     escaped = text.replace("\\", "\\\\")
@@ -292,7 +292,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
 
 
 def port_of(protocol: str, access: Access) -> int:
-    """The port that brokers take by default."""
+    """Return the default port of the protocol."""
     return SCHEMES[scheme_of(protocol, secure=access.tls is not None)].port
 
 
@@ -302,7 +302,7 @@ def password_of(access: Access) -> str:
 
 
 def _access(access: Access) -> dict[str, object]:
-    """How the clients of the trial came in; a secret, and a file of one machine, is named and not written."""
+    """Describe the credentials of the trial's clients; secrets and files of one machine are only named."""
     mechanism = mechanism_of(access)
     given = access.mechanism or mechanism not in (PLAIN, "ANONYMOUS")
     return {
@@ -321,7 +321,7 @@ def _modules(body: Body) -> list[str]:
 
 
 def _needed(body: Body, access: Access) -> str:
-    """What the script needs beside Python, as the end of a sentence."""
+    """Say what the script needs beside Python, as the end of a sentence."""
     needed = ["python-qpid-proton"] if body.protocol == "amqp" else []
     needed = ["python-qpid-proton with Cyrus SASL"] if access.mechanism in SCRAM else needed
     needed += ["strace 5.6 or later"] if "strace" in body.needs else []

@@ -1,4 +1,4 @@
-"""What a bundle is made from: everything that the folder of a run holds about one trial, and what the judge says."""
+"""Gather everything about one trial for a bundle: the folder of the run, and the answer of the judge."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from conformance.run.evidence import FILE, Kept
 from conformance.scenario import Scenario, script_words
 
 EVENTS = 200
-"""Of one timeline at most."""
+"""Events of one timeline, at most."""
 
 PROTOCOLS = ("amqp", "stomp")
-"""Those that a script can be written for."""
+"""The protocols of a reproduction script."""
 
 MESSAGES = 10
-"""Messages of one anomaly whose timelines are told."""
+"""Messages of one anomaly that get a timeline."""
 
 _ALWAYS = (Op.FAULT, Op.BROKER)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One anomaly that was seen in the trial, and the rows of the claims that it speaks about."""
+    """One anomaly of the trial, and the rows of the claims that it decides."""
 
     seen: TrialAnomaly
     rows: tuple[VerdictRow, ...]
@@ -51,10 +51,10 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class BundleSource:
-    """One trial. `script` is the drawn one; None where this version of the suite has another, or none, of that name.
+    """One trial. `script` is the drawn one; None if this version of the suite has changed or lost it.
 
-    `kept` and `broker` are None where the run kept no evidence, or its broker's folder is gone. `adapter` is None where
-    this machine does not know the broker.
+    `kept` and `broker` are None if the run stored no evidence, or its broker's folder is gone. `adapter` is None if the
+    broker is unknown here.
     """
 
     folder: pathlib.Path
@@ -103,8 +103,8 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
         kept_run.check_trust(folder, replayed=False)
     if run.vendor:
         raise UsageError(
-            f"{words}: a bundle's script speaks the wire, and this trial used {run.client}; `conformance replay` "
-            "repeats it, and fixtures/findings has scripts for such clients",
+            f"{words}: a bundle's script uses AMQP or STOMP directly, and this trial used {run.client}; `conformance "
+            "replay` repeats it, and fixtures/findings has scripts for such clients",
             code="bundle-of-client",
         )
     catalogue = claims.load()
@@ -147,7 +147,7 @@ def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
 
 
 def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapter | None:
-    """The broker of this trial: a liar is one of the reference broker, whatever was on trial."""
+    """Return the broker of this trial; a liar is always the reference broker."""
     subject = record.adapter == run.adapter
 
     def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
@@ -168,7 +168,7 @@ def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapt
 
 
 def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, pathlib.Path | None]:
-    """`evidence.json`, and the folder of the broker: that of the part of the run which recorded the trial."""
+    """Read `evidence.json`, and find the broker's folder in the part of the run that recorded the trial."""
     try:
         kept = records.read(folder / "trials" / record.trial / FILE, Kept)
     except HistoryError:
@@ -196,7 +196,7 @@ def _id_of(part: pathlib.Path) -> str:
 
 
 def _events(place: pathlib.Path) -> list[tuple[str, Event]]:
-    """Every event of the trial with its process, by the clock; a history that is not complete has none to tell."""
+    """Return every event of the trial with its process, by time; an incomplete history is left out."""
     found = []
     for path in sorted(place.glob("*.jsonl")):
         try:
@@ -226,7 +226,7 @@ def _findings(
     catalogue: Catalogue,
     spark: JudgeSession | None,
 ) -> tuple[Finding, ...]:
-    """What offends in the trial, by the judge; the rows are those of the run's report, where it has one."""
+    """Let the judge find the anomalies of the trial; rows come from the run's report if it has one."""
     rows = _reported(folder, run)
     if spark is None:
         starting = judge.start_in_background()
@@ -269,7 +269,7 @@ def _judged(folder: pathlib.Path, catalogue: Catalogue, spark: JudgeSession) -> 
 
 
 def frames(source: BundleSource) -> list[dict[str, object]]:
-    """What crossed the wire, where the trial went over the link."""
+    """Return the recorded frames, if the trial went through the link proxy."""
     began = source.events[0][1].at_ns if source.events else 0
     return [
         {

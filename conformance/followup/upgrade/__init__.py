@@ -1,11 +1,11 @@
-"""An upgrade on trial: `conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0`.
+"""Test an upgrade: `conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0`.
 
-Every scenario in which a broker is ended by a fault and started again is played twice: by the old version alone, and
-by the old version until the fault, after which the new version is started on the very data that was left. The claims,
-the controls and the judge are those of any run; a violation that the old version alone has is no regression.
+Every scenario in which a fault ends the broker and it starts again is played twice: by the old version alone, and as an
+upgrade, in which the new version starts on the data that the old one left. Claims, controls and judge are those of any
+run. A violation that the old version alone also has is not a regression.
 
-Reading order: `broker` (two brokers on one folder of data, which look like one, and the adapter that makes them),
-`planned` (from the words of a user to the two runs), `course` (recording and judging both), `outcome` (what follows).
+Reading order: `broker` (two brokers that share their data and look like one, and their adapter), `planned` (from the
+options to the two runs), `course` (recording and judging both), `outcome` (regressions and failed starts).
 """
 
 from __future__ import annotations

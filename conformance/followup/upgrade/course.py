@@ -1,4 +1,4 @@
-"""An upgrade from its two runs to one judgement and what follows from it."""
+"""Record and judge both runs of an upgrade, and compare them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FILE = "upgrade.json"
 _QUEUE = "conformance-alone"
 
 Watching = Callable[[Campaign], contextlib.AbstractContextManager[Watcher]]
-"""Shows a run while it lasts: its `with` gives what the run calls."""
+"""Shows a run while it lasts; yields the callbacks of the run."""
 Reporting = Callable[[Judgement, Campaign], None]
 """Writes the report of the old version alone into its folder."""
 
 
 @dataclasses.dataclass(frozen=True)
 class UpgradeResult:
-    """The upgrade judged; `expected` decides what follows, and `lines` are about the starts of the new version."""
+    """The judged upgrade; `expected` compares it with the old version, `lines` are about starts of the new version."""
 
     judgement: Judgement
     expected: Expected
@@ -47,12 +47,12 @@ class UpgradeResult:
 
 
 def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> UpgradeResult:
-    """Show that the new version starts at all; record and judge the old one alone, then the upgrade.
+    """Check that the new version starts without data; record and judge the old one alone, then the upgrade.
 
     Raises:
         LaunchError: The new version does not start without the old one's data either, or does not serve.
-        FaultError: A trial was played without the new version: it says nothing of an upgrade.
-        Interrupted: The user stopped it; what was recorded is kept and marked.
+        FaultError: The new version was never started in a trial.
+        Interrupted: The user stopped it; the recorded trials are kept and marked.
     """
     begin(upgrade.pair, upgrade.after.folder)
     alone(upgrade)
@@ -66,9 +66,9 @@ def execute(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Upgra
 
 
 def alone(upgrade: Upgrade) -> None:
-    """The new version on a folder of its own, with the settings that it will have: it must start and serve.
+    """Check that the new version starts and serves in an empty folder, with the settings of the upgrade.
 
-    Otherwise a version that starts nowhere, on this machine, would be said to refuse the data of the old one.
+    Otherwise a version that cannot start on this machine would be accused of refusing the data of the old one.
     """
     pair, campaign_ = upgrade.pair, upgrade.after
     new: Adapter = pair.new
@@ -97,13 +97,13 @@ def _before(upgrade: Upgrade, watching: Watching, reporting: Reporting) -> Repor
 
 
 def begin(pair: UpgradeAdapter, folder: pathlib.Path) -> None:
-    """Write down which versions follow each other, before anything is recorded: a replay has to know it."""
+    """Store both versions in the folder before anything is recorded: a replay needs them."""
     folder.mkdir(parents=True, exist_ok=True)
     records.save(_record(pair), folder / FILE)
 
 
 def finish(pair: UpgradeAdapter, folder: pathlib.Path, trials: Sequence[TrialRecord]) -> UpgradeRecord:
-    """Write down how it went; `FaultError` where a trial was played without the new version."""
+    """Store the starts of the new version; `FaultError` if it was never started in a trial."""
     record = _record(pair)
     records.save(record, folder / FILE)
     _handed_over(trials, record)
@@ -111,7 +111,7 @@ def finish(pair: UpgradeAdapter, folder: pathlib.Path, trials: Sequence[TrialRec
 
 
 def read(folder: pathlib.Path) -> UpgradeRecord | None:
-    """What a run in that folder wrote down; None where it was no upgrade."""
+    """Read the record of an upgrade; None if the run was not one."""
     return records.read(folder / FILE, UpgradeRecord) if (folder / FILE).is_file() else None
 
 
@@ -141,7 +141,7 @@ def _record(pair: UpgradeAdapter) -> UpgradeRecord:
 
 
 def _handed_over(trials: Sequence[TrialRecord], record: UpgradeRecord) -> None:
-    """Nothing is concluded from a trial of the subject in which the new version never came to be started."""
+    """Raise `FaultError` if the new version was never started in a trial of the subject."""
     seen = {start.trial for start in record.starts}
     for trial in trials:
         if trial.arm == "subject" and not trial.void and trial.trial not in seen:

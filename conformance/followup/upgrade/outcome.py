@@ -1,4 +1,4 @@
-"""What follows from an upgrade: regressions by the baseline, and data on which the new version does not start."""
+"""Compare an upgrade with the old version: regressions, and data on which the new version does not start."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MEANS = "the new version did not start on data on which the old one does"
 
 @dataclasses.dataclass(frozen=True)
 class UpgradeExpected(Expected):
-    """As in any run with a baseline; and a new version that does not start on the old one's data is a regression.
+    """The expectations of a run with a baseline; also, a new version that does not start on old data is a regression.
 
-    It is one although its trials are void: nothing can be said of claims, and everything of the upgrade. Where the old
-    version did not start again in the same trial either, it is none.
+    Its trials are void and decide no claim, but the failed start itself counts. It does not count if the old version
+    also did not start again in the same trial.
     """
 
     record: UpgradeRecord | None = None
 
     def of(self, judgement: Judgement) -> ExpectationOutcome:
-        """What follows from everything that was judged."""
+        """Compare the judged rows and the failed starts with the expectations."""
         plain = super().of(judgement)
         found = self._new(self.record.refusals if self.record else ())
         if not found:
@@ -41,13 +41,13 @@ class UpgradeExpected(Expected):
         return dataclasses.replace(plain, expectations=Expectations(exit_code=int(code), means=_MEANS, items=items))
 
     def _new(self, refusals: Sequence[FailedUpgradeStart]) -> list[FailedUpgradeStart]:
-        """Without those trials that were void for the old version alone as well."""
+        """Leave out trials that were also void for the old version alone."""
         trials = self.baseline.trials if self.baseline else ()
         void = {trial.trial for trial in trials if trial.void}
         return [refusal for refusal in refusals if refusal.trial not in void]
 
     def _items(self, found: Sequence[FailedUpgradeStart], judgement: Judgement) -> Iterator[Item]:
-        """One for each scenario and arm."""
+        """Yield one item for each scenario and arm."""
         assert self.record is not None  # something was found in it
         known = {trial.trial: trial for trial in judgement.trials}
         groups: dict[tuple[str, str], list[FailedUpgradeStart]] = collections.defaultdict(list)
@@ -70,7 +70,7 @@ def _with(expectations: Expectations, items: tuple[Item, ...]) -> Expectations:
 
 
 def _other_errors(judgement: Judgement, refused: set[str]) -> bool:
-    """Whether anything of ours went wrong beside the trials that the new version made void."""
+    """Whether the suite failed in another way than by the trials that the new version made void."""
     if not judgement.run.finished or any(trial.void and trial.trial not in refused for trial in judgement.trials):
         return True
     scenarios = {trial.scenario for trial in judgement.trials if trial.trial in refused}

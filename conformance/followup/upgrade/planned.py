@@ -1,4 +1,4 @@
-"""From the words of a user to two runs of the same trials: the old version alone, and the upgrade."""
+"""Plan two runs of the same trials from the options: the old version alone, and the upgrade."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ BEFORE = "before"
 
 @dataclasses.dataclass(frozen=True)
 class UpgradeRequest:
-    """What a user asks for. `settings` are those of both versions, `to_settings` of the new one only.
+    """The options of an upgrade. `settings` are those of both versions, `to_settings` of the new one only.
 
-    `scenarios` are ids; all that can be played where it is empty. `baseline` is an earlier report about the old
-    version, which need not be played alone then. `access` is how clients come in at both, above what their files say.
+    `scenarios` are ids; empty means all that fit. With `baseline`, an earlier report about the old version, the old
+    version is not played alone. `access` are the credentials for both, above those of their files.
     """
 
     old: str
@@ -50,10 +50,7 @@ class UpgradeRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Upgrade:
-    """Two runs that are about to happen; `baseline` is there where the first has been played already.
-
-    `notes` is what a user should know before.
-    """
+    """Two checked runs; with `baseline` the first one is not needed. `notes` are for the user."""
 
     wanted: UpgradeRequest
     pair: UpgradeAdapter
@@ -69,9 +66,9 @@ def with_own_pair(trials: Iterable[Planned]) -> list[Planned]:
 
 
 def prepare(wanted: UpgradeRequest) -> Upgrade:
-    """Check every word the user typed; nothing is downloaded or started.
+    """Check every option; nothing is downloaded or started.
 
-    Raises `UsageError`: an unknown word, two brokers that are not versions of one, two that are the same.
+    Raises `UsageError`: an unknown word, two different brokers, or twice the same version and settings.
     """
     options = Options(
         adapter=wanted.old,
@@ -139,9 +136,9 @@ def _playable(wanted: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str
 
 
 def hands_over(steps: Sequence[Step]) -> bool:
-    """Whether a fault ends the broker and it is started again after that, with a disk that works.
+    """Whether a fault ends the broker, and it starts again on a disk without faults.
 
-    A disk that fails or is watched belongs to one start of one version, and a broker that ends by it was not ended.
+    A disk fault belongs to one start of one version, so such a restart cannot be an upgrade.
     """
     ended = False
     for step in steps:
@@ -155,7 +152,7 @@ def hands_over(steps: Sequence[Step]) -> bool:
 
 
 def _baseline(wanted: UpgradeRequest, whole: Campaign) -> Report | None:
-    """The report about the old version that the user has; `UsageError` where it is about another."""
+    """Read the user's report about the old version; `UsageError` if it is about another."""
     if wanted.baseline is None:
         return None
     report = expectations.read_baseline(wanted.baseline)
@@ -172,15 +169,15 @@ def _baseline(wanted: UpgradeRequest, whole: Campaign) -> Report | None:
 def _notes(pair: UpgradeAdapter, protocol: str) -> Iterable[str]:
     if pair.downgrade:
         yield (
-            f"{pair.new.version} is older than {pair.old.version}: this is a downgrade, which few products promise "
-            "anything about"
+            f"{pair.new.version} is older than {pair.old.version}: this is a downgrade, which few products promise to "
+            "support"
         )
     if lost := sorted(pair.old.capabilities(protocol) - pair.new.capabilities(protocol)):
-        yield f"{pair.new.version} does not have what {pair.old.version} has, and it is not tried: {', '.join(lost)}"
+        yield f"{pair.new.version} lacks capabilities of {pair.old.version}, which are not tested: {', '.join(lost)}"
 
 
 def _command(wanted: UpgradeRequest, whole: Campaign, pair: UpgradeAdapter) -> str:
-    """The command line that repeats the upgrade, without what belongs to one machine."""
+    """Return the command line that repeats the upgrade, without paths of one machine."""
     words = ["conformance", "upgrade", "--from", pair.old.spec, "--to", pair.new.spec, "--protocol", wanted.protocol]
     words += [word for setting in wanted.settings for word in ("--set", setting)]
     words += [word for setting in wanted.to_settings for word in ("--to-set", setting)]
