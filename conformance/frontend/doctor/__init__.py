@@ -1,8 +1,8 @@
-"""What this machine can do for a run, part by part, and what each missing part would enable.
+"""Check what this machine can do for a run, part by part, and what each missing part would enable.
 
-It looks, and tries where only a trial tells (a tracer, a loss of power); what it made for that is gone when it ends. A
-package is imported by the probe that asks for it, and none at the top: `python -m conformance.frontend.doctor` works
-where nothing is installed. `software` and `machine` hold the probes, `losses` what is counted; the one table is here.
+A tracer and a power loss are tried out, and nothing of that stays. A package is imported only by the probe that checks
+it: `python -m conformance.frontend.doctor` works without any package. `software` and `machine` have the probes,
+`losses` counts what a missing part costs; the table of probes is here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 import conformance
 from conformance.errors import ExitCode
 from conformance.frontend.doctor import losses, machine, software
-from conformance.frontend.doctor.seen import ProbeResult, State
+from conformance.frontend.doctor.software import ProbeResult, State
 
 __all__ = ["PROBES", "PartCheck", "Probe", "ProbeResult", "as_json", "check", "examine", "exit_code", "text"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """One part of the machine, and what it is for; without one that is `needed` no broker can be tried."""
+    """One part of the machine, and what it enables; no broker can be tested if a `needed` part is missing."""
 
     name: str
     look: Callable[[], ProbeResult]
@@ -34,7 +34,7 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class PartCheck:
-    """What is told of one part; `enables` and `todo` only where it is not as it should be."""
+    """The result for one part; `enables` and `todo` are empty if it is in order."""
 
     name: str
     state: State
@@ -93,12 +93,12 @@ PROBES = (
 
 
 def examine(probes: Sequence[Probe] | None = None) -> tuple[PartCheck, ...]:
-    """Ask these, or all of `PROBES`. Does not raise: what a probe cannot do is what it found out."""
+    """Run these probes, or all of `PROBES`. It never raises: a probe that fails is a result."""
     return tuple(map(_check, PROBES if probes is None else probes))
 
 
 def check(name: str) -> PartCheck:
-    """One part, by the name of its probe."""
+    """Check one part, by the name of its probe."""
     return _check(next(probe for probe in PROBES if probe.name == name))
 
 
@@ -112,7 +112,7 @@ def _check(probe: Probe) -> PartCheck:
 
 
 def _guarded(look: Callable[[], ProbeResult]) -> ProbeResult:
-    """A probe that fails is a finding: the machine may lack what the probe itself is made of."""
+    """Turn the error of a probe into a result: the machine may lack a package of the probe itself."""
     try:
         return look()
     except ImportError as error:
@@ -123,7 +123,7 @@ def _guarded(look: Callable[[], ProbeResult]) -> ProbeResult:
 
 
 def exit_code(checks: Sequence[PartCheck]) -> ExitCode:
-    """0 where the bundled broker can be tried, 3 where something is missing without which nothing can."""
+    """Return 0 if the bundled broker can be tested, 3 if a needed part is missing."""
     return ExitCode.HARNESS if _blocking(checks) else ExitCode.CONFORMANT
 
 
@@ -132,7 +132,7 @@ def _blocking(checks: Sequence[PartCheck]) -> list[str]:
 
 
 def text(checks: Sequence[PartCheck]) -> str:
-    """For people."""
+    """Describe the checks for people."""
     return "\n".join([f"conformance {conformance.__version__}", "", *_lines(checks), "", *_end(checks), ""])
 
 
@@ -155,7 +155,7 @@ def _end(checks: Sequence[PartCheck]) -> Iterator[str]:
 
 
 def _not_tried() -> str:
-    """All that is missing together loses more than each part by itself: two faults may decide the same claim."""
+    """Count what all missing parts cost together: two faults may decide the same claim."""
     found = _guarded(lambda: ProbeResult("ok", str(losses.lost(losses.unable())) if losses.unable() else ""))
     if found.state != "ok":
         return f"What would not be tried here is not counted: {found.todo or found.says}."
@@ -163,7 +163,7 @@ def _not_tried() -> str:
 
 
 def as_json(checks: Sequence[PartCheck]) -> str:
-    """For machines: the same checks, the versions of all packages, and by name what is not tried."""
+    """Return the checks, the versions of all packages, and the names of what is not tried, as JSON."""
     lost = _guarded(lambda: ProbeResult("ok", json.dumps(_named(), sort_keys=True)))
     told = {
         "version": conformance.__version__,

@@ -1,4 +1,4 @@
-"""What is lost without a part of the machine: counted in the catalogue and the scenarios, never written down."""
+"""Count what a missing part of the machine costs, from the catalogue and the scenarios."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ AT_THE_DISK = ("held_sync", "power_loss")
 
 @dataclasses.dataclass(frozen=True)
 class NotTried:
-    """What is not tried without some faults: scenarios by id, and the claims that are decided in no other.
+    """What is not tried without some faults: scenarios by id, and the claims that only they decide.
 
-    `on_disk`: claims that are tried all the same, and stay INCONCLUSIVE, since no fault at the disk is left for them.
+    `on_disk`: claims that are still tried but stay INCONCLUSIVE, because every disk fault for them is missing.
     """
 
     scenarios: frozenset[str]
@@ -26,7 +26,7 @@ class NotTried:
 
 
 def many(number: int, what: str) -> str:
-    """As people count.
+    """Return the number with its noun.
 
     >>> many(1, "claim"), many(3, "scenario")
     ('1 claim', '3 scenarios')
@@ -35,7 +35,7 @@ def many(number: int, what: str) -> str:
 
 
 def lost(faults: Collection[str]) -> NotTried:
-    """What the suite does not try where these faults, by name, cannot be taken."""
+    """Return what the suite does not try if these faults, by name, cannot be injected."""
     from conformance import claims, scenario
 
     catalogue = claims.load()
@@ -53,7 +53,7 @@ def lost(faults: Collection[str]) -> NotTried:
 
 
 def unable() -> dict[str, str]:
-    """Every fault of a scenario that this machine cannot take, by name, and why."""
+    """Return every fault of a scenario that this machine cannot inject, by name, and why."""
     from conformance import claims, scenario
     from conformance.faults import possible
 
@@ -62,32 +62,32 @@ def unable() -> dict[str, str]:
 
 
 def every_run() -> str:
-    """What is needed whatever is tried."""
+    """Say what a part that every run needs enables."""
     return "every run"
 
 
 def tracer() -> str:
-    """Faults at the disk."""
+    """Say what the disk faults cost."""
     from conformance.faults.disk import injection as disk
 
     return _for_faults("faults at the disk", disk.cannot)
 
 
 def power() -> str:
-    """A loss of power; every scenario takes ext4."""
+    """Say what the power loss costs; every scenario uses ext4."""
     from conformance.faults.power import image
 
     return _for_faults("power loss", image.cannot)
 
 
 def _for_faults(what: str, ask: Callable[[], str]) -> str:
-    """Those that are refused for this very reason; nothing where none is refused."""
+    """Count the faults that are refused for this very reason; empty if none is."""
     why = ask()
     return f"{what}: {lost([fault for fault, reason in unable().items() if reason == why])}" if why else ""
 
 
 def protocol(word: str, other: str) -> str:
-    """What is decided over one wire protocol, and how much of it not over the other."""
+    """Count the claims of one protocol, and those that the other does not decide."""
     from conformance import claims, scenario
 
     catalogue = claims.load()
@@ -98,12 +98,12 @@ def protocol(word: str, other: str) -> str:
 
 
 def java() -> str:
-    """The judge, and the brokers that run on it."""
+    """Name what needs Java: the judge, and some brokers."""
     return f"every verdict (the judge runs on Spark), and brokers: {_brokers('java', '{}')}"
 
 
 def containers() -> str:
-    """The brokers that can be in one."""
+    """Name the brokers that run in containers."""
     return f"brokers in containers: {_brokers('container', '{}:docker')}"
 
 

@@ -1,4 +1,4 @@
-"""The kernel, the disks, the tracer, an engine for containers: what brokers stand on and faults are made of."""
+"""Probes of the kernel, disks, tracer and container engine, which brokers and faults need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import time
 
 from conformance import paths
 from conformance.errors import LaunchError
-from conformance.frontend.doctor.seen import ProbeResult
+from conformance.frontend.doctor.software import ProbeResult
 
 _ASKED_S = 2.0
 _SIZED_S = 0.5
@@ -29,7 +29,7 @@ _OPEN_FILES = 1024
 
 
 def kernel() -> ProbeResult:
-    """A process is killed by its pidfd, and never by a pid that another may have by then."""
+    """Check for pidfds: a pid may belong to another process by the time of a kill."""
     says = f"{platform.system()} {platform.release()}"
     try:
         descriptor = os.pidfd_open(os.getpid())
@@ -46,7 +46,7 @@ def kernel() -> ProbeResult:
 
 
 def loopback() -> ProbeResult:
-    """Everything listens on 127.0.0.1."""
+    """Check 127.0.0.1, on which everything listens."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), _ASKED_S).close()
@@ -64,7 +64,7 @@ def _read(path: str) -> str:
 
 
 def folder(path: pathlib.Path, option: str) -> ProbeResult:
-    """Room and kind of the file system that `path` lies in, or will."""
+    """Check the free space and kind of the file system of `path`, which may not exist yet."""
     there = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.is_dir())
     free, kind = shutil.disk_usage(there).free, _file_system(there)
     says = f"{path}: {free / _GIB:.1f} GiB free, {kind or 'unknown file system'}"
@@ -78,7 +78,7 @@ def folder(path: pathlib.Path, option: str) -> ProbeResult:
 
 
 def _file_system(folder: pathlib.Path) -> str:
-    """Of the last mount whose point is the longest above the folder (proc_pid_mountinfo(5)); blanks there are octal."""
+    """Return the kind of the innermost mount above the folder (proc_pid_mountinfo(5)); blanks there are octal."""
     found, kind = "", ""
     for line in _read("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
@@ -89,7 +89,7 @@ def _file_system(folder: pathlib.Path) -> str:
 
 
 def cache() -> ProbeResult:
-    """Distributions, class archives, images; and what they take."""
+    """Check the caches of distributions, class archives and images, and their sizes."""
     seen = folder(paths.cache(), "XDG_CACHE_HOME=DIR")
     ends = time.monotonic() + _SIZED_S
     held = [_size(entry, ends) for entry in sorted(paths.cache().glob("[!.]*"))]
@@ -98,7 +98,7 @@ def cache() -> ProbeResult:
 
 
 def _size(entry: pathlib.Path, ends: float) -> str:
-    """Its name and size; "more than" where the time was over before everything was seen."""
+    """Return its name and size; "more than" if the time ran out."""
     total = 0
     for folder, _, files in os.walk(entry):
         for name in files:
@@ -112,7 +112,7 @@ def _size(entry: pathlib.Path, ends: float) -> str:
 
 
 def strace() -> ProbeResult:
-    """Its version, and whether it may trace."""
+    """Check the version of strace, and whether it may trace."""
     from conformance.faults.disk import injection
 
     if why := injection.cannot():
@@ -132,7 +132,7 @@ _SCOPES = {
 
 
 def ptrace() -> ProbeResult:
-    """What Yama allows; a tracer of ours starts what it traces."""
+    """Check what Yama allows; the suite's tracer starts the process that it traces."""
     scope = _read("/proc/sys/kernel/yama/ptrace_scope")
     if scope == "3" or (scope == "2" and os.geteuid() != 0):
         return ProbeResult("missing", _SCOPES[scope], "sysctl kernel.yama.ptrace_scope=1 (after 3: boot first)")
@@ -140,21 +140,21 @@ def ptrace() -> ProbeResult:
 
 
 def root() -> ProbeResult:
-    """Mounts, and a container engine."""
+    """Check for root, which mounts and a container engine need."""
     if os.geteuid() == 0:
         return ProbeResult("ok", "this is root")
     return ProbeResult("missing", f"this is user {os.geteuid()}", "run it with sudo; in a container, --privileged")
 
 
 def loop_devices() -> ProbeResult:
-    """A disk that can lose its power is an image behind one."""
+    """Check for a loop device: a disk that can lose its power is an image behind one."""
     if not _LOOP.exists():
         return ProbeResult("missing", f"no {_LOOP}", "modprobe loop; in a container, --privileged")
     return ProbeResult("ok", f"{_LOOP}, and {len(list(_LOOP.parent.glob('loop[0-9]*')))} devices made")
 
 
 def power(filesystem: str) -> ProbeResult:
-    """By losing the power of a small disk."""
+    """Try the loss of power on a small disk."""
     from conformance.faults.power import image
 
     package = image.FILE_SYSTEMS[filesystem].package
@@ -164,7 +164,7 @@ def power(filesystem: str) -> ProbeResult:
 
 
 def docker() -> ProbeResult:
-    """Whether one answers, where, and whether this user may speak to it."""
+    """Check whether a container engine answers, where, and whether this user may use it."""
     from testcontainers.core.docker_client import get_docker_host
 
     from conformance.adapters.container import engine
@@ -190,7 +190,7 @@ def docker() -> ProbeResult:
 
 
 def _asked(host: str) -> str:
-    """The version of the engine there, asked by hand: its library waits for minutes. Raises `OSError`, `ValueError`."""
+    """Ask the engine for its version, without its library, which waits for minutes. Raises `OSError`, `ValueError`."""
     kind, _, address = host.partition("://")
     if kind not in ("unix", "tcp") or os.environ.get("DOCKER_TLS_VERIFY"):
         raise ValueError("only unix:// and tcp:// without TLS are asked here; a run asks any")
@@ -208,7 +208,7 @@ def _asked(host: str) -> str:
 
 
 def open_files() -> ProbeResult:
-    """A broker and its clients have some hundred files and connections."""
+    """Check the limit of open files: a broker and its clients need some hundred."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
         return ProbeResult("note", f"{soft} for one process", f"ulimit -n {_OPEN_FILES} (the hard limit is {hard})")
@@ -216,7 +216,7 @@ def open_files() -> ProbeResult:
 
 
 def cores() -> ProbeResult:
-    """A busy machine blurs claims about time, and makes all else slower only: triggers count what is on the wire."""
+    """Check the number of cores: a busy machine only affects claims about time, since triggers count events."""
     number, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     says = f"{number} for this process, load {load:.1f}"
     if load > number:
@@ -225,7 +225,7 @@ def cores() -> ProbeResult:
 
 
 def memory() -> ProbeResult:
-    """The JVM of Spark takes 1 GiB at most, a Java broker half of that."""
+    """Check the memory: the JVM of Spark takes 1 GiB at most, a Java broker half of that."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
     if match is None:
         return ProbeResult("note", "the kernel does not say how much is free", "")

@@ -1,7 +1,8 @@
-"""Python, its packages, and the Java below Spark and some brokers."""
+"""Probes of Python, its packages, and the Java of Spark and some brokers."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
@@ -11,9 +12,21 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from typing import Literal
 
 from conformance.errors import LaunchError
-from conformance.frontend.doctor.seen import ProbeResult
+
+State = Literal["ok", "note", "missing"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeResult:
+    """The result of a probe: `ok`, there with a `note`, or `missing`; and what the user can do."""
+
+    state: State
+    says: str
+    todo: str = ""
+
 
 PACKAGES = {
     "click": "click",
@@ -32,16 +45,16 @@ PACKAGES = {
     "stomp": "stomp.py",
     "testcontainers": "testcontainers",
 }
-"""What a run imports, and the distribution that it comes with."""
+"""The modules that a run imports, and the distribution of each."""
 
 BUILD = "gcc libc6-dev python3-dev pkg-config libssl-dev"
-"""What Debian calls the parts that the build of python-qpid-proton asks for."""
+"""The Debian packages that the build of python-qpid-proton needs."""
 
 _JAVA = 17
 
 
 def python() -> ProbeResult:
-    """3.11 or newer."""
+    """Check for Python 3.11 or newer."""
     says = f"{platform.python_version()}, {sys.executable}"
     if sys.version_info < (3, 11):  # noqa: UP036 - asked before anything is installed
         return ProbeResult(
@@ -51,7 +64,7 @@ def python() -> ProbeResult:
 
 
 def versions() -> dict[str, str]:
-    """The version of each package that a run imports, by distribution; empty where it is not installed."""
+    """Return the version of each package that a run imports, by distribution; empty if it is not installed."""
     return {name: _version(name) for name in PACKAGES.values()}
 
 
@@ -63,7 +76,7 @@ def _version(distribution: str) -> str:
 
 
 def packages() -> ProbeResult:
-    """All that a run imports, with versions."""
+    """Check every package that a run imports."""
     absent = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
     says = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
     if absent:
@@ -72,7 +85,7 @@ def packages() -> ProbeResult:
 
 
 def imports(module: str, build: str = "") -> ProbeResult:
-    """Whether a module imports, which says more than that it is installed; `build`: what Debian has to have first."""
+    """Check that a module imports, not only that it is installed; `build` names the Debian packages that it needs."""
     name = PACKAGES[module]
     try:
         importlib.import_module(module)
@@ -83,7 +96,7 @@ def imports(module: str, build: str = "") -> ProbeResult:
 
 
 def compiler() -> ProbeResult:
-    """Compiler, headers of Python and of OpenSSL: asked for by the build of python-qpid-proton only."""
+    """Check compiler and headers of Python and OpenSSL: only the build of python-qpid-proton needs them."""
     config = shutil.which("pkg-config")
     header = pathlib.Path(sysconfig.get_path("include")) / "Python.h"
     asked = {
@@ -103,7 +116,7 @@ def compiler() -> ProbeResult:
 
 
 def java() -> ProbeResult:
-    """The one that would be taken, and those that are passed over."""
+    """Check which Java would be used, and which would not."""
     from conformance.adapters.launch.java import find_java
 
     try:
@@ -116,7 +129,7 @@ def java() -> ProbeResult:
 
 
 def spark() -> ProbeResult:
-    """PySpark, the JVM it would get, and whether what an earlier one learned of its classes is kept."""
+    """Check PySpark, its JVM, and the class archive of an earlier session."""
     seen = imports("pyspark")
     if seen.state != "ok":
         return seen
