@@ -143,7 +143,7 @@ def test_tables_are_those_of_their_owners():
     dependencies = tomllib.loads((paths.root() / "pyproject.toml").read_text())["project"]["dependencies"]
 
     assert sorted(re.split("[<>=]", one)[0] for one in dependencies) == sorted(software.PACKAGES.values())
-    assert rules._DURABILITY_FAULTS == losses.AT_THE_DISK
+    assert rules._DURABILITY_FAULTS == losses.DURABILITY_FAULTS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection
 
-AT_THE_DISK = ("held_sync", "power_loss")
+DURABILITY_FAULTS = ("held_sync", "power_loss")
 """The faults that decide a claim that says "on disk" (`judge.rules`)."""
 
 
@@ -44,7 +44,7 @@ def lost(faults: Collection[str]) -> NotTried:
     homes = {claim: {name for name, item in scripts.items() if claim in item.decides} for claim in catalogue.claims}
     only = {claim for claim, where in homes.items() if where and where <= gone}
     disk = {
-        claim: {name for name in where if scripts[name].fault_for(catalogue.claims[claim]) in AT_THE_DISK}
+        claim: {name for name in where if scripts[name].fault_for(catalogue.claims[claim]) in DURABILITY_FAULTS}
         for claim, where in homes.items()
         if catalogue.claims[claim].needs == "disk"
     }

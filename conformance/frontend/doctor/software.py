@@ -43,6 +43,7 @@ PACKAGES = {
     "yaml": "pyyaml",
     "rich": "rich",
     "stomp": "stomp.py",
+    "typing_extensions": "typing_extensions",
     "testcontainers": "testcontainers",
 }
 """The modules that a run imports, and the distribution of each."""
