@@ -89,14 +89,15 @@ class ClientRunner:
         """The header of the process of that name."""
         return msgspec.structs.replace(self._template, process=name)
 
-    def job(self, role: str, **fields: object) -> Job:
+    def job(self, role: str, **fields: Any) -> Job:
         """What a client of that role is told; it connects to the broker itself."""
         broker, planned = self.broker, self.planned
         fields |= self._asked(role, fields)
         host, port = broker.service.endpoint(planned.protocol)
         spoken = planned.adapter.file.protocols[planned.protocol]
         if role == "drain":
-            fields["liveness_s"] = max(jobs.LIVENESS_S, jobs.LIVENESS_FACTOR * self.slowest_s)
+            least = fields.get("liveness_s", jobs.LIVENESS_S)
+            fields["liveness_s"] = max(least, jobs.LIVENESS_FACTOR * self.slowest_s)
         if role == "publish":
             fields["producer"] = self.counts.get(role, 0) + 1
         return Job(

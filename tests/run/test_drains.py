@@ -76,3 +76,23 @@ def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s
     record, _ = play(Publish(20, window=10), *SETTLE)
 
     assert ("", [expected, expected]) == (record.void, seen)
+
+
+@pytest.mark.parametrize(
+    ("slowest_s", "asked", "expected"), [(0.0, {}, 30.0), (5.0, {}, 50.0), (0.0, {"liveness_s": 80.0}, 80.0)]
+)
+def test_how_long_a_drain_waits_before_it_calls_a_message_stuck(play, monkeypatch, slowest_s, asked, expected):
+    """Ten times the slowest answer of the trial, and at least what its redelivery delay asks for."""
+    real, waits = ClientRunner.job, []
+
+    def job(runner, role, **fields):
+        runner.slowest_s = slowest_s
+        made = real(runner, role, **fields, **(asked if role == "drain" else {}))
+        waits.extend([made.liveness_s] if role == "drain" else [])
+        return made
+
+    monkeypatch.setattr(TrialPlayer, "_drain", lambda player: player.client_runner.job("drain"))
+    monkeypatch.setattr(ClientRunner, "job", job)
+    play(Publish(1, window=1), Drain())
+
+    assert [expected] == waits
