@@ -53,6 +53,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "settings.*.choices.*.stored.pattern": _QUEUE,
     "template.command": (),
     "xml.edits.*.text|content": (),
+    "xml.queue": _QUEUE,
     "queues.url|remove|lasting": _QUEUE,
     "queues.body|command": ("queue", "options"),
     "queues.options.*": ("queue", "value"),
@@ -231,8 +232,11 @@ def _unplaced_settings(data: Mapping[str, Any], here: pathlib.Path) -> Iterator[
 
 
 def _used(data: Mapping[str, Any], here: pathlib.Path) -> set[str]:
-    """The placeholders in the texts of the file and of its template files, and the settings that choose files."""
-    found = {word for _, text, _ in _texts(data) for word in placeholders(text)}
+    """The placeholders in the texts of the file and of its template files, and the settings that choose files.
+
+    Without those of `xml.queue`: the declaration of a queue only repeats a setting, whose key may be absent elsewhere.
+    """
+    found = {word for place, text, _ in _texts(data) if place != "xml.queue" for word in placeholders(text)}
     found |= {f"setting.{name}" for _, when in _at(data, "template.files.*.when") for name in _names(when)}
     for _, file in _at(data, "template.files.*.file"):
         with contextlib.suppress(OSError, TypeError):  # reported when it is copied
