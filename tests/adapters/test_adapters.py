@@ -75,7 +75,7 @@ def test_a_spec_is_name_version_launcher(spec: str, expected: str) -> None:
         ("ems:docker", "it is reached from outside only"),
         ("artemis:nativ", "did you mean 'native'"),
         ("reference@9.9", "reference has one version"),
-        ("external=amqp://somewhere", "say which broker it is"),
+        ("external=amqp://somewhere", "expected NAME:external=amqp://somewhere"),
         ("", r"expected NAME\[@VERSION\]\[:LAUNCHER\]"),
         ("/no/such/broker.toml", "/no/such/broker.toml: cannot be read"),
     ],
