@@ -11,7 +11,7 @@ class Stomp:
     """A connection to a broker, without a session of the suite."""
 
     def __init__(self, broker: Broker) -> None:
-        self._socket = socket.create_connection(broker.endpoint("stomp"), timeout=30)
+        self._socket = socket.create_connection(broker.service.endpoint("stomp"), timeout=30)
         self._stream = self._socket.makefile("rwb")
         self.ask("CONNECT\naccept-version:1.2\nhost:localhost\n\n")
 

@@ -107,14 +107,14 @@ def test_the_data_of_an_older_version(tmp_path: pathlib.Path, ledger: Ledger, ve
         first.ask("SEND\ndestination:orders\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\n\nhello")
         with broker.target.armed("kill") as descriptors:
             signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
-        assert broker.wait_gone(10)
+        assert broker.target.wait_gone(10)
         first.close()
         broker.start()
         second = Stomp(broker)
         message = second.ask("SUBSCRIBE\nid:1\ndestination:orders\nsubscription-type:ANYCAST\nack:client\n\n")
         second.close()
-        said = broker.log.read_text()
+        said = broker.facts.log.read_text()
 
     assert message.endswith("hello")
     assert "2.56.0" in said
-    assert "new" == broker.log.parent.name
+    assert "new" == broker.facts.log.parent.name

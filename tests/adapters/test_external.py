@@ -454,7 +454,7 @@ def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path:
     [
         ("reference:external", "where is it"),
         ("reference:external=", "nothing stands after it"),
-        ("external=amqp://h:1", "say which broker it is"),
+        ("external=amqp://h:1", "expected NAME:external=amqp://h:1"),
         ("reference:external=h:1", "no scheme"),
         ("reference:external=ampq://h:1", "did you mean 'amqp'"),
         ("reference:external=amqp://u:p@h:1", "has a password in it"),
