@@ -91,9 +91,11 @@ def _names(name, broker):
         asked.close()
         return answer
     paths_of = {"qpid": "api/latest/queue/default/default", "rabbitmq": "api/queues", "reference": "queues"}
+    if name not in paths_of:
+        return ""
     login = "guest:guest@" if name == "rabbitmq" else ""
     at = f"http://{login}127.0.0.1:{broker.service.endpoint('http')[1]}"
-    return web.ask("GET", f"{at}/{paths_of[name]}", timeout_s=30)[1] if name in paths_of else ""
+    return web.ask("GET", f"{at}/{paths_of[name]}", timeout_s=30)[1]
 
 
 def _at(broker, name, *protocols):

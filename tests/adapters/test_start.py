@@ -305,7 +305,7 @@ def test_a_message_that_never_comes_is_told(make: Make) -> None:
     def prove(broker: native.NativeBroker) -> None:
         raise ClientError("no credit")
 
-    broker = make("amqp(said['amqp'])", "ready_s = 0.4\nready_message = true", prove=prove)
+    broker = make("amqp(said['amqp'])", "ready_s = 3\nready_message = true", prove=prove)
 
     assert "start.ready_message: no credit" in str(refused(broker))
 

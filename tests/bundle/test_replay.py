@@ -184,7 +184,7 @@ def test_a_control_that_is_gone(copy):
             "Step 1 was Publish(count=7, window=1), and is Publish(",
         ),
         ({"script": [], "k": 1}, "cannot be repeated: its scenario has changed since"),
-        ({"scenario": "gone-since"}, "this version has none of that name"),
+        ({"scenario": "gone-since"}, "this version of the suite has no scenario gone-since"),
     ],
 )
 def test_a_script_that_has_changed(copy, fields, line):
