@@ -112,7 +112,7 @@ def test_sizes():
 
 
 def test_folders_and_names():
-    """A folder has at most 12 modules, and a class name one meaning in the whole package."""
+    """A folder has at most 12 modules, few are under 40 lines, and a class name has one meaning in the whole package."""
     modules = [path for path in OWN if "conformance" in path.parts]
     folders = collections.Counter(path.parent for path in modules)
     classes = collections.Counter(
@@ -123,6 +123,7 @@ def test_folders_and_names():
     )
 
     assert [str(folder) for folder, count in folders.items() if count > 12] == []
+    assert len([path for path in modules if path.read_text().count("\n") < 40 and path.stem[:2] != "__"]) < 15
     assert [name for name, count in classes.items() if count > 1] == []
 
 
