@@ -24,6 +24,7 @@ from conformance.clients.workers.pool import run_job
 from conformance.errors import UsageError
 from conformance.history import Op, Phase, Recorder, bare_header, make_body, message_id
 from conformance.ledger import Ledger
+from conformance.scenario.script import Publish
 
 EVENTS = 200_000
 MESSAGES = 20_000
@@ -112,7 +113,7 @@ def judge() -> Iterator[str]:
 
 def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:
     job = Job(
-        role="publish",
+        step=Publish(MESSAGES, window=WINDOW),
         header=bare_header("publisher"),
         history=str(folder / f"{turn}.jsonl"),
         host=host,
@@ -121,8 +122,6 @@ def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:
         queue="bench",
         epoch=1,
         producer=turn + 1,
-        count=MESSAGES,
-        window=WINDOW,
         silence_s=0.0,
     )
     started = time.perf_counter()

@@ -33,6 +33,7 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Job
 from conformance.history import bare_header
 from conformance.ledger import Ledger
+from conformance.scenario.script import Drain
 
 _HOST = "127.0.0.1"
 _GROUP = 100
@@ -242,7 +243,7 @@ def _no_broker(ledger: Ledger) -> Iterator[_Nobody]:
 def consume(site: Peer, count: int) -> None:
     """Receive so many by the project's own session, and acknowledge each group in a transaction."""
     job = Job(
-        role="consume",
+        step=Drain(),
         header=bare_header("bench-consumer"),
         history="",
         host=_HOST,

@@ -29,7 +29,7 @@ from conformance.records import TrialRecord
 from conformance.run.planning.plan import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Scenario
-from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Step
+from conformance.scenario.script import SETTLE, After, Between, ClientEvent, Consume, Kill, Nth, Publish, Restart, Step
 
 SEED = 20_240_229
 AT_TRIGGER, AT_RANDOM = 3, 30
@@ -278,7 +278,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
-def _kills(event: str) -> Scenario:
+def _kills(event: ClientEvent) -> Scenario:
     """`_EACH` kills of one broker at that event, without a look at what is left."""
     steps: dict[str, Callable[[Kill], Step]] = {
         "confirm": lambda kill: Publish(50_000, window=100, until=kill),
@@ -296,7 +296,8 @@ def signals(bench: Bench) -> Iterator[str]:
 
     At a confirm the publisher first sends a few messages: the time since then is given as well.
     """
-    for event in ("confirm", "committed", "ack"):
+    events: tuple[ClientEvent, ...] = ("confirm", "committed", "ack")
+    for event in events:
         said: list[str] = []
         for number in itertools.count(1):
             if len(said) >= KILLS / 3:

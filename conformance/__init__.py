@@ -8,11 +8,11 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `paths`         where the files of this project are, in a checkout and in the wheel
 `claims`        what vendors and standards promise: one sentence a claim, with its source
 `history`       what happened: events, the files that hold them, what a complete one is
+`scenario`      what is done to a broker, and which claims that decides; `script` has its steps, faults and triggers
 `records`       what a run writes beside its histories: what was asked, and what each trial was
 `mounts`        what is mounted or attached on this machine, and how it is given back
 `locks`         locked files that say what a process has reserved, so that the next start can tell who is dead
 `ledger`        what a run has started, so that the next one can end what a killed run left
-`scenario`      what is done to a broker, and which claims that decides; `script` has its steps, faults and triggers
 `adapters`      how a broker is described, configured, started and stopped: broker.toml, launchers, credentials
 `faults`        what is done to the broker, its disk and its links, and the proof that it took effect
 `clients`       sessions over AMQP 1.0, STOMP 1.2 and vendors' clients, each in a worker process of its own

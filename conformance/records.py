@@ -19,6 +19,7 @@ import msgspec
 
 from conformance.errors import HistoryError, UsageError
 from conformance.history import Header
+from conformance.scenario.script import Step
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -76,11 +77,12 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One trial: which script, which arm, and whether anything of ours went wrong.
 
     `arm` is `subject` or `control`; `control` is the label of the control that it ran (`Control.label`). `k` is the
-    number that the seed drew for the trigger. `void` says why nothing may be concluded from it: a fault that did not
-    take effect, a process that died by itself, a broker that did not start. `floor_seconds` is what the restarts and
-    waits of this trial took by themselves. `script` has the drawn steps, in words that a replay must find again.
-    `flush_ms` is how long the broker may keep what it has answered before it writes it; 0: its settings do not tell.
-    `void_after_fault` is set by the judge: the histories of a void trial say that a fault had taken effect.
+    number that the seed drew for the trigger. `steps` are the drawn steps, `client` and `queue` those of the script
+    (`Scenario`): a replay compares them. `steps` is None in the record of an earlier version. `flush_ms` is how long
+    the broker may keep what it has answered before it writes it; 0: its settings do not tell. `void` says why nothing
+    may be concluded from it: a fault that did not take effect, a process that died by itself, a broker that did not
+    start. `void_after_fault` is set by the judge: the histories of a void trial say that a fault had taken effect.
+    `floor_seconds` is what the restarts and waits of this trial took by themselves.
     """
 
     trial: str
@@ -92,7 +94,9 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     k: int | None
     adapter: str
     settings: dict[str, bool | int | str]
-    script: tuple[str, ...] = ()
+    steps: tuple[Step, ...] | None = None
+    client: str = "library"
+    queue: dict[str, bool | int] = {}
     flush_ms: int = 0
     void: str = ""
     void_log: tuple[str, ...] = ()
@@ -269,15 +273,15 @@ def file_changed(record: FileRecord, part: pathlib.Path) -> str | None:
         now, then = tomllib.loads(data.decode()), tomllib.loads(copy.read_text())
     except (OSError, ValueError):
         return "it is no TOML any more, or the copy of the run is gone"
-    return _difference(then, now)
+    return difference(then, now)
 
 
-def _difference(then: Mapping[str, object], now: Mapping[str, object], at: str = "") -> str:
-    """The first key of two tables that is not the same in both; empty where all are."""
+def difference(then: Mapping[str, object], now: Mapping[str, object], at: str = "") -> str:
+    """Describe the first key that differs between two tables; return nothing if they are equal."""
     for key in sorted({*then, *now}):
         was, is_ = then.get(key), now.get(key)
         if isinstance(was, dict) and isinstance(is_, dict):
-            if found := _difference(was, is_, f"{at}{key}."):
+            if found := difference(was, is_, f"{at}{key}."):
                 return found
         elif was != is_:
             words = ["nothing" if value is None else repr(value) for value in (was, is_)]

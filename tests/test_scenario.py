@@ -3,24 +3,35 @@
 import dataclasses
 import doctest
 
+import msgspec
 import pytest
 
 from conformance import claims, scenario
-from conformance.errors import CatalogueError, UsageError
+from conformance.errors import CatalogueError, FaultError, UsageError
 from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
 from conformance.scenario.script import (
     SETTLE,
+    After,
+    All,
     Between,
     Consume,
     ConsumerCrash,
+    Cut,
+    Delay,
     Drain,
+    Frame,
+    HoldLink,
     Kill,
     Nth,
     Pause,
     Publish,
+    Recovery,
     Restart,
+    Step,
     Stop,
+    Throttle,
     Together,
+    largest,
 )
 
 CATALOGUE = claims.load()
@@ -59,10 +70,62 @@ def test_transactions_on_both_sides_are_refused():
         scenario._validate(script((*alone, *SETTLE), **decides), CATALOGUE)
 
 
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (Publish(9, window=9, until=Cut(Frame("sent", 1))), "Invalid enum value 'sent' - at `$[0].until.at.kind`"),
+        (Publish(9, window=9, until=Cut(Frame("send", 0))), "Expected `int` >= 1 - at `$[0].until.at.k`"),
+        (Publish(9, window=9, until=Cut(Frame("send", 1, "behind"))), "Invalid enum value 'behind'"),
+        (Publish(9, window=9, until=Cut(Frame("send", 1), "kill")), "Invalid enum value 'kill'"),
+        (Publish(9, window=9, until=HoldLink(Frame("send", 1), "both")), "Invalid enum value 'both'"),
+        (Publish(9, window=9, until=HoldLink(Frame("send", 1), hold_s=0)), "Expected `float` > 0.0"),
+        (Publish(9, window=9, until=Delay(0)), "Expected `float` > 0.0 - at `$[0].until.rtt_ms`"),
+        (Publish(9, window=9, until=Throttle(0)), "Expected `int` >= 1"),
+        (Publish(9, window=9, until=Kill(Nth("confirmed", 1))), "Invalid enum value 'confirmed'"),
+        (Publish(9, window=9, until=Kill(Frame("send", 1))), "Invalid value 'frame' - at `$[0].until.at.trigger`"),
+        (Publish(0, window=9), "Expected `int` >= 1 - at `$[0].count`"),
+        (Consume("telepathic"), "Invalid enum value 'telepathic' - at `$[0].mode`"),
+        (Restart(under=Kill(Nth("sent", 1))), "Invalid value 'kill' - at `$[0].under.fault`"),
+    ],
+)
+def test_a_word_or_number_that_a_field_may_not_have_is_refused(step, why):
+    """When the scenario is loaded, with the place."""
+    assert why in refused(script((step, *SETTLE)))
+
+
+@pytest.mark.parametrize("item", SCENARIOS.values(), ids=SCENARIOS)
+def test_a_script_is_read_as_it_was_written(item):
+    """Before its numbers are drawn, when they are `Between`, and after that, when they are ints."""
+    for steps in (item.steps, item.drawn(5).steps):
+        assert steps == msgspec.json.decode(msgspec.json.encode(steps), type=tuple[Step, ...])
+
+
+def test_what_is_written_has_names_and_numbers():
+    """A step, a fault and a trigger each say what they are; defaults are written too, for a later version may change them."""
+    kill = Kill(Nth("confirm", Between(3, 9)))
+    at = {"trigger": "nth", "event": "confirm", "k": {"low": 3, "high": 9}}
+    written = msgspec.to_builtins(Restart(until=kill))
+
+    assert {
+        "step": "restart",
+        "clean": False,
+        "under": None,
+        "until": {"fault": "kill", "at": at, "delay_us": 0},
+    } == written
+
+
+def test_only_a_drawn_number_arms_a_fault():
+    """A fault whose number no seed has drawn is refused, and so is one that no client can see."""
+    assert 7 == largest(All((Nth("confirm", 3), After(7))))
+    for at, why in ((Nth("confirm", Between(3, 9)), "was not drawn"), (Recovery(3), "no client sees")):
+        with pytest.raises(FaultError, match=why):
+            largest(at)
+
+
 @pytest.mark.parametrize("change", [{"until": ConsumerCrash(Nth("process", 3))}, {"linked": True}])
 def test_what_runs_together_has_no_fault_and_no_link(change):
     """A fault belongs to a step of its own."""
-    step = dataclasses.replace(Consume("auto", stop=5), **change)
+    step = msgspec.structs.replace(Consume("auto", stop=5), **change)
     item = script((Together((Publish(10, window=5), step)), *SETTLE), **{"SOLCD-ACK-01": LOST})
 
     assert "scenario odd: a step of Together has neither a fault nor a link" == refused(item)
@@ -162,7 +225,7 @@ def test_a_seed_draws_the_trigger_and_nothing_else(until):
     assert item.drawn(7) == item.drawn(7)
     assert len(drawn) > 1
     assert all(3 <= fault.at.k <= 90 for fault in drawn)
-    assert {until} == {dataclasses.replace(fault, at=until.at) for fault in drawn}
+    assert {until} == {msgspec.structs.replace(fault, at=until.at) for fault in drawn}
 
 
 def test_the_fault_of_a_script():

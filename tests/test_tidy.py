@@ -29,7 +29,7 @@ from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits quoting paths claims history records mounts locks ledger scenario adapters faults clients run judge"
+    "errors limits quoting paths claims history scenario records mounts locks ledger adapters faults clients run judge"
     " report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import pathlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as version_of
+
+import msgspec
 
 from conformance import adapters, campaign, claims, paths, records, scenario
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings
@@ -28,7 +31,8 @@ from conformance.judge.trial_anomalies import RECOVERY, compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning.plan import Planned, Selection, arm_label, drawn_for, plan, subject_trials
-from conformance.scenario import Scenario, names_of, script_words
+from conformance.run.trial import describe
+from conformance.scenario import Scenario, names_of
 
 _AGAIN = re.compile(r"\.again-\d+$")
 _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
@@ -137,7 +141,7 @@ def prepare(wanted: ReplayRequest) -> Replay:
     adapter, told = _adapter(wanted, run)
     selection = _selection(run, adapter, script, catalogue, same=not wanted.adapter)
     first = _planned(record, script, selection, catalogue, scenarios)
-    _check_script(record, first)
+    _check_script(record, first, run)
     _check_able(first, selection, script)
     if first.settings.values != record.settings and not wanted.adapter:
         raise _setting_changed(record.trial, record.settings, first.settings.values)
@@ -343,21 +347,37 @@ def _planned(
     )
 
 
-def _check_script(record: TrialRecord, planned: Planned) -> None:
-    """Raise `UsageError` if the script has changed: other steps would prove nothing about the recorded trial."""
-    now = script_words(planned.script)
-    if record.script == now or (not record.script and record.k == planned.k):
-        return
-    pairs = zip((*record.script, *["nothing"] * len(now)), (*now, *["nothing"] * len(record.script)), strict=False)
-    number, (was, is_) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
-    raise UsageError(
-        f"{record.trial} cannot be repeated: its scenario has changed since. Step {number} was {was}, and is {is_}. "
-        "Replay it with the version of the suite that recorded it, or run the scenario anew",
-        code="script-changed",
-        step=number,
-        was=was,
-        now=is_,
-    )
+def _check_script(record: TrialRecord, planned: Planned, run: RunRecord) -> None:
+    """Raise `UsageError` if the script has changed: other steps would prove nothing about the recorded trial.
+
+    The records of earlier versions have the steps as text, or not at all.
+    """
+    if record.steps is None:
+        raise UsageError(
+            f"{record.trial} cannot be repeated: version {run.versions.get('conformance', 'unknown')} of the suite "
+            "recorded it before trial.json had the steps as data. Replay it with that version, or run the scenario "
+            "again with this one",
+            code="script-not-recorded",
+            trial=record.trial,
+        )
+    if changed := _changed(record, describe(planned)):
+        raise UsageError(
+            f"{record.trial} cannot be repeated: its scenario has changed since: {changed}. "
+            "Replay it with the version of the suite that recorded it, or run the scenario again with this one",
+            code="script-changed",
+            difference=changed,
+        )
+
+
+def _changed(then: TrialRecord, now: TrialRecord) -> str:
+    """Describe the first difference between two scripts; return nothing if they are equal."""
+    for number, (was, is_) in enumerate(itertools.zip_longest(then.steps or (), now.steps or ()), 1):
+        if type(was) is not type(is_):
+            names = [type(step).__name__ if step else "nothing" for step in (was, is_)]
+            return f"step {number} was {names[0]}, and is {names[1]}"
+        if found := records.difference(msgspec.to_builtins(was), msgspec.to_builtins(is_), f"step {number}: "):
+            return found
+    return records.difference({"client": then.client, **then.queue}, {"client": now.client, **now.queue})
 
 
 def _check_able(planned: Planned, selection: Selection, script: Scenario) -> None:
@@ -388,8 +408,6 @@ def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
     recorded, here = run.versions.get("conformance", "unknown"), version_of(paths.PROJECT)
     if recorded != here:
         yield f"the run was recorded by version {recorded} of the suite, this is {here}; the script is the same"
-    if not record.script:
-        yield "the run does not say what its steps were: only the number that its seed drew was compared"
     if record.void:
         yield f"the first recording is void: {record.void}"
 

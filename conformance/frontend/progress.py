@@ -243,7 +243,7 @@ class Show:
             lines.append(f"broker {broker(planned)}{control}")
         drawn = f", drawn number {planned.k:,}" if planned.k is not None else ""
         lines.append(f"begin {name}: seed {planned.seed}{drawn}")
-        self.say("\n".join([*lines, *(f"    {sentence}" for sentence in steps_in_words(planned.script))]))
+        self.say("\n".join([*lines, *(f"    {sentence}" for sentence in steps_in_words(planned.script.steps))]))
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))

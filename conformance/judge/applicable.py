@@ -13,7 +13,7 @@ from types import MappingProxyType
 from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario, names_of
-from conformance.scenario.script import LINK_FAULTS, Consume, Publish, Together, singles
+from conformance.scenario.script import Consume, LinkFault, Publish, Together, singles
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:
@@ -60,7 +60,7 @@ def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: 
     if unmet(claim.when, {**run.settings, **trial.settings, **item.session}, run.absent):
         return False
     # A vendor's client may return from a send although a broken link lost its bytes.
-    cut = run.protocol in VENDOR_SURFACES and any(isinstance(fault, LINK_FAULTS) for fault in item.faults)
+    cut = run.protocol in VENDOR_SURFACES and any(isinstance(fault, LinkFault) for fault in item.faults)
     if cut and anomaly == "lost":
         return False
     return anomaly not in _EXCUSED or not _EXCUSED[anomaly](item)

@@ -175,7 +175,7 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
         says=script.says if script else "This version of the suite no longer has the script.",
         mode=script.mode if script else next((row.mode for row in everything), ""),
         script=script,
-        steps=tuple(words.steps_in_words(script)) if script else (),
+        steps=tuple(words.steps_in_words(script.steps)) if script else (),
         failure_model=fault.failure_model if fault else next((row.failure_model for row in everything), ""),
         rows=tuple(row for row in everything if row in judgement.rows),
         self_checks=tuple(row.claim for row in everything if row in judgement.self_checks),

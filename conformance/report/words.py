@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from conformance.errors import ExitCode
 from conformance.judge.exits import codes, exit_code
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.report.faults import fault_sentence, ordinal, restart_sentence
-from conformance.scenario import Scenario
 from conformance.scenario.script import Ask, Consume, Drain, Offer, Publish, Restart, Step, Together
 
 
@@ -132,15 +132,14 @@ def bound_words(row: VerdictRow) -> str:
     return "; ".join(part for part in (chance, missed) if part)
 
 
-def steps_in_words(scenario: Scenario) -> list[str]:
+def steps_in_words(steps: Iterable[Step]) -> list[str]:
     """Return the steps of a script as sentences; for a drawn script, with the numbers of its trial.
 
-    >>> from conformance.scenario import Scenario
     >>> from conformance.scenario.script import Drain
-    >>> steps_in_words(Scenario("s", "", "auto", (Drain(),), {}))[0].partition(",")[0]
+    >>> steps_in_words([Drain()])[0].partition(",")[0]
     'Receive and acknowledge everything until silence'
     """
-    return [_sentence(step) for step in scenario.steps]
+    return [_sentence(step) for step in steps]
 
 
 def _sentence(step: Step) -> str:

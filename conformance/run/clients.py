@@ -8,7 +8,7 @@ import os
 import pathlib
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -24,8 +24,9 @@ from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import Ended, Header, close_history
 from conformance.run.planning.plan import Planned
+from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 
-_PROCESS = {"publish": "publisher", "consume": "consumer", "drain": "drain", "ask": "asker", "collect": "collector"}
+_PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
 
 
@@ -89,19 +90,18 @@ class ClientRunner:
         """The header of the process of that name."""
         return msgspec.structs.replace(self._template, process=name)
 
-    def job(self, role: str, **fields: Any) -> Job:
-        """What a client of that role is told; it connects to the broker itself."""
+    def job(self, step: ClientStep, **fields: Any) -> Job:
+        """Return the job of the client that does this step; the client connects to the broker itself."""
         broker, planned = self.broker, self.planned
-        fields |= self._asked(role, fields)
         host, port = broker.service.endpoint(planned.protocol)
         spoken = planned.adapter.file.protocols[planned.protocol]
-        if role == "drain":
+        if isinstance(step, Drain) and not fields.get("collects"):
             least = fields.get("liveness_s", jobs.LIVENESS_S)
             fields["liveness_s"] = max(least, jobs.LIVENESS_FACTOR * self.slowest_s)
-        if role == "publish":
-            fields["producer"] = self.counts.get(role, 0) + 1
-        return Job(
-            role=role,
+        step, asks = self._asked(step)
+        job = Job(
+            step=step,
+            asks=asks,
             header=self._template,
             history="",
             host=host,
@@ -110,40 +110,35 @@ class ClientRunner:
             queue=self.queue,
             epoch=broker.epoch,
             client=planned.script.client,
+            producer=self.counts.get(_PROCESS[Publish], 0) + 1,
             ack_confirm=spoken.ack_confirm or jobs.NEVER,
-            vendor=self._vendor(fields),
             depth=depth_probe(broker, self.queue),
             destination=spoken.destination,
             outcomes=spoken.outcomes,
             answers_at_commit=spoken.transacted_sends == "at_commit",
             stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
             access=broker.service.access(planned.protocol),
-            may_be_refused=bool(planned.script.queue or fields.get("backwards")),
-            **fields,  # type: ignore[arg-type]
+            may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.backwards)),
+            **fields,
         )
+        return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job
 
-    def _asked(self, role: str, fields: Mapping[str, Any]) -> dict[str, object]:
-        """What the client asks of this broker, as far as the broker is one that can be asked."""
-        able = self.planned.adapter.capabilities(self.planned.protocol)
-        if role == "publish":
+    def _asked(self, step: ClientStep) -> tuple[ClientStep, jobs.Asks]:
+        """Return the step, and what its client asks of this broker, as far as the broker can be asked."""
+        if isinstance(step, Publish):
+            able = self.planned.adapter.capabilities(self.planned.protocol)
+            if "ack_immediately" not in able:
+                step = msgspec.structs.replace(step, immediate_every=0)
             windows = "ranged_confirms" in able
-            asks = jobs.Asks(window=fields["window"], event_mode=fields["ack_event_mode"]) if windows else jobs.Asks()
-            return {"asks": asks} if "ack_immediately" in able else {"asks": asks, "immediate_every": 0}
-        mode = self.planned.adapter.file.ack_modes.get(fields.get("mode", ""), "")
-        return {"asks": jobs.Asks(mode=mode)}
+            return step, jobs.Asks(window=step.window, event_mode=step.ack_event_mode) if windows else jobs.Asks()
+        mode = self.planned.adapter.file.ack_modes.get(step.mode, "") if isinstance(step, Consume) else ""
+        return step, jobs.Asks(mode=mode)
 
-    def _vendor(self, fields: Mapping[str, Any]) -> jobs.Vendor | None:
-        planned = self.planned
-        if not planned.client:
-            return None
-        several = fields.get("window", 1) > 1 and not fields.get("batch")
+    def _vendor(self, job: Job) -> jobs.Vendor:
+        planned, step = self.planned, job.step
+        several = isinstance(step, Publish) and step.window > 1 and not step.batch
         return vendor_of(
-            planned.adapter,
-            planned.protocol,
-            planned.settings,
-            planned.client,
-            fields.get("prefetch", 100),
-            asynchronous=several,
+            planned.adapter, planned.protocol, planned.settings, planned.client, job.prefetch, asynchronous=several
         )
 
     def play(self, job: Job, descriptors: Sequence[int] = ()) -> JobResult:
@@ -222,9 +217,14 @@ class ClientRunner:
         close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
         process.prove_crashed(last_event_fired=fired, seen=len(lines) - 1)
 
+    def next_number(self, process: str) -> int:
+        """Count one more process of that name, and return its number in the trial."""
+        number = self.counts[process] = self.counts.get(process, 0) + 1
+        return number
+
     def _spawn(self, job: Job, descriptors: Sequence[int]) -> tuple[Child, Job]:
-        number = self.counts[job.role] = self.counts.get(job.role, 0) + 1
-        name = f"{_PROCESS[job.role]}-{number}"
+        process = "collector" if job.collects else _PROCESS[type(job.step)]
+        name = f"{process}-{self.next_number(process)}"
         path = self.folder / f"{name}.jsonl"
         job = msgspec.structs.replace(job, header=self.header(name), history=str(path))
         return self.worker_pool.spawn(job, self.folder / f"{name}.log", descriptors), job

@@ -21,6 +21,7 @@ from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
 from conformance.run.clients import depth_probe
+from conformance.scenario.script import Drain
 
 ANSWER_S = 10.0
 """For each answer of a broker that runs: a confirm, a delivery, the outcome of an acknowledgement."""
@@ -107,7 +108,7 @@ class ProbeClient:
         protocol, service = self.adapter.file.protocols[self.protocol], broker.service
         host, port = service.endpoint(self.protocol)
         job = Job(
-            role="publish",
+            step=Drain(),
             header=bare_header("proof"),
             history="",
             host=host,

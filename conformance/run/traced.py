@@ -43,7 +43,7 @@ def watched(ledger: Ledger, client_runner: ClientRunner, job: Job) -> Iterator[J
 
 
 def _link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault | None) -> LinkProxy:
-    number = client_runner.counts["link"] = client_runner.counts.get("link", 0) + 1
+    number = client_runner.next_number("link")
     broker = (job.host, job.port)
     client = client_runner.planned.client
     wire = vendor_clients.find(client).wire if client else job.protocol
@@ -60,8 +60,7 @@ class TracedRun:
 
     def __init__(self, client_runner: ClientRunner, stand: RunningBroker, fault: DiskFault) -> None:
         self.client_runner, self.stand, self.fault = client_runner, stand, fault
-        number = client_runner.counts["disk"] = client_runner.counts.get("disk", 0) + 1
-        self.name = f"disk-{number}"
+        self.name = f"disk-{client_runner.next_number('disk')}"
         broker = stand.broker
         contained = broker.target.processes if client_runner.planned.adapter.launcher == DOCKER else None
         journal = broker.facts.journal_files

@@ -16,7 +16,7 @@ from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launchers import EXTERNAL
 from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job, JobResult, Part, Trigger
+from conformance.clients.workers.job import Job, JobResult
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
 from conformance.faults import process
@@ -29,33 +29,30 @@ from conformance.run.evidence import EvidenceKeeper
 from conformance.run.planning.plan import Planned
 from conformance.run.restart import NotReady, RestartAttempt
 from conformance.run.traced import TracedRun, over_link, watched
-from conformance.scenario import script, script_words
 from conformance.scenario.script import (
     CLEAN_RESTART,
-    LINK_FAULTS,
     LONGEST_DELAY_MS,
     MOST_DRAINS,
-    After,
-    All,
     Ask,
+    ClientFault,
     Consume,
     ConsumerCrash,
     Drain,
     Fault,
     Kill,
     LinkFault,
-    Nth,
     Offer,
     Pause,
     PowerLoss,
     Publish,
+    Recovery,
     Restart,
     Step,
     Stop,
     Together,
+    fixed,
+    largest,
 )
-
-_DRAIN_CREDIT = 1000
 
 
 class TrialPlayer:
@@ -175,11 +172,7 @@ class TrialPlayer:
         elif isinstance(step, Offer):
             self._offer(step)
         elif isinstance(step, Ask):
-            self._alive(
-                self.client_runner.play(
-                    self.client_runner.job("ask", question=step.question, liar=self.planned.session_liar)
-                )
-            )
+            self._alive(self.client_runner.play(self._client(step)))
         elif isinstance(step, Drain):
             self._drain()
         elif isinstance(step, Together):
@@ -201,14 +194,14 @@ class TrialPlayer:
             waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
         if self._stays:
             waits = {"delayed": True, "liveness_s": jobs.SILENCE_S}
-        result = self.client_runner.play(self.client_runner.job("drain", prefetch=_DRAIN_CREDIT, **waits))
+        result = self.client_runner.play(self.client_runner.job(Drain(), **waits))
         self._alive(result)
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
         if self.planned.adapter.launcher == EXTERNAL:
             return  # its owner's messages are there
         for queue in claims.set_aside(claims.load().exclusions, settings):
-            job = self.client_runner.job("collect", prefetch=_DRAIN_CREDIT, collects=queue)
+            job = self.client_runner.job(Drain(), collects=queue)
             probe = depth_probe(self.broker, queue)
             self._alive(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))
 
@@ -240,17 +233,20 @@ class TrialPlayer:
         for result in self.client_runner.play_together(consumers, publishers):
             self._alive(result)
 
-    def _client(self, step: Publish | Consume) -> Job:
-        """What the client of this step is told."""
-        fields = {name: value for name, value in vars(step).items() if name not in ("until", "linked", "honest")}
-        role = "publish" if isinstance(step, Publish) else "consume"
-        liar = "" if isinstance(step, Consume) and step.honest else self.planned.session_liar
-        fields["broker_may_end"] = self.traced is not None and self.traced.may_end_broker
-        return self.client_runner.job(role, liar=liar, trigger=self._trigger(step.until), **fields)
+    def _client(self, step: Publish | Consume | Ask) -> Job:
+        """Return the job of the client of this step."""
+        honest = isinstance(step, Consume) and step.honest
+        fault = None if isinstance(step, Ask) else step.until
+        return self.client_runner.job(
+            step,
+            liar="" if honest else self.planned.session_liar,
+            broker_may_end=self.traced is not None and self.traced.may_end_broker,
+            within_s=self.broker.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
+        )
 
     def _drive(self, step: Publish | Consume) -> None:
         job = self._client(step)
-        if isinstance(step.until, LINK_FAULTS):
+        if isinstance(step.until, LinkFault):
             self._over_link(job, step.until)
         elif step.linked:
             with watched(self.stand.ledger, self.client_runner, job) as linked:
@@ -269,14 +265,14 @@ class TrialPlayer:
             case Pause():
                 self._pause(job, fault)
             case PowerLoss():
-                self._lose_power(job)
+                self._lose_power(job, fault)
             case _:
                 self._alive(self.client_runner.play(job))
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
         with self.broker.target.armed(fault.name) as descriptors:
             result = self.client_runner.play(job, descriptors)
-        self._prove_ended(job, result, fault.name)
+        self._prove_ended(fault, result, fault.name)
 
     def _pause(self, job: Job, fault: Pause) -> None:
         """The client that owns the trigger halts the broker, shows that every thread is stopped, and lets it go on.
@@ -285,32 +281,30 @@ class TrialPlayer:
         """
         with self.broker.target.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
             result = self.client_runner.play(job, descriptors)
-        assert job.trigger is not None
-        self.floor_s += job.trigger.hold_s
+        self.floor_s += fault.hold_s
         if fault.then_kill:
-            self._prove_ended(job, result, "kill")
+            self._prove_ended(fault, result, "kill")
             return
         self._alive(result)
-        process.prove_paused(fired=result.fired, seen=result.seen, wanted=job.trigger.k)
+        process.prove_paused(fired=result.fired, seen=result.seen, wanted=largest(fault.at))
 
-    def _lose_power(self, job: Job) -> None:
+    def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """The client takes the disk away and kills the broker; here it is shown that both are gone.
 
         Then the disk is mounted again.
         """
         with self.stand.power() as disk, self.broker.target.armed("power_loss") as pidfds:
             result = self.client_runner.play(job, [disk, *pidfds])
-        self._prove_ended(job, result, "power_loss", prove_disk=True)
+        self._prove_ended(fault, result, fault.name)
 
-    def _prove_ended(self, job: Job, result: JobResult, fault: str, *, prove_disk: bool = False) -> None:
+    def _prove_ended(self, fault: Kill | Stop | Pause | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
             self.broker.target.alive_check()
-        assert job.trigger is not None
-        process.prove_ended(self.broker.target, fault, fired=result.fired, seen=result.seen, wanted=job.trigger.k)
-        if prove_disk:
+        process.prove_ended(self.broker.target, name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        if isinstance(fault, PowerLoss):
             self.stand.after_loss()
-        self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault)
-        self._note(Op.BROKER, Phase.OK, detail=fault)
+        self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
+        self._note(Op.BROKER, Phase.OK, detail=name)
 
     def _over_link(self, job: Job, fault: LinkFault) -> None:
         result = over_link(self.stand.ledger, self.client_runner, job, fault)
@@ -369,11 +363,10 @@ class TrialPlayer:
         return True
 
     def _kill_in_recovery(self, fault: Kill) -> None:
-        assert isinstance(fault.at, script.Recovery)
-        assert isinstance(fault.at.k, int)
+        assert isinstance(fault.at, Recovery)
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
         fired = kill_in_recovery(
-            self.broker.target, self.broker.launch, self.broker.facts.journal_files.folder, fault.at.k
+            self.broker.target, self.broker.launch, self.broker.facts.journal_files.folder, fixed(fault.at.k)
         )
         self._note(Op.FAULT, Phase.FIRED, fault=fault.name, detail=fired)
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
@@ -388,12 +381,6 @@ class TrialPlayer:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
             check_alive(self.broker)
             raise ClientError("the broker closed the connection of a client although no fault was at work")
-
-    def _trigger(self, fault: Fault | None) -> Trigger | None:
-        if fault is None or isinstance(fault, LINK_FAULTS):
-            return None
-        trigger = trigger_of(fault, self.planned.seed)
-        return msgspec.structs.replace(trigger, within_s=self.broker.target.within_s(fault.name))
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
@@ -418,7 +405,9 @@ def describe(planned: Planned) -> TrialRecord:
         k=planned.k,
         adapter=planned.adapter.name,
         settings=dict(planned.settings.values),
-        script=script_words(planned.script),
+        steps=planned.script.steps,
+        client=planned.script.client,
+        queue=dict(planned.script.queue),
         flush_ms=planned.flush_ms,
     )
 
@@ -429,23 +418,3 @@ def unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> Tri
     record = msgspec.structs.replace(describe(planned), void=str(error), void_log=error.log_tail)
     records.save(record, folder / "trial.json")
     return record
-
-
-def trigger_of(fault: Kill | Stop | Pause | ConsumerCrash | PowerLoss, seed: int) -> Trigger:
-    """What the client that owns the trigger is told; every number of the fault is drawn already."""
-    at = fault.at
-    parts = at.parts if isinstance(at, All) else (at,)
-    return Trigger(
-        fault.name,
-        tuple(_part(part) for part in parts if isinstance(part, Nth | After)),
-        hold_s=fault.hold_s if isinstance(fault, Pause) else 0.0,
-        then_kill=isinstance(fault, Pause) and fault.then_kill,
-        torn=seed if isinstance(fault, PowerLoss) and fault.torn else None,
-        delay_us=fault.delay_us if isinstance(fault, Kill) and isinstance(fault.delay_us, int) else 0,
-    )
-
-
-def _part(part: Nth | After) -> Part:
-    k = part.ms if isinstance(part, After) else part.k
-    assert isinstance(k, int)
-    return Part("time" if isinstance(part, After) else part.event, k)

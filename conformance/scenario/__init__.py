@@ -24,13 +24,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import yaml
 
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
 from conformance.scenario.script import (
-    LINK_FAULTS,
     Ask,
     Consume,
     Cut,
@@ -38,16 +38,17 @@ from conformance.scenario.script import (
     Drain,
     Fault,
     HoldLink,
+    LinkFault,
     Offer,
     Pause,
     Publish,
     Restart,
     Step,
     Together,
+    check_types,
     drawn,
     needs_of_launcher,
     singles,
-    words,
 )
 
 FRAMES = "frames that can be told on a link"
@@ -220,7 +221,7 @@ class Scenario:
     @property
     def linked(self) -> bool:
         """Whether a client of it goes over a link, so that there are frames to judge by."""
-        return any(step.linked or isinstance(step.until, LINK_FAULTS) for step in self._clients)
+        return any(step.linked or isinstance(step.until, LinkFault) for step in self._clients)
 
     @property
     def _clients(self) -> list[Publish | Consume]:
@@ -258,18 +259,6 @@ class Scenario:
 def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
     """The names of a fault in the catalogue: a pause that ends in a kill is both."""
     return ("pause", "kill") if isinstance(fault, Pause) and fault.then_kill else (fault.name,)
-
-
-def script_words(script: Scenario) -> tuple[str, ...]:
-    """The steps of a drawn script, a line each, without what is as by default: what a trial can be recognized by.
-
-    >>> from conformance.scenario.script import Kill, Nth
-    >>> script_words(Scenario("s", "", "", (Publish(9, 1, until=Kill(Nth("confirm", 3))), Drain()), {}))
-    ("Publish(count=9, window=1, until=Kill(at=Nth(event='confirm', k=3)))", 'Drain()')
-    """
-    client = [] if script.client == "library" else [f"client {script.client}"]
-    queue = [f"queue {name}={str(value).lower()}" for name, value in script.queue]
-    return (*client, *queue, *(words(step) for step in script.steps))
 
 
 _REGISTRY: dict[str, Scenario] = {}
@@ -328,6 +317,10 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
 
 
 def _validate(item: Scenario, catalogue: Catalogue) -> None:
+    try:
+        check_types(item.steps)
+    except msgspec.ValidationError as error:
+        raise CatalogueError(f"scenario {item.id}: its steps: {error}") from error
     steps = list(singles(item.steps))
     sent = any(isinstance(step, Publish) and step.batch for step in steps)
     if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in steps):

@@ -27,6 +27,7 @@ from conformance.clients.workers.job import Job
 from conformance.errors import UsageError
 from conformance.history import bare_header
 from conformance.ledger import Ledger
+from conformance.scenario.script import Drain
 
 HERE = adapters.find("qpid").path.parent
 INITIAL = ("initial.json", "initial-unsynced.json", "initial-written.json")
@@ -222,7 +223,7 @@ def _answers(broker: Broker, count: int, outcomes: tuple[str, ...]) -> list[str]
     """What our own sender hears of so many persistent messages, where it names these outcomes."""
     host, port = broker.endpoint("amqp")
     about = {"header": bare_header("full"), "history": "", "queue": "orders", "epoch": broker.epoch}
-    job = Job(role="publish", host=host, port=port, protocol="amqp", outcomes=outcomes, **about)  # type: ignore[arg-type]
+    job = Job(step=Drain(), host=host, port=port, protocol="amqp", outcomes=outcomes, **about)  # type: ignore[arg-type]
     session = connect(job, lambda: None)
     try:
         session.attach_sender("orders")

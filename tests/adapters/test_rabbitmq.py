@@ -24,6 +24,7 @@ from conformance.errors import LaunchError, UsageError
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.run import readiness_probe
+from conformance.scenario.script import Drain
 
 RABBITMQ = adapters.find("rabbitmq")
 SYNC_OFF = {"sync_non_transactional": False, "sync_transactional": False, "journal_buffer_ms": 500}
@@ -120,7 +121,7 @@ def test_amqp_links_have_the_address_of_the_file(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(amqp_session, "AmqpClientConnection", Unconnected)
     about = {"host": "", "port": 0, "queue": "orders", "epoch": 1, "history": "", "header": bare_header("p")}
     spoken = RABBITMQ.file.protocols["amqp"]
-    job = Job(role="publish", protocol="amqp", destination=spoken.destination, **about)  # type: ignore[arg-type]
+    job = Job(step=Drain(), protocol="amqp", destination=spoken.destination, **about)  # type: ignore[arg-type]
     session = amqp_session.AmqpSession(job, lambda: None)
     session.attach_sender("orders")
     session.attach_receiver("orders", 1, AckHeader.INDIVIDUAL)

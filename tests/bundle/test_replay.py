@@ -21,7 +21,7 @@ from conformance.judge.rows import Verdict
 from conformance.judge.trial_anomalies import TrialAnomaly, compared
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
-from conformance.scenario import SYNC_OFF, script_words
+from conformance.scenario import SYNC_OFF
 
 pytestmark = pytest.mark.spark
 NAME = "broker-killed-while-publishing"
@@ -56,8 +56,8 @@ def test_seen_again(recorded, spark, tmp_path):
     new = [records.read(path, TrialRecord) for path in sorted((tmp_path / "again").glob("trials/*/trial.json"))]
     row = next(row for row in outcome.judgement.rows if row.claim == "SOLCD-ACK-01" and row.trials)
 
-    assert [(prepared.record.k, prepared.record.script, prepared.record.seed)] * 2 == [
-        (record.k, record.script, record.seed) for record in new
+    assert [(prepared.record.k, prepared.record.steps, prepared.record.seed)] * 2 == [
+        (record.k, record.steps, record.seed) for record in new
     ]
     assert [f"{NAME}.subject.1.again-1", f"{NAME}.subject.1.again-2"] == [record.trial for record in new]
     assert (Verdict.VIOLATED, 2, 2, True) == (row.verdict, row.offended, row.trials, outcome.again)
@@ -177,29 +177,38 @@ def test_a_control_that_is_gone(copy):
 
 
 @pytest.mark.parametrize(
-    ("fields", "line"),
+    ("fields", "code", "line"),
     [
         (
-            {"script": ["Publish(count=7, window=1)", "Drain()"]},
-            "Step 1 was Publish(count=7, window=1), and is Publish(",
+            {"steps": [{"step": "publish", "count": 7, "window": 1}, {"step": "drain"}]},
+            "script-changed",
+            "cannot be repeated: its scenario has changed since: step 1: count was 7, and is ",
         ),
-        ({"script": [], "k": 1}, "cannot be repeated: its scenario has changed since"),
-        ({"scenario": "gone-since"}, "this version of the suite has no scenario gone-since"),
+        ({"steps": [{"step": "drain"}]}, "script-changed", "step 1 was Drain, and is Publish"),
+        ({"client": "raw"}, "script-changed", "client was 'raw', and is 'library'"),
+        ({"queue": {"max_length": 9}}, "script-changed", "max_length was 9, and is nothing"),
+        (
+            {"steps": None, "script": ["Publish(count=7, window=1)", "Drain()"]},
+            "script-not-recorded",
+            "of the suite recorded it before trial.json had the steps as data",
+        ),
+        ({"scenario": "gone-since"}, "scenario-gone", "this version of the suite has no scenario gone-since"),
     ],
 )
-def test_a_script_that_has_changed(copy, fields, line):
+def test_a_script_that_has_changed(copy, fields, code, line):
     """It is noticed, and never recorded as if it were the same."""
     change(trial_file(copy), **fields)
     with pytest.raises(UsageError) as caught:
         replay.prepare(ReplayRequest(copy, fields.get("scenario", NAME), "1"))
 
+    assert code == caught.value.code
     assert line in str(caught.value)
 
 
 def test_the_recorded_seed_draws(copy):
     """Not the one that the number of the trial would give: a replay has the seed of what it repeats."""
     item = scenario.load(claims.load())[NAME].drawn(99)
-    change(trial_file(copy), seed=99, script=script_words(item))
+    change(trial_file(copy), seed=99, steps=msgspec.to_builtins(item.steps))
     chosen = replay.prepare(ReplayRequest(copy, NAME, "1")).campaign.chosen[0]
 
     assert (99, item.steps) == (chosen.seed, chosen.script.steps)

@@ -8,6 +8,7 @@ import threading
 
 from conformance.clients.workers.job import Job
 from conformance.history import bare_header
+from conformance.scenario.script import Drain
 
 CONNECTED = b"CONNECTED\nversion:1.2\n\n\0"
 
@@ -15,7 +16,7 @@ CONNECTED = b"CONNECTED\nversion:1.2\n\n\0"
 def job(port, protocol="stomp", **fields):
     """The job of a session that connects to this port."""
     about = {"history": "", "host": "127.0.0.1", "queue": "q", "epoch": 1, "connect_s": 5.0}
-    return Job(role="publish", header=bare_header("p"), port=port, protocol=protocol, **{**about, **fields})
+    return Job(step=Drain(), header=bare_header("p"), port=port, protocol=protocol, **{**about, **fields})
 
 
 def receipt(number):

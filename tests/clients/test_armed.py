@@ -12,10 +12,10 @@ import pytest
 
 from conformance import history
 from conformance.clients.workers import trigger as armed_of
-from conformance.clients.workers.job import Part, Trigger
-from conformance.clients.workers.trigger import ArmedTrigger
+from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
+from conformance.scenario.script import After, All, Kill, Nth, Pause, PowerLoss, Stop
 
 THREADS = (
     "import threading,time;[threading.Thread(target=time.sleep,args=(60,),daemon=True).start() for _ in range(4)];"
@@ -49,7 +49,7 @@ def armed(tmp_path, victim):
             history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
             return [(e.op, e.phase, e.fault) for e in history.read(tmp_path / "h.jsonl").events]
 
-        return ArmedTrigger(trigger, recorder, [victim[1]], 1), events
+        return ArmedFault(trigger, recorder, [victim[1]], 1), events
 
     return arm
 
@@ -60,7 +60,7 @@ def states(pid):
 
 def test_a_pause_stops_every_thread_and_ends(armed, victim):
     """Effective only when all are in state T; afterwards none is."""
-    trial, events = armed(Trigger.nth("confirm", 2, "pause", hold_s=0.05))
+    trial, events = armed(Pause(Nth("confirm", 2), hold_s=0.05))
     trial.count("confirm")
     trial.fire_if_due()
     before = states(victim[0].pid)
@@ -82,7 +82,7 @@ def test_a_pause_stops_every_thread_and_ends(armed, victim):
 
 def test_an_answer_in_a_pause_voids_the_trial(armed):
     """What was asked after it cannot be answered before its end; what was asked before can."""
-    trial, _ = armed(Trigger.nth("confirm", 1, "pause", hold_s=5))
+    trial, _ = armed(Pause(Nth("confirm", 1), hold_s=5))
     early = time.monotonic_ns()
     trial.count("confirm")
     trial.fire_if_due()
@@ -95,7 +95,7 @@ def test_an_answer_in_a_pause_voids_the_trial(armed):
 
 def test_a_kill_may_come_some_time_after_its_event(armed, victim, tmp_path):
     """So that the broker has read what has just left, and is at work on it."""
-    trial, events = armed(Trigger("kill", (Part("commit_written", 1),), delay_us=20_000))
+    trial, events = armed(Kill(Nth("commit_written", 1), delay_us=20_000))
     trial.count("commit_written")
     trial.fire_if_due()
     events()
@@ -105,22 +105,22 @@ def test_a_kill_may_come_some_time_after_its_event(armed, victim, tmp_path):
     assert int(fired.detail.partition(" us after its event")[0]) >= 20_000
 
 
-@pytest.mark.parametrize(("fault", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGTERM)])
+@pytest.mark.parametrize(("fault", "number"), [(Kill, signal.SIGKILL), (Stop, signal.SIGTERM)])
 def test_the_signal_of_each_fault(armed, victim, fault, number):
     """Sent once, at the k-th event."""
-    trial, events = armed(Trigger.nth("ack", 1, fault))
+    trial, events = armed(fault(Nth("ack", 1)))
     trial.count("ack")
     trial.fire_if_due()
     trial.fire_if_due()
 
     assert -number == victim[0].wait(10)
     assert trial.broker_is_ending
-    assert [(Op.FAULT, Phase.ARMED, fault), (Op.FAULT, Phase.FIRED, fault)] == events()
+    assert [(Op.FAULT, Phase.ARMED, fault.name), (Op.FAULT, Phase.FIRED, fault.name)] == events()
 
 
 def test_other_events_do_not_count(armed, victim):
     """A trigger at the first commit is not fired by an acknowledgement."""
-    trial, _ = armed(Trigger.nth("committed", 1, "kill"))
+    trial, _ = armed(Kill(Nth("committed", 1)))
     trial.count("ack")
     trial.fire_if_due()
 
@@ -129,7 +129,7 @@ def test_other_events_do_not_count(armed, victim):
 
 def test_every_part_of_a_trigger_has_to_come_to_pass(armed, victim):
     """Three confirms and a processing: any order, and none of them twice for another."""
-    trial, _ = armed(Trigger("kill", (Part("confirm", 3), Part("process", 1))))
+    trial, _ = armed(Kill(All((Nth("confirm", 3), Nth("process", 1)))))
     for event in ("confirm", "confirm", "confirm", "confirm"):
         trial.count(event)
         trial.fire_if_due()
@@ -142,7 +142,7 @@ def test_every_part_of_a_trigger_has_to_come_to_pass(armed, victim):
 
 def test_a_trigger_at_a_time_fires_by_itself(armed, victim):
     """The client only has to come by; until then it may wait no longer than to that moment."""
-    trial, _ = armed(Trigger("kill", (Part("time", 40),)))
+    trial, _ = armed(Kill(After(40)))
     began = time.monotonic()
     trial.tick()
     early, left = trial.fired, trial.left_s(10)
@@ -156,9 +156,7 @@ def test_a_trigger_at_a_time_fires_by_itself(armed, victim):
 
 def test_a_pause_may_end_in_a_kill(armed, victim):
     """What was halted never goes on; only then is the fault done, and the broker ending."""
-    trial, events = armed(
-        Trigger("pause", (Part("confirm", 1),), hold_s=0.05, then_kill=True),
-    )
+    trial, events = armed(Pause(Nth("confirm", 1), hold_s=0.05, then_kill=True))
     trial.count("confirm")
     trial.fire_if_due()
     halted = trial.paused, trial.done, trial.broker_is_ending
@@ -177,7 +175,7 @@ def test_a_pause_may_end_in_a_kill(armed, victim):
 
 def test_a_client_that_ends_early_kills_nobody(armed, victim):
     """It heals what it halted: the broker goes on, and the fault is not done."""
-    trial, _ = armed(Trigger("pause", (Part("confirm", 1),), hold_s=9, then_kill=True))
+    trial, _ = armed(Pause(Nth("confirm", 1), hold_s=9, then_kill=True))
     trial.count("confirm")
     trial.fire_if_due()
     trial.heal_if_due(now=True)
@@ -185,28 +183,29 @@ def test_a_client_that_ends_early_kills_nobody(armed, victim):
     assert (False, False, None) == (trial.done, trial.broker_is_ending, victim[0].poll())
 
 
-def test_after_a_loss_of_power_no_answer_counts(tmp_path, victim, monkeypatch):
-    """The disk goes first, then the processes; what is read from then on is unknown, and the history knew before."""
+@pytest.mark.parametrize(("torn", "seed"), [(True, 7), (False, None)])
+def test_after_a_power_loss_every_answer_is_unknown(tmp_path, victim, monkeypatch, torn, seed):
+    """The disk goes first, then the processes; the history has the loss before it happens."""
     order = []
-    monkeypatch.setattr(armed_of.loss, "lose", lambda disk, **_: order.append(disk) or "gone")
+    monkeypatch.setattr(armed_of.loss, "lose", lambda disk, torn: order.append((disk, torn)) or "gone")
     recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
-    trial = ArmedTrigger(Trigger.nth("confirm", 1, "power_loss"), recorder, [99, victim[1]], 1)
-    before = trial.told(Phase.OK)
+    trial = ArmedFault(PowerLoss(Nth("confirm", 1), torn), recorder, [99, victim[1]], 1, seed=7)
+    before = trial.phase_now(Phase.OK)
     trial.count("confirm")
     trial.fire_if_due()
     recorder.close()
     history.close_history(tmp_path / "h.jsonl", Ended.FINISHED)
     phases = [event.phase for event in history.read(tmp_path / "h.jsonl").events]
 
-    assert ([99], -signal.SIGKILL) == (order, victim[0].wait(10))
-    assert (Phase.OK, Phase.INFO, True) == (before, trial.told(Phase.OK), trial.broker_is_ending)
+    assert ([(99, seed)], -signal.SIGKILL) == (order, victim[0].wait(10))
+    assert (Phase.OK, Phase.INFO, True) == (before, trial.phase_now(Phase.OK), trial.broker_is_ending)
     assert [Phase.ARMED, Phase.FIRED, Phase.INFO] == phases
 
 
 def test_the_time_from_the_event_to_the_signal_is_recorded(tmp_path, victim):
     """In microseconds, in the event that says that it was fired."""
     recorder = Recorder(tmp_path / "h.jsonl", bare_header("p"))
-    trial = ArmedTrigger(Trigger.nth("confirm", 1, "kill"), recorder, [victim[1]], 1)
+    trial = ArmedFault(Kill(Nth("confirm", 1)), recorder, [victim[1]], 1)
     trial.count("confirm")
     trial.ready()
     trial.fire_if_due()
@@ -222,7 +221,7 @@ def test_nobody_takes_the_core_between_the_event_and_the_signal(armed, monkeypat
     """Before the event, and from the signal on, it is one process among others."""
     policies = []
     monkeypatch.setattr(armed_of, "send", lambda *_: policies.append(os.sched_getscheduler(0)))
-    trial, _ = armed(Trigger.nth("confirm", 2, "kill"))
+    trial, _ = armed(Kill(Nth("confirm", 2)))
     for _ in range(2):
         policies.append(os.sched_getscheduler(0))
         trial.count("confirm")

@@ -27,6 +27,7 @@ from conformance.clients.workers.job import DepthRequest, Job
 from conformance.clients.workers.pool import run_job
 from conformance.errors import ClientError, UsageError
 from conformance.history import bare_header
+from conformance.scenario.script import Drain
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = [("amqp", "library"), ("stomp", "library"), ("stomp", "raw")]
@@ -87,7 +88,7 @@ def served_by(folder):
 
 def job(protocol, client, port, access, **more):
     return Job(
-        role="publish",
+        step=Drain(),
         header=bare_header("test"),
         history=more.pop("history", ""),
         host="127.0.0.1",

@@ -24,11 +24,12 @@ from conformance.clients.jms.questions import Application
 from conformance.clients.jms.session import JmsSession
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.child import Pool
-from conformance.clients.workers.job import NEVER, DepthRequest, Job, Trigger, Vendor
+from conformance.clients.workers.job import NEVER, DepthRequest, Job, Vendor
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.run.clients import vendor_of
+from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Kill, Nth, Pause, Publish
 
 CLIENT = vendor_clients.find("qpid-jms")
 SEEN = vendor_clients.with_client(adapters.find("reference"), CLIENT)
@@ -77,15 +78,15 @@ class Clients:
         self.working = {}
         self.count = 0
 
-    def start(self, role, *, pool=None, pidfds=(), asynchronous=False, seen=SEEN, **fields):
+    def start(self, step, *, pool=None, pidfds=(), asynchronous=False, seen=SEEN, **fields):
         """The process that was given this job."""
         self.count += 1
         host, port = self.broker.endpoint("jms")
         probe = self.broker.depth_probe(self.queue)
         path = self.folder / f"{self.count}.jsonl"
         job = Job(
-            role=role,
-            header=msgspec.structs.replace(bare_header(f"{role}-{self.count}"), trial="t"),
+            step=step,
+            header=msgspec.structs.replace(bare_header(f"client-{self.count}"), trial="t"),
             history=str(path),
             protocol="jms",
             queue=self.queue,
@@ -107,18 +108,19 @@ class Clients:
         history.close_history(path, Ended.FINISHED if result else Ended.KILLED_BY_FAULT)
         return result, history.read(path).events
 
-    def play(self, role, **fields):
+    def play(self, step, **fields):
         """One job, done as it should be."""
-        result, events = self.finish(self.start(role, **fields))
+        result, events = self.finish(self.start(step, **fields))
         assert result is None or not result.error, result.error
         return result, events
 
-    def publish(self, count, **fields):
-        return self.play("publish", count=count, **fields)[1]
+    def publish(self, count, window=1, *, batch=0, rollback_every=0, until=None, **fields):
+        step = Publish(count, window, batch=batch, rollback_every=rollback_every, until=until)
+        return self.play(step, **fields)[1]
 
     def drained(self):
         """What was left in the queue, in the order in which it came."""
-        result, events = self.play("drain")
+        result, events = self.play(Drain())
         assert ("finished", 0) == (result.ended, result.depth)
         return messages(events, Op.DRAIN, Phase.OK)
 
@@ -170,7 +172,7 @@ def gone(pid):
 
 def test_one_by_one_each_send_is_confirmed_before_the_next(clients):
     """The return of send() is the confirmation, and what was confirmed is there."""
-    result, events = clients.play("publish", count=50, window=1)
+    result, events = clients.play(Publish(50, window=1))
     sends = [(event.phase, event.message) for event in events if event.op is Op.SEND]
 
     assert 50 == result.count
@@ -180,9 +182,9 @@ def test_one_by_one_each_send_is_confirmed_before_the_next(clients):
 
 def test_within_a_window_a_listener_hears_of_each_answer(clients, broker):
     """As many as the window takes leave while a halted broker answers none, and each is answered once."""
-    halted = Trigger.nth("sent", 1, "pause", hold_s=2)
+    halted = Pause(Nth("sent", 1), hold_s=2)
     with broker.target.armed("kill") as pidfds:
-        events = clients.publish(50, window=20, asynchronous=True, pidfds=pidfds, trigger=halted)
+        events = clients.publish(50, window=20, asynchronous=True, pidfds=pidfds, until=halted)
     steps = [{Phase.INVOKE: 1, Phase.OK: -1}[event.phase] for event in events if event.op is Op.SEND]
 
     assert 20 == max(itertools.accumulate(steps))
@@ -194,9 +196,7 @@ def test_within_a_window_a_listener_hears_of_each_answer(clients, broker):
 
 def test_a_session_that_leaves_out_a_listener(clients):
     """The send that it did not tell of stays without an answer, and that alone."""
-    result, events = clients.play(
-        "publish", count=60, window=60, asynchronous=True, liar="leaves-out-a-listener", liveness_s=2
-    )
+    result, events = clients.play(Publish(60, window=60), asynchronous=True, liar="leaves-out-a-listener", liveness_s=2)
 
     assert (59, True) == (result.count, result.waited_s >= 2)
     assert 1 == len(messages(events, Op.SEND, Phase.INFO))
@@ -240,7 +240,7 @@ def test_a_transaction_is_filled_within_the_window(clients):
 def test_a_question_is_answered_by_the_client(clients, question, liar, found):
     """Each part of an answer is an event; a client that lies about it is seen to."""
     clients.publish(20)
-    _, events = clients.play("ask", question=question, liar=liar)
+    _, events = clients.play(Ask(question), liar=liar)
 
     assert found == [event.phase for event in events if event.op is Op.ASK and event.phase is not Phase.INVOKE]
 
@@ -251,7 +251,7 @@ def test_a_broker_without_transactions_is_asked_for_none(clients):
     jms = SEEN.file.protocols["jms"].model_copy(update={"capabilities": can})
     file = SEEN.file.model_copy(update={"capabilities": can, "protocols": {**SEEN.file.protocols, "jms": jms}})
     clients.publish(20)
-    _, events = clients.play("ask", question="does a session keep its mode", seen=dataclasses.replace(SEEN, file=file))
+    _, events = clients.play(Ask("does a session keep its mode"), seen=dataclasses.replace(SEEN, file=file))
 
     asked = [event.phase for event in events if event.op is Op.ASK and event.phase is not Phase.INVOKE]
     assert [Phase.OK] * 3 == asked
@@ -273,7 +273,7 @@ def test_an_exception_about_the_connection_is_no_answer(monkeypatch, lost):
 
 def test_a_question_that_cannot_be_put_is_no_answer(clients):
     """Without a message the question has no answer, and is no violation."""
-    errs = clients.start("ask", question="does a session keep its mode", connect_s=60)
+    errs = clients.start(Ask("does a session keep its mode"), connect_s=60)
     result, events = clients.finish(errs)
 
     assert "no message came" in result.error
@@ -291,9 +291,7 @@ def test_sends_of_a_transaction_are_there_when_it_is_committed(clients):
 def test_a_broker_that_dies_under_a_publisher_leaves_sends_unknown(clients, broker):
     """What had been confirmed is there after its restart; what was not answered is neither ok nor fail."""
     with broker.target.armed("kill") as pidfds:
-        result, events = clients.play(
-            "publish", pidfds=pidfds, count=9_000, window=1, trigger=Trigger.nth("confirm", 20, "kill")
-        )
+        result, events = clients.play(Publish(9_000, window=1, until=Kill(Nth("confirm", 20))), pidfds=pidfds)
     assert broker.wait_gone(PATIENCE)
     broker.start()
     confirmed = messages(events, Op.SEND, Phase.OK)
@@ -322,7 +320,7 @@ def test_a_broker_that_dies_under_a_publisher_leaves_sends_unknown(clients, brok
 def test_unacknowledged_messages_stay_in_the_queue(clients, mode, fields, left):
     """Seven of nine are taken, each in its mode, and the connection is closed in order."""
     clients.publish(9, window=9, asynchronous=True)
-    result, events = clients.play("consume", mode=mode, stop=7, **fields)
+    result, events = clients.play(Consume(mode, stop=7, **fields))
 
     assert ("finished", 7) == (result.ended, result.count)
     assert names(1, 7) == messages(events, Op.DELIVER, Phase.OK)
@@ -333,7 +331,7 @@ def test_unacknowledged_messages_stay_in_the_queue(clients, mode, fields, left):
 def test_rolled_back_messages_are_delivered_again(clients):
     """To the same consumer, marked as such, or to the next one; what was committed does not."""
     clients.publish(6, window=6, asynchronous=True)
-    _, events = clients.play("consume", mode="transacted", acknowledge=2, rollback_every=2, stop=8)
+    _, events = clients.play(Consume("transacted", acknowledge=2, rollback_every=2, stop=8))
 
     assert [(Op.COMMIT, "t1"), (Op.ROLLBACK, "t2"), (Op.COMMIT, "t3"), (Op.ROLLBACK, "t4")] == discharged(events)
     assert [
@@ -351,7 +349,7 @@ def test_rolled_back_messages_are_delivered_again(clients):
 def test_a_session_that_never_acknowledges(clients, mode):
     """It says that it does, and everything comes again."""
     clients.publish(3, window=3, asynchronous=True)
-    _, events = clients.play("consume", mode=mode, acknowledge=1, stop=3, liar="forgets-acknowledgements")
+    _, events = clients.play(Consume(mode, acknowledge=1, stop=3), liar="forgets-acknowledgements")
 
     assert names(1, 3) == messages(events, Op.ACK, Phase.INVOKE)
     assert names(1, 3) == sorted(clients.drained())
@@ -361,7 +359,7 @@ def test_a_session_that_never_acknowledges(clients, mode):
 def test_a_session_that_acknowledges_at_receive(clients, liar, left):
     """Although its application never calls acknowledge()."""
     clients.publish(3, window=3, asynchronous=True)
-    _, events = clients.play("consume", mode="client", acknowledge=100, stop=3, liar=liar)
+    _, events = clients.play(Consume("client", acknowledge=100, stop=3), liar=liar)
 
     assert [] == messages(events, Op.ACK, Phase.INVOKE)
     assert [f"p1:{number}" for number in left] == sorted(clients.drained())
@@ -373,13 +371,11 @@ def test_a_commit_that_returns_before_it_has_begun(clients, broker, op, rollback
     """A halted broker cannot have done what it says; any other waits until the broker goes on."""
     with broker.target.armed("kill") as pidfds:
         _, events = clients.play(
-            "publish",
+            Publish(
+                2, window=1, batch=2, rollback_every=rollback_every, until=Pause(Nth("before_commit", 1), hold_s=0.5)
+            ),
             pidfds=pidfds,
-            count=2,
-            batch=2,
-            rollback_every=rollback_every,
             liar=liar,
-            trigger=Trigger.nth("before_commit", 1, "pause", hold_s=0.5),
         )
     order = [(event.op, event.phase) for event in events]
 
@@ -390,7 +386,7 @@ def test_a_commit_that_returns_before_it_has_begun(clients, broker, op, rollback
 def test_a_listener_that_returns_before_the_processing(clients):
     """The message is gone while it is still processed."""
     clients.publish(1)
-    child = clients.start("consume", mode="auto", stop=1, work_ms=600_000, liar="returns-before-processing")
+    child = clients.start(Consume("auto", stop=1, work_ms=600_000), liar="returns-before-processing")
     until(lambda: clients.depth() == 0)
     child.end()
     _, events = clients.finish(child)
@@ -404,9 +400,9 @@ def test_a_listener_that_returns_before_the_processing(clients):
 def test_a_process_that_has_crashed_is_not_used_again(clients):
     """It was killed in the middle of a processing: its listener had not returned, and the message comes again."""
     clients.publish(5, window=5, asynchronous=True)
-    crashes = clients.start("consume", mode="auto", trigger=Trigger.nth("process", 3, "consumer_crash"))
+    crashes = clients.start(Consume("auto", until=ConsumerCrash(Nth("process", 3))))
     result, events = clients.finish(crashes)
-    follows = clients.start("drain")
+    follows = clients.start(Drain())
     _, drained = clients.finish(follows)
 
     assert (None, (Op.FAULT, Phase.FIRED)) == (result, (events[-1].op, events[-1].phase))
@@ -420,10 +416,10 @@ def test_no_broker_is_an_error_of_ours(clients):
     """With the address that did not answer; the process is not used again."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    errs = clients.start("publish", count=1, port=port)
+    errs = clients.start(Publish(1, window=1), port=port)
     result, _ = clients.finish(errs)
 
-    assert f"publish-1: no connection to 127.0.0.1:{port} by qpid-jms: " in result.error
+    assert f"client-1: no connection to 127.0.0.1:{port} by qpid-jms: " in result.error
     assert gone(errs.pid)
 
 
@@ -431,10 +427,10 @@ def test_processes_are_used_again_and_end_with_their_pool(clients, tmp_path):
     """Two jobs at the same time have two; at its end an idle one goes at once, one that works with its job."""
     with Ledger(tmp_path / "run", "jms-pool") as ledger:
         pool = Pool(ledger)
-        works = clients.start("consume", pool=pool, mode="client", acknowledge=1, stop=2)
-        first = clients.start("publish", pool=pool, count=1)
+        works = clients.start(Consume("client", acknowledge=1, stop=2), pool=pool)
+        first = clients.start(Publish(1, window=1), pool=pool)
         assert 1 == clients.finish(first)[0].count
-        second = clients.start("publish", pool=pool, count=1)
+        second = clients.start(Publish(1, window=1), pool=pool)
         assert 1 == clients.finish(second)[0].count
         pool.close()
         assert gone(second.pid)
@@ -475,8 +471,8 @@ def test_a_closed_session_has_let_go_of_java(monkeypatch):
     monkeypatch.setattr(jvm, "start", lambda *about: machine)
     vendor = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"client": 2})
     job = Job(
-        role="consume", header=bare_header("c"), history="", host="", port=0, protocol="jms", queue="q", epoch=1,
-        mode="client", vendor=vendor,
+        step=Consume("client"), header=bare_header("c"), history="", host="", port=0, protocol="jms", queue="q", epoch=1,
+        vendor=vendor,
     )  # fmt: skip
     session = JmsSession(job, lambda: None)
     session.attach_receiver("q", 1, AckHeader.CUMULATIVE)
@@ -505,8 +501,8 @@ def test_an_asynchronous_send_that_throws_has_returned(monkeypatch):
     monkeypatch.setattr(Java, "send", throws, raising=False)
     vendor = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"auto": 1}, asynchronous=True)
     job = Job(
-        role="publish", header=bare_header("p"), history="", host="", port=0, protocol="jms", queue="q", epoch=1,
-        vendor=vendor,
+        step=Publish(1, window=1), header=bare_header("p"), history="", host="", port=0, protocol="jms", queue="q",
+        epoch=1, vendor=vendor,
     )  # fmt: skip
     session = JmsSession(job, lambda: None)
     session._session, session._producer = Java(), Java()

@@ -10,17 +10,18 @@ from conformance import history
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import SendOutcome
-from conformance.clients.workers.job import NEVER, DepthRequest, Job, Trigger
+from conformance.clients.workers.job import NEVER, DepthRequest, Job
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
+from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
 
 
 @pytest.fixture
 def play(tmp_path):
-    def run(role, broker, depth=0, **fields):
+    def run(step, broker, depth=0, **fields):
         path = tmp_path / "h.jsonl"
         job = Job(
-            role=role,
+            step=step,
             header=bare_header("p"),
             history=str(path),
             host="",
@@ -31,8 +32,8 @@ def play(tmp_path):
             **{"silence_s": 0.0, "liveness_s": 0.05, **fields},
         )
         recorder = Recorder(path, job.header)
-        if role in ("drain", "collect"):
-            result = getattr(roles, role)(job, broker, recorder, lambda queue: depth)
+        if isinstance(step, Drain):
+            result = (roles.collect if job.collects else roles.drain)(job, broker, recorder, lambda queue: depth)
         else:
             result = roles.play(job, broker, recorder, [])
         recorder.close()
@@ -49,7 +50,7 @@ def kinds(events, op):
 def test_publisher_keeps_its_window(play):
     """Never more unanswered than the window."""
     broker = Listed()
-    result, events = play("publish", broker, count=50, window=7)
+    result, events = play(Publish(50, window=7), broker)
 
     assert (50, 7) == (result.count, broker.most)
     assert 100 == len(kinds(events, Op.SEND))
@@ -57,7 +58,7 @@ def test_publisher_keeps_its_window(play):
 
 def test_invoke_comes_before_the_answer(play):
     """For every message."""
-    _, events = play("publish", Listed(), count=3, window=1)
+    _, events = play(Publish(3, window=1), Listed())
 
     assert [(phase, f"p1:{number}") for number in (1, 2, 3) for phase in (Phase.INVOKE, Phase.OK)] == kinds(
         events, Op.SEND
@@ -66,7 +67,7 @@ def test_invoke_comes_before_the_answer(play):
 
 def test_lost_connection_leaves_the_outcome_unknown(play):
     """Neither ok nor fail."""
-    result, events = play("publish", Listed(answers=False, dies_after=3), count=5, window=2)
+    result, events = play(Publish(5, window=2), Listed(answers=False, dies_after=3))
     ends = [(event.phase, event.detail) for event in events if event.op is Op.SEND and event.phase is not Phase.INVOKE]
 
     assert ("disconnected", [(Phase.INFO, "disconnected")] * 2) == (result.ended, ends)
@@ -74,7 +75,7 @@ def test_lost_connection_leaves_the_outcome_unknown(play):
 
 def test_no_answer_on_an_open_connection_is_said(play):
     """After the liveness bound, apart from a lost connection."""
-    _, events = play("publish", Listed(answers=False), count=1, window=1)
+    _, events = play(Publish(1, window=1), Listed(answers=False))
 
     assert (Phase.INFO, "unanswered") == (events[-1].phase, events[-1].detail)
 
@@ -90,7 +91,7 @@ def test_no_answer_on_an_open_connection_is_said(play):
 def test_modes_acknowledge(play, mode, every, expected):
     """Each after processing, all so far, or one by one."""
     broker = Listed(messages=[f"p1:{n}" for n in range(1, 6)])
-    play("consume", broker, mode=mode, acknowledge=every, stop=5)
+    play(Consume(mode, acknowledge=every, stop=5), broker)
 
     assert expected == broker.acknowledged
 
@@ -100,7 +101,7 @@ def test_modes_acknowledge(play, mode, every, expected):
 )
 def test_auto_acknowledges_after_processing(play, liar, expected):
     """And the liar of the session before it."""
-    _, events = play("consume", Listed(messages=["p1:1"]), mode="auto", stop=1, liar=liar)
+    _, events = play(Consume("auto", stop=1), Listed(messages=["p1:1"]), liar=liar)
     moments = ((Op.PROCESS, Phase.OK), (Op.ACK, Phase.INVOKE))
 
     assert expected == [event.op for event in events if (event.op, event.phase) in moments]
@@ -109,14 +110,14 @@ def test_auto_acknowledges_after_processing(play, liar, expected):
 def test_client_liar_acknowledges_what_it_did_not_hand_over(play):
     """Prefetched messages as well."""
     broker = Listed(messages=[f"p1:{n}" for n in range(1, 6)])
-    play("consume", broker, mode="client", acknowledge=2, stop=2, liar="acknowledges-prefetched")
+    play(Consume("client", acknowledge=2, stop=2), broker, liar="acknowledges-prefetched")
 
     assert ["p1:1", "p1:2", "p1:3", "p1:4", "p1:5"] == broker.acknowledged
 
 
 def test_drain_ends_in_silence_with_depth_zero(play):
     """And says how many."""
-    result, events = play("drain", Listed(messages=["p1:1", "p1:2"]))
+    result, events = play(Drain(), Listed(messages=["p1:1", "p1:2"]))
 
     assert ("finished", 2, 0) == (result.ended, result.count, result.depth)
     assert (Phase.OK, None, 2, "silent") == (
@@ -129,7 +130,7 @@ def test_drain_ends_in_silence_with_depth_zero(play):
 
 def test_drain_is_stuck_while_the_broker_has_more(play):
     """Silence is not enough: the broker says that one is left."""
-    result, events = play("drain", Listed(messages=["p1:1"]), depth=1)
+    result, events = play(Drain(), Listed(messages=["p1:1"]), depth=1)
 
     assert ("stuck", Phase.INFO, "stuck") == (result.ended, events[-1].phase, events[-1].detail)
 
@@ -142,7 +143,7 @@ def test_a_drain_waits_ten_times_the_longest_wait_of_its_own(play):
             time.sleep(0.05)
             super().pump(timeout_s)
 
-    result, _ = play("drain", Slow(messages=["p1:1"]), depth=1, liveness_s=0.01)
+    result, _ = play(Drain(), Slow(messages=["p1:1"]), depth=1, liveness_s=0.01)
 
     assert "stuck" == result.ended
     assert result.waited_s >= 0.5
@@ -151,18 +152,12 @@ def test_a_drain_waits_ten_times_the_longest_wait_of_its_own(play):
 def test_trigger_fires_once_with_sends_in_flight(play, tmp_path):
     """A kill at the k-th confirm, after the window was filled again."""
     broker = Listed(dies_after=20)
-    result, events = play("publish", broker, count=1_000, window=10, trigger=Trigger.nth("confirm", 25, "kill"))
+    result, events = play(Publish(1_000, window=10, until=Kill(Nth("confirm", 25))), broker)
     fired = [at for at, event in enumerate(events) if event.phase is Phase.FIRED]
     confirmed = sum(event.phase is Phase.OK for event in events[: fired[0]] if event.op is Op.SEND)
 
     assert (True, 1, True) == (result.fired, len(fired), confirmed >= 25)
     assert (Op.SEND, Phase.INVOKE) == (events[fired[0] - 1].op, events[fired[0] - 1].phase)
-
-
-def test_unknown_role_is_refused(play):
-    """With an error of ours."""
-    with pytest.raises(roles.ClientError, match="unknown role 'dance'"):
-        play("dance", Listed())
 
 
 def phases(events, *ops):
@@ -172,7 +167,7 @@ def phases(events, *ops):
 def test_transactions_are_begun_filled_and_discharged(play):
     """Each before the next, every third rolled back."""
     broker = Listed()
-    _, events = play("publish", broker, count=6, window=5, batch=2, rollback_every=3)
+    _, events = play(Publish(6, window=5, batch=2, rollback_every=3), broker)
 
     assert [
         *[(Op.BEGIN, "t1"), (Op.SEND, "p1:1"), (Op.SEND, "p1:2"), (Op.COMMIT, "t1")],
@@ -193,7 +188,7 @@ def test_transactions_are_begun_filled_and_discharged(play):
 )
 def test_an_unanswered_commit_is_unknown(play, broker, detail):
     """Neither committed nor not."""
-    _, events = play("publish", broker, count=2, window=2, batch=2)
+    _, events = play(Publish(2, window=2, batch=2), broker)
     commits = [(event.phase, event.detail) for event in events if event.op is Op.COMMIT]
 
     assert [(Phase.INVOKE, None), (Phase.INFO, detail)] == commits
@@ -231,7 +226,7 @@ def told(events):
 
 def test_sends_that_are_answered_at_the_commit_are_not_waited_for(play):
     """The commit is answered when they are, and what is rolled back has no answers."""
-    result, events = play("publish", AtCommit(), count=4, window=5, batch=2, rollback_every=2, answers_at_commit=True)
+    result, events = play(Publish(4, window=5, batch=2, rollback_every=2), AtCommit(), answers_at_commit=True)
 
     assert ("finished", 2) == (result.ended, result.count)
     assert [
@@ -249,7 +244,7 @@ def test_sends_that_are_answered_at_the_commit_are_not_waited_for(play):
 def test_the_next_transaction_is_begun_when_all_of_one_was_sent(play):
     """Its answer says that what was sent before it was received; and each is begun once."""
     broker = AtCommit()
-    play("publish", broker, count=4, window=5, batch=2, answers_at_commit=True)
+    play(Publish(4, window=5, batch=2), broker, answers_at_commit=True)
 
     assert [
         *[(Op.BEGIN, "t1"), (Op.SEND, "p1:1"), (Op.SEND, "p1:2"), (Op.BEGIN, "t2"), (Op.COMMIT, "t1")],
@@ -259,7 +254,7 @@ def test_the_next_transaction_is_begun_when_all_of_one_was_sent(play):
 
 def test_who_waits_for_them_before_the_commit_waits_in_vain(play):
     """What the word of the adapter is for."""
-    _, events = play("publish", AtCommit(), count=2, window=5, batch=2)
+    _, events = play(Publish(2, window=5, batch=2), AtCommit())
 
     assert [(Op.SEND, Phase.INFO, f"p1:{n}", "unanswered") for n in (1, 2)] == told(events)
 
@@ -271,7 +266,7 @@ def test_who_waits_for_them_before_the_commit_waits_in_vain(play):
 )
 def test_a_commit_without_the_answer_to_each_of_its_sends_is_unknown(play, broker, detail):
     """Its own alone says nothing of them."""
-    _, events = play("publish", broker, count=2, window=5, batch=2, answers_at_commit=True)
+    _, events = play(Publish(2, window=5, batch=2), broker, answers_at_commit=True)
 
     assert [
         (Op.COMMIT, Phase.INVOKE, "t1", None),
@@ -283,7 +278,7 @@ def test_a_commit_without_the_answer_to_each_of_its_sends_is_unknown(play, broke
 
 def test_a_peek_sees_what_comes_before_the_commit(play):
     """And records it before the commit is asked for."""
-    _, events = play("publish", Listed(messages=["p1:1"]), count=1, window=1, batch=1, peek=True, silence_s=0.01)
+    _, events = play(Publish(1, window=1, batch=1, peek=True), Listed(messages=["p1:1"]), silence_s=0.01)
     order = [event.op for event in events if event.op in (Op.DELIVER, Op.COMMIT)]
 
     assert [Op.DELIVER, Op.COMMIT, Op.COMMIT] == order
@@ -292,7 +287,7 @@ def test_a_peek_sees_what_comes_before_the_commit(play):
 def test_a_consumer_acknowledges_in_transactions(play):
     """What was rolled back is released, and comes again."""
     broker = Listed(messages=["p1:1", "p1:2", "p1:3"])
-    _, events = play("consume", broker, mode="transacted", acknowledge=1, rollback_every=2, stop=4)
+    _, events = play(Consume("transacted", acknowledge=1, rollback_every=2, stop=4), broker)
 
     assert ["t1", "t2", "t3", "t4"] == [event.transaction for event in events if event.op is Op.ACK]
     assert [("p1:2", "released"), ("p1:2", "released")] == broker.refused
@@ -305,7 +300,7 @@ def test_a_message_is_refused_once(play):
     """Every second one, with the outcomes in turn; what comes again is taken."""
     broker = Listed(messages=["p1:1", "p1:2", "p1:3", "p1:4"])
     _, events = play(
-        "consume", broker, mode="auto", refuse=("released", "failed"), refuse_every=2, until_silent=True, silence_s=0.01
+        Consume("auto", refuse=("released", "failed"), refuse_every=2, until_silent=True), broker, silence_s=0.01
     )
 
     assert [("p1:2", "failed"), ("p1:4", "released")] == broker.refused
@@ -324,7 +319,7 @@ def test_a_message_is_refused_once(play):
 )
 def test_sessions_that_do_not_acknowledge_after_processing(play, mode, liar, expected):
     """PRE before it, NO_ACK never, and their liars."""
-    _, events = play("consume", Listed(messages=["p1:1"]), mode=mode, stop=1, liar=liar)
+    _, events = play(Consume(mode, stop=1), Listed(messages=["p1:1"]), liar=liar)
     moments = ((Op.PROCESS, Phase.OK), (Op.ACK, Phase.INVOKE))
 
     assert expected == [event.op for event in events if (event.op, event.phase) in moments]
@@ -337,7 +332,7 @@ def test_sessions_that_do_not_acknowledge_after_processing(play, mode, liar, exp
 def test_a_mode_says_how_to_subscribe(play, mode, subscription):
     """NO_ACK asks for settled deliveries."""
     broker = Listed(messages=["p1:1"])
-    play("consume", broker, mode=mode, stop=1)
+    play(Consume(mode, stop=1), broker)
 
     assert (subscription, subscription) == (broker.subscription, MODES[mode].subscription)
 
@@ -347,7 +342,7 @@ def test_a_full_prefetch_shows_what_comes_beyond_it(play):
     broker = Listed(messages=["p1:1", "p1:2"])
     broker.replenish = lambda credit: broker.messages.append("p1:9")
     broker.pump = beyond(broker)
-    _, events = play("consume", broker, mode="client", prefetch=2, acknowledge=2, hold=True, stop=3, silence_s=0.01)
+    _, events = play(Consume("client", prefetch=2, acknowledge=2, hold=True, stop=3), broker, silence_s=0.01)
     first_ack = next(at for at, event in enumerate(events) if event.op is Op.ACK)
 
     assert 3 == sum(event.op is Op.DELIVER for event in events[:first_ack])
@@ -368,7 +363,7 @@ def beyond(broker):
 
 def test_a_consumer_that_waits_in_vain_says_so(play):
     """Stuck, and a delivery that is unknown."""
-    result, events = play("consume", Listed(), mode="auto", stop=1)
+    result, events = play(Consume("auto", stop=1), Listed())
 
     assert ("stuck", [(Phase.INFO, None)]) == (result.ended, kinds(events, Op.DELIVER))
 
@@ -376,7 +371,7 @@ def test_a_consumer_that_waits_in_vain_says_so(play):
 def test_a_client_can_ask_for_answers(play):
     """One answer for each message of a cumulative acknowledgement."""
     broker = Listed(messages=["p1:1", "p1:2"])
-    _, events = play("consume", broker, mode="client", acknowledge=2, stop=2, confirm=True)
+    _, events = play(Consume("client", acknowledge=2, stop=2, confirm=True), broker)
 
     assert [(Phase.INVOKE, "p1:1"), (Phase.INVOKE, "p1:2"), (Phase.OK, "p1:1"), (Phase.OK, "p1:2")] == kinds(
         events, Op.ACK
@@ -386,7 +381,7 @@ def test_a_client_can_ask_for_answers(play):
 def test_a_broker_that_never_answers_is_not_asked(play):
     """RabbitMQ 3.10 over AMQP: its session ends over the question. Whether it took effect is unknown."""
     broker = Listed(messages=["p1:1"])
-    result, events = play("consume", broker, mode="client", stop=1, confirm=True, ack_confirm=NEVER)
+    result, events = play(Consume("client", stop=1, confirm=True), broker, ack_confirm=NEVER)
 
     assert ("finished", [(Phase.INVOKE, "p1:1")]) == (result.ended, kinds(events, Op.ACK))
 
@@ -394,21 +389,21 @@ def test_a_broker_that_never_answers_is_not_asked(play):
 def test_a_publisher_that_ignores_its_window_is_seen(play):
     """The liar among the sessions has ten too many unanswered."""
     broker = Listed()
-    play("publish", broker, count=50, window=7, liar="ignores-its-window")
+    play(Publish(50, window=7), broker, liar="ignores-its-window")
 
     assert 17 == broker.most
 
 
 def test_sends_without_an_answer(play):
     """Are unknown, and only the raw client has them."""
-    _, events = play("publish", Listed(), count=4, window=4, unasked_every=2)
+    _, events = play(Publish(4, window=4, unasked_every=2), Listed())
 
     assert [(Phase.INFO, "p1:2"), (Phase.INFO, "p1:4")] == [k for k in kinds(events, Op.SEND) if k[0] is Phase.INFO]
 
 
 def test_a_drain_needs_a_way_to_ask_for_depths(tmp_path):
     """Silence alone would never end it."""
-    job = Job(role="drain", header=bare_header("p"), history="", host="", port=0, protocol="amqp", queue="q", epoch=1)
+    job = Job(step=Drain(), header=bare_header("p"), history="", host="", port=0, protocol="amqp", queue="q", epoch=1)
     with pytest.raises(roles.ClientError, match="no way to ask for the depth of q"):
         roles.play(job, Listed(), None, [])
     assert DepthRequest("http").port == 0
@@ -416,7 +411,7 @@ def test_a_drain_needs_a_way_to_ask_for_depths(tmp_path):
 
 def test_a_trigger_at_a_send_fires_before_its_answer(play):
     """The k-th send was written, and nothing after it was; its answer had not been read."""
-    result, events = play("publish", Listed(dies_after=3), count=50, window=10, trigger=Trigger.nth("sent", 3, "kill"))
+    result, events = play(Publish(50, window=10, until=Kill(Nth("sent", 3))), Listed(dies_after=3))
     kinds = [(event.op, event.phase) for event in events if event.op in (Op.SEND, Op.FAULT)]
     fired = kinds.index((Op.FAULT, Phase.FIRED))
 
@@ -428,8 +423,8 @@ def test_a_trigger_at_a_send_fires_before_its_answer(play):
 def test_a_trigger_at_a_written_acknowledgement_fires_before_its_confirmation(play):
     """It has left, and is not answered."""
     broker = Listed(messages=["p1:1", "p1:2", "p1:3"], dies_after=20)
-    trigger = Trigger.nth("ack_written", 2, "kill")
-    result, events = play("consume", broker, mode="individual", confirm=True, stop=3, trigger=trigger)
+    kill = Kill(Nth("ack_written", 2))
+    result, events = play(Consume("individual", confirm=True, stop=3, until=kill), broker)
     kinds = [(event.op, event.phase) for event in events if event.op in (Op.ACK, Op.FAULT)]
     fired = kinds.index((Op.FAULT, Phase.FIRED))
 
@@ -439,7 +434,7 @@ def test_a_trigger_at_a_written_acknowledgement_fires_before_its_confirmation(pl
 
 def test_sends_on_a_schedule_know_when_they_were_due(play):
     """Each is so much later than the one before, and none leaves early: latency without coordinated omission."""
-    _, events = play("publish", Listed(), count=4, window=10, every_ms=20)
+    _, events = play(Publish(4, window=10, every_ms=20), Listed())
     sends = [event for event in events if (event.op, event.phase) == (Op.SEND, Phase.INVOKE)]
 
     assert [20_000_000] * 3 == [b.due_ns - a.due_ns for a, b in itertools.pairwise(sends)]
@@ -448,7 +443,7 @@ def test_sends_on_a_schedule_know_when_they_were_due(play):
 
 def test_transactions_on_a_schedule(play):
     """Each begins when it is due."""
-    _, events = play("publish", Listed(), count=6, window=10, batch=2, every_ms=30)
+    _, events = play(Publish(6, window=10, batch=2, every_ms=30), Listed())
     begun = [event.at_ns for event in events if (event.op, event.phase) == (Op.BEGIN, Phase.INVOKE)]
 
     assert 3 == len(begun)
@@ -458,7 +453,7 @@ def test_transactions_on_a_schedule(play):
 def test_a_processing_takes_its_time(play):
     """And the connection is served meanwhile."""
     broker = Listed(messages=["p1:1", "p1:2"])
-    _, events = play("consume", broker, mode="auto", stop=2, work_ms=20)
+    _, events = play(Consume("auto", stop=2, work_ms=20), broker)
     begins, ends = (
         [event.at_ns for event in events if (event.op, event.phase) == (Op.PROCESS, phase)]
         for phase in (Phase.INVOKE, Phase.OK)
@@ -470,7 +465,7 @@ def test_a_processing_takes_its_time(play):
 
 def test_what_waits_for_a_long_redelivery_delay_is_not_stuck(play):
     """The broker counts it, and nothing of it is due."""
-    result, events = play("drain", Listed(messages=["p1:1"]), depth=1, delayed=True)
+    result, events = play(Drain(), Listed(messages=["p1:1"]), depth=1, delayed=True)
 
     assert (history.DELAYED, Phase.INFO) == (result.ended, events[-1].phase)
     assert history.DELAYED == events[-1].detail
@@ -478,7 +473,7 @@ def test_what_waits_for_a_long_redelivery_delay_is_not_stuck(play):
 
 def test_a_dead_letter_queue_is_emptied_into_the_history_of_the_trial(play):
     """Its messages are neither delivered nor the end of a drain: their events name the trial's queue."""
-    result, events = play("collect", Listed(messages=["p1:1", "p1:2"]), collects="DLQ")
+    result, events = play(Drain(), Listed(messages=["p1:1", "p1:2"]), collects="DLQ")
 
     assert 2 == result.count
     assert [(Op.DRAIN, Phase.INFO, "q", f"p1:{n}", "in DLQ") for n in (1, 2)] == [
@@ -489,4 +484,4 @@ def test_a_dead_letter_queue_is_emptied_into_the_history_of_the_trial(play):
 def test_a_dead_letter_queue_that_keeps_something_voids_the_trial(play):
     """What it holds cannot be told from what is lost."""
     with pytest.raises(ClientError, match="DLQ holds 3 messages that a consumer was not given"):
-        play("collect", Listed(), depth=3, collects="DLQ")
+        play(Drain(), Listed(), depth=3, collects="DLQ")

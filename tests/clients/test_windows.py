@@ -15,8 +15,9 @@ from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
 from conformance.clients.stomp.receipts import Receipts
-from conformance.clients.workers.job import Asks, Job, Trigger
+from conformance.clients.workers.job import Asks, Job
 from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
+from conformance.scenario.script import Consume, Kill, Nth, Publish
 
 WINDOWED = Asks(window=9, event_mode="windowed")
 PER_MESSAGE = Asks(window=9, event_mode="per_message")
@@ -24,10 +25,10 @@ PER_MESSAGE = Asks(window=9, event_mode="per_message")
 
 @pytest.fixture
 def play(tmp_path):
-    def run(role, broker, **fields):
+    def run(step, broker, **fields):
         path = tmp_path / "h.jsonl"
         about = {"header": bare_header("p"), "history": str(path), "host": "", "port": 0, "protocol": "amqp"}
-        made = Job(role=role, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
+        made = Job(step=step, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
         recorder = Recorder(path, made.header)
         result = roles.play(made, broker, recorder, [])
         recorder.close()
@@ -69,7 +70,7 @@ def answers(events):
 
 def test_an_answer_records_its_range(play):
     """The first and the last number that it covers."""
-    _, events = play("publish", Ranging(), count=5, window=3)
+    _, events = play(Publish(5, window=3), Ranging())
 
     assert [
         *[(f"p1:{n}", Phase.OK, 1, 3) for n in (1, 2, 3)],
@@ -78,7 +79,7 @@ def test_an_answer_records_its_range(play):
 
 
 def test_an_answer_without_a_window_has_no_range(play):
-    _, events = play("publish", Listed(), count=1, window=1)
+    _, events = play(Publish(1, window=1), Listed())
 
     assert [("p1:1", Phase.OK, None, None)] == answers(events)
 
@@ -86,7 +87,7 @@ def test_an_answer_without_a_window_has_no_range(play):
 def test_every_third_asks_for_ack_immediately(play):
     """On the wire, and before that in the history."""
     broker = Listed()
-    _, events = play("publish", broker, count=7, window=7, immediate_every=3)
+    _, events = play(Publish(7, window=7, immediate_every=3), broker)
 
     assert ["p1:3", "p1:6"] == broker.immediate
     assert ["p1:3", "p1:6"] == [e.message for e in events if e.detail == "ack immediately"]
@@ -98,9 +99,7 @@ def test_every_third_asks_for_ack_immediately(play):
 def test_a_trigger_at_a_confirm_of_its_kind(play, event, k, last):
     """The second immediate confirm, the second range, or the second confirm; always with its whole range."""
     broker = Ranging(dies_after=30)
-    result, events = play(
-        "publish", broker, count=99, window=4, immediate_every=3, trigger=Trigger.nth(event, k, "kill")
-    )
+    result, events = play(Publish(99, window=4, immediate_every=3, until=Kill(Nth(event, k))), broker)
     fired = next(at for at, e in enumerate(events) if e.phase is Phase.FIRED)
     confirmed = [e.message for e in events[:fired] if (e.op, e.phase) == (Op.SEND, Phase.OK)]
 
@@ -113,27 +112,27 @@ def waits(events):
 
 def test_a_full_window_is_waited_for(play):
     """One record for each send that waits, with a full window unanswered."""
-    _, events = play("publish", Listed(), count=6, window=2, tells_waits=True)
+    _, events = play(Publish(6, window=2, tells_waits=True), Listed())
 
     assert [("p1:3", 2, WAITS), ("p1:5", 2, WAITS)] == waits(events)
 
 
 def test_waits_are_recorded_only_on_request(play):
-    _, events = play("publish", Listed(), count=6, window=2)
+    _, events = play(Publish(6, window=2), Listed())
 
     assert [] == waits(events)
 
 
 def test_a_publisher_that_blocks_at_half_its_window_is_seen(play):
     """The liar among the sessions waits with one unanswered although two may be."""
-    _, events = play("publish", Listed(), count=4, window=2, tells_waits=True, liar="blocks-at-half-its-window")
+    _, events = play(Publish(4, window=2, tells_waits=True), Listed(), liar="blocks-at-half-its-window")
 
     assert [("p1:2", 1, WAITS), ("p1:3", 1, WAITS), ("p1:4", 1, WAITS)] == waits(events)
 
 
 def test_a_publisher_whose_window_stays_shut_is_seen(play):
     """The liar among the sessions waits for the liveness bound with nothing unanswered, and sends no more."""
-    result, events = play("publish", Listed(), count=4, window=2, tells_waits=True, liar="never-reopens-its-window")
+    result, events = play(Publish(4, window=2, tells_waits=True), Listed(), liar="never-reopens-its-window")
 
     assert [("p1:3", 2, WAITS), ("p1:3", 0, SHUT)] == waits(events)
     assert (2, True) == (result.count, result.waited_s >= 0.05)
@@ -144,7 +143,7 @@ def test_a_session_without_credit_waits_for_the_broker(play):
     broker = Listed()
     broker.sendable = lambda: 2 - len([entry for entry in broker.log if entry[0] is Op.SEND])
     broker.pump = until(time.monotonic() + 0.2, broker.pump)
-    _, events = play("publish", broker, count=4, window=2, tells_waits=True)
+    _, events = play(Publish(4, window=2, tells_waits=True), broker)
 
     assert [("p1:3", 2, WAITS)] == waits(events)
 
@@ -166,7 +165,7 @@ def until(end, pump):
 def test_a_refusal_that_ends_the_connection_is_an_answer(play):
     """The send is refused, what was sent beside it is unknown, and the trial goes on."""
     broker = Refusing(SendOutcome("p1:2", Phase.FAIL, "queue full"), answers=False)
-    result, events = play("publish", broker, count=3, window=3, liveness_s=5.0, may_be_refused=True)
+    result, events = play(Publish(3, window=3), broker, liveness_s=5.0, may_be_refused=True)
 
     assert "refused" == result.ended
     assert {("p1:2", Phase.FAIL), ("p1:1", Phase.INFO), ("p1:3", Phase.INFO)} == {a[:2] for a in answers(events)}
@@ -176,14 +175,14 @@ def test_an_unexpected_refusal_voids_the_trial(play):
     broker = Refusing(SendOutcome("p1:2", Phase.FAIL, "queue full"), answers=False)
 
     with pytest.raises(Refused):
-        play("publish", broker, count=3, window=3, liveness_s=5.0)
+        play(Publish(3, window=3), broker, liveness_s=5.0)
 
 
 def test_a_refused_acknowledgement_is_an_answer(play):
     """The acknowledgement gets the refusal as its answer, and the consumer ends."""
     broker = Refusing(OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "out of order"), messages=["p1:1", "p1:2"])
     broker.acknowledge = lambda covered, **_: None
-    result, events = play("consume", broker, mode="individual", stop=2, liveness_s=5.0, may_be_refused=True)
+    result, events = play(Consume("individual", stop=2), broker, liveness_s=5.0, may_be_refused=True)
 
     assert "refused" == result.ended
     assert [(Phase.INVOKE, None), (Phase.FAIL, "out of order")] == [
@@ -201,7 +200,7 @@ def test_a_refused_acknowledgement_is_an_answer(play):
 def test_the_last_first(play, acknowledge, expected):
     """After three deliveries it acknowledges those that are due, last first; the seventh waits for two more."""
     broker = Listed(messages=[f"p1:{n}" for n in range(1, 8)])
-    _, events = play("consume", broker, mode="individual", acknowledge=acknowledge, backwards=3, stop=7)
+    _, events = play(Consume("individual", acknowledge=acknowledge, backwards=3, stop=7), broker)
 
     assert expected == broker.acknowledged
     assert [(p, m) for m in expected for p in (Phase.INVOKE, Phase.OK)] == [

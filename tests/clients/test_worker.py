@@ -13,12 +13,13 @@ import pytest
 from conformance import adapters, history
 from conformance.clients.workers import pool
 from conformance.clients.workers.child import Child
-from conformance.clients.workers.job import DepthRequest, Job, Trigger
+from conformance.clients.workers.job import DepthRequest, Job
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.run.clients import Abort
+from conformance.scenario.script import Consume, ConsumerCrash, Drain, Kill, Nth, Publish
 
 
 @pytest.fixture
@@ -46,12 +47,12 @@ def broker(tmp_path, ledger):
 def client(tmp_path, worker_pool, broker):
     """Start one; returns the child and the path of its history."""
 
-    def start(role, process, pidfds=(), **fields):
+    def start(step, process, pidfds=(), **fields):
         host, port = broker.endpoint("amqp")
         probe = broker.depth_probe("q")
         path = tmp_path / f"{process}.jsonl"
         job = Job(
-            role=role,
+            step=step,
             header=msgspec.structs.replace(bare_header(process), trial="t"),
             history=str(path),
             host=host,
@@ -82,8 +83,8 @@ def messages(events, op, phase):
 
 def test_what_was_published_is_drained(client):
     """Each once, whole, in order, and the broker's own depth is 0 then."""
-    result, sent = finish(client("publish", "publisher-1", count=200, window=50))
-    drained, got = finish(client("drain", "drain-1"))
+    result, sent = finish(client(Publish(200, window=50), "publisher-1"))
+    drained, got = finish(client(Drain(), "drain-1"))
 
     assert (200, 200, 0) == (result.count, drained.count, drained.depth)
     assert messages(sent, Op.SEND, Phase.OK) == messages(got, Op.DRAIN, Phase.OK)
@@ -92,8 +93,8 @@ def test_what_was_published_is_drained(client):
 
 def test_confirmed_acknowledgements_are_answered(client):
     """In mode individual, one by one."""
-    finish(client("publish", "publisher-1", count=20, window=20))
-    _, events = finish(client("consume", "consumer-1", mode="individual", stop=20))
+    finish(client(Publish(20, window=20), "publisher-1"))
+    _, events = finish(client(Consume("individual", stop=20), "consumer-1"))
 
     assert messages(events, Op.ACK, Phase.INVOKE) == messages(events, Op.ACK, Phase.OK)
     assert 20 == len(messages(events, Op.ACK, Phase.OK))
@@ -101,11 +102,9 @@ def test_confirmed_acknowledgements_are_answered(client):
 
 def test_consumer_dies_in_the_middle_of_its_processing(client):
     """The last thing that its history holds is the fault; what it had not acknowledged comes back."""
-    finish(client("publish", "publisher-1", count=20, window=20))
-    result, events = finish(
-        client("consume", "consumer-1", mode="auto", trigger=Trigger.nth("process", 7, "consumer_crash"))
-    )
-    drained, _ = finish(client("drain", "drain-1"))
+    finish(client(Publish(20, window=20), "publisher-1"))
+    result, events = finish(client(Consume("auto", until=ConsumerCrash(Nth("process", 7))), "consumer-1"))
+    drained, _ = finish(client(Drain(), "drain-1"))
 
     assert (None, (Op.FAULT, Phase.FIRED)) == (result, (events[-1].op, events[-1].phase))
     assert (Op.PROCESS, Phase.INVOKE) == (events[-2].op, events[-2].phase)
@@ -115,9 +114,7 @@ def test_consumer_dies_in_the_middle_of_its_processing(client):
 def test_broker_is_killed_by_the_client_that_owns_the_trigger(client, broker):
     """Sends in flight are unknown, answers already read are confirmed, and the tree is gone."""
     with broker.target.armed("kill") as pidfds:
-        started = client(
-            "publish", "publisher-1", pidfds, count=9_000, window=10, trigger=Trigger.nth("confirm", 30, "kill")
-        )
+        started = client(Publish(9_000, window=10, until=Kill(Nth("confirm", 30))), "publisher-1", pidfds)
         result, events = finish(started)
 
     assert (True, "disconnected", True) == (result.fired, result.ended, broker.wait_gone(10))
@@ -129,7 +126,7 @@ def test_broker_is_killed_by_the_client_that_owns_the_trigger(client, broker):
 
 def test_invoke_is_in_the_kernel_before_the_message_leaves(client, broker):
     """When the broker counts a message, the history on disk already names it, although its writer is stopped."""
-    child, path = client("publish", "publisher-1", count=100_000, window=1)
+    child, path = client(Publish(100_000, window=1), "publisher-1")
     url = broker.depth_probe("q").url
     while not json.load(urllib.request.urlopen(url))["depth"]:
         pass
@@ -145,14 +142,14 @@ def test_invoke_is_in_the_kernel_before_the_message_leaves(client, broker):
 def test_no_broker_is_an_error_of_ours(client, broker):
     """Said in words, with the process that could not do its part."""
     broker.stop()
-    child, _ = client("publish", "publisher-1", count=1, window=1, connect_s=2.0)
+    child, _ = client(Publish(1, window=1), "publisher-1", connect_s=2.0)
 
     assert "publisher-1: no connection to 127.0.0.1" in child.wait(30).error
 
 
 def test_client_ends_when_the_harness_hangs_up(client):
     """No client outlives it."""
-    child, _ = client("consume", "consumer-1", mode="auto")
+    child, _ = client(Consume("auto"), "consumer-1")
     descriptor = os.pidfd_open(child.pid)
     child.end()
 
@@ -166,7 +163,7 @@ def test_dead_nursery_is_said(client, worker_pool):
     worker_pool.process.wait()
 
     with pytest.raises(ClientError, match=rf"\(pid {worker_pool.process.pid}\) was killed, .* run it again"):
-        client("drain", "drain-1")
+        client(Drain(), "drain-1")
 
 
 @pytest.mark.parametrize(("written", "unread"), [(b"", b""), (b'{"ended":"fin', b""), (b"", b"x")])
@@ -194,7 +191,7 @@ def interrupted(monkeypatch, client):
     def start():
         monkeypatch.setattr(pool.socket, "send_fds", sent)
         with pytest.raises(KeyboardInterrupt) as caught:
-            client("consume", "consumer-1", mode="auto", stop=1000)
+            client(Consume("auto", stop=1000), "consumer-1")
         monkeypatch.setattr(pool.socket, "send_fds", send)
         return caught  # as whoever reports it: its frames keep their sockets
 

@@ -29,7 +29,7 @@ from conformance.faults.link.connection import ArmedLinkFault, ProxyConnection
 from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.scenario.script import Cut, Delay, Frame, HoldLink, Throttle
+from conformance.scenario.script import Between, Cut, Delay, Drain, Frame, HoldLink, Throttle
 
 HOST = "127.0.0.1"
 PATIENCE = 20
@@ -88,7 +88,7 @@ def session():
 
         def start(protocol, port, client="library"):
             job = Job(
-                role="publish",
+                step=Drain(),
                 header=bare_header("client"),
                 history="",
                 host=HOST,
@@ -708,18 +708,17 @@ def test_a_narrow_link_passes_so_many_bytes_a_second(link, upstream):
 @pytest.mark.parametrize(
     ("fault", "word"),
     [
-        (Cut(Frame("sent", 1)), "no frame is a 'sent'"),
-        (Cut(Frame("send", 0)), "its k is 0"),
-        (Cut(Frame("send", 1, "behind")), "at 'behind' is none of before"),
-        (Cut(Frame("send", 1), "kill"), "how 'kill'"),
-        (HoldLink(Frame("send", 1), "both"), "direction 'both'"),
-        (Delay(0), "rtt_ms must be above 0"),
+        (Cut(Frame("sent", 1)), "Invalid enum value 'sent'"),
+        (Cut(Frame("send", Between(1, 9))), "its number was not drawn"),
     ],
 )
-def test_a_fault_with_an_unknown_word_cannot_be_armed(ledger, tmp_path, fault, word):
-    """The error comes before a process starts."""
-    with pytest.raises(FaultError, match=word):
-        LinkProxy(ledger, tmp_path, bare_header("x"), (HOST, 1), "stomp", fault)
+def test_a_fault_that_is_not_valid_is_never_armed(link, fault, word):
+    """The proxy does not start. A scenario with such a fault is refused when it is loaded."""
+    between = link((HOST, 1), fault)
+    with pytest.raises(FaultError, match=f"the link proxy did not start: .*{word}"):
+        _ = between.port
+    with pytest.raises(FaultError, match="the link proxy died"):
+        between.finish()
 
 
 def test_an_ended_link_leaves_no_process_and_no_log(link, ledger, marked, tmp_path):

@@ -26,6 +26,7 @@ from conformance.faults.power import image, loss
 from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
 from conformance.history import Phase, bare_header, make_body, message_id
 from conformance.ledger import Ledger, release_leftovers
+from conformance.scenario.script import Drain
 
 needs_power = pytest.mark.skipif(bool(cannot()), reason=cannot() or "it can")
 EACH = pytest.mark.parametrize("filesystem", [*FILE_SYSTEMS])
@@ -516,7 +517,7 @@ def connected(broker):
     words = broker.plan.source.file.protocols["stomp"]
     host, port = broker.endpoint("stomp")
     job = Job(
-        role="publish",
+        step=Drain(),
         header=bare_header("p"),
         history="",
         host=host,

@@ -8,7 +8,6 @@ import pytest
 
 from conformance.report import html, words
 from conformance.report.faults import ordinal
-from conformance.scenario import Scenario
 from conformance.scenario.script import (
     After,
     All,
@@ -216,18 +215,18 @@ STEPS = [
 
 @pytest.mark.parametrize(("step", "sentence"), STEPS)
 def test_a_step_is_a_sentence(step, sentence):
-    assert [sentence] == words.steps_in_words(Scenario("s", "", "auto", (step,), {}))
+    assert [sentence] == words.steps_in_words([step])
 
 
 def test_a_drawn_script_names_the_number_of_its_trial(scenarios):
     script = scenarios["broker-killed-while-publishing"].drawn(7)
 
-    assert f"at the {ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script)[0]
+    assert f"at the {ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script.steps)[0]
 
 
 def test_every_script_has_its_words(scenarios):
     """One sentence or two for each step of the suite, and no event or fault without a word."""
-    told = [words.steps_in_words(script) for script in scenarios.values()]
+    told = [words.steps_in_words(script.steps) for script in scenarios.values()]
 
     assert [len(script.steps) for script in scenarios.values()] == [len(sentences) for sentences in told]
     assert all(sentence.endswith((".", "?")) for sentences in told for sentence in sentences)

@@ -66,7 +66,7 @@ def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s
     real, seen = ClientRunner.play, []
 
     def played(client_runner, job, descriptors=()):
-        if job.role == "drain":
+        if isinstance(job.step, Drain):
             seen.append(job.liveness_s)
         result = real(client_runner, job, descriptors)
         client_runner.slowest_s = slowest_s
@@ -85,13 +85,13 @@ def test_how_long_a_drain_waits_before_it_calls_a_message_stuck(play, monkeypatc
     """Ten times the slowest answer of the trial, and at least what its redelivery delay asks for."""
     real, waits = ClientRunner.job, []
 
-    def job(runner, role, **fields):
+    def job(runner, step, **fields):
         runner.slowest_s = slowest_s
-        made = real(runner, role, **fields, **(asked if role == "drain" else {}))
-        waits.extend([made.liveness_s] if role == "drain" else [])
+        made = real(runner, step, **fields, **(asked if step == Drain() else {}))
+        waits.extend([made.liveness_s] if step == Drain() else [])
         return made
 
-    monkeypatch.setattr(TrialPlayer, "_drain", lambda player: player.client_runner.job("drain"))
+    monkeypatch.setattr(TrialPlayer, "_drain", lambda player: player.client_runner.job(Drain()))
     monkeypatch.setattr(ClientRunner, "job", job)
     play(Publish(1, window=1), Drain())
 

@@ -11,8 +11,6 @@ from conformance import records
 from conformance.adapters.interface import JournalFiles
 from conformance.run import evidence
 from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal
-from conformance.scenario import Scenario, script_words
-from conformance.scenario.script import Between, Kill, Nth, Publish
 
 
 class Broker:
@@ -157,13 +155,3 @@ def test_the_same_files_give_the_same_bytes(broker, place):
     copy_journal(broker.journal_files.folder, place, 1)
 
     assert first == (place / "journal-1.tar.gz").read_bytes()
-
-
-def test_words_of_a_script():
-    """Drawn numbers are in them, and a field that has its default is not: a new field changes no old script."""
-    item = Scenario("s", "", "", (Publish(9, 5, until=Kill(Nth("confirm", Between(1, 99)))),), {}, "raw")
-    one, two = (script_words(item.drawn(seed)) for seed in (1, 2))
-
-    assert one != two
-    assert "client raw" == one[0]
-    assert one[1].startswith("Publish(count=9, window=5, until=Kill(at=Nth(event='confirm', k=")

@@ -7,7 +7,8 @@ import pytest
 
 from conformance import adapters, campaign, claims, scenario
 from conformance.run.planning import plan as plans
-from conformance.run.planning.plan import Selection, arm_label, instances, plan, wanted
+from conformance.run.planning.plan import Selection, arm_label, instances, plan, subject_trials, wanted
+from conformance.run.trial import describe
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
@@ -298,6 +299,11 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
 
 
-def test_only_what_the_broker_was_asked_for_is_another_script():
-    """The words by which a replay knows its trial name the queue's options too."""
-    assert "queue max_length=40" in scenario.script_words(SCENARIOS["sends-refused-by-full-queue"])
+def test_the_record_of_a_trial_has_its_script():
+    """The drawn steps, the client and the options of the queue: all that a replay must find again."""
+    names = ("sends-refused-by-full-queue", "receipts-on-the-wire")
+    full, raw = (subject_trials(selection(protocol="stomp"), SCENARIOS[name], [1])[0] for name in names)
+
+    assert ({"max_length": 40}, {}) == (describe(full).queue, describe(raw).queue)
+    assert ("library", "raw") == (describe(full).client, describe(raw).client)
+    assert (full.script.steps, raw.script.steps) == (describe(full).steps, describe(raw).steps)

@@ -1,15 +1,16 @@
 """Clients of one trial that run beside each other, on the bundled broker."""
 
-import dataclasses
 import pathlib
 
+import msgspec
 import pytest
 from trial_histories import events_of, messages
 
 from conformance import claims, scenario
 from conformance.history import Ended, Op, Phase, read
-from conformance.scenario.script import SETTLE, Consume, Publish, Together
+from conformance.scenario.script import SETTLE, After, Consume, ConsumerCrash, Publish, Together
 
+DIES = Consume("auto", until=ConsumerCrash(After(0)))
 TAKES = Consume("client", prefetch=5, acknowledge=5, confirm=True, stop=20)
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 TWO = scenario.load(claims.load())["two-consumers-of-one-queue"]
@@ -46,7 +47,9 @@ def test_the_liar_gives_messages_to_both(play, protocol):
 
 def test_two_publishers_have_numbers_of_their_own(play):
     """Their messages would have the same ids."""
-    record, folder = play(Together((Publish(5, window=5), Publish(5, window=5), dataclasses.replace(TAKES, stop=10))))
+    record, folder = play(
+        Together((Publish(5, window=5), Publish(5, window=5), msgspec.structs.replace(TAKES, stop=10)))
+    )
     sent = [messages(events_of(folder, f"publisher-{number}"), Op.SEND, Phase.OK) for number in (1, 2)]
 
     assert ("", sent[0] | sent[1]) == (record.void, handed(folder, 1))
@@ -56,10 +59,10 @@ def test_two_publishers_have_numbers_of_their_own(play):
 def test_where_one_fails_the_others_are_ended(play):
     """At once, although nothing comes for the second; every history is closed and no descriptor is left."""
     before = descriptors()
-    record, folder = play(Together((Consume("telepathic", stop=1), TAKES, Publish(5, window=5))))
+    record, folder = play(Together((DIES, TAKES, Publish(5, window=5))))
     ended = {path.stem: read(path).footer.ended for path in folder.glob("*.jsonl") if path.stem != "orchestrator"}
 
-    assert "telepathic" in record.void
+    assert "consumer-1 died" in record.void
     assert {"consumer-1": Ended.DIED, "consumer-2": Ended.INTERRUPTED, "publisher-1": Ended.INTERRUPTED} == ended
     assert record.seconds < 20
     assert before == descriptors()

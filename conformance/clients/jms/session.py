@@ -23,6 +23,7 @@ from conformance.clients.session import Disconnected, OperationAnswer, Received,
 from conformance.clients.workers.job import Job, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.scenario.script import Consume, Drain, Publish
 
 _LOSS_REPORTED_S = 1.0
 """How long after an exception of a call the client may still report that its connection is lost."""
@@ -231,20 +232,24 @@ class JmsSession(Session):
         return connection
 
     def _open_sender(self, queue: str) -> None:
-        mode = "transacted" if self._job.batch > 0 else "auto"
+        step = self._job.step
+        mode = "transacted" if isinstance(step, Publish) and step.batch else "auto"
         self._session = self._connection.createSession(mode == "transacted", self._vendor.modes[mode])
         self._producer = self._session.createProducer(self._queue(self._session, queue))
 
     def _open_receiver(self, queue: str) -> None:
-        job, mode = self._job, self._job.mode or "auto"
+        job = self._job
+        drains = isinstance(job.step, Drain) and not job.collects
+        step = job.step if isinstance(job.step, Consume) else Consume("auto", receives=drains)
+        mode = step.mode
         number = self._vendor.modes.get(_MODE_OF_LIAR.get(job.liar, mode))
         if number is None:
             raise ClientError(f"{self._vendor.name} has no mode {mode}")
         session = self._session = self._connection.createSession(mode == "transacted", number)
         consumer = session.createConsumer(self._queue(session, queue))
-        listens = mode in _LISTENS and job.role != "drain" and not job.receives and job.liar not in _RECEIVING_LIARS
+        listens = mode in _LISTENS and not step.receives and job.liar not in _RECEIVING_LIARS
         kind = Listening if listens else JmsReceiver
-        by = session if job.on_session or job.liar == "sets-the-multiple-flag" else None
+        by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
         self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by)
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
@@ -265,7 +270,7 @@ class JmsSession(Session):
                 self._producer.send(made, *how)
             if self._job.liar == "sends-its-first-message-again":
                 self._first = self._first or made
-                if message.endswith(f":{self._job.count}"):
+                if isinstance(self._job.step, Publish) and message.endswith(f":{self._job.step.count}"):
                     self._producer.send(self._first, *how)
             if self._job.liar == "waits-for-each-send":
                 self._session.createBrowser(

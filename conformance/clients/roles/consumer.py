@@ -10,27 +10,33 @@ from conformance.clients.roles.modes import MODES, AckHeader, Covers, When
 from conformance.clients.roles.operations import Operations, next_answer, next_received, pump, seen
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
 from conformance.clients.workers.job import NEVER, Job, JobResult
-from conformance.clients.workers.trigger import ArmedTrigger
+from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder
+from conformance.scenario.script import Consume
 
 _SILENCES = 2
 """How many times the silence of a drain a consumer waits before it says that nothing more comes."""
 
 
 def consume(
-    job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger, attached: Callable[[], object] = bool
+    job: Job,
+    step: Consume,
+    session: Session,
+    recorder: Recorder,
+    armed: ArmedFault,
+    attached: Callable[[], object] = bool,
 ) -> JobResult:
     """Receive, process and acknowledge until `stop` deliveries, silence, the fault, or the loss of the broker.
 
     `attached` is called once the consumer is attached.
     """
-    consumer = _Consumer(job, session, recorder, armed)
+    consumer = _Consumer(job, step, session, recorder, armed)
     subscription = consumer.mode.subscription
     if job.liar == "acknowledges-in-every-mode":
         subscription = AckHeader.INDIVIDUAL
-    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=job.prefetch)
-    session.attach_receiver(job.queue, job.prefetch, subscription)
+    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=step.prefetch)
+    session.attach_receiver(job.queue, step.prefetch, subscription)
     attached()
     try:
         return consumer.run()
@@ -49,10 +55,10 @@ def consume(
 
 
 class _Consumer:
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
-        self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
-        self.mode = MODES[job.mode]
-        self.confirmed = (self.mode.confirmed or job.confirm) and job.ack_confirm != NEVER
+    def __init__(self, job: Job, step: Consume, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
+        self.job, self.step, self.session, self.recorder, self.armed = job, step, session, recorder, armed
+        self.mode = MODES[step.mode]
+        self.confirmed = (self.mode.confirmed or step.confirm) and job.ack_confirm != NEVER
         self.operations = Operations(job, session, recorder, armed)
         self.delivered = 0
         self.firsts = 0
@@ -64,7 +70,7 @@ class _Consumer:
         self.waiting: list[Received] = []
 
     def run(self) -> JobResult:
-        while self.job.stop is None or self.delivered < self.job.stop:
+        while self.step.stop is None or self.delivered < self.step.stop:
             if not self._arrived(self._patience_s()):
                 return self._nothing_came()
             self._take(next_received(self.session, self.job))
@@ -84,7 +90,7 @@ class _Consumer:
         self._unconfirmed("disconnected")
 
     def _patience_s(self) -> float:
-        return _SILENCES * self.job.silence_s if self.job.until_silent else self.job.liveness_s
+        return _SILENCES * self.job.silence_s if self.step.until_silent else self.job.liveness_s
 
     def _arrived(self, patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
@@ -98,7 +104,7 @@ class _Consumer:
         return True
 
     def _nothing_came(self) -> JobResult:
-        if self.job.until_silent:
+        if self.step.until_silent:
             return self._result("finished")
         self.recorder.record(Op.DELIVER, Phase.INFO, queue=self.job.queue, epoch=self.job.epoch, detail="nothing came")
         return self._result("stuck")
@@ -124,14 +130,14 @@ class _Consumer:
         self.armed.fire_if_due()
         self._work()
         self._record(Op.PROCESS, Phase.OK, received)
-        if self.job.hold and len(self.open) >= self.job.prefetch:
+        if self.step.hold and len(self.open) >= self.step.prefetch:
             self._see_whether_more_comes()
         if not early:
             self._after_processing(received)
 
     def _work(self) -> None:
         """A processing that takes its time; the connection is served all the while."""
-        done = time.monotonic() + self.job.work_ms / 1000
+        done = time.monotonic() + self.step.work_ms / 1000
         while (left := done - time.monotonic()) > 0:
             pump(self.session, self.armed, left)
 
@@ -154,12 +160,12 @@ class _Consumer:
                 self.session.replenish(1)
         elif self.mode.when is not When.BY_APPLICATION:
             self._acknowledge([received])
-        elif self.job.backwards:
+        elif self.step.backwards:
             self._collect(received)
         elif self.mode.covers is Covers.THIS:
-            if self.delivered % self.job.acknowledge == 0:
+            if self.delivered % self.step.acknowledge == 0:
                 self._acknowledge([received])
-        elif len(self.open) >= self.job.acknowledge:
+        elif len(self.open) >= self.step.acknowledge:
             if self.mode.transacted:
                 self._transact(list(self.open))
             else:
@@ -168,8 +174,8 @@ class _Consumer:
     def _collect(self, received: Received) -> None:
         """With enough of them processed, acknowledge each that is due by itself, the last one first."""
         self.processed.append((self.delivered, received))
-        if len(self.processed) >= self.job.backwards:
-            due = [each for place, each in self.processed if place % self.job.acknowledge == 0]
+        if len(self.processed) >= self.step.backwards:
+            due = [each for place, each in self.processed if place % self.step.acknowledge == 0]
             self.processed.clear()
             for each in reversed(due):
                 self._acknowledge([each])
@@ -226,7 +232,7 @@ class _Consumer:
         for received in self.waiting:
             if received.message == message:
                 self.waiting.remove(received)
-                self._record(Op.ACK, self.armed.told(phase), received, detail=detail)
+                self._record(Op.ACK, self.armed.phase_now(phase), received, detail=detail)
                 self.armed.count("ack")
                 return
         raise ClientError(f"the broker answered an acknowledgement of {message}, which was not waiting for one")
@@ -235,7 +241,7 @@ class _Consumer:
         """Acknowledge all that is open in a transaction of its own, and discharge it."""
         self.transactions += 1
         name = f"t{self.transactions}"
-        back = self.job.rollback_every > 0 and self.transactions % self.job.rollback_every == 0
+        back = self.step.rollback_every > 0 and self.transactions % self.step.rollback_every == 0
         if not self.operations.run(Op.BEGIN, name):
             return
         for received in covered:
@@ -266,14 +272,14 @@ class _Consumer:
 
     def _is_refused(self, received: Received) -> bool:
         """Every n-th message that comes for the first time; one that comes again is taken."""
-        if not self.job.refuse or received.message in self.known:
+        if not self.step.refuse or received.message in self.known:
             return False
         self.known.add(received.message)
         self.firsts += 1
-        return self.firsts % self.job.refuse_every == 0
+        return self.firsts % self.step.refuse_every == 0
 
     def _refuse(self, received: Received) -> None:
-        outcome = self.job.refuse[self.firsts // self.job.refuse_every % len(self.job.refuse)]
+        outcome = self.step.refuse[self.firsts // self.step.refuse_every % len(self.step.refuse)]
         self._record(Op.NACK, Phase.INVOKE, received, detail=outcome)
         self.session.refuse(received, outcome)
         self.open.remove(received)

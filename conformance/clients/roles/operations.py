@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from conformance.clients.session import OperationAnswer, Received, Session
 from conformance.clients.workers.job import Job
-from conformance.clients.workers.trigger import ArmedTrigger
+from conformance.clients.workers.trigger import ArmedFault
 from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_intact
 
 
-def pump(session: Session, armed: ArmedTrigger, timeout_s: float) -> None:
+def pump(session: Session, armed: ArmedFault, timeout_s: float) -> None:
     """One round of I/O that is not longer than a pause has left to last."""
     armed.tick()
     session.pump(armed.left_s(timeout_s))
@@ -35,7 +35,7 @@ def next_received(session: Session, job: Job) -> Received:
     return received
 
 
-def next_answer(session: Session, armed: ArmedTrigger, deadline: float) -> OperationAnswer | None:
+def next_answer(session: Session, armed: ArmedFault, deadline: float) -> OperationAnswer | None:
     """The next answer to what is no send; None where `deadline` (monotonic) went by first. A pause is no wait."""
     while not session.answers:
         left = deadline - time.monotonic()
@@ -51,7 +51,7 @@ def next_answer(session: Session, armed: ArmedTrigger, deadline: float) -> Opera
 class Operations:
     """Begin, commit and rollback: recorded before they leave, and again when they are answered or will never be."""
 
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
+    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
         self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
         self._open: tuple[Op, str] | None = None
 
@@ -81,7 +81,7 @@ class Operations:
             self._give_up("unanswered")
             return False
         self._armed.check_answer(invoked)
-        self._record(op, self._armed.told(answer.phase), name, answer.detail)
+        self._record(op, self._armed.phase_now(answer.phase), name, answer.detail)
         self._open = None
         if op is Op.COMMIT:
             self._armed.count("committed")
@@ -92,7 +92,7 @@ class Operations:
         """The connection is gone: what was asked and not answered is unknown."""
         if self._open is not None and self._session.answers:
             answer = self._session.answers.popleft()
-            self._record(self._open[0], self._armed.told(answer.phase), self._open[1], answer.detail)
+            self._record(self._open[0], self._armed.phase_now(answer.phase), self._open[1], answer.detail)
         elif self._open is not None:
             self._give_up("disconnected")
         self._open = None

@@ -14,24 +14,25 @@ from conformance.clients.depth import DepthGauge
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import next_received, seen
-from conformance.clients.roles.publisher import check_raw, publish
+from conformance.clients.roles.publisher import publish
 from conformance.clients.session import Session
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
-from conformance.clients.workers.trigger import ArmedTrigger, CommandTrigger
+from conformance.clients.workers.trigger import ArmedCommand, ArmedFault
 from conformance.errors import ClientError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
+from conformance.scenario.script import Ask, Consume, Drain, Publish
 
-Ask = Callable[[str], int]
+AskDepth = Callable[[str], int]
 _ASKER = 9
-"""No publisher of a script has this number."""
+"""The producer number of answers. No publisher of a script has it."""
 
 
-def drain(job: Job, session: Session, recorder: Recorder, ask: Ask) -> JobResult:
+def drain(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobResult:
     """Receive and accept everything until silence, and until the broker itself says that nothing is left.
 
-    One drain is never trusted: an AMQP drain may be answered before the queue is empty, so silence ends nothing
-    while the broker's own depth is above 0, until it stayed so for the liveness bound. That is the bound of the job, or
-    ten times the longest wait for a message in this drain, whichever is longer.
+    An AMQP drain may be answered before the queue is empty. So silence does not end a drain while the broker's own
+    depth is above 0, until it stayed so for the liveness bound. That is the bound of the job, or ten times the longest
+    wait for a message in this drain, if that is longer.
     """
     recorder.record(Op.DRAIN, Phase.INVOKE, queue=job.queue, epoch=job.epoch)
     session.attach_receiver(job.queue, job.prefetch, AckHeader.INDIVIDUAL)
@@ -73,8 +74,8 @@ def _take_drained(
     return got
 
 
-def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> JobResult:
-    """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` where it keeps something.
+def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobResult:
+    """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` if messages stay in it.
 
     Each message is a DRAIN of unknown outcome in the queue of the trial: it was not delivered there, and is not lost.
     """
@@ -97,10 +98,10 @@ def collect(job: Job, session: Session, recorder: Recorder, ask: Ask) -> JobResu
                 raise ClientError(f"{job.collects} holds {depth} messages that a consumer was not given")
 
 
-def inquire(job: Job, session: Session, recorder: Recorder) -> JobResult:
-    """Put a question to a vendor's client; each part of its answer is an event of its own, numbered like a message."""
+def inquire(job: Job, question: str, session: Session, recorder: Recorder) -> JobResult:
+    """Ask a vendor's client a question; each part of its answer is an event of its own, numbered like a message."""
     recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch)
-    answers = session.asked(job.question)  # type: ignore[attr-defined]
+    answers = session.asked(question)  # type: ignore[attr-defined]
     for number, answer in enumerate(answers, 1):
         about = {"queue": job.queue, "message": message_id(_ASKER, number), "epoch": job.epoch}
         recorder.record(Op.ASK, Phase.INVOKE, **about, detail=answer.asked)
@@ -108,32 +109,37 @@ def inquire(job: Job, session: Session, recorder: Recorder) -> JobResult:
     return JobResult(count=len(answers))
 
 
-def play(job: Job, session: Session, recorder: Recorder, pidfds: Sequence[int]) -> JobResult:
-    """Play the role of the job; raises `ClientError` for an unknown one."""
-    check_raw(job, session)
-    if job.role in ("drain", "collect"):
-        if job.depth is None:
-            raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
-        ask_depth = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
-        try:
-            return (drain if job.role == "drain" else collect)(job, session, recorder, ask_depth.ask)
-        finally:
-            ask_depth.close()
-    if job.role == "ask":
-        return inquire(job, session, recorder)
-    if job.tells_attached:
-        return consume(job, session, recorder, _armed(job, recorder, ()), lambda: os.write(pidfds[0], b"."))
-    roles = {"publish": publish, "consume": consume}
-    if job.role not in roles:
-        raise ClientError(f"unknown role {job.role!r}")
-    return roles[job.role](job, session, recorder, _armed(job, recorder, pidfds))
+def play(job: Job, session: Session, recorder: Recorder, descriptors: Sequence[int]) -> JobResult:
+    """Do the step of the job. Raises `ClientError` for a step that this client or broker cannot do."""
+    match job.step:
+        case Publish() as step:
+            return publish(job, step, session, recorder, _armed(job, recorder, descriptors))
+        case Consume() as step if job.tells_attached:
+            attached = lambda: os.write(descriptors[0], b".")  # noqa: E731
+            return consume(job, step, session, recorder, _armed(job, recorder, ()), attached)
+        case Consume() as step:
+            return consume(job, step, session, recorder, _armed(job, recorder, descriptors))
+        case Ask(question):
+            return inquire(job, question, session, recorder)
+        case Drain():
+            return _emptied(job, session, recorder)
 
 
-def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedTrigger:
-    armed: ArmedTrigger
-    if job.trigger is not None and job.trigger.within_s:
-        armed = CommandTrigger(job.trigger, recorder, descriptors, job.epoch)
+def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
+    if job.depth is None:
+        raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
+    gauge = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
+    try:
+        return (collect if job.collects else drain)(job, session, recorder, gauge.ask)
+    finally:
+        gauge.close()
+
+
+def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFault:
+    armed: ArmedFault
+    if job.fault is not None and job.within_s:
+        armed = ArmedCommand(job.fault, recorder, descriptors, job.epoch, job.within_s)
     else:
-        armed = ArmedTrigger(job.trigger, recorder, descriptors, job.epoch)
+        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed)
     armed.hears_broker = job.vendor is None
     return armed

@@ -11,20 +11,23 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Operations, next_received, pump, seen, trial_of
 from conformance.clients.session import Disconnected, Refused, SendOutcome, Session
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
-from conformance.clients.workers.trigger import ArmedTrigger
+from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
 from conformance.history import Op, Phase, Recorder, make_body, message_id, parse_message
+from conformance.scenario.script import Publish
 
 _PEEK_CREDIT = 1000
 _IN_FLIGHT = 5
 """How many sends a fault at a confirm is to meet at least."""
 
 
-def publish(job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> JobResult:
-    """Send until `count` are sent and answered, the fault has taken the broker away, or it is gone."""
-    publisher = (_Transacted if job.batch else _Publisher)(job, session, recorder, armed)
+def publish(job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> JobResult:
+    """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost."""
+    if step.unasked_every and not hasattr(session, "send_unanswered"):
+        raise ClientError("a send without an answer needs the raw client")
+    publisher = (_Transacted if step.batch else _Publisher)(job, step, session, recorder, armed)
     session.attach_sender(job.queue)
-    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=job.window)
+    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=step.window)
     try:
         return publisher.run()
     except (Disconnected, Refused) as error:
@@ -39,10 +42,10 @@ def publish(job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger)
 
 
 class _Publisher:
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
-        self.job, self.session, self.recorder, self.armed = job, session, recorder, armed
-        self.window = window.size(job)
-        self.waiting = window.Wait(job, recorder)
+    def __init__(self, job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
+        self.job, self.step, self.session, self.recorder, self.armed = job, step, session, recorder, armed
+        self.window = window.size(step, job.liar)
+        self.waiting = window.Wait(job, step, recorder)
         self.asked_immediately: set[str] = set()
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
@@ -51,7 +54,7 @@ class _Publisher:
         self.slowest_ns = 0
         self.last = ""
         self.began_ns = time.monotonic_ns()
-        self.paced = job.every_ms > 0 and not job.batch
+        self.paced = step.every_ms > 0 and not step.batch
         self.transaction: str | None = None
         self.listens = job.vendor is not None and job.vendor.asynchronous
         self.calling = 0
@@ -77,7 +80,7 @@ class _Publisher:
     @property
     def count(self) -> float:
         """How many it sends; without end while a command is about to end the broker."""
-        return math.inf if self.armed.awaits_loss else self.job.count
+        return math.inf if self.armed.awaits_loss else self.step.count
 
     def disconnected(self, ended: str) -> JobResult:
         self._take_outcomes()
@@ -116,7 +119,7 @@ class _Publisher:
 
     def _due_ns(self, number: int) -> int:
         """When the send, or transaction, after so many others is due."""
-        return self.began_ns + number * self.job.every_ms * 1_000_000
+        return self.began_ns + number * self.step.every_ms * 1_000_000
 
     def _until_due_s(self, number: int) -> float:
         if self.sent >= self.count:
@@ -141,41 +144,41 @@ class _Publisher:
             self.waiting.begin(self.sent + 1, len(self.pending))
 
     def _send(self) -> None:
-        job = self.job
+        job, step = self.job, self.step
         self.waiting.end()
         due_ns = self._due_ns(self.sent) if self.paced else None
         self.sent += 1
         message = message_id(job.producer, self.sent)
-        asked = not job.unasked_every or self.sent % job.unasked_every != 0
-        immediate = job.immediate_every > 0 and self.sent % job.immediate_every == 0
+        asked = not step.unasked_every or self.sent % step.unasked_every != 0
+        immediate = step.immediate_every > 0 and self.sent % step.immediate_every == 0
         at_ns = self.recorder.record(
             Op.SEND,
             Phase.INVOKE,
             queue=job.queue,
             message=message,
-            durable=job.durable,
+            durable=step.durable,
             epoch=job.epoch,
             transaction=self.transaction,
             due_ns=due_ns,
             detail="ack immediately" if immediate else None if asked else "no answer asked for",
         )
-        body = make_body(message, job.size, trial_of(job.header))
+        body = make_body(message, step.size, trial_of(job.header))
         if asked:
             self.pending[message] = at_ns
             self.calling += self.listens
             if immediate:
                 self.asked_immediately.add(message)
-            self.session.send(message, body, durable=job.durable, transaction=self.transaction, immediate=immediate)
+            self.session.send(message, body, durable=step.durable, transaction=self.transaction, immediate=immediate)
         else:
             self.unasked.append(message)
-            self.session.send_unanswered(message, body, durable=job.durable)  # type: ignore[attr-defined]
+            self.session.send_unanswered(message, body, durable=step.durable)  # type: ignore[attr-defined]
 
     def _take_outcomes(self) -> None:
         outcomes, job = self.session.outcomes, self.job
         self._take_returned()
         while outcomes:
             outcome = outcomes.popleft()
-            phase = self.armed.told(outcome.phase)
+            phase = self.armed.phase_now(outcome.phase)
             at_ns = self.recorder.record(
                 Op.SEND,
                 phase,
@@ -274,23 +277,23 @@ class _Publisher:
 class _Transacted(_Publisher):
     """Sends in transactions of `batch`, each begun, filled, and discharged before the next."""
 
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedTrigger) -> None:
-        super().__init__(job, session, recorder, armed)
+    def __init__(self, job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
+        super().__init__(job, step, session, recorder, armed)
         self.operations = Operations(job, session, recorder, armed)
         self.begun = ""
         self.waited_s = 0.0
 
     def run(self) -> JobResult:
-        job = self.job
-        if job.peek:
+        job, step = self.job, self.step
+        if step.peek:
             self.session.attach_receiver(job.queue, _PEEK_CREDIT, AckHeader.INDIVIDUAL)
         for number in itertools.count(1):
             if self.sent >= self.count or self.armed.broker_is_ending:
                 break
-            while self.job.every_ms and (left := self._until_due_s(number - 1)) > 0 and not self.armed.broker_is_ending:
+            while step.every_ms and (left := self._until_due_s(number - 1)) > 0 and not self.armed.broker_is_ending:
                 pump(self.session, self.armed, left)
             name = f"t{number}"
-            back = job.rollback_every > 0 and number % job.rollback_every == 0
+            back = step.rollback_every > 0 and number % step.rollback_every == 0
             filled = self._filled(name, f"t{number + 1}")
             if not (filled and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):
                 return self._result("finished", job.liveness_s)
@@ -313,7 +316,7 @@ class _Transacted(_Publisher):
         if name != self.begun and not self.operations.run(Op.BEGIN, name):
             return False
         self.transaction = name
-        last = self.sent + int(min(self.job.batch, self.count - self.sent))
+        last = self.sent + int(min(self.step.batch, self.count - self.sent))
         if self.job.answers_at_commit:
             self._send_up_to(last, math.inf)
             self.begun = following
@@ -358,7 +361,7 @@ class _Transacted(_Publisher):
 
     def _peek(self) -> None:
         """Take what is available until silence; before a commit that must be nothing of its transaction."""
-        if not self.job.peek:
+        if not self.step.peek:
             return
         quiet = time.monotonic() + self.job.silence_s
         while (left := quiet - time.monotonic()) > 0:
@@ -377,9 +380,3 @@ class _Transacted(_Publisher):
 def _number(message: str | None) -> int | None:
     parsed = parse_message(message)
     return parsed[1] if parsed else None
-
-
-def check_raw(job: Job, session: Session) -> None:
-    """Raise `ClientError` where a job needs the raw client and has another."""
-    if job.unasked_every and not hasattr(session, "send_unanswered"):
-        raise ClientError("a send without an answer needs the raw client")

@@ -6,6 +6,7 @@ import time
 
 from conformance.clients.workers.job import Job
 from conformance.history import SHUT, WAITS, Op, Phase, Recorder, message_id
+from conformance.scenario.script import Publish
 
 _OVER = 10
 """How many sends the liar among the sessions has too many."""
@@ -13,44 +14,44 @@ _OVER = 10
 _LIED = {"ignores-its-window": lambda size: size + _OVER, "blocks-at-half-its-window": lambda size: size // 2}
 
 
-def size(job: Job) -> int:
-    """How many sends may be unanswered; liars among the sessions take their window for another."""
-    lied = _LIED.get(job.liar)
-    return lied(job.window) if lied else job.window
+def size(step: Publish, liar: str) -> int:
+    """Return how many sends may be unanswered; some session liars use another window."""
+    lied = _LIED.get(liar)
+    return lied(step.window) if lied else step.window
 
 
 class Wait:
-    """The publish that waits for room in the window; what is recorded of it where the job says so.
+    """The publish that waits for room in the window; it is recorded if the step says so.
 
     A wait is a CONFIRM of unknown outcome for the message that would be next, with the number of unanswered sends in
     `count`; another where there is room, and that publish does not proceed within the liveness bound.
     """
 
-    def __init__(self, job: Job, recorder: Recorder) -> None:
-        self._job, self._recorder = job, recorder
+    def __init__(self, job: Job, step: Publish, recorder: Recorder) -> None:
+        self._job, self._step, self._recorder = job, step, recorder
         self._message = ""
         self._waits = False
         self._room_ns = 0
 
     @property
     def refuses(self) -> bool:
-        """Whether the liar among the sessions has waited once, and so sends no more."""
+        """Whether the session liar that never reopens its window has waited once: it sends no more."""
         return self._job.liar == "never-reopens-its-window" and self._message != ""
 
     def begin(self, number: int, unanswered: int) -> None:
-        """The publish of so high a number has to wait."""
+        """Note that the publish of that number has to wait."""
         message = message_id(self._job.producer, number)
-        if self._job.tells_waits and message != self._message:
+        if self._step.tells_waits and message != self._message:
             self._message, self._waits, self._room_ns = message, True, 0
             self._note(WAITS, unanswered)
 
     def end(self) -> None:
-        """A send leaves: nobody waits any more."""
+        """Note that a send leaves: no publish waits any more."""
         self._waits = False
 
     def overdue_s(self, bound_ns: float, unanswered: int, credit: int) -> float:
-        """How long there has been room for the one that waits, where that is more than the bound."""
-        if not self._waits or unanswered >= self._job.window or credit <= 0:
+        """Return how long there has been room for the publish that waits, if that is longer than the bound."""
+        if not self._waits or unanswered >= self._step.window or credit <= 0:
             self._room_ns = 0
             return 0.0
         self._room_ns = self._room_ns or time.monotonic_ns()

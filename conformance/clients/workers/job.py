@@ -8,10 +8,12 @@ import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
 from conformance.history import Header
+from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
 
 NEVER = "never"
 """A broker that answers no acknowledgement."""
 
+DRAIN_CREDIT = 1000
 SILENCE_S = 0.25
 LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
@@ -87,42 +89,6 @@ class Asks(msgspec.Struct, frozen=True):
         return {"ack-mode": self.mode} if self.mode else {}
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Half a trigger: the k-th `event` of this process, or `time`, where `k` is milliseconds since it began."""
-
-    event: str
-    k: int
-
-
-class Trigger(msgspec.Struct, frozen=True):
-    """When every part has come to pass, do `fault`.
-
-    `kill`, `stop`, `pause` and `power_loss` reach the broker by the descriptors that came with the job: a pidfd for
-    each of its processes, and for a power loss first its disk. `consumer_crash` ends this very process. A pause lasts
-    `hold_s` seconds; with `then_kill` it ends in a kill. `torn` is the seed of what a power loss leaves half written.
-    With `within_s` seconds the fault is a command that is to take effect in that time: see `trigger`. A kill comes
-    `delay_us` microseconds after its event.
-    """
-
-    fault: str
-    parts: tuple[Part, ...]
-    hold_s: float = 0.0
-    then_kill: bool = False
-    torn: int | None = None
-    within_s: float = 0.0
-    delay_us: int = 0
-
-    @classmethod
-    def nth(cls, event: str, k: int, fault: str, *, hold_s: float = 0.0) -> Trigger:
-        """The trigger of one event."""
-        return cls(fault, (Part(event, k),), hold_s)
-
-    @property
-    def k(self) -> int:
-        """The largest of its numbers, for people."""
-        return max(part.k for part in self.parts)
-
-
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     """A vendor's client: what its process loads, and what it calls (see `adapters.vendor_clients.ClientFile`).
 
@@ -143,23 +109,23 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One role in one process; the fields of `Publish` and `Consume` have their names here too.
+    """One step of the script in one client process.
 
-    `role` is `publish`, `consume`, `drain`, `ask` or `collect`, which empties the dead-letter or expiry queue
-    `collects`; `delayed`: what a drain does not get may wait for its redelivery; `history` the path of its file;
-    `epoch` the run of the broker that it talks to; `ack_confirm` how this broker answers an acknowledgement
-    (`transaction`, `NEVER`, which asks for no answer and waits for none, or else by its disposition); `liar` the name
-    of a session liar; `broker_may_end` that it may end by itself, and `may_be_refused` that a refusal is an answer like
-    any other, even one that costs the connection. `destination` makes the broker's address of a queue, over AMQP; over
-    STOMP that is in `stomp`. `outcomes` are those that a sender says that it knows, over AMQP; without any it says
-    nothing. `tells_attached`: a consumer writes a byte to the descriptor of its job when it is attached.
-    `answers_at_commit`: sends in a transaction get their answers with that of the commit, and never where it
-    is rolled back. `access` is how it comes in, and holds no secret; `secrets` are the variables that it names, which
-    no process inherits. `vendor` is the client through which everything is done, if that is none of the suite's own
+    A `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a
+    drain does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the
+    broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
+    in which it must take effect. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER`
+    (the client asks for no answer and waits for none), or else by its disposition. `liar` names a session liar.
+    `broker_may_end`: the broker may end by itself. `may_be_refused`: a refusal is an answer like any other, even if it
+    costs the connection. `destination` makes the broker's address of a queue over AMQP, `stomp` over STOMP. `outcomes`
+    are those that a sender says that it knows, over AMQP. `tells_attached`: a consumer writes a byte to the descriptor
+    of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers with that of the
+    commit, and none if it is rolled back. `access` is how the client logs in, without secrets; `secrets` are the
+    variables that it names, which no process inherits. `vendor` is the vendor's client, or None for the suite's own
     sessions. Times are in seconds.
     """
 
-    role: str
+    step: ClientStep
     header: Header
     history: str
     host: str
@@ -169,35 +135,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     client: str = "library"
     producer: int = 1
-    count: int = 0
-    window: int = 1
-    size: int = 256
-    durable: bool = True
-    batch: int = 0
-    peek: bool = False
-    unasked_every: int = 0
-    question: str = ""
-    every_ms: int = 0
-    ack_event_mode: str = ""
-    immediate_every: int = 0
-    tells_waits: bool = False
-    mode: str = ""
-    prefetch: int = 100
-    acknowledge: int = 1
-    confirm: bool = False
-    stop: int | None = None
-    until_silent: bool = False
-    refuse: tuple[str, ...] = ()
-    refuse_every: int = 0
-    hold: bool = False
-    work_ms: int = 0
-    rollback_every: int = 0
-    backwards: int = 0
-    receives: bool = False
-    on_session: bool = False
     asks: Asks = Asks()
     tells_attached: bool = False
-    trigger: Trigger | None = None
+    within_s: float = 0.0
     broker_may_end: bool = False
     may_be_refused: bool = False
     ack_confirm: str = ""
@@ -216,22 +156,35 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     access: Access = OPEN
     secrets: dict[str, str] = {}
 
+    @property
+    def fault(self) -> ClientFault | None:
+        """The fault that this process fires."""
+        until = self.step.until if isinstance(self.step, Publish | Consume) else None
+        return until if isinstance(until, ClientFault) else None
+
+    @property
+    def prefetch(self) -> int:
+        """How many deliveries a receiver of this job may have open."""
+        if isinstance(self.step, Consume):
+            return self.step.prefetch
+        return DRAIN_CREDIT if isinstance(self.step, Drain) else Consume("auto").prefetch
+
     def encoded(self) -> bytes:
-        """What goes over the socket: the job, with the secrets that its client needs to log in."""
+        """Encode the job for its process, with the secrets that its client needs to log in."""
         every = [self.access, *([self.depth.access] if self.depth else [])]
         names = [each.password.env for each in every if each.password and each.password.env in os.environ]
         return msgspec.json.encode(msgspec.structs.replace(self, secrets={name: os.environ[name] for name in names}))
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The last word of a process that ended as it should.
+    """What a process reports when it has ended as it should.
 
     `ended` is `finished`, `disconnected` (the broker went away under it), `refused` (a refusal that it recorded has
-    ended the connection) or `stuck` (a drain that did not get what the broker says that it has). `fired` says whether
-    its fault was, and `seen` how many events of its trigger it had counted by then. `waited_s` is what it spent waiting
-    for silence or for answers that never came.
-    `error` is set where the process could not do its part for a reason that is ours; one that is `spent` did it, and is
-    not to do another. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
+    ended the connection) or `stuck` (a drain did not get the messages that the broker says that it has). `fired` says
+    whether the fault was fired, and `seen` how many events of its trigger were counted. `waited_s` is the time spent
+    waiting for silence or for answers that never came. `slowest_s` is the longest time that the broker took to answer a
+    send, without pauses. `error` is set if the process could not do its job because of the suite or this machine. A
+    process that is `spent` did its job and must not do another.
     """
 
     ended: str = "finished"

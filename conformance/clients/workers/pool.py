@@ -29,6 +29,7 @@ from conformance.clients.workers.job import Job, JobResult
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import Recorder
 from conformance.ledger import Ledger
+from conformance.scenario.script import ConsumerCrash
 
 _MAX_JOB = 1 << 16
 _MAX_FDS = 64
@@ -38,11 +39,11 @@ _GOING_S = 5.0
 def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobResult:
     """Do one job in this process and return its result; errors of ours become `JobResult.error`.
 
-    The recorder writes through where the job's own process is the victim of its fault.
+    The recorder writes through if the fault kills this very process.
     """
     give(job.secrets)
-    victim = job.trigger is not None and job.trigger.fault == "consumer_crash"
-    recorder = Recorder(pathlib.Path(job.history), job.header, write_through=victim)
+    crashes = isinstance(job.fault, ConsumerCrash)
+    recorder = Recorder(pathlib.Path(job.history), job.header, write_through=crashes)
     try:
         session = connect(job, recorder.flush)
         if control is not None:
@@ -69,7 +70,7 @@ def _nursery(control: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             control.close()
-            _child(msgspec.json.decode(data, type=Job), socket.socket(fileno=fds[0]), fds[1], fds[2:])
+            _child(data, socket.socket(fileno=fds[0]), fds[1], fds[2:])
         for descriptor in fds:
             os.close(descriptor)
         with contextlib.suppress(BrokenPipeError):
@@ -85,13 +86,13 @@ def _received(control: socket.socket) -> tuple[bytes, list[int]]:
     return data, descriptors
 
 
-def _child(job: Job, harness: socket.socket, log: int, pidfds: list[int]) -> None:
+def _child(data: bytes, harness: socket.socket, log: int, pidfds: list[int]) -> None:
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        result = run_job(job, pidfds, harness.fileno())
+        result = run_job(msgspec.json.decode(data, type=Job), pidfds, harness.fileno())
         harness.sendall(msgspec.json.encode(result))
         status = 0
     except BaseException:  # a fork must never return into the pool's loop

@@ -34,7 +34,7 @@ from conformance.faults.disk.pairing import StoredOperation
 from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
 from conformance.faults.process import Target, prove_gone, send
 from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
-from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched
+from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed
 
 NUMBERS = range(1, 65)
 """The numbers that `{n}` stands for in the name of a journal's file; a file with a higher number is reported."""
@@ -314,13 +314,12 @@ def _injection(fault: DiskFault) -> list[str]:
     match fault:
         case HeldSync(seconds):
             return ["-e", f"inject={_set(SYNCS)}:delay_enter={round(seconds * 1e6)}"]
-        case FailedSync(int(k)):
-            return ["-e", f"inject={_set(SYNCS)}:error=EIO:when={k}+"]
-        case DiskFull(int(k)):
-            return ["-e", f"inject={_set(FILLED)}:error=ENOSPC:when={k}+"]
+        case FailedSync(k):
+            return ["-e", f"inject={_set(SYNCS)}:error=EIO:when={fixed(k)}+"]
+        case DiskFull(k):
+            return ["-e", f"inject={_set(FILLED)}:error=ENOSPC:when={fixed(k)}+"]
         case Watched():
             return []
-    raise FaultError(f"the {fault.name} fault has a number that was not drawn: {fault}")
 
 
 def _set(names: Iterable[str]) -> str:

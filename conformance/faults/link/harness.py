@@ -18,7 +18,7 @@ import msgspec
 
 from conformance.errors import FaultError
 from conformance.faults.link import proxy
-from conformance.faults.link.messages import ProxyConfig, ProxyResult, fields_of
+from conformance.faults.link.messages import ProxyConfig, ProxyResult
 from conformance.history import Ended, Header, close_history
 from conformance.ledger import Ledger, inherited
 from conformance.scenario.script import Cut, HoldLink, LinkFault
@@ -42,9 +42,6 @@ class LinkProxy:
         fault: The fault of the link, all its numbers drawn; None for a link that only records.
         number: N, from 1 on: a trial may have several.
         epoch: The run of the broker behind it.
-
-    Raises:
-        FaultError: The fault has an unknown word or a number out of range.
     """
 
     def __init__(
@@ -69,8 +66,7 @@ class LinkProxy:
             port=upstream[1],
             protocol=protocol,
             epoch=epoch,
-            fault="" if fault is None else fault.name,
-            fields={} if fault is None else fields_of(fault),
+            fault=fault,
         )
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes]

@@ -33,7 +33,7 @@ class Proxy:
 
     def __init__(self, config: ProxyConfig, recorder: Recorder) -> None:
         self._config = config
-        self.armed = ArmedLinkFault(config.decoded(), recorder, config.epoch)
+        self.armed = ArmedLinkFault(config.fault, recorder, config.epoch)
         self._connections: set[ProxyConnection] = set()
         self._listening = socket.create_server((HOST, 0), backlog=_BACKLOG)
         self._listening.setblocking(False)

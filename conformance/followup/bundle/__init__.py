@@ -112,7 +112,7 @@ def _lines(source: BundleSource, made: Reproduction, missing: list[str]) -> list
 
 def _reproduction(source: BundleSource) -> Reproduction:
     if source.script is None:
-        return Reproduction("", ("the scenario has changed since it was recorded, so no script can be written",))
+        return Reproduction("", (bug.NO_STEPS if source.record.steps is None else bug.NO_SCENARIO,))
     if source.adapter is None:
         return Reproduction("", (f"the broker {source.run.adapter} is not known here, nor how its queues are named",))
     if source.record.control.startswith("session liar"):

@@ -16,6 +16,8 @@ from conformance.followup.bundle.source import BundleSource, Finding
 from conformance.quoting import visible
 from conformance.report.words import steps_in_words
 
+NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
+NO_SCENARIO = "this version of the suite has no scenario of that name"
 _EXTERNAL = "external"
 """The launcher of an external broker: its owner starts it."""
 
@@ -109,11 +111,11 @@ def _access(source: BundleSource) -> Access:
 
 def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
     yield "## Steps to reproduce"
-    if source.script is not None:
-        yield "\n".join(f"{number}. {step}" for number, step in enumerate(steps_in_words(source.script), 1))
+    if source.record.steps is None:
+        yield f"No steps: {NO_STEPS}."
     else:
-        words = "\n".join(f"    {step}" for step in source.record.script)
-        yield f"This version of the suite has another script of that name. As it was recorded:\n\n{words}"
+        sentences = steps_in_words(source.record.steps)
+        yield "\n".join(f"{number}. {step}" for number, step in enumerate(sentences, 1))
     if not made.text:
         yield "There is no `reproduce.py`: see what is missing below."
         return
@@ -176,7 +178,7 @@ def _start(
         return "COMMAND THAT RUNS THE BROKER"
     start = adapter.file.start
     settings = adapter.file.settings
-    options = ",".join(word.removeprefix("queue ") for word in source.record.script if word.startswith("queue "))
+    options = ",".join(f"{name}={str(value).lower()}" for name, value in source.record.queue.items())
     queue = ":".join(filter(None, [source.queue, options]))
     command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
     for name, value in sorted({**source.record.settings, **(changed or {})}.items()):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 import jinja2
+import msgspec
 
 from conformance import paths
 from conformance.adapters import Adapter
@@ -172,7 +173,7 @@ def _step(step: Step, body: Body) -> None:
                 if step.clean:
                     body.lines.append("broker.stop()")
                 faults.in_recovery(step.until, body)
-                step = dataclasses.replace(step, clean=False)
+                step = msgspec.structs.replace(step, clean=False)
             faults.restart(step, body)
         case Drain():
             body.lines.append("drain(words, notes)")

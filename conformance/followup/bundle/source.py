@@ -22,7 +22,7 @@ from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.run import artifacts as kept_run
 from conformance.run.evidence import FILE, Kept
-from conformance.scenario import Scenario, script_words
+from conformance.scenario import Scenario
 
 EVENTS = 200
 """Events of one timeline, at most."""
@@ -51,8 +51,10 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class BundleSource:
-    """One trial. `script` is the drawn one; None if this version of the suite has changed or lost it.
+    """One trial.
 
+    `script` has the recorded steps. It is None if this version of the suite has no scenario of that name, or if an
+    earlier version recorded the trial without its steps as data.
     `kept` and `broker` are None if the run stored no evidence, or its broker's folder is gone. `adapter` is None if the
     broker is unknown here.
     """
@@ -110,9 +112,6 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
     script = scenarios.get(record.scenario)
-    drawn = script.drawn(record.seed) if script is not None else None
-    if drawn is not None and record.script and script_words(drawn) != record.script:
-        drawn = None
     if run.protocol not in PROTOCOLS:
         raise HistoryError(
             f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
@@ -123,13 +122,20 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
         run=run,
         record=record,
         catalogue=catalogue,
-        script=drawn,
+        script=_recorded(script, record),
         adapter=_adapter(folder, run, record),
         events=tuple(_events(folder / "trials" / record.trial)),
         findings=_findings(folder, run, record, script, catalogue, spark) if script else (),
         kept=kept,
         broker=broker,
     )
+
+
+def _recorded(script: Scenario | None, record: TrialRecord) -> Scenario | None:
+    """Return the scenario with the script that was recorded; None if either is not known."""
+    if script is None or record.steps is None:
+        return None
+    return dataclasses.replace(script, steps=record.steps, client=record.client, queue=tuple(record.queue.items()))
 
 
 def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:

@@ -173,7 +173,7 @@ def tell_allure(
         allure.dynamic.parameter(name, getattr(row, name))
     allure.dynamic.parameter("seed", run.seed, excluded=True)
     allure.dynamic.parameter("folder", str(folder), excluded=True)
-    for step in steps_in_words(scenario):
+    for step in steps_in_words(scenario.steps):
         with allure.step(step):
             pass
     verdict = msgspec.json.format(msgspec.json.encode(row), indent=2).decode()
