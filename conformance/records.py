@@ -133,8 +133,7 @@ class RunFile(RunRecord, frozen=True, kw_only=True):
     @property
     def sealed(self) -> RunFile:
         """The file with the seal that its other fields have."""
-        fields = msgspec.json.encode(msgspec.structs.replace(self, seal=""), order="sorted")
-        return msgspec.structs.replace(self, seal=hashlib.sha256(fields).hexdigest())
+        return msgspec.structs.replace(self, seal=seal(msgspec.json.encode(self)))
 
     @property
     def run_record(self) -> RunRecord:
@@ -287,6 +286,15 @@ def difference(then: Mapping[str, object], now: Mapping[str, object], at: str = 
             words = ["nothing" if value is None else repr(value) for value in (was, is_)]
             return f"{at}{key} was {words[0]}, and is {words[1]}"
     return ""
+
+
+def seal(data: bytes) -> str:
+    """Return the SHA-256 of a `run.json` without its seal.
+
+    It is that of the text and not of `RunFile`: a version that knows another field must not call the file edited.
+    """
+    fields = msgspec.json.decode(data, type=dict[str, object])
+    return hashlib.sha256(msgspec.json.encode({**fields, "seal": ""}, order="sorted")).hexdigest()
 
 
 def save(record: msgspec.Struct, path: pathlib.Path) -> None:

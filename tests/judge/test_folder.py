@@ -215,6 +215,17 @@ def test_an_edited_run_file_is_incomplete(run):
     assert (False, "run.json was edited after the run") == (edited.run.finished, edited.run.incomplete)
 
 
+def test_a_run_file_of_another_version_is_not_edited(run):
+    """It has a field that this version does not know, and lacks one that this version has."""
+    fields = msgspec.json.decode(msgspec.json.encode(records.read(run / "run.json", RunFile)))
+    del fields["policies_unread"]
+    other = {**fields, "later": 1, "seal": ""}
+    other["seal"] = records.seal(msgspec.json.encode(other))
+    (run / "run.json").write_bytes(msgspec.json.encode(other))
+
+    assert "" == folder.read(run).run.incomplete
+
+
 def test_an_interrupted_run_misses_nothing(run):
     whole = records.read(run / "run.json", RunFile)
     records.save(msgspec.structs.replace(whole, finished=False, checksums={}), run / "run.json")

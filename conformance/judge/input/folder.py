@@ -55,7 +55,7 @@ def read(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum] = re
         wrong.append(NO_PLAN)
     else:
         trials, wrong = _compared(folder, run, {trial.trial: trial for trial in run.plan}, checksum)
-    if run.seal and run.seal != run.sealed.seal:
+    if run.seal and run.seal != records.seal((folder / "run.json").read_bytes()):
         wrong.insert(0, EDITED)
     record = run.run_record
     if wrong:
