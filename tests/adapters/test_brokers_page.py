@@ -22,7 +22,7 @@ from conformance.adapters.file.start_table import QueuesTable, ReadyHttp, StartT
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
-ACCESS = tomllib.loads(PAGE.split("## TLS and a login")[1].split("```toml\n")[1].split("```")[0])["access"]
+ACCESS = tomllib.loads(PAGE.split("## TLS and login")[1].split("```toml\n")[1].split("```")[0])["access"]
 OTHERS = {"policies", "fetch", "java", "xml", "container", "variants", "ack_modes", "external", "access", "config"}
 """Tables of the brokers that come with the package."""
 

@@ -17,15 +17,15 @@ _WORD = re.compile(r"(?<!\$)\{([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)\}")
 MEANING = {
     "home": "the folder of the unpacked distribution",
     "here": "the folder of this file",
-    "instance": "the folder of this one broker, made for it",
-    "data_dir": "what `data.path` says",
-    "log_file": "a log of its own, beside what it prints; `ready_log` is looked for there too",
+    "instance": "the folder that the suite creates for this broker",
+    "data_dir": "the folder that `data.path` names",
+    "log_file": "a log file, beside the output of the process; `ready_log` is searched there too",
     "listen": "the address to listen on",
     "python": "the Python that the suite runs in",
-    "python_path": "a PYTHONPATH by which that Python finds the suite",
+    "python_path": "the PYTHONPATH by which that Python finds the suite",
     "java": "the Java that was found",
     "java_home": "its home",
-    "archive": "the JVM option of a class archive, or nothing",
+    "archive": "the JVM option of a class archive, or empty",
 }
 """The placeholders of every text. So are `{NAME_port}` of each of `ports`, and `{setting.NAME}`."""
 
