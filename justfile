@@ -10,7 +10,7 @@ reference *ARGS:
 artemis *ARGS:
     conformance run --adapter artemis {{ARGS}}
 
-# The scenarios through pytest: --adapter=NAME, and whatever pytest knows.
+# The scenarios through pytest: --adapter=NAME, and all options of pytest.
 [no-exit-message]
 suites *ARGS:
     python -m pytest suites {{ARGS}}
