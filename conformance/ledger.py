@@ -74,6 +74,13 @@ def inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _SECRETS}
 
 
+def python_environment() -> dict[str, str]:
+    """The environment of a Python child that finds this package, also in a checkout that is not installed."""
+    package = str(pathlib.Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+    return {**inherited(), "PYTHONPATH": path}
+
+
 @functools.cache
 def boot_id() -> str:
     """The id that the kernel gave to this boot."""

@@ -1,24 +1,34 @@
-"""Kill, stop or pause a process: SIGKILL, SIGTERM or SIGSTOP to the broker, or SIGKILL to the client itself.
+"""Kill, stop or pause a broker, or crash a client, by signals; also kill a broker in its recovery.
 
 The signal is sent by the client process that owns the trigger, through pidfds that were opened for the whole tree when
-the fault was armed: a pid could have been reused, a pidfd cannot. This module has what the harness does: it proves that
-the fault was fired and that no process is left.
+the fault was armed: a pid could have been reused, a pidfd cannot. The harness proves here that the fault was fired and
+that no process is left. A kill in the recovery has no client: the harness sends it, at an event of the kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
+import pathlib
+import select
 import signal
-from collections.abc import Iterable
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from conformance.errors import FaultError
 
 _GONE_S = 20.0
+_RECOVERY_S = 60.0
+_TICK_MS = 20
+_ACCESS, _MODIFY, _OPEN = 0x1, 0x2, 0x20
+_EVENT = struct.Struct("iIII")
 
 
 class Target(Protocol):
-    """What a fault needs of a broker: its processes, or the commands that stand for them."""
+    """What a fault needs of a broker: its processes, or the commands that take their place."""
 
     def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
         """The descriptors by which the fault is fired: a pidfd for each process, or those of its commands."""
@@ -28,24 +38,16 @@ class Target(Protocol):
 
 
 def send(descriptors: Iterable[int], number: signal.Signals) -> None:
-    """Send the signal by each of these pidfds; a process that has ended is passed over."""
+    """Send the signal by each of these pidfds; a process that has ended is skipped."""
     for descriptor in descriptors:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, number)
 
 
-def prove_ended(target: Target, fault: str, *, fired: bool, seen: int, wanted: int) -> None:
-    """Raise `FaultError` unless the signal was sent and no process of the target is left.
-
-    Args:
-        target: The broker that was to end.
-        fault: `kill` or `stop`, for the text.
-        fired: Whether the client that owns the trigger says that it sent the signals.
-        seen: How many of the trigger's events it had counted.
-        wanted: At which of them it should have fired.
-    """
-    _prove_fired(fault, fired=fired, seen=seen, wanted=wanted)
-    prove_gone(target, fault)
+def prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:
+    """Raise `FaultError` unless the client that owns the trigger has fired; it had seen `seen` of `wanted` events."""
+    if not fired:
+        raise FaultError(f"the {fault} did not fire: {seen} events of the {wanted} that its trigger waits for")
 
 
 def prove_gone(target: Target, fault: str) -> None:
@@ -54,17 +56,85 @@ def prove_gone(target: Target, fault: str) -> None:
         raise FaultError(f"the {fault} did not take effect: the broker was still there after {_GONE_S:.0f} s")
 
 
-def prove_paused(*, fired: bool, seen: int, wanted: int) -> None:
-    """Raise `FaultError` unless the pause was fired; that it took effect was shown by the client that fired it."""
-    _prove_fired("pause", fired=fired, seen=seen, wanted=wanted)
+class StartingTarget(Target, Protocol):
+    """A target that can be killed before it is ready."""
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the broker has become ready; also after its end."""
 
 
-def _prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:
-    if not fired:
-        raise FaultError(f"the {fault} did not fire: {seen} events of the {wanted} that its trigger waits for")
+def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal: pathlib.Path, k: int) -> str:
+    """Start the broker, and kill every process of it at the k-th access (open, read or write) to its journal's files.
+
+    inotify(7) reports each access as it happens. Return the access and the duration of the signals, for people. Raises
+    `FaultError` if the recovery was over before the k-th access, or if the broker is not gone.
+    """
+    with _watch(journal) as watch:
+        launch()
+        with target.armed("kill") as descriptors:
+            seen = _wait(target, watch, descriptors[0], k) if descriptors else 0
+            event = time.monotonic_ns()
+            send(descriptors, signal.SIGKILL)
+            took = (time.monotonic_ns() - event) // 1000
+        _kill_the_rest(target)
+    prove_gone(target, "kill")
+    if seen < k:
+        raise FaultError(f"the kill did not fire: {seen} accesses to the journal of the {k} that its trigger waits for")
+    if target.was_ready:
+        raise FaultError(f"the recovery was over before the kill at access {k} to the journal")
+    return f"at access {seen} to the journal, {took} us for the signals"
 
 
-def prove_crashed(*, last_event_fired: bool, seen: int) -> None:
-    """Raise `FaultError` unless the last thing that the dead client wrote is that its crash was fired."""
-    if not last_event_fired:
-        raise FaultError(f"the client died, but not of its fault: it had written {seen} events")
+def _kill_the_rest(target: Target) -> None:
+    """Kill what was forked after the first look at the tree, and once more what was forked during this look.
+
+    Smallest counter-example: RabbitMQ's leader is a shell, and the process that reads the journal is its child.
+    """
+    for _ in range(2):
+        with target.armed("kill") as descriptors:
+            send(descriptors, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _watch(folder: pathlib.Path) -> Iterator[int]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.inotify_init1(os.O_CLOEXEC)
+    if descriptor < 0:
+        raise FaultError(f"the journal cannot be watched: {os.strerror(ctypes.get_errno())}")
+    try:
+        if libc.inotify_add_watch(descriptor, os.fsencode(folder), _ACCESS | _MODIFY | _OPEN) < 0:
+            raise FaultError(f"{folder} cannot be watched: {os.strerror(ctypes.get_errno())}")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _wait(target: StartingTarget, watch: int, pidfd: int, k: int) -> int:
+    """Return the accesses seen, once these are `k`, the broker is ready or gone, or the time is over."""
+    poller = select.poll()
+    poller.register(watch, select.POLLIN)
+    poller.register(pidfd, select.POLLIN)
+    seen, deadline = 0, time.monotonic() + _RECOVERY_S
+    while seen < k and (left := deadline - time.monotonic()) > 0:
+        found = {descriptor for descriptor, _ in poller.poll(min(left * 1000, _TICK_MS))}
+        if watch in found:
+            seen += _count(os.read(watch, 1 << 16))
+        elif target.was_ready:
+            break
+        elif pidfd in found:
+            with target.armed("kill") as others:
+                if not others:
+                    break
+            poller.unregister(pidfd)  # a leader that forks, and leaves the rest to the others
+    return seen
+
+
+def _count(data: bytes) -> int:
+    """Return the number of events of files. An event of the folder itself has no name, and does not count."""
+    at = found = 0
+    while at < len(data):
+        *_, length = _EVENT.unpack_from(data, at)
+        at += _EVENT.size + length
+        found += length > 0
+    return found

@@ -20,7 +20,6 @@ from conformance.clients.workers.job import Job, JobResult
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
 from conformance.faults import process
-from conformance.faults.recovery import kill_in_recovery
 from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
@@ -286,7 +285,7 @@ class TrialPlayer:
             self._prove_ended(fault, result, "kill")
             return
         self._alive(result)
-        process.prove_paused(fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        process.prove_fired("pause", fired=result.fired, seen=result.seen, wanted=largest(fault.at))
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """The client takes the disk away and kills the broker; here it is shown that both are gone.
@@ -300,7 +299,8 @@ class TrialPlayer:
     def _prove_ended(self, fault: Kill | Stop | Pause | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
             self.broker.target.alive_check()
-        process.prove_ended(self.broker.target, name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        process.prove_gone(self.broker.target, name)
         if isinstance(fault, PowerLoss):
             self.stand.after_loss()
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
@@ -365,7 +365,7 @@ class TrialPlayer:
     def _kill_in_recovery(self, fault: Kill) -> None:
         assert isinstance(fault.at, Recovery)
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
-        fired = kill_in_recovery(
+        fired = process.kill_in_recovery(
             self.broker.target, self.broker.launch, self.broker.facts.journal_files.folder, fixed(fault.at.k)
         )
         self._note(Op.FAULT, Phase.FIRED, fault=fault.name, detail=fired)

@@ -23,7 +23,7 @@ from conformance.adapters.launch.prepared import READY_QUEUE, BrokerSource
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
-from conformance.faults.recovery import kill_in_recovery
+from conformance.faults.process import kill_in_recovery
 from conformance.scenario.script import HeldSync
 
 REFERENCE = adapters.find("reference").file

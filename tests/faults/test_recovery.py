@@ -10,7 +10,7 @@ import pytest
 
 from conformance.adapters.launch.process_tree import Tree
 from conformance.errors import FaultError
-from conformance.faults.recovery import kill_in_recovery
+from conformance.faults.process import kill_in_recovery
 
 READS = """
 import pathlib, sys, time

@@ -114,7 +114,6 @@ class Tracer:
 
     @property
     def wrap(self) -> list[str]:
-        """The command before the broker's command."""
         command = ["strace", "-f", "--seccomp-bpf", "-ff", "-o", str(self._folder / "trace"), "-y", "-s", str(SAMPLE)]
         command += ["--absolute-timestamps=format:unix,precision:ns", "--syscall-times=ns"]
         command += ["--quiet=attach,path-resolution", "-e", f"trace={_set(NAMES | NO_FILE)}"]

@@ -32,7 +32,6 @@ class StoredOperation:
 
     @property
     def held(self) -> bool:
-        """Whether the tracer held the sync."""
         return self.sync is not None and self.sync.delayed
 
 

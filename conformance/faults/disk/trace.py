@@ -112,7 +112,6 @@ class Call:
 
     @property
     def done(self) -> bool:
-        """Whether it ended without an error."""
         return self.ended_ns is not None and self.result is not None and not self.error
 
     @property
@@ -122,7 +121,6 @@ class Call:
 
     @property
     def tampered(self) -> bool:
-        """Whether the tracer gave it an error or a delay."""
         return self.injected or self.delayed
 
     @property
@@ -137,7 +135,6 @@ class Call:
 
     @property
     def short(self) -> str:
-        """Its name and its file's name, for people."""
         return f"{self.name} {pathlib.PurePath(self.file).name}".strip()
 
 
@@ -192,7 +189,6 @@ def read(folder: pathlib.Path, clock: Clock, files: Collection[str]) -> Trace:
 
 
 def is_end(line: bytes) -> bool:
-    """Whether the line says that its thread has ended."""
     match = _MARK.fullmatch(line.partition(b" ")[2])
     return match is not None and match["end"] is not None
 

@@ -1,15 +1,17 @@
-"""Read the AMQP 1.0 frames of one connection, from outside (AMQP 1.0 sections 2.3 and 2.7, 4.5, 5.3)."""
+"""Read the AMQP 1.0 frames of one connection, from outside (AMQP 1.0 sections 2.3 and 2.7, 4.5, 5.3).
+
+`read_value` decodes the part of the type system that the head of a frame needs (AMQP 1.0 part 1). Integers are read as
+unsigned, because no field that is read here is negative. Strings stay bytes. Maps and arrays are skipped.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from conformance.faults.frames import amqp_values
 from conformance.faults.frames import reader as frames
-from conformance.faults.frames.amqp_values import DescribedValue
 from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
 
@@ -17,14 +19,28 @@ _HEADER = struct.Struct(">IBBH")
 _AMQP, _SASL = 0, 1
 _PROTOCOLS = {0: "AMQP", 2: "TLS", 3: "SASL"}
 _BEGIN, _ATTACH, _TRANSFER, _DISPOSITION, _DETACH, _END = 0x11, 0x12, 0x14, 0x15, 0x16, 0x17
-_NAMES = {
-    **dict(enumerate("open begin-session attach flow transfer disposition detach end-session close".split(), 0x10)),
-    **dict(enumerate("sasl-mechanisms sasl-init sasl-challenge sasl-response sasl-outcome".split(), 0x40)),
+_TYPES = {
+    first: dict(enumerate(names.split(), first))
+    for first, names in {
+        0x10: "open begin attach flow transfer disposition detach end close",
+        0x23: "received accepted rejected released modified",
+        0x30: "coordinator declare discharge declared transactional-state",
+        0x40: "sasl-mechanisms sasl-init sasl-challenge sasl-response sasl-outcome",
+    }.items()
 }
-_STATES = {
-    **dict(enumerate("received accepted rejected released modified".split(), 0x23)),
-    **dict(enumerate("declared transactional".split(), 0x33)),
+"""Names of described types by code, in the groups of the standard."""
+
+_NAMES = {**_TYPES[0x10], **_TYPES[0x40], _BEGIN: "begin-session", _END: "end-session"}
+_STATES = {**_TYPES[0x23], 0x33: "declared", 0x34: "transactional"}
+_SYMBOLS: dict[bytes, int] = {b"amqp:amqp-value:*": 0x77} | {
+    f"amqp:{name}:list".encode(): code for group in _TYPES.values() for code, name in group.items()
 }
+"""A descriptor may be a symbol instead of a number (AMQP 1.0 section 1.3.4)."""
+
+_CONSTANT: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: ()}
+_WIDTH = {0x50: 1, 0x60: 2, 0x70: 4, 0x80: 8, 0x90: 16}
+_SIZE_OF_SIZE = {0xA0: 1, 0xB0: 4, 0xC0: 1, 0xD0: 4, 0xE0: 1, 0xF0: 4}
+_BOOLEAN, _LIST8, _LIST32 = 0x56, 0xC0, 0xD0
 _BEFORE_PROPERTIES = frozenset(
     (0x70, 0x71, 0x72, b"amqp:header:list", b"amqp:delivery-annotations:map", b"amqp:message-annotations:map")
 )
@@ -47,6 +63,66 @@ _WHOLE = 1 << 20
 """Bytes of a frame that are read first, and at most. A performative is far smaller than a payload."""
 
 _SERIAL = 0xFFFFFFFF
+
+
+class DescribedValue(NamedTuple):
+    """A value with its descriptor: the code of a type of the standard, or an unknown symbol."""
+
+    code: int | bytes
+    value: Any
+
+
+def read_value(data: bytes, at: int) -> tuple[Any, int]:
+    """Return the value at `at`, and the offset of the next one; a list becomes a tuple.
+
+    Raises:
+        IndexError: The data is too short for the value.
+        ValueError: The constructor is unknown.
+    """
+    code = data[at]
+    at += 1
+    if code in _CONSTANT:
+        return _CONSTANT[code], at
+    if code == 0:
+        descriptor, at = read_value(data, at)
+        value, at = read_value(data, at)
+        return DescribedValue(_SYMBOLS.get(descriptor, descriptor), value), at
+    group = code & 0xF0
+    if group in _WIDTH:
+        number, at = _number(data, at, _WIDTH[group])
+        return (bool(number) if code == _BOOLEAN else number), at
+    if group not in _SIZE_OF_SIZE:
+        raise ValueError(f"no type has the constructor 0x{code:02x}")
+    return _sized(code, data, at)
+
+
+def _sized(code: int, data: bytes, at: int) -> tuple[Any, int]:
+    width = _SIZE_OF_SIZE[code & 0xF0]
+    size, at = _number(data, at, width)
+    end = at + size
+    if end > len(data):
+        raise IndexError
+    if code in (_LIST8, _LIST32):
+        return _items(data, at, width), end
+    return (data[at:end] if code < _LIST8 else None), end
+
+
+def _items(data: bytes, at: int, width: int) -> tuple[Any, ...]:
+    count, at = _number(data, at, width)
+    items = []
+    for _ in range(count):
+        item, at = read_value(data, at)
+        items.append(item)
+    return tuple(items)
+
+
+def _number(data: bytes, at: int, width: int) -> tuple[int, int]:
+    end = at + width
+    if width == 1:
+        return data[at], end  # the usual case, a dozen times in each transfer
+    if end > len(data):
+        raise IndexError
+    return int.from_bytes(data[at:end], "big"), end
 
 
 _Request = tuple[str, str | None]
@@ -105,7 +181,7 @@ class _Amqp(Splitter):
         return None
 
     def _performative(self, head: bytes, channel: int, offset: int, size: int, *, whole: bool) -> LinkFrame:
-        performative, at = amqp_values.read(head, 0)
+        performative, at = read_value(head, 0)
         if not isinstance(performative, DescribedValue):
             raise ValueError("no performative")  # noqa: TRY004 - the stream is wrong, as in the other cases
         code = performative.code
@@ -184,7 +260,6 @@ class _Amqp(Splitter):
         return [f"session={number}"] if number > 1 else []
 
     def _mine(self, channel: int) -> int:
-        """Return the client's number for a channel."""
         return channel
 
     def _kind(self, link: tuple[int, int], delivery: int | None, head: bytes, at: int) -> _Request:
@@ -257,10 +332,10 @@ def _message(head: bytes, at: int, *, whole: bool) -> tuple[str | None, bool]:
     persistent = False
     try:
         while head[at] == 0 and head[at + 1] in _DESCRIPTORS:
-            code, at = amqp_values.read(head, at + 1)
+            code, at = read_value(head, at + 1)
             if code not in _BEFORE_PROPERTIES and code not in _PROPERTIES:
                 break
-            value, at = amqp_values.read(head, at)
+            value, at = read_value(head, at)
             if code in _MESSAGE_HEADER:
                 persistent = bool(value and value[0])
             if code in _PROPERTIES:
@@ -275,7 +350,6 @@ def _message(head: bytes, at: int, *, whole: bool) -> tuple[str | None, bool]:
 
 
 def _ours(properties: Sequence[Any], place: int) -> str | None:
-    """Return the field at that place, if it is an id of ours."""
     found = properties[place].decode() if len(properties) > place and isinstance(properties[place], bytes) else None
     return found if parse_message(found) else None
 
@@ -287,7 +361,7 @@ def _request(head: bytes, at: int) -> _Request:
     """
     section: Any = None
     while not (isinstance(section, DescribedValue) and section.code == _VALUE):
-        section, at = amqp_values.read(head, at)
+        section, at = read_value(head, at)
     request = section.value
     if not isinstance(request, DescribedValue) or request.code not in (_DECLARE, _DISCHARGE):
         raise ValueError("a message to the coordinator that is neither declare nor discharge")

@@ -83,14 +83,12 @@ class Channel:
         return self._consumers.get(arguments.consumer)
 
     def deliver(self, method: str, tag: int, *, settled: bool) -> None:
-        """Note a delivery to the client."""
         if method == "basic.get-ok" and self._gets:
             self._gets.popleft()
         if tag and not settled:
             self._wait([tag])
 
     def asks(self, method: str, arguments: Arguments) -> MethodEffect:
-        """Apply a method without content that goes to the broker."""
         match method:
             case "basic.ack" | "basic.nack" | "basic.reject":
                 return self._acknowledged(method, arguments)
@@ -112,7 +110,6 @@ class Channel:
         return MethodEffect()
 
     def answers(self, method: str, arguments: Arguments) -> MethodEffect:
-        """Apply a method without content that goes to the client."""
         match method:
             case "basic.ack" | "basic.nack":
                 covers = _covered(self.unanswered, arguments)
@@ -234,12 +231,11 @@ class _Content(NamedTuple):
 
     @property
     def next(self) -> int:
-        """The type of its next frame."""
         return _CONTENT_HEADER if self.left is None else _BODY
 
 
 def pair() -> tuple[Splitter, Splitter]:
-    """Return readers of both directions, to the broker and to the client; they share the state of the channels."""
+    """Return readers of both directions; they share the state of the channels."""
     channels = Channels()
     return _ToBroker(channels), _ToClient(channels)
 
@@ -292,7 +288,7 @@ class _Amqp091(Splitter):
     def _carry(
         self, content: _Content, data: bytes | bytearray, at: int, here: int, end: int, offset: int
     ) -> LinkFrame | None:
-        """Return as much of a message as stands in a row from `at` on; the frames before `here` were read."""
+        """Return the frames of a message that lie side by side from `at` on; those before `here` were read."""
         before = content.left
         while content.left != 0:
             if content.size > _WHOLE and content.left not in (before, content.size):
@@ -349,7 +345,6 @@ class _Amqp091(Splitter):
         """Note a message when its first piece is reported."""
 
     def _apply(self, name: str, arguments: Arguments, channel: int) -> MethodEffect:
-        """Apply a method without content to its channel."""
         raise NotImplementedError
 
 
@@ -446,6 +441,6 @@ def _filled(content: _Content, data: bytes | bytearray, at: int, end: int) -> _C
 
 
 def _ours(word: bytes | None) -> str | None:
-    """Return a word if it is a message id of our publishers, which is correlation-id and first word of the body."""
+    """Return a word if it is our message id: publishers write it as correlation-id and as first word of the body."""
     found = None if word is None else word.decode(errors="replace")
     return found if parse_message(found) else None

@@ -69,7 +69,6 @@ class LinkFrame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Offset of the next frame."""
         return self.start + self.length
 
 

@@ -58,7 +58,7 @@ class _Shared:
 
 
 def pair() -> tuple[Splitter, Splitter]:
-    """Both directions; they share the receipts that were asked for, and the subscriptions."""
+    """Return readers of both directions; they share the open receipts and the subscriptions."""
     shared = _Shared()
     return _ToBroker(shared), _ToClient(shared)
 
@@ -95,7 +95,7 @@ class _Stomp(Splitter):
         )
 
     def _length(self, data: bytes | bytearray, at: int, end: int, body: int, headers: dict[str, str]) -> int | None:
-        """Of the whole frame, its NUL included; None while nobody can know."""
+        """Return the length of the whole frame with its NUL; None if it is not known yet."""
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and len(declared) < 16:
             return body + int(declared) + 1 - at
@@ -108,7 +108,7 @@ class _Stomp(Splitter):
         return None
 
     def _kind(self, command: str, headers: dict[str, str]) -> tuple[str, str, str | None]:
-        """The kind of a frame, words to add to its detail, and its transaction."""
+        """Return the kind of a frame, words to add to its detail, and its transaction."""
         raise NotImplementedError
 
 
@@ -122,7 +122,7 @@ class _ToBroker(_Stomp):
         return _ASKS.get(command, frames.OTHER), "", transaction
 
     def _subscribe(self, headers: dict[str, str]) -> None:
-        """Of two under one id, or without one (STOMP 1.0), that differ nobody can say which a MESSAGE is for."""
+        """Two that differ under one id, or without one (STOMP 1.0), are ambiguous: a MESSAGE may be for either."""
         subscribed, mine = self._shared.subscribed, headers.get("id")
         word = frames.SUBSCRIPTIONS.get(headers.get("ack", "auto"), frames.UNSUBSCRIBED)
         subscribed[mine] = word if subscribed.get(mine, word) == word else frames.UNSUBSCRIBED
@@ -157,9 +157,9 @@ def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame |
 
 
 def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, str], int] | None:
-    """Command, headers (the first of repeated ones) and where the body begins; None where the head is not whole.
+    r"""Return command, headers (the first of repeated ones) and the offset of the body; None if it is incomplete.
 
-    A NUL before the blank line ends the frame too: a broker can answer `DISCONNECT\\n\\0`, and some do.
+    A NUL before the blank line ends the frame too: a broker can answer `DISCONNECT\n\0`, and some do.
     """
     blank = data.find(b"\n\n", at, end)
     crlf = data.find(b"\n\r\n", at, end if blank < 0 else blank + 1)  # its LF may begin that one
@@ -180,12 +180,12 @@ def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, st
         name, _, value = line.removesuffix(b"\r").decode(errors="replace").partition(":")
         headers.setdefault(name, _unescape(value))
     if nul >= 0:
-        headers["content-length"] = "0"  # whatever it says, the frame is over
+        headers["content-length"] = "0"  # the NUL has ended the frame
     return command[0].decode(), headers, body
 
 
 def _message(headers: dict[str, str]) -> str | None:
-    """The id that our publishers give to a message; a broker passes on what it does not know (STOMP 1.2, SEND)."""
+    """Return our message id; a broker passes on headers that it does not know (STOMP 1.2, SEND)."""
     found = headers.get("conformance-id")
     return found if parse_message(found) else None
 

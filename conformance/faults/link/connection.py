@@ -1,4 +1,7 @@
-"""One connection through the proxy: its two directions, its history, and the fault if it hits this connection."""
+"""One connection through the proxy: its two directions, its history, and the fault if it hits this connection.
+
+`ProxyConfig` and `ProxyResult` are what the harness and the proxy send each other over the control socket.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,7 @@ from conformance.faults.frames import pair
 from conformance.faults.frames import reader as frames
 from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, LinkFrame
 from conformance.faults.link.direction import LinkDirection, Pace
-from conformance.faults.link.messages import ProxyResult
-from conformance.history import Event, Op, Phase, Recorder
+from conformance.history import Event, Header, Op, Phase, Recorder
 from conformance.scenario.script import Cut, Delay, HoldLink, LinkFault, Throttle, fixed
 
 _IDLE_S = 0.1
@@ -29,6 +31,37 @@ _UNSENT = 0x894B  # SIOCOUTQNSD of linux/sockios.h
 _TCP_INFO, _BYTES_ACKED_AT, _BYTES_ACKED = 128, 120, struct.Struct("=Q")  # tcp_info of linux/tcp.h, since Linux 4.1
 _ESTABLISHED = "01"
 _RESET = struct.pack("ii", 1, 0)
+
+
+class ProxyConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Pass on every byte from and to `host`:`port`, write `history`, and carry out the fault, if there is one."""
+
+    header: Header
+    history: str
+    host: str
+    port: int
+    protocol: str
+    epoch: int
+    fault: LinkFault | None = None
+
+
+class ProxyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a proxy reports when it has ended in order.
+
+    `seen` is how many frames of the trigger's kind came on the connection that had the most of them, `refused` how many
+    clients the broker did not accept, `affected` how many bytes the fault withheld, swallowed or slowed, `unreadable`
+    why a stream could not be read to its end.
+    """
+
+    fired: bool = False
+    effective: bool = False
+    healed: bool = False
+    seen: int = 0
+    connections: int = 0
+    refused: int = 0
+    frames: int = 0
+    affected: int = 0
+    unreadable: str = ""
 
 
 class ArmedLinkFault:
@@ -49,7 +82,6 @@ class ArmedLinkFault:
             self.note(Phase.ARMED, words, count=count if at is None else fixed(at.k))
 
     def pace(self) -> Pace | None:
-        """Return the pace of a direction of a delayed or throttled link; None for any other link."""
         match self.fault:
             case Delay(rtt_ms=rtt_ms):
                 return Pace(delay_s=rtt_ms / 2000)
@@ -58,7 +90,6 @@ class ArmedLinkFault:
         return None
 
     def add(self, **changes: Any) -> None:
-        """Change fields of the result."""
         self.result = msgspec.structs.replace(self.result, **changes)
 
     def note(self, phase: Phase, detail: str, **fields: Any) -> None:
@@ -68,7 +99,6 @@ class ArmedLinkFault:
         self.recorder.flush()
 
     def fire(self, detail: str, connection: int) -> None:
-        """Record that the trigger was reached."""
         self.add(fired=True)
         self.note(Phase.FIRED, detail, connection=connection)
 
@@ -298,7 +328,6 @@ class ProxyConnection:
         self.close()
 
     async def _prove(self) -> None:
-        """Prove by the kernel's tables that no peer has an established connection."""
         deadline = time.monotonic() + _PROOF_S
         while (left := _established(self._ports)) and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(_LOOK_S)

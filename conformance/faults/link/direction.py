@@ -123,7 +123,6 @@ class LinkDirection:
         self._update_callbacks()
 
     def resume(self) -> None:
-        """Send the bytes that were withheld."""
         self.held = False
         self._pump()
 
@@ -205,7 +204,6 @@ class LinkDirection:
         return sent
 
     def _pump(self) -> None:
-        """Send the bytes that may be sent, and arrange for the rest."""
         while self._outbox and not (self.held or self.over or self._at_gate()):
             due, slowed, chunk = self._outbox[0]
             if not self._is_due(due):

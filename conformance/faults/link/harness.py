@@ -7,7 +7,6 @@ that work of the harness does not slow a link.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import socket
 import subprocess
@@ -18,9 +17,9 @@ import msgspec
 
 from conformance.errors import FaultError
 from conformance.faults.link import proxy
-from conformance.faults.link.messages import ProxyConfig, ProxyResult
+from conformance.faults.link.connection import ProxyConfig, ProxyResult
 from conformance.history import Ended, Header, close_history
-from conformance.ledger import Ledger, inherited
+from conformance.ledger import Ledger, python_environment
 from conformance.scenario.script import Cut, HoldLink, LinkFault
 
 _START_S = 30.0
@@ -74,14 +73,12 @@ class LinkProxy:
 
     def __enter__(self) -> Self:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        here = str(pathlib.Path(__file__).resolve().parents[3])  # so that a checkout works without installation
-        path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
         try:
             with theirs, self.log.open("ab") as log:
                 self._process, self._ticket = self._ledger.spawn(
                     "link proxy",
                     [sys.executable, "-m", proxy.__name__, str(theirs.fileno())],
-                    env={**inherited(), "PYTHONPATH": path},
+                    env=python_environment(),
                     stdout=log,
                     stderr=log,
                     pass_fds=[theirs.fileno()],
@@ -162,7 +159,6 @@ class LinkProxy:
 
 
 def prove(fault: LinkFault, result: ProxyResult) -> None:
-    """Raise `FaultError` unless the fault fired, and was seen to take effect."""
     unread = f" ({result.unreadable})" if result.unreadable else ""
     if isinstance(fault, Cut | HoldLink) and not result.fired:
         at = fault.at

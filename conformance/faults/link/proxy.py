@@ -18,8 +18,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.faults.link.connection import ArmedLinkFault, ProxyConnection
-from conformance.faults.link.messages import ProxyConfig
+from conformance.faults.link.connection import ArmedLinkFault, ProxyConfig, ProxyConnection
 from conformance.history import Recorder
 
 HOST = "127.0.0.1"
