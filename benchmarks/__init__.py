@@ -19,8 +19,8 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance import adapters
+from conformance.clients.roles.play import run_job
 from conformance.clients.workers.job import Job
-from conformance.clients.workers.pool import run_job
 from conformance.errors import UsageError
 from conformance.history import Op, Phase, Recorder, bare_header, make_body, message_id
 from conformance.ledger import Ledger

@@ -57,7 +57,6 @@ class Login:
         self.password = access.password.read() if access.password is not None else ""
 
     def dial(self, connect_s: float) -> Line:
-        """See `dial`."""
         return dial(self._host, self._port, self.access, connect_s)
 
     def clean(self, text: str) -> str:
@@ -248,15 +247,12 @@ class TlsLine:
         return self._plain.fileno()
 
     def setsockopt(self, level: int, name: int, value: int) -> None:
-        """Set an option of the socket below."""
         self._plain.setsockopt(level, name, value)
 
     def setblocking(self, flag: bool) -> None:
-        """Set the mode of the socket below."""
         self._plain.setblocking(flag)
 
     def getsockname(self) -> object:
-        """Return the address of the socket below."""
         return self._plain.getsockname()
 
     def shutdown(self, how: int) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
@@ -81,6 +81,14 @@ class Received:
     redelivered: bool | None
     delivery: str
     handle: Any
+
+
+class QuestionResult(NamedTuple):
+    """One question to a vendor's client, whether the answer is what the claim says, and the answer."""
+
+    asked: str
+    so: bool
+    said: str
 
 
 class DeliveryBuffer(deque[Received]):
@@ -164,6 +172,10 @@ class Session(abc.ABC):
     ) -> None:
         """Queue one message; `immediate` asks for Ack Immediately."""
 
+    def send_unanswered(self, message: str, body: bytes, *, durable: bool) -> None:
+        """Queue one message without asking for an answer; `ClientError` if this client always asks."""
+        raise ClientError("a send without an answer needs the raw client")
+
     @abc.abstractmethod
     def acknowledge(
         self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None
@@ -198,6 +210,10 @@ class Session(abc.ABC):
 
     def fetch(self) -> None:  # noqa: B027 - most protocols send deliveries unasked
         """Ask for the next delivery, if the protocol sends none unasked. Call it before each `pump` that waits."""
+
+    def asked(self, question: str) -> Sequence[QuestionResult]:
+        """Return a vendor's client's answers to one of `jms.questions.QUESTIONS`; `ClientError` for another client."""
+        raise ClientError(f"only a vendor's client answers: {question}")
 
     @abc.abstractmethod
     def pump(self, timeout_s: float | None) -> None:

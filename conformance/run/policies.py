@@ -10,7 +10,7 @@ from conformance.adapters.config.own_configuration import first_in_force, value_
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.web import field_of
 from conformance.claims import Value
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.clients.session import Disconnected
 from conformance.errors import ClientError, UsageError
 from conformance.run.clients import reachable
@@ -27,7 +27,7 @@ def read(broker: Broker, file: BrokerFile, settings: EffectiveSettings) -> tuple
     probe = broker.service.policy_probe(broker.service.queue_of(READY_QUEUE))
     if file.policies is None or probe is None:
         return settings, ""
-    asked = DepthGauge(reachable(broker, probe), "policies")
+    asked = DepthClient(reachable(broker, probe), "policies")
     try:
         found = _found(_whole(asked, file.policies.present), file)
     except (ClientError, Disconnected, UsageError) as error:
@@ -38,7 +38,7 @@ def read(broker: Broker, file: BrokerFile, settings: EffectiveSettings) -> tuple
     return dataclasses.replace(settings, values=values, absent=settings.absent.difference(found)), ""
 
 
-def _whole(asked: DepthGauge, present: str) -> str:
+def _whole(asked: DepthClient, present: str) -> str:
     """The answer, once it has what every whole answer has: RabbitMQ adds a queue's policy some seconds later."""
     deadline = time.monotonic() + _WHOLE_S
     while True:

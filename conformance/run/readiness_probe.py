@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 
 from conformance.adapters import Adapter, Broker
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected, Session, pump_until
-from conformance.clients.session_factory import connect
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
@@ -140,7 +140,7 @@ def depth_of(broker: Broker, queue: str, wanted: int | None = None) -> int:
 
     With `wanted`, ask until that is the answer: a broker may count late.
     """
-    gauge = DepthGauge(depth_probe(broker, queue), "proof-depth")
+    gauge = DepthClient(depth_probe(broker, queue), "proof-depth")
     deadline = time.monotonic() + ANSWER_S
     try:
         while (found := gauge.ask(queue)) != wanted and wanted is not None:

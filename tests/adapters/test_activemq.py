@@ -12,7 +12,7 @@ from stomp_line import Stomp
 from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.file.settings import weakened
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.run.clients import depth_probe
@@ -57,7 +57,7 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: path
 
 
 def _depth(broker: Broker) -> int:
-    ask_depth = DepthGauge(depth_probe(broker, "orders"), "test")
+    ask_depth = DepthClient(depth_probe(broker, "orders"), "test")
     try:
         return ask_depth.ask("orders")
     finally:

@@ -21,8 +21,8 @@ from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.file import settings
 from conformance.claims import Value
+from conformance.clients.roles.play import connect
 from conformance.clients.session import Refused, pump_until
-from conformance.clients.session_factory import connect
 from conformance.clients.workers.job import Job
 from conformance.errors import UsageError
 from conformance.history import bare_header

@@ -13,7 +13,7 @@ from conformance import adapters
 from conformance.adapters import web
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.external.addresses import at_its_host, places
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError, UsageError
 from conformance.ledger import Ledger
@@ -64,7 +64,7 @@ def test_a_depth_over_https(secure):
     tls = ClientTls(ca=str(folder / "ca.pem"))
     probe = DepthRequest("http", f"{url}/queues/q", "depth", access=Access(tls=tls))
 
-    assert 3 == DepthGauge(probe, "test").ask("q")
+    assert 3 == DepthClient(probe, "test").ask("q")
     assert (200, '{"depth": 3}') == web.ask(
         "GET", url, access=Access(tls=ClientTls(ca=tls.ca, server_name="broker.example"))
     )
@@ -87,7 +87,7 @@ def test_a_certificate_that_cannot_be_trusted(secure, ca, name, says):
     with pytest.raises(OSError, match=says):
         web.ask("GET", url, access=Access(tls=tls))
     with pytest.raises(ClientError, match=says):
-        DepthGauge(DepthRequest("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
+        DepthClient(DepthRequest("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
 
 
 def test_the_management_of_an_external_broker_over_https(secure, tmp_path):
@@ -103,7 +103,7 @@ def test_the_management_of_an_external_broker_over_https(secure, tmp_path):
         probe = depth_probe(broker, "q")
 
         assert (f"{url}/queues/q", None) == (probe.url, broker.access("amqp").tls)
-        assert 3 == DepthGauge(probe, "test").ask("q")
+        assert 3 == DepthClient(probe, "test").ask("q")
 
 
 def test_an_address_of_the_file_is_moved_to_where_the_broker_is():

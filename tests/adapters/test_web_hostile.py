@@ -12,7 +12,7 @@ from conformance.adapters import web
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch import greeting
 from conformance.clients.connecting import dial
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
@@ -88,7 +88,7 @@ def test_an_answer_without_end_is_not_kept(serve, monkeypatch):
 def test_a_depth_that_is_no_number_is_said_in_few_words(serve, text):
     """Neither a deep document nor a long number is an error of ours."""
     port = serve(lambda over: [b"HTTP/1.0 200 OK\r\n\r\n", text.encode()])
-    ask_depth = DepthGauge(DepthRequest("http", f"http://127.0.0.1:{port}/", "n"), "d")
+    ask_depth = DepthClient(DepthRequest("http", f"http://127.0.0.1:{port}/", "n"), "d")
 
     with pytest.raises(ClientError, match="gives no number") as told:
         ask_depth.ask("q")

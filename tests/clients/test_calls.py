@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from conformance.clients.jms.calls import Calls
+from conformance.clients.jms.jvm import Calls
 from conformance.errors import ClientError
 
 PATIENCE = 10

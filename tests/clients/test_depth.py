@@ -11,7 +11,7 @@ from proton import Condition, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.clients.session import Refused
 from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
@@ -81,7 +81,7 @@ def manager():
 def test_management_messages_answer_a_list_or_a_number(manager):
     """Each question is a new request over one connection; a second close does nothing."""
     made, probe = manager(json.dumps([3]), json.dumps(0))
-    ask_depth = DepthGauge(probe, "x-depth")
+    ask_depth = DepthClient(probe, "x-depth")
 
     depths = [ask_depth.ask("q1"), ask_depth.ask("q1")]
     ask_depth.close()
@@ -94,7 +94,7 @@ def test_management_messages_answer_a_list_or_a_number(manager):
 def test_management_messages_answer_a_map_by_its_field(manager):
     """ActiveMQ Classic sends the statistics of a queue."""
     _, probe = manager({"size": 7, "memoryUsage": 0}, {"memoryUsage": 0})
-    ask_depth = DepthGauge(msgspec.structs.replace(probe, field="size"), "x-depth")
+    ask_depth = DepthClient(msgspec.structs.replace(probe, field="size"), "x-depth")
 
     depth = ask_depth.ask("q1")
     with pytest.raises(ClientError, match=r"\[depth\] management answers no size: \['memoryUsage'\]"):
@@ -106,7 +106,7 @@ def test_management_messages_answer_a_map_by_its_field(manager):
 
 def test_an_unused_gauge_does_not_connect():
     """The port of its probe is closed."""
-    DepthGauge(DepthRequest("amqp-management", host="127.0.0.1", port=1), "x").close()
+    DepthClient(DepthRequest("amqp-management", host="127.0.0.1", port=1), "x").close()
 
 
 def test_http_answers_by_the_field_of_its_document():
@@ -124,7 +124,7 @@ def test_http_answers_by_the_field_of_its_document():
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        ask_depth = DepthGauge(DepthRequest("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
+        ask_depth = DepthClient(DepthRequest("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
         depth = ask_depth.ask("q1")
         ask_depth.close()
         server.shutdown()
@@ -136,14 +136,14 @@ def test_http_answers_by_the_field_of_its_document():
 def test_no_probe_no_depth():
     """The error says that the adapter declares no way."""
     with pytest.raises(ClientError, match="the adapter declares no way to ask for the depth of q1"):
-        DepthGauge(None, "x").ask("q1")
+        DepthClient(None, "x").ask("q1")
 
 
 def test_a_refused_link_raises_the_brokers_words(manager):
     """The broker closes the link instead of an answer; the caller still closes the connection in order."""
     _, probe = manager(refuses=Condition("amqp:unauthorized-access", "not you"))
 
-    ask_depth = DepthGauge(probe, "x")
+    ask_depth = DepthClient(probe, "x")
 
     with pytest.raises(Refused, match=r"the broker closed a sender: .*not you"):
         ask_depth.ask("q1")
@@ -156,4 +156,4 @@ def test_no_connection_for_management():
         port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        DepthGauge(DepthRequest("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")
+        DepthClient(DepthRequest("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")

@@ -23,8 +23,8 @@ from conformance.clients.jms import jvm
 from conformance.clients.jms.questions import Application
 from conformance.clients.jms.session import JmsSession
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.child import Pool
 from conformance.clients.workers.job import NEVER, DepthRequest, Job, Vendor
+from conformance.clients.workers.pool import JvmPool
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
@@ -49,7 +49,7 @@ def ledger(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pool(ledger):
-    with contextlib.closing(Pool(ledger)) as found:
+    with contextlib.closing(JvmPool(ledger)) as found:
         yield found
 
 
@@ -426,7 +426,7 @@ def test_no_broker_is_an_error_of_ours(clients):
 def test_processes_are_used_again_and_end_with_their_pool(clients, tmp_path):
     """Two jobs at the same time have two; at its end an idle one goes at once, one that works with its job."""
     with Ledger(tmp_path / "run", "jms-pool") as ledger:
-        pool = Pool(ledger)
+        pool = JvmPool(ledger)
         works = clients.start(Consume("client", acknowledge=1, stop=2), pool=pool)
         first = clients.start(Publish(1, window=1), pool=pool)
         assert 1 == clients.finish(first)[0].count

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from conformance.clients.jms.calls import Calls
+from conformance.clients.jms.jvm import Calls
 from conformance.clients.jms.receiving import JmsReceiver, Listening
 from conformance.errors import ClientError
 

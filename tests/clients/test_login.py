@@ -18,13 +18,11 @@ from proton import SASL
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
 from conformance.clients.connecting import dial
-from conformance.clients.depth import DepthGauge
+from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.roles.play import connect, run_job
 from conformance.clients.session import Disconnected, pump_until
-from conformance.clients.session_factory import connect
-from conformance.clients.stomp.dialogue import without_secret
 from conformance.clients.workers.job import DepthRequest, Job
-from conformance.clients.workers.pool import run_job
 from conformance.errors import ClientError, UsageError
 from conformance.history import bare_header
 from conformance.scenario.script import Drain
@@ -278,18 +276,12 @@ def test_a_peer_that_quotes_the_passcode(folder, tmp_path, client):
     assert certificates.PASSWORD not in result.error + history.read_text()
 
 
-def test_the_hook_for_frames_sees_no_passcode():
-    """`on_frame` gets every frame, CONNECT among them."""
-    assert without_secret({"login": "alice", "passcode": "x"}) == {"login": "alice", "passcode": "<redacted>"}
-    assert without_secret({"receipt": "1"}) == {"receipt": "1"}
-
-
 def test_a_depth_over_management_logs_in_like_any_client(ports, folder):
     """A gauge has a connection and a login of its own."""
     probe = DepthRequest(
         "amqp-management", address="", host="127.0.0.1", port=ports["amqps"], access=login(folder, "wrong")
     )
-    ask_depth = DepthGauge(probe, "depth")
+    ask_depth = DepthClient(probe, "depth")
 
     with pytest.raises(ClientError, match="SASL PLAIN: the login of 'alice' was refused"):
         ask_depth.ask("q")

@@ -14,7 +14,7 @@ from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
-from conformance.clients.stomp.receipts import Receipts
+from conformance.clients.stomp.dialogue import Receipts
 from conformance.clients.workers.job import Asks, Job
 from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
 from conformance.scenario.script import Consume, Kill, Nth, Publish

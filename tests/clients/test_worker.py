@@ -12,9 +12,8 @@ import pytest
 
 from conformance import adapters, history
 from conformance.clients.workers import pool
-from conformance.clients.workers.child import Child
 from conformance.clients.workers.job import DepthRequest, Job
-from conformance.clients.workers.pool import WorkerPool
+from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
@@ -75,6 +74,18 @@ def finish(started):
     child.close()
     history.close_history(path, Ended.FINISHED if result else Ended.KILLED_BY_FAULT)
     return result, history.read(path).events
+
+
+def gone(pid):
+    """Whether a process ends in time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 10)[0])
+    finally:
+        os.close(descriptor)
 
 
 def messages(events, op, phase):
@@ -140,7 +151,7 @@ def test_invoke_is_in_the_kernel_before_the_message_leaves(client, broker):
 
 
 def test_no_broker_is_an_error_of_ours(client, broker):
-    """Said in words, with the process that could not do its part."""
+    """It names the process and the address."""
     broker.stop()
     child, _ = client(Publish(1, window=1), "publisher-1", connect_s=2.0)
 
@@ -150,14 +161,12 @@ def test_no_broker_is_an_error_of_ours(client, broker):
 def test_client_ends_when_the_harness_hangs_up(client):
     """No client outlives it."""
     child, _ = client(Consume("auto"), "consumer-1")
-    descriptor = os.pidfd_open(child.pid)
     child.end()
 
-    assert select.select([descriptor], [], [], 10)[0]
-    os.close(descriptor)
+    assert gone(child.pid)
 
 
-def test_dead_nursery_is_said(client, worker_pool):
+def test_a_dead_parent_of_the_clients_is_an_error(client, worker_pool):
     """Instead of a run that waits for ever."""
     os.kill(worker_pool.process.pid, signal.SIGKILL)
     worker_pool.process.wait()
@@ -181,7 +190,7 @@ def test_a_client_that_is_killed_has_no_result(tmp_path, written, unread):
 
 @pytest.fixture
 def interrupted(monkeypatch, client):
-    """Start a client that would consume for ever, and be interrupted before its nursery has answered."""
+    """Start a client that would consume for ever; the interrupt comes before the pool knows its pid."""
     send = pool.socket.send_fds
 
     def sent(*words):
@@ -193,25 +202,22 @@ def interrupted(monkeypatch, client):
         with pytest.raises(KeyboardInterrupt) as caught:
             client(Consume("auto", stop=1000), "consumer-1")
         monkeypatch.setattr(pool.socket, "send_fds", send)
-        return caught  # as whoever reports it: its frames keep their sockets
+        return caught  # its frames keep their sockets, as in a report of the error
 
     return start
 
 
-def test_a_client_that_nobody_has_heard_of_ends_with_the_interrupt(interrupted, worker_pool):
-    """Ctrl-C comes between a job and the pid of who does it."""
+def test_a_client_whose_start_is_interrupted_ends(interrupted, worker_pool):
+    """Ctrl-C comes between the job and the pid of its process."""
     caught = interrupted()
-    descriptor = os.pidfd_open(int(worker_pool._control.recv(64)))
-    try:
-        assert select.select([descriptor], [], [], 10)[0], caught
-    finally:
-        os.close(descriptor)
+
+    assert gone(int(worker_pool._parent.control.recv(64))), caught
 
 
-def test_the_nursery_says_nothing_of_an_interrupt(interrupted, worker_pool, capfd):
-    """What it had answered was never read, and to it that is a reset."""
+def test_the_parent_of_the_clients_ignores_an_interrupt(interrupted, worker_pool, capfd):
+    """Its answer was never read, which it sees as a reset."""
     interrupted()
-    select.select([worker_pool._control], [], [])  # it has answered
+    select.select([worker_pool._parent.control], [], [])  # it has answered
     worker_pool.close()
 
     assert ("", "", 0) == (*capfd.readouterr(), worker_pool.process.returncode)

@@ -20,8 +20,8 @@ import pytest
 from benchmarks import link as link_bench
 from conformance import adapters, history
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected
-from conformance.clients.session_factory import connect
 from conformance.clients.workers.job import Job
 from conformance.errors import FaultError
 from conformance.faults.frames.reader import TO_CLIENT

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from conformance import limits
-from conformance.clients.workers.child import Child
+from conformance.clients.workers.pool import Child
 from conformance.errors import ClientError
 from conformance.history import bare_header
 from conformance.run.clients import Abort, ClientRunner

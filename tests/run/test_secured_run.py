@@ -138,7 +138,7 @@ def test_no_process_inherits_the_password(folder, tmp_path, monkeypatch, started
     gateway.stop()
 
     assert [""] == [trial.void for trial in judged.trials]
-    for word in ("conformance.reference", "conformance.clients.workers.pool", "SparkSubmit"):
+    for word in ("conformance.reference", "conformance.clients.workers.worker", "SparkSubmit"):
         assert any(word in command for command, _ in started), word
     assert [] == [command for command, environment in started if certificates.PASSWORD in environment.values()]
     assert {"kept"} == {environment.get("ANOTHER") for _, environment in started}

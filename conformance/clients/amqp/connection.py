@@ -81,7 +81,6 @@ class SaslLogin(Login):
         return f"SASL {self._mechanism}: the login{who} was refused{offers}; {self._next}"
 
     def accepted(self, transport: Any) -> bool:
-        """Whether the peer has accepted the login."""
         return bool(transport.sasl().outcome == SASL.OK)
 
     def advice(self, condition: Any) -> str:
@@ -154,7 +153,6 @@ class AmqpClientConnection:
         self._closed = False
 
     def session(self) -> Any:
-        """Return a new session, open from our side."""
         session = self._connection.session()
         session.open()
         return session
@@ -167,11 +165,9 @@ class AmqpClientConnection:
         return link
 
     def clean(self, text: object) -> str:
-        """Return words of the peer without the secret, which it may quote, and cut to a bounded length."""
         return self._login.clean(str(text))
 
     def watch(self, descriptor: int) -> None:
-        """Raise `SystemExit` from `pump` when `descriptor` hangs up: the harness is gone."""
         self._poll.register(descriptor, 0)  # POLLHUP is always reported
 
     def pump(self, timeout_s: float | None) -> None:
@@ -205,7 +201,6 @@ class AmqpClientConnection:
         return due - now if due else None
 
     def pump_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Pump until `done()`; return False if `timeout_s` passed first."""
         return pump_until(self.pump, done, timeout_s)
 
     def close(self) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proton import Data, Delivery, Link, Message, symbol
+from cproton import pn_data_clear, pn_disposition_data
+from proton import Data, Delivery, Described, Link, Message, Terminus, symbol, ulong
 from typing_extensions import override
 
 from conformance import limits
 from conformance.clients.amqp.connection import AmqpClientConnection, decoded
-from conformance.clients.amqp.transactions import TRANSACTIONAL, TransactionController, coordinator_link
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
 from conformance.clients.workers.job import Job, address
@@ -36,6 +36,9 @@ _REFUSALS = {
 }
 NO_ID = "(no id)"
 """The id of a message that has none. No producer sends it, so the judge counts such a message as never sent."""
+
+_DECLARED, _TRANSACTIONAL = 0x33, 0x34
+"""Codes of the delivery states `declared` and `transactional-state` (sections 4.5.7 and 4.5.8)."""
 
 
 class AmqpSession(Session):
@@ -169,7 +172,6 @@ class AmqpSession(Session):
         self._answered.clear()
 
     def on_delivery(self, link: Any, delivery: Any) -> None:
-        """Handle a new or changed delivery of any of our links."""
         if link == self._sender:
             self._on_outcome(delivery)
         elif link == self._receiver:
@@ -185,7 +187,7 @@ class AmqpSession(Session):
 
     def _on_outcome(self, delivery: Any) -> None:
         state = delivery.remote_state
-        if state == TRANSACTIONAL:
+        if state == _TRANSACTIONAL:
             state = self._coordinator.outcome(delivery) or Delivery.ACCEPTED
         if state in _OUTCOMES:
             phase, detail = _OUTCOMES[state]
@@ -262,7 +264,82 @@ class AmqpSession(Session):
         return self._connection.attach(link)
 
     def _attach_coordinator(self) -> Any:
-        return self._connection.attach(coordinator_link(self._session, f"{self._connection.name}-coordinator"))
+        """Attach a sender to the coordinator, for local transactions (section 4.5.1)."""
+        link = self._session.sender(f"{self._connection.name}-coordinator")
+        link.target.type = Terminus.COORDINATOR
+        link.target.capabilities.put_object(symbol("amqp:local-transactions"))
+        return self._connection.attach(link)
+
+
+class TransactionController:
+    """The control link of AMQP 1.0 transactions (section 4). Callers use our names; the broker's ids stay in here.
+
+    Args:
+        attach: Attaches the control link. Called once, when the first transaction is declared.
+    """
+
+    def __init__(self, attach: Callable[[], Any]) -> None:
+        self._attach = attach
+        self._link: Any = None
+        self._ids: dict[str, Any] = {}
+        self._asked: dict[Any, tuple[Op, str]] = {}  # by proton's delivery
+        self._tags = 0
+
+    def owns(self, link: Any) -> bool:
+        return self._link is not None and bool(link == self._link)
+
+    def declare(self, name: str) -> None:
+        self._ask(Op.BEGIN, name, Described(symbol("amqp:declare:list"), [None]))
+
+    def discharge(self, op: Op, name: str) -> None:
+        """Ask to commit, or to roll back (`fail` set)."""
+        body = [self.identity(name), op is Op.ROLLBACK]
+        self._ask(op, name, Described(symbol("amqp:discharge:list"), body))
+
+    def identity(self, name: str) -> Any:
+        if name not in self._ids:
+            raise ClientError(f"transaction {name} was not declared")
+        return self._ids[name]
+
+    def answered(self, delivery: Any) -> OperationAnswer | None:
+        """Return what a disposition on the control link answers; None if it answers no request of ours."""
+        asked = self._asked.get(delivery)
+        if asked is None or not (delivery.remote_state or delivery.settled):
+            return None
+        del self._asked[delivery]
+        op, name = asked
+        state = delivery.remote_state
+        data = list(delivery.remote.data or [])
+        if state == _DECLARED and op is Op.BEGIN and data:
+            self._ids[name] = data[0]
+        delivered = state == (_DECLARED if op is Op.BEGIN else Delivery.ACCEPTED)
+        condition = delivery.remote.condition
+        delivery.settle()
+        if delivered:
+            return OperationAnswer(op, name, Phase.OK)
+        return OperationAnswer(op, name, Phase.FAIL, str(condition or f"state {int(state)}"))
+
+    def outcome(self, delivery: Any) -> int:
+        """Return the provisional outcome in a transactional state (section 4.5.8); 0 if it has none."""
+        data = list(delivery.remote.data or [])
+        inner = data[1] if len(data) > 1 else None
+        return int(inner.descriptor) if isinstance(inner, Described) and isinstance(inner.descriptor, int) else 0
+
+    def enlist(self, delivery: Any, name: str, outcome: int | None = None) -> None:
+        """Make a transfer, or an outcome, part of a transaction (sections 4.4.1 and 4.4.2)."""
+        pn_data_clear(pn_disposition_data(delivery.local._impl))  # proton appends to the data of an earlier update
+        state = [] if outcome is None else [Described(ulong(outcome), [])]
+        delivery.local.data = [self.identity(name), *state]
+        delivery.update(_TRANSACTIONAL)
+
+    def _ask(self, op: Op, name: str, body: Described) -> None:
+        if self._link is None:
+            self._link = self._attach()
+        self._tags += 1
+        delivery = self._link.delivery(f"txn-{self._tags}")
+        self._link.stream(Message(body=body).encode())
+        self._link.advance()
+        self._asked[delivery] = (op, name)
 
 
 def _name_outcomes(sender: Any, outcomes: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The Java virtual machine of a client process, and its jars.
+"""The Java virtual machine of a client process, its jars, and a thread for its calls.
 
 A process can start one JVM only, and only once: the first job must load the jars of all later ones.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,6 @@ SPENT = threading.Event()
 
 
 def jpype() -> Any:
-    """Return the module `jpype`; raise `ClientError` if it is not installed."""
     try:
         import jpype
     except ImportError as error:
@@ -66,7 +66,6 @@ def text(error: Any) -> str:
 
 
 def name_of(error: Any) -> str:
-    """Return the class of a Java exception, without its package."""
     return str(error.getClass().getSimpleName())
 
 
@@ -83,3 +82,57 @@ def chain(error: Any) -> list[str]:
             linked = error.getLinkedException()
         error = linked if linked is not None else error.getCause()
     return found
+
+
+class Calls:
+    """A thread that makes calls in order: a JMS session belongs to one thread.
+
+    Calls put their results into `reports`, which the recording thread reads. That thread never waits in a call: it must
+    end a pause or fire a kill while `send()` does not return.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call waits behind the one in progress."""
+        return self._todo.empty()
+
+    def later(self, call: Callable[[], None]) -> None:
+        self._todo.put(call)
+
+    def now(self, call: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        """Return what the call returns, or raise what it raises; `ClientError` if it does neither in time."""
+        done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+        def called() -> None:
+            try:
+                done.put((call(), None))
+            except BaseException as error:
+                done.put((None, error))
+
+        self.later(called)
+        try:
+            found, error = done.get(timeout=timeout_s)
+        except queue.Empty:
+            raise ClientError(f"{what} did not return within {timeout_s:g} s") from None
+        if error is not None:
+            raise error
+        return found
+
+    def end(self, timeout_s: float) -> bool:
+        """Make the calls that wait and no further one; return whether the thread ended in time."""
+        self._todo.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (call := self._todo.get()) is not None:
+            try:
+                call()
+            except Exception as error:
+                self.reports.put(error)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from conformance.clients.jms import jvm
+from conformance.clients.session import QuestionResult
 from conformance.clients.workers.job import Job, Vendor, address
 from conformance.errors import ClientError
 
@@ -21,14 +22,6 @@ _UNASKED = ("auto", "dups_ok", _TRANSACTED)
 
 _WAIT_MS = 10_000
 """Time limit for a message that is in the queue."""
-
-
-class QuestionResult(NamedTuple):
-    """One question, whether the answer is what the claim says, and the answer."""
-
-    asked: str
-    so: bool
-    said: str
 
 
 class Application:
@@ -47,7 +40,6 @@ class Application:
 
     @contextlib.contextmanager
     def session(self, mode: str, number: int | None = None) -> Iterator[Any]:
-        """Open a session in that mode, and close it at the end."""
         number = self.vendor.modes[mode] if number is None else number
         if self.job.liar == "refuses-a-mode" and mode == "dups_ok":
             raise self.jpype.JClass(f"{self.vendor.api}.JMSException")("refused")
@@ -58,7 +50,6 @@ class Application:
             made.close()
 
     def offered(self, *modes: str) -> list[str]:
-        """Return those of these modes that the client has."""
         return [mode for mode in modes if mode in self.vendor.modes]
 
     def message(self, session: Any) -> Any:
@@ -76,7 +67,6 @@ class Application:
         return getattr(self.jpype.JClass(place), field) if field.isupper() else self.jpype.JClass(name)
 
     def reported(self, session: Any, number: int) -> int:
-        """Return the mode that a session reports."""
         lies = self.job.liar == "reports-another-mode"
         return number + 1 if lies else int(session.getAcknowledgeMode())
 

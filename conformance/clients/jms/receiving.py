@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conformance.clients.jms.calls import Calls
+from conformance.clients.jms.jvm import Calls
 from conformance.clients.session import OperationAnswer, Received, SendOutcome
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -52,7 +52,6 @@ class Completions:
         self._open.discard(message)
 
     def onCompletion(self, message: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so
-        """Report an answered send."""
         name = self._name(message)
         self._answered += 1
         if self._liar == "leaves-out-a-listener" and self._answered == _AT:
@@ -63,7 +62,6 @@ class Completions:
             self._was_open(name)
 
     def onException(self, message: Any, error: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so
-        """Report a failed send."""
         name = self._name(message)
         if self._was_open(name):
             self._fails(name, error)
@@ -103,7 +101,6 @@ class _Deliveries:
         self._number = 0
 
     def let_go(self) -> None:
-        """Drop the Java objects."""
         self._consumer = self._session = None
 
     def _received(self, message: Any) -> Received:
@@ -187,7 +184,6 @@ class JmsReceiver(_Deliveries):
             self._session.acknowledgeMessage(message.getDeliveryTag(), True)
 
     def stop(self) -> None:
-        """End a `fetch` that is in progress."""
         self._stopped = True
 
 

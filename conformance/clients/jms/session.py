@@ -15,11 +15,18 @@ from typing import Any
 from typing_extensions import override
 
 from conformance.clients.jms import jvm
-from conformance.clients.jms.calls import Calls
-from conformance.clients.jms.questions import QUESTIONS, Application, QuestionResult
+from conformance.clients.jms.jvm import Calls
+from conformance.clients.jms.questions import QUESTIONS, Application
 from conformance.clients.jms.receiving import Completions, JmsReceiver, Listening, Returned, Untrue
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.session import Disconnected, OperationAnswer, Received, SendOutcome, Session
+from conformance.clients.session import (
+    Disconnected,
+    OperationAnswer,
+    QuestionResult,
+    Received,
+    SendOutcome,
+    Session,
+)
 from conformance.clients.workers.job import Job, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -138,6 +145,7 @@ class JmsSession(Session):
         except queue.Empty:
             return
 
+    @override
     def asked(self, question: str) -> list[QuestionResult]:
         """Return the answers to one of `QUESTIONS`.
 
@@ -195,7 +203,6 @@ class JmsSession(Session):
     # called in threads of the client
 
     def onException(self, error: Any) -> None:  # noqa: N802 - JMS calls it so
-        """Note that the connection is lost."""
         self._loses(jvm.text(error))
 
     def _failed_later(self, message: str, error: Any) -> None:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from conformance.clients.roles.modes import MODES, AckHeader, Covers, When
+from conformance.clients.roles.modes import MODES, AckHeader, When
 from conformance.clients.roles.operations import Operations, next_answer, next_received, pump, seen
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
 from conformance.clients.workers.job import NEVER, Job, JobResult
@@ -16,7 +16,7 @@ from conformance.history import Op, Phase, Recorder
 from conformance.scenario.script import Consume
 
 _SILENCES = 2
-"""How many times the silence of a drain a consumer waits before it says that nothing more comes."""
+"""A consumer waits so many times the silence of a drain before it reports that nothing more arrives."""
 
 
 def consume(
@@ -82,7 +82,7 @@ class _Consumer:
         return self._result("finished")
 
     def disconnected(self) -> None:
-        """What was asked and not answered is unknown; what was answered with the end itself is known."""
+        """Record open requests as unknown, and the answers that came with the end of the connection."""
         self.operations.disconnected()
         while self.waiting and self.session.answers:
             answer = self.session.answers.popleft()
@@ -136,7 +136,7 @@ class _Consumer:
             self._after_processing(received)
 
     def _work(self) -> None:
-        """A processing that takes its time; the connection is served all the while."""
+        """Serve the connection while the processing takes its time."""
         done = time.monotonic() + self.step.work_ms / 1000
         while (left := done - time.monotonic()) > 0:
             pump(self.session, self.armed, left)
@@ -162,7 +162,7 @@ class _Consumer:
             self._acknowledge([received])
         elif self.step.backwards:
             self._collect(received)
-        elif self.mode.covers is Covers.THIS:
+        elif not self.mode.covers_all:
             if self.delivered % self.step.acknowledge == 0:
                 self._acknowledge([received])
         elif len(self.open) >= self.step.acknowledge:
@@ -172,7 +172,7 @@ class _Consumer:
                 self._acknowledge(self._covered())
 
     def _collect(self, received: Received) -> None:
-        """With enough of them processed, acknowledge each that is due by itself, the last one first."""
+        """Once enough are processed, acknowledge each that is due by itself, the last one first."""
         self.processed.append((self.delivered, received))
         if len(self.processed) >= self.step.backwards:
             due = [each for place, each in self.processed if place % self.step.acknowledge == 0]
@@ -186,7 +186,7 @@ class _Consumer:
         return list(self.open)
 
     def _see_whether_more_comes(self) -> None:
-        """The prefetch is used up: whatever comes now is too much, and is recorded as it comes."""
+        """Record what arrives although the prefetch is used up: each such delivery is one too many."""
         quiet = time.monotonic() + self.job.silence_s
         while (left := quiet - time.monotonic()) > 0:
             pump(self.session, self.armed, left)
@@ -238,7 +238,6 @@ class _Consumer:
         raise ClientError(f"the broker answered an acknowledgement of {message}, which was not waiting for one")
 
     def _transact(self, covered: list[Received]) -> None:
-        """Acknowledge all that is open in a transaction of its own, and discharge it."""
         self.transactions += 1
         name = f"t{self.transactions}"
         back = self.step.rollback_every > 0 and self.transactions % self.step.rollback_every == 0
@@ -271,7 +270,7 @@ class _Consumer:
     # refusing
 
     def _is_refused(self, received: Received) -> bool:
-        """Every n-th message that comes for the first time; one that comes again is taken."""
+        """Whether it is every n-th message that is new to this consumer; a redelivery is never refused."""
         if not self.step.refuse or received.message in self.known:
             return False
         self.known.add(received.message)

@@ -19,13 +19,6 @@ class When(enum.StrEnum):
     NEVER = "never"
 
 
-class Covers(enum.StrEnum):
-    """What one acknowledgement covers."""
-
-    THIS = "this message"
-    ALL_DELIVERED = "every message delivered so far"
-
-
 class AckHeader(enum.StrEnum):
     """What the consumer asks of the broker when it subscribes; the values are STOMP's words for `ack`."""
 
@@ -39,14 +32,16 @@ class AckHeader(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
-    """One row of the table. `confirmed`: the session asks for the broker's answer and reads it before it goes on.
+    """One row of the table.
 
-    `transacted`: acknowledgements are part of a transaction, and its commit is what is answered.
+    `covers_all`: one acknowledgement covers every message delivered so far, else one message. `confirmed`: the session
+    asks for the broker's answer and reads it before it goes on. `transacted`: acknowledgements are part of a
+    transaction, and the broker answers its commit.
     """
 
     name: str
     when: When
-    covers: Covers = Covers.THIS
+    covers_all: bool = False
     confirmed: bool = False
     transacted: bool = False
     subscription: AckHeader = AckHeader.INDIVIDUAL
@@ -57,12 +52,12 @@ MODES = {
     for mode in (
         Mode("auto", When.AFTER_PROCESSING),
         Mode("dups_ok", When.AFTER_PROCESSING),
-        Mode("client", When.BY_APPLICATION, Covers.ALL_DELIVERED, subscription=AckHeader.CUMULATIVE),
+        Mode("client", When.BY_APPLICATION, covers_all=True, subscription=AckHeader.CUMULATIVE),
         Mode("individual", When.BY_APPLICATION, confirmed=True),
         Mode("individual_dups_ok", When.BY_APPLICATION, confirmed=True),
         Mode("pre", When.BEFORE_PROCESSING),
         Mode("no_ack", When.NEVER, subscription=AckHeader.SETTLED),
-        Mode("transacted", When.BY_APPLICATION, Covers.ALL_DELIVERED, transacted=True),
+        Mode("transacted", When.BY_APPLICATION, covers_all=True, transacted=True),
     )
 }
 

@@ -1,4 +1,4 @@
-"""What roles share: waiting during a pause, operations with an answer, and the description of deliveries."""
+"""Shared by the roles: waiting during a pause, operations with an answer, and the description of deliveries."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_int
 
 
 def pump(session: Session, armed: ArmedFault, timeout_s: float) -> None:
-    """One round of I/O that is not longer than a pause has left to last."""
+    """Do one round of I/O, at most until the end of a pause."""
     armed.tick()
     session.pump(armed.left_s(timeout_s))
     armed.tick()
 
 
 def trial_of(header: Header) -> str:
-    """What tells the messages of one trial from those of every other, of this run and of those before it."""
+    """Return what the bodies of one trial have in common, in no other trial of this or an earlier run."""
     return f"{header.run} {header.trial}" if header.trial else ""
 
 
 def next_received(session: Session, job: Job) -> Received:
-    """The next delivery. One that another trial has left in the queue is given an id that is none of this one's.
+    """Return the next delivery. A message of another trial gets an id that no producer of this trial has.
 
-    Counter-example for believing the id: a void trial leaves p1:17 in an existing queue of a user; the next trial
-    sends a p1:17 of its own, gets both, and the broker would be said to have delivered one twice.
+    Counter-example: a void trial leaves p1:17 in an existing queue of a user. The next trial sends a p1:17 of its own,
+    gets both, and would accuse the broker of a duplicate.
     """
     received = session.incoming.popleft()
     if is_anothers(received.body, trial_of(job.header)):
@@ -36,7 +36,7 @@ def next_received(session: Session, job: Job) -> Received:
 
 
 def next_answer(session: Session, armed: ArmedFault, deadline: float) -> OperationAnswer | None:
-    """The next answer to what is no send; None where `deadline` (monotonic) went by first. A pause is no wait."""
+    """Return the next answer to an operation other than a send; None after `deadline` (monotonic), without pauses."""
     while not session.answers:
         left = deadline - time.monotonic()
         if left <= 0 and not armed.paused:
@@ -49,17 +49,17 @@ def next_answer(session: Session, armed: ArmedFault, deadline: float) -> Operati
 
 
 class Operations:
-    """Begin, commit and rollback: recorded before they leave, and again when they are answered or will never be."""
+    """Begin, commit and rollback: recorded before they leave, and again with their answer or its absence."""
 
     def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
         self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
         self._open: tuple[Op, str] | None = None
 
     def run(self, op: Op, name: str, more: Callable[[], bool] = lambda: False) -> bool:
-        """Ask, and wait for the answer for as long as the liveness bound; whether one came.
+        """Ask, and wait for the answer within the liveness bound; return whether it came.
 
         A commit fires what is due when its request has left, and again when its answer was read. `more` says that
-        other answers belong to it: it is answered when they were read as well.
+        answers to sends of this transaction are still missing: it counts as answered when they were read too.
         """
         invoked = self._record(op, Phase.INVOKE, name)
         self._open = (op, name)
@@ -89,7 +89,7 @@ class Operations:
         return True
 
     def disconnected(self) -> None:
-        """The connection is gone: what was asked and not answered is unknown."""
+        """Record what was asked and not answered as unknown."""
         if self._open is not None and self._session.answers:
             answer = self._session.answers.popleft()
             self._record(self._open[0], self._armed.phase_now(answer.phase), self._open[1], answer.detail)
@@ -109,7 +109,7 @@ class Operations:
 
 
 def seen(received: Received, job: Job) -> dict[str, object]:
-    """What the message said of itself, and on which link: each process of a trial has one receiving link."""
+    """Return the fields of a delivery for the history; each process of a trial has one receiving link."""
     return {
         "link": job.header.process,
         "delivery": received.delivery,

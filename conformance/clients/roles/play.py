@@ -1,38 +1,120 @@
-"""Play a role in a client process, over any protocol: publish, consume, drain. Events are recorded here and below.
+"""Do one job in a client process: connect a session, play the role of the step, record.
 
-The order of every step is the meaning of the history: `invoke` is recorded before the session is told, the session
-flushes the recorder before bytes leave, and an answer is recorded when it was read.
+The order of every step is the meaning of the history: `invoke` is recorded before the session gets the operation, the
+session flushes the recorder before bytes leave, and an answer is recorded when it was read.
 """
 
 from __future__ import annotations
 
 import os
+import pathlib
 import time
 from collections.abc import Callable, Sequence
 
-from conformance.clients.depth import DepthGauge
+from conformance.adapters.credentials import give, redacted
+from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.jms.session import JmsSession
+from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import next_received, seen
 from conformance.clients.roles.publisher import publish
-from conformance.clients.session import Session
+from conformance.clients.session import Disconnected, Session
+from conformance.clients.stomp.raw_session import RawStompSession
+from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.workers.trigger import ArmedCommand, ArmedFault
-from conformance.errors import ClientError
+from conformance.errors import ClientError, ConformanceError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
-from conformance.scenario.script import Ask, Consume, Drain, Publish
+from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Publish
 
 AskDepth = Callable[[str], int]
 _ASKER = 9
 """The producer number of answers. No publisher of a script has it."""
 
+_SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] = {
+    ("amqp", "library"): AmqpSession,
+    ("stomp", "library"): StompSession,
+    ("stomp", "raw"): RawStompSession,
+}
+"""The session class by protocol and client. A job with a vendor's client has a `JmsSession`."""
+
+
+def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobResult:
+    """Do one job in this process and return its result; errors of ours become `JobResult.error`.
+
+    The recorder writes through if the fault kills this very process.
+    """
+    give(job.secrets)
+    crashes = isinstance(job.fault, ConsumerCrash)
+    recorder = Recorder(pathlib.Path(job.history), job.header, write_through=crashes)
+    try:
+        session = connect(job, recorder.flush)
+        if control is not None:
+            session.watch(control)
+        try:
+            return play(job, session, recorder, pidfds)
+        finally:
+            recorder.flush()
+            session.close()
+    except (ConformanceError, Disconnected) as error:
+        return JobResult(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
+    finally:
+        recorder.close()
+
+
+def connect(job: Job, before_write: Callable[[], None]) -> Session:
+    """Return an open session for the job; raise `ClientError` if there is no connection."""
+    if job.vendor is not None:
+        return JmsSession(job, before_write)
+    make = _SESSIONS.get((job.protocol, job.client))
+    if make is None:
+        raise ClientError(f"there is no {job.client} client for {job.protocol}")
+    return make(job, before_write)
+
+
+def play(job: Job, session: Session, recorder: Recorder, descriptors: Sequence[int]) -> JobResult:
+    """Do the step of the job. Raises `ClientError` for a step that this client or broker cannot do."""
+    match job.step:
+        case Publish() as step:
+            return publish(job, step, session, recorder, _armed(job, recorder, descriptors))
+        case Consume() as step if job.tells_attached:
+            attached = lambda: os.write(descriptors[0], b".")  # noqa: E731
+            return consume(job, step, session, recorder, _armed(job, recorder, ()), attached)
+        case Consume() as step:
+            return consume(job, step, session, recorder, _armed(job, recorder, descriptors))
+        case Ask(question):
+            return inquire(job, question, session, recorder)
+        case Drain():
+            return _emptied(job, session, recorder)
+
+
+def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFault:
+    armed: ArmedFault
+    if job.fault is not None and job.within_s:
+        armed = ArmedCommand(job.fault, recorder, descriptors, job.epoch, job.within_s)
+    else:
+        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed)
+    armed.hears_broker = job.vendor is None
+    return armed
+
+
+def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
+    if job.depth is None:
+        raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
+    depths = DepthClient(job.depth, f"{job.header.trial}-{job.header.process}-depth")
+    try:
+        return (collect if job.collects else drain)(job, session, recorder, depths.ask)
+    finally:
+        depths.close()
+
 
 def drain(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobResult:
-    """Receive and accept everything until silence, and until the broker itself says that nothing is left.
+    """Receive and accept everything until silence, and until the broker reports a depth of 0.
 
-    An AMQP drain may be answered before the queue is empty. So silence does not end a drain while the broker's own
-    depth is above 0, until it stayed so for the liveness bound. That is the bound of the job, or ten times the longest
-    wait for a message in this drain, if that is longer.
+    Silence alone ends no drain: AMQP lets a broker answer a drain before its queue is empty. The drain is stuck if the
+    depth stays above 0 for the liveness bound: that of the job, or ten times the longest wait for a message in this
+    drain.
     """
     recorder.record(Op.DRAIN, Phase.INVOKE, queue=job.queue, epoch=job.epoch)
     session.attach_receiver(job.queue, job.prefetch, AckHeader.INDIVIDUAL)
@@ -77,7 +159,7 @@ def _take_drained(
 def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobResult:
     """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` if messages stay in it.
 
-    Each message is a DRAIN of unknown outcome in the queue of the trial: it was not delivered there, and is not lost.
+    Each message is a DRAIN of unknown outcome in the queue of the trial: it was neither delivered there nor lost.
     """
     session.attach_receiver(job.collects, job.prefetch, AckHeader.INDIVIDUAL)
     began = last = time.monotonic()
@@ -99,47 +181,11 @@ def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> Jo
 
 
 def inquire(job: Job, question: str, session: Session, recorder: Recorder) -> JobResult:
-    """Ask a vendor's client a question; each part of its answer is an event of its own, numbered like a message."""
+    """Ask a vendor's client a question; each part of its answer is an event, numbered like a message."""
     recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch)
-    answers = session.asked(question)  # type: ignore[attr-defined]
+    answers = session.asked(question)
     for number, answer in enumerate(answers, 1):
         about = {"queue": job.queue, "message": message_id(_ASKER, number), "epoch": job.epoch}
         recorder.record(Op.ASK, Phase.INVOKE, **about, detail=answer.asked)
         recorder.record(Op.ASK, Phase.OK if answer.so else Phase.FAIL, **about, detail=answer.said)
     return JobResult(count=len(answers))
-
-
-def play(job: Job, session: Session, recorder: Recorder, descriptors: Sequence[int]) -> JobResult:
-    """Do the step of the job. Raises `ClientError` for a step that this client or broker cannot do."""
-    match job.step:
-        case Publish() as step:
-            return publish(job, step, session, recorder, _armed(job, recorder, descriptors))
-        case Consume() as step if job.tells_attached:
-            attached = lambda: os.write(descriptors[0], b".")  # noqa: E731
-            return consume(job, step, session, recorder, _armed(job, recorder, ()), attached)
-        case Consume() as step:
-            return consume(job, step, session, recorder, _armed(job, recorder, descriptors))
-        case Ask(question):
-            return inquire(job, question, session, recorder)
-        case Drain():
-            return _emptied(job, session, recorder)
-
-
-def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
-    if job.depth is None:
-        raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
-    gauge = DepthGauge(job.depth, f"{job.header.trial}-{job.header.process}-depth")
-    try:
-        return (collect if job.collects else drain)(job, session, recorder, gauge.ask)
-    finally:
-        gauge.close()
-
-
-def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFault:
-    armed: ArmedFault
-    if job.fault is not None and job.within_s:
-        armed = ArmedCommand(job.fault, recorder, descriptors, job.epoch, job.within_s)
-    else:
-        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed)
-    armed.hears_broker = job.vendor is None
-    return armed

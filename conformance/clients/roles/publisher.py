@@ -6,25 +6,26 @@ import itertools
 import math
 import time
 
-from conformance.clients.roles import window
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Operations, next_received, pump, seen, trial_of
 from conformance.clients.session import Disconnected, Refused, SendOutcome, Session
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.workers.trigger import ArmedFault
-from conformance.errors import ClientError
-from conformance.history import Op, Phase, Recorder, make_body, message_id, parse_message
+from conformance.history import SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
 from conformance.scenario.script import Publish
 
 _PEEK_CREDIT = 1000
 _IN_FLIGHT = 5
-"""How many sends a fault at a confirm is to meet at least."""
+"""A fault at a confirm meets at least so many sends in flight."""
+
+_OVER = 10
+"""How many sends a session liar has too many."""
+
+_LIED = {"ignores-its-window": lambda size: size + _OVER, "blocks-at-half-its-window": lambda size: size // 2}
 
 
 def publish(job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> JobResult:
     """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost."""
-    if step.unasked_every and not hasattr(session, "send_unanswered"):
-        raise ClientError("a send without an answer needs the raw client")
     publisher = (_Transacted if step.batch else _Publisher)(job, step, session, recorder, armed)
     session.attach_sender(job.queue)
     recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=step.window)
@@ -44,8 +45,8 @@ def publish(job: Job, step: Publish, session: Session, recorder: Recorder, armed
 class _Publisher:
     def __init__(self, job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
         self.job, self.step, self.session, self.recorder, self.armed = job, step, session, recorder, armed
-        self.window = window.size(step, job.liar)
-        self.waiting = window.Wait(job, step, recorder)
+        self.window = _window_size(step, job.liar)
+        self.waiting = _WindowWait(job, step, recorder)
         self.asked_immediately: set[str] = set()
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
@@ -79,7 +80,7 @@ class _Publisher:
 
     @property
     def count(self) -> float:
-        """How many it sends; without end while a command is about to end the broker."""
+        """How many it sends; unlimited while a command is about to end the broker."""
         return math.inf if self.armed.awaits_loss else self.step.count
 
     def disconnected(self, ended: str) -> JobResult:
@@ -89,7 +90,7 @@ class _Publisher:
         return self._result(ended)
 
     def _read_to_the_end(self) -> None:
-        """The answers that the broker had sent before its end: read until the stream ends."""
+        """Read the answers that the broker sent before its end."""
         while self.armed.broker_is_ending:
             self.session.pump(5.0)
             self._take_outcomes()
@@ -108,7 +109,7 @@ class _Publisher:
         self._take_outcomes()
 
     def _late_outcomes(self) -> None:
-        """A broker that changes an outcome, or answers twice, does it after the first: look once more."""
+        """Look once more: a broker that changes an outcome, or answers twice, does it after the first answer."""
         quiet = time.monotonic() + self.job.silence_s
         while (left := quiet - time.monotonic()) > 0:
             self._pump(left)
@@ -118,7 +119,7 @@ class _Publisher:
         pump(self.session, self.armed, min(timeout_s, self._until_due_s(self.sent)) if self.paced else timeout_s)
 
     def _due_ns(self, number: int) -> int:
-        """When the send, or transaction, after so many others is due."""
+        """Return when the send, or transaction, of that index is due."""
         return self.began_ns + number * self.step.every_ms * 1_000_000
 
     def _until_due_s(self, number: int) -> float:
@@ -130,7 +131,9 @@ class _Publisher:
         if self.waiting.refuses:
             return
         room = int(min(self.window - len(self.pending), self.session.sendable(), self.count - self.sent, most))
-        room = min(room, 1 - self.calling) if self.listens else room  # it calls send() when the one before is back
+        room = (
+            min(room, 1 - self.calling) if self.listens else room
+        )  # the next send() waits for the return of the one before
         for _ in range(room):
             if self.paced and self._until_due_s(self.sent) > 0:
                 return
@@ -171,7 +174,7 @@ class _Publisher:
             self.session.send(message, body, durable=step.durable, transaction=self.transaction, immediate=immediate)
         else:
             self.unasked.append(message)
-            self.session.send_unanswered(message, body, durable=step.durable)  # type: ignore[attr-defined]
+            self.session.send_unanswered(message, body, durable=step.durable)
 
     def _take_outcomes(self) -> None:
         outcomes, job = self.session.outcomes, self.job
@@ -201,7 +204,7 @@ class _Publisher:
         self._take_untrue_receipts()
 
     def _count(self, outcome: SendOutcome) -> None:
-        """What the answer is to a trigger; a range counts once, at its end."""
+        """Count the answer for the trigger; a range counts once, at its end."""
         self.armed.count("confirm")
         if not self.listens:
             self._count_returned()
@@ -216,36 +219,34 @@ class _Publisher:
             self.armed.fire_if_due()
 
     def _take_returned(self) -> None:
-        """Calls that have returned, where a listener hears of the answers."""
-        returned = getattr(self.session, "returned", None)
-        while returned:
-            message = returned.popleft()
+        """Record the calls that have returned, if a listener gets the answers."""
+        while self.session.returned:
+            message = self.session.returned.popleft()
             self.calling -= 1
             self.recorder.record(Op.CALL, Phase.OK, queue=self.job.queue, message=message, epoch=self.job.epoch)
             self._count_returned()
 
     def _take_untrue_receipts(self) -> None:
-        """What the raw client says about answers that answer nothing; it is put down to the last send answered."""
-        untrue = getattr(self.session, "anomalies", None)
-        while untrue:
+        """Record answers that answer nothing, with the last send that was answered."""
+        while self.session.anomalies:
             self.recorder.record(
                 Op.CONFIRM,
                 Phase.FAIL,
                 queue=self.job.queue,
                 message=self.last or message_id(self.job.producer, 1),
                 epoch=self.job.epoch,
-                detail=untrue.popleft(),
+                detail=self.session.anomalies.popleft(),
             )
 
     def _overdue_s(self) -> float:
-        """How long the oldest send has waited, where that is more than the liveness bound; a pause is no wait."""
+        """Return how long the oldest send has waited, without pauses; 0 within the liveness bound."""
         if not self.pending or self.armed.paused:
             return 0.0
         waited_ns = time.monotonic_ns() - max(min(self.pending.values()), self.armed.resumed_ns)
         return waited_ns / 1e9 if waited_ns > self._bound_ns() else 0.0
 
     def _shut_s(self) -> float:
-        """How long a publish has waited although there was room for it, beyond the same bound."""
+        """Return how long a publish has waited although there was room for it; 0 within the liveness bound."""
         if self.armed.paused:
             return 0.0
         return self.waiting.overdue_s(self._bound_ns(), len(self.pending), self.session.sendable())
@@ -306,12 +307,11 @@ class _Transacted(_Publisher):
         return super().disconnected(ended)
 
     def _filled(self, name: str, following: str) -> bool:
-        """A transaction with all its sends written and provisionally answered; False where one was not in time.
+        """Begin a transaction, write its sends and read their provisional answers; False if one was late.
 
-        No more than the window are unanswered, unless nothing is answered before the commit.
-
-        Where only the commit brings their answers (RabbitMQ over STOMP; STOMP 1.2 allows it), the one after it is begun
-        before: that RECEIPT says that what was sent before it was received.
+        At most the window is unanswered, unless the broker answers only at the commit (RabbitMQ over STOMP; STOMP 1.2
+        allows it). Then the next transaction is begun before the commit: its RECEIPT says that the broker received the
+        sends.
         """
         if name != self.begun and not self.operations.run(Op.BEGIN, name):
             return False
@@ -355,12 +355,12 @@ class _Transacted(_Publisher):
         return answered
 
     def _unread(self) -> bool:
-        """Whether answers to its sends are still to come, with those that came taken."""
+        """Read what arrived, and return whether answers to its sends are missing."""
         self._take_outcomes()
         return bool(self.pending)
 
     def _peek(self) -> None:
-        """Take what is available until silence; before a commit that must be nothing of its transaction."""
+        """Take deliveries until silence: before the commit, none of its transaction may arrive."""
         if not self.step.peek:
             return
         quiet = time.monotonic() + self.job.silence_s
@@ -375,6 +375,65 @@ class _Transacted(_Publisher):
                 self.session.replenish(1)
                 quiet = time.monotonic() + self.job.silence_s
         self.waited_s += self.job.silence_s
+
+
+def _window_size(step: Publish, liar: str) -> int:
+    """Return how many sends may be unanswered; some session liars use another window."""
+    lied = _LIED.get(liar)
+    return lied(step.window) if lied else step.window
+
+
+class _WindowWait:
+    """The publish that waits for room in the window; recorded if the step asks for it.
+
+    A wait is a CONFIRM of unknown outcome for the next message, with the number of unanswered sends in `count`. A
+    second one says that there was room, and that the publish did not proceed within the liveness bound.
+    """
+
+    def __init__(self, job: Job, step: Publish, recorder: Recorder) -> None:
+        self._job, self._step, self._recorder = job, step, recorder
+        self._message = ""
+        self._waits = False
+        self._room_ns = 0
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the session liar that never reopens its window has waited once: then it sends no more."""
+        return self._job.liar == "never-reopens-its-window" and self._message != ""
+
+    def begin(self, number: int, unanswered: int) -> None:
+        """Note that the publish of that number has to wait."""
+        message = message_id(self._job.producer, number)
+        if self._step.tells_waits and message != self._message:
+            self._message, self._waits, self._room_ns = message, True, 0
+            self._note(WAITS, unanswered)
+
+    def end(self) -> None:
+        self._waits = False
+
+    def overdue_s(self, bound_ns: float, unanswered: int, credit: int) -> float:
+        """Return how long there has been room for the publish that waits, if that is longer than the bound."""
+        if not self._waits or unanswered >= self._step.window or credit <= 0:
+            self._room_ns = 0
+            return 0.0
+        self._room_ns = self._room_ns or time.monotonic_ns()
+        waited_ns = time.monotonic_ns() - self._room_ns
+        if waited_ns <= bound_ns:
+            return 0.0
+        self._note(SHUT, unanswered)
+        return waited_ns / 1e9
+
+    def _note(self, detail: str, unanswered: int) -> None:
+        job = self._job
+        self._recorder.record(
+            Op.CONFIRM,
+            Phase.INFO,
+            queue=job.queue,
+            message=self._message,
+            epoch=job.epoch,
+            count=unanswered,
+            detail=detail,
+        )
 
 
 def _number(message: str | None) -> int | None:

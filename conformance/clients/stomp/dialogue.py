@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import re
 import select
 import socket
 import time
@@ -19,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing_extensions import override
 
 from conformance import limits
-from conformance.adapters.credentials import REDACTED
 from conformance.clients.connecting import Line, Login
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
@@ -29,10 +29,10 @@ from conformance.clients.session import (
     Refused,
     SendOutcome,
     Session,
+    note_range,
     pump_until,
 )
-from conformance.clients.stomp.receipts import Confirmed, Receipts
-from conformance.clients.workers.job import Job, address
+from conformance.clients.workers.job import Asks, Job, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -41,6 +41,8 @@ _CLOSE_S = 2.0
 _REST_S = 5.0
 _SUBSCRIPTION = "1"
 _REDELIVERED = {"true": True, "false": False}
+Confirmed = SendOutcome | OperationAnswer
+_OUR_NAME = re.compile(r"receipt-([1-9][0-9]{0,17})")  # a longer number was never asked for
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,12 +77,10 @@ class StompLogin(Login):
 
     @property
     def headers(self) -> dict[str, str]:
-        """`host`, and `login` and `passcode` if there is a password."""
         login = {"login": self.access.user, "passcode": self.password} if self.access.password is not None else {}
         return {"host": self.server_name, **login}
 
     def refused(self, said: str) -> str:
-        """Explain an ERROR before CONNECTED."""
         if self.access.password is None:
             return f"{self.where}: {said}, and no CONNECTED; if it requires a login, give --user and --password-env"
         who = f"the login of {self.access.user!r}"
@@ -92,18 +92,87 @@ class StompLogin(Login):
         return f"{self.where}: {why or f'the broker ended the connection before CONNECTED: {reason}'}"
 
 
-def without_secret(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers of a frame with the passcode replaced."""
-    return {**headers, "passcode": REDACTED} if "passcode" in headers else headers
+class Receipts:
+    """The receipts that were asked for and have not arrived.
+
+    With Ack Event Mode `windowed` the RECEIPT of a SEND also answers every earlier SEND that has no answer. STOMP 1.2
+    itself says only that the broker has received the earlier frames.
+
+    Args:
+        asks: What this client asks for.
+        anomalies: Gets a sentence for each RECEIPT that is not one clean answer: without receipt-id, for a receipt that
+            was never asked for, or a second time.
+
+    Raises:
+        ClientError: The broker sent more than `limits.UNTRUE_RECEIPTS` that answer nothing.
+    """
+
+    def __init__(self, asks: Asks, anomalies: deque[str]) -> None:
+        self._anomalies = anomalies
+        self._notes_ranges = asks.window > 0
+        self._windowed = self._notes_ranges and asks.event_mode == "windowed"
+        self._waiting: dict[str, Sequence[Confirmed]] = {}
+        self._in_window: list[str] = []  # receipts of sends that a later one may answer as well
+        self._asked = self._untruths = 0
+
+    def __contains__(self, receipt: str) -> bool:
+        return receipt in self._waiting
+
+    def ask(self, confirms: Sequence[Confirmed], *, in_window: bool = False) -> str:
+        """Return the name of a new receipt that will confirm these; `in_window` for a SEND outside transactions."""
+        self._asked += 1
+        receipt = f"receipt-{self._asked}"
+        self._waiting[receipt] = confirms
+        if in_window and self._windowed:
+            self._in_window.append(receipt)
+        return receipt
+
+    def arrived(self, receipt: str | None) -> Sequence[Confirmed]:
+        """Return what a RECEIPT confirms, in the order of the requests; nothing if it is an anomaly."""
+        if receipt is None:
+            self._untrue("a RECEIPT without receipt-id")
+        elif receipt in self._waiting:
+            return self._covered(receipt)
+        else:
+            ours = _OUR_NAME.fullmatch(receipt)
+            again = ours is not None and int(ours[1]) <= self._asked
+            name = limits.quoted(receipt)
+            self._untrue(f"a RECEIPT for {name!r}, " + ("a second time" if again else "never asked for"))
+        return ()
+
+    def _untrue(self, sentence: str) -> None:
+        self._untruths += 1
+        if self._untruths > limits.UNTRUE_RECEIPTS:
+            raise ClientError(limits.exceeded("RECEIPT frames that answer nothing", limits.UNTRUE_RECEIPTS, "pieces"))
+        self._anomalies.append(sentence)
+
+    def refused(self, receipt: str | None, detail: str | None) -> Sequence[Confirmed]:
+        """Return what an ERROR with that receipt-id refuses: its own frame and no other (STOMP 1.2, ERROR)."""
+        if receipt not in self._waiting:
+            return ()
+        if receipt in self._in_window:
+            self._in_window.remove(receipt)
+        found = self._take([receipt])
+        for one in found:
+            one.phase, one.detail = Phase.FAIL, detail
+        return found
+
+    def _covered(self, receipt: str) -> Sequence[Confirmed]:
+        if receipt not in self._in_window:
+            return self._take([receipt])
+        end = self._in_window.index(receipt) + 1
+        names, self._in_window = self._in_window[:end], self._in_window[end:]
+        return self._take(names)
+
+    def _take(self, receipts: Sequence[str]) -> Sequence[Confirmed]:
+        found = [one for receipt in receipts for one in self._waiting.pop(receipt)]
+        if self._notes_ranges:
+            note_range([one for one in found if isinstance(one, SendOutcome)])
+        return found
 
 
 class StompDialogue(Session):
-    """See `Session`. A transport calls `_open` when its socket is connected.
-
-    Attributes:
-        on_frame: Called with `sent` or `received` and each frame, in the caller's thread. `sent` means queued for the
-            socket, after `before_write`.
-    """
+    """See `Session`. A transport calls `_open` when its socket is connected."""
 
     answers_refusals = True  # a NACK asks for a receipt
     # Deliveries acknowledged in an aborted transaction return with the connection; STOMP 1.2 has no frame to release
@@ -113,7 +182,6 @@ class StompDialogue(Session):
         super().__init__(job, before_write)
         self._login = StompLogin(job.host, job.port, job.access)
         self._receipts = Receipts(job.asks, self.anomalies)
-        self.on_frame: Callable[[str, ReceivedFrame], None] | None = None
         self._arrived: deque[ReceivedFrame | End] = deque()
         self._handled = 0
         self._queued: list[ReceivedFrame] = []
@@ -220,8 +288,7 @@ class StompDialogue(Session):
     # what a transport implements
 
     @abc.abstractmethod
-    def _encode(self, frame: ReceivedFrame) -> bytes:
-        """Return the bytes of a frame."""
+    def _encode(self, frame: ReceivedFrame) -> bytes: ...
 
     @abc.abstractmethod
     def _read(self) -> None:
@@ -291,8 +358,6 @@ class StompDialogue(Session):
         if self._queued:
             self._before_write()
             for frame in self._queued:
-                if self.on_frame is not None:
-                    self.on_frame("sent", dataclasses.replace(frame, headers=without_secret(frame.headers)))
                 self._output += self._encode(frame)
             self._queued.clear()
         self._write()
@@ -349,8 +414,6 @@ class StompDialogue(Session):
                 raise Disconnected(item.reason)
             self._arrived.popleft()
             self._handled += item.size
-            if self.on_frame is not None:
-                self.on_frame("received", item)
             self._dispatch(item)
 
     def _dispatch(self, frame: ReceivedFrame) -> None:

@@ -148,8 +148,8 @@ class RawStompSession(StompDialogue):
         self._socket.setblocking(False)
         self._open(self._socket.fileno())
 
+    @override
     def send_unanswered(self, message: str, body: bytes, *, durable: bool) -> None:
-        """Send without a receipt: the session gets no outcome."""
         self._put("SEND", self._sending(message, body, durable=durable), body=body)
 
     @override

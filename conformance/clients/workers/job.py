@@ -22,11 +22,10 @@ LIVENESS_FACTOR = 10
 class DepthRequest(msgspec.Struct, frozen=True):
     """How to ask a broker for the depth of a queue: `http` with `url` and `field`, or `amqp-management`.
 
-    For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's
-    body is a map with the depth as its `field` (ActiveMQ Classic), or a JSON list whose first item is the depth
-    (Artemis); `host` and `port` are those of its AMQP endpoint, whatever the client itself speaks, and `access` is how
-    one comes in there. `needs` is what the broker must have to answer at all. With `relayed` no link is made to
-    `address` itself.
+    For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's body
+    is a map with the depth as its `field` (ActiveMQ Classic), or a JSON list whose first item is the depth (Artemis).
+    `host`, `port` and `access` are those of its AMQP endpoint, for a client of any protocol. `needs` names what the
+    broker must have to answer at all. With `relayed` no link is made to `address` itself.
     """
 
     method: str
@@ -43,7 +42,7 @@ class DepthRequest(msgspec.Struct, frozen=True):
 
 
 class StompWords(msgspec.Struct, frozen=True):
-    """How a broker wants to be addressed over STOMP: the destination, and headers for SEND and SUBSCRIBE.
+    """How to address a broker over STOMP: the destination, and headers for SEND and SUBSCRIBE.
 
     `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session.
     `virtual_host` is the `host` header of CONNECT; without it that is the name of the machine (STOMP 1.2, CONNECT).
@@ -56,7 +55,7 @@ class StompWords(msgspec.Struct, frozen=True):
 
 
 def address(destination: str, queue: str) -> str:
-    """What a client calls a queue to this broker; histories have the queue's own name.
+    """Return the broker's address of a queue; histories have the queue's own name.
 
     >>> address("/amq/queue/{queue}", "orders")
     '/amq/queue/orders'
@@ -65,10 +64,10 @@ def address(destination: str, queue: str) -> str:
 
 
 class Asks(msgspec.Struct, frozen=True):
-    """What a client asks of a broker that has it: docs/reference-profiles.md has the wire forms.
+    """The client's requests to a broker that supports them: docs/reference-profiles.md has the wire forms.
 
     A publisher: `window` messages of a publish window (0: it asks for nothing), and `event_mode` (`per_message`,
-    `windowed` or nothing). A consumer: `mode`, the broker's own word for its acknowledgement mode.
+    `windowed` or nothing). A consumer: `mode`, the broker's own name for its acknowledgement mode.
     """
 
     window: int = 0
@@ -77,7 +76,6 @@ class Asks(msgspec.Struct, frozen=True):
 
     @property
     def publisher(self) -> dict[str, int | str]:
-        """Names and values of what a publisher asks for."""
         if not self.window:
             return {}
         mode = {"ack-event-mode": self.event_mode.replace("_", "-")} if self.event_mode else {}
@@ -85,7 +83,6 @@ class Asks(msgspec.Struct, frozen=True):
 
     @property
     def consumer(self) -> dict[str, int | str]:
-        """Names and values of what a consumer asks for."""
         return {"ack-mode": self.mode} if self.mode else {}
 
 
@@ -118,7 +115,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     (the client asks for no answer and waits for none), or else by its disposition. `liar` names a session liar.
     `broker_may_end`: the broker may end by itself. `may_be_refused`: a refusal is an answer like any other, even if it
     costs the connection. `destination` makes the broker's address of a queue over AMQP, `stomp` over STOMP. `outcomes`
-    are those that a sender says that it knows, over AMQP. `tells_attached`: a consumer writes a byte to the descriptor
+    are those that a sender names, over AMQP. `tells_attached`: a consumer writes a byte to the descriptor
     of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers with that of the
     commit, and none if it is rolled back. `access` is how the client logs in, without secrets; `secrets` are the
     variables that it names, which no process inherits. `vendor` is the vendor's client, or None for the suite's own
@@ -158,7 +155,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> ClientFault | None:
-        """The fault that this process fires."""
         until = self.step.until if isinstance(self.step, Publish | Consume) else None
         return until if isinstance(until, ClientFault) else None
 
@@ -177,14 +173,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process reports when it has ended as it should.
+    """The result of a job that ended by itself.
 
-    `ended` is `finished`, `disconnected` (the broker went away under it), `refused` (a refusal that it recorded has
-    ended the connection) or `stuck` (a drain did not get the messages that the broker says that it has). `fired` says
-    whether the fault was fired, and `seen` how many events of its trigger were counted. `waited_s` is the time spent
-    waiting for silence or for answers that never came. `slowest_s` is the longest time that the broker took to answer a
-    send, without pauses. `error` is set if the process could not do its job because of the suite or this machine. A
-    process that is `spent` did its job and must not do another.
+    `ended` is `finished`, `disconnected` (the broker closed the connection), `refused` (a refusal that it recorded has
+    ended the connection) or `stuck` (a drain did not get the messages that the broker reports). `fired`: whether the
+    fault was fired; `seen`: the counted events of its trigger. `waited_s` is the time spent waiting for silence or for
+    answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
+    `error` is set if the process could not do its job because of the suite or this machine. A process that is `spent`
+    must not do another job.
     """
 
     ended: str = "finished"
@@ -196,3 +192,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     seen: int = 0
     error: str = ""
     spent: bool = False
+
+    @property
+    def reusable(self) -> bool:
+        return not (self.error or self.spent)

@@ -1,9 +1,7 @@
-"""The pool of client processes: one process that has loaded everything, and one fork of it for each job.
+"""The harness's side of its worker processes: start one for a job, wait for its result, end it.
 
-A new Python with proton takes a quarter of a second to start; a run needs two hundred of them. The pool loads once
-and forks, which takes milliseconds. It is single-threaded and opens no connection, so that a fork inherits nothing
-that could be in use. Every child holds one end of a socket to the harness and ends when that hangs up: no client
-outlives a harness, however it died.
+Every worker holds one end of a socket to the harness and ends when that hangs up: no client outlives a harness, however
+it died.
 """
 
 from __future__ import annotations
@@ -11,125 +9,177 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from conformance.adapters.credentials import give, redacted
-from conformance.clients.roles.play import play
-from conformance.clients.session import Disconnected
-from conformance.clients.session_factory import connect
-from conformance.clients.workers.child import Child, Pool, environment
-from conformance.clients.workers.job import Job, JobResult
-from conformance.errors import ClientError, ConformanceError
-from conformance.history import Recorder
-from conformance.ledger import Ledger
-from conformance.scenario.script import ConsumerCrash
+from conformance import limits
+from conformance.clients.workers.job import Job, JobResult, Vendor
+from conformance.errors import ClientError
+from conformance.ledger import Ledger, python_environment
 
-_MAX_JOB = 1 << 16
-_MAX_FDS = 64
 _GOING_S = 5.0
 
 
-def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobResult:
-    """Do one job in this process and return its result; errors of ours become `JobResult.error`.
+class Child:
+    """One worker process with one job. `ended` is called by `close` with whether the process can do another job."""
 
-    The recorder writes through if the fault kills this very process.
-    """
-    give(job.secrets)
-    crashes = isinstance(job.fault, ConsumerCrash)
-    recorder = Recorder(pathlib.Path(job.history), job.header, write_through=crashes)
-    try:
-        session = connect(job, recorder.flush)
-        if control is not None:
-            session.watch(control)
+    def __init__(
+        self,
+        job: Job,
+        pid: int,
+        control: socket.socket,
+        log: pathlib.Path,
+        ended: Callable[[bool], object] = bool,
+    ) -> None:
+        self.job, self.pid, self.log = job, pid, log
+        self._control, self._ended = control, ended
+        self._reusable = False
+
+    def wait(self, timeout_s: float) -> JobResult | None:
+        """Return its result; None if it died without one.
+
+        Raises:
+            ClientError: It did neither within `timeout_s`; it is killed then.
+        """
+        self._control.settimeout(timeout_s)
+        data = b""
         try:
-            return play(job, session, recorder, pidfds)
-        finally:
-            recorder.flush()
-            session.close()
-    except (ConformanceError, Disconnected) as error:
-        return JobResult(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
-    finally:
-        recorder.close()
+            while chunk := self._control.recv(1 << 16):
+                data += chunk
+        except TimeoutError as error:
+            self.end()
+            process = self.job.header.process
+            why = f"a client has {limits.CLIENT_S:.0f} s, the clients of a trial {limits.TRIAL_S:.0f} s"
+            raise ClientError(f"{process} gave no result within {timeout_s:.0f} s: {why}") from error
+        except ConnectionError:
+            data = b""  # it was killed
+        try:
+            result = msgspec.json.decode(data, type=JobResult) if data else None
+        except msgspec.DecodeError:
+            result = None  # it was killed while it wrote
+        self._reusable = result is not None and result.reusable
+        return result
+
+    def end(self) -> None:
+        """Hang up, which ends the process, and wait until it is gone; kill it if it stays."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the result, as close would not
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                if not select.select([descriptor], [], [], _GOING_S)[0]:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    select.select([descriptor], [], [], _GOING_S)
+            finally:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Release the socket, after `wait`."""
+        self._control.close()
+        self._ended(self._reusable)
 
 
-def _nursery(control: socket.socket) -> None:
-    """Fork one child for each job that arrives; end when the harness hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle: it closes our socket
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        data, fds = _received(control)
-        if not data:
-            os._exit(0)  # there is nothing to tidy, and all that was loaded takes a second to be unloaded
-        pid = os.fork()
-        if pid == 0:
-            control.close()
-            _child(data, socket.socket(fileno=fds[0]), fds[1], fds[2:])
-        for descriptor in fds:
-            os.close(descriptor)
-        with contextlib.suppress(BrokenPipeError):
-            control.send(str(pid).encode())
+class _Worker:
+    """A process that takes jobs over a socket: one that forks a child for each, or one with a JVM for one vendor."""
+
+    def __init__(self, ledger: Ledger, what: str, *vendor: Vendor) -> None:
+        self._ledger = ledger
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = [str(theirs.fileno()), *(msgspec.json.encode(each).decode() for each in vendor)]
+            command = [sys.executable, "-m", "conformance.clients.workers.worker", *words]
+            self.process, self._ticket = ledger.spawn(
+                what, command, env=python_environment(), pass_fds=[theirs.fileno()]
+            )
+
+    def end(self) -> None:
+        """Hang up, and wait until it is gone; kill it if it stays."""
+        self.control.close()
+        try:
+            self.process.wait(_GOING_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._ledger.released(self._ticket)
 
 
-def _received(control: socket.socket) -> tuple[bytes, list[int]]:
-    """The next job; nothing where the harness has hung up, whatever it had not yet read."""
-    try:
-        data, descriptors, _, _ = socket.recv_fds(control, _MAX_JOB, _MAX_FDS)
-    except ConnectionResetError:
-        return b"", []
-    return data, descriptors
+class JvmPool:
+    """The worker processes with a JVM: one for each client that works at the same time, and no more."""
 
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._idle: dict[str, list[_Worker]] = {}
+        self._closed = False
+        self._lock = threading.Lock()
 
-def _child(data: bytes, harness: socket.socket, log: int, pidfds: list[int]) -> None:
-    status = 1
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        result = run_job(msgspec.json.decode(data, type=Job), pidfds, harness.fileno())
-        harness.sendall(msgspec.json.encode(result))
-        status = 0
-    except BaseException:  # a fork must never return into the pool's loop
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+    def spawn(self, job: Job, vendor: Vendor, log: pathlib.Path, descriptors: Sequence[int]) -> Child:
+        """Give the job to an idle process, or to a new one."""
+        worker = self._taken(vendor)
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as undo:
+            undo.callback(worker.end)  # after an interrupt it may have the job: it is not used again
+            undo.callback(ours.close)
+            with theirs, log.open("ab") as stream:
+                passed = [theirs.fileno(), stream.fileno(), *descriptors]
+                try:
+                    socket.send_fds(worker.control, [job.encoded()], passed)
+                except OSError as error:
+                    raise ClientError(f"the client process with a JVM is gone: {error}") from error
+            undo.pop_all()
+
+        def ended(reusable: bool) -> None:
+            with self._lock:
+                again = reusable and not self._closed
+                if again:
+                    self._idle.setdefault(vendor.name, []).append(worker)
+            if not again:
+                worker.end()
+
+        return Child(job, worker.process.pid, ours, log, ended)
+
+    def close(self) -> None:
+        """End the idle processes; one that works ends with its job."""
+        with self._lock:
+            self._closed = True
+            idle = [worker for each in self._idle.values() for worker in each]
+            self._idle.clear()
+        for worker in idle:
+            worker.end()
+
+    def _taken(self, vendor: Vendor) -> _Worker:
+        with self._lock:
+            idle = self._idle.get(vendor.name, [])
+            while idle:
+                worker = idle.pop()
+                if worker.process.poll() is None:
+                    return worker
+                worker.end()
+        return _Worker(self._ledger, "client with a JVM", vendor)
 
 
 class WorkerPool:
-    """The harness's end: `spawn` starts a client process and returns at once.
-
-    Raises:
-        ClientError: The pool could not start, or has died.
-    """
+    """Starts a worker process for each job. `spawn` returns at once; `ClientError` if the parent process has died."""
 
     def __init__(self, ledger: Ledger) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = ours
-        self._warm = Pool(ledger)
-        self._ledger = ledger
+        self._jvms = JvmPool(ledger)
         self._lock = threading.Lock()
-        with theirs:
-            command = [sys.executable, "-m", "conformance.clients.workers.pool", str(theirs.fileno())]
-            self.process, self._ticket = ledger.spawn(
-                "client pool", command, env=environment(), pass_fds=[theirs.fileno()]
-            )
+        self._parent = _Worker(ledger, "client pool")
+        self.process = self._parent.process
 
     def spawn(self, job: Job, log: pathlib.Path, pidfds: Sequence[int] = ()) -> Child:
-        """Fork a client for this job; `pidfds` are the processes that its trigger may kill.
-
-        One with a JVM is no fork: a JVM does not survive that.
-        """
+        """Start a client for this job; `pidfds` are the processes that its trigger may kill."""
         if job.vendor is not None:
-            return self._warm.spawn(job, job.vendor, log, pidfds)
+            return self._jvms.spawn(job, job.vendor, log, pidfds)
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as undo:
-            undo.callback(ours.close)  # where an interrupt comes, the client may be there already: it ends with this
+            undo.callback(ours.close)  # at an interrupt the client may exist already: it ends with this socket
             with theirs, log.open("ab") as stream:
                 pid = self._fork(job, [theirs.fileno(), stream.fileno(), *pidfds])
             undo.pop_all()
@@ -138,8 +188,8 @@ class WorkerPool:
     def _fork(self, job: Job, descriptors: Sequence[int]) -> int:
         try:
             with self._lock:
-                socket.send_fds(self._control, [job.encoded()], descriptors)
-                answer = self._control.recv(64)
+                socket.send_fds(self._parent.control, [job.encoded()], descriptors)
+                answer = self._parent.control.recv(64)
         except OSError:
             answer = b""
         if not answer:
@@ -151,11 +201,5 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the pool; children end when their own sockets hang up."""
-        self._warm.close()
-        self._control.close()
-        self.process.wait()
-        self._ledger.released(self._ticket)
-
-
-if __name__ == "__main__":
-    _nursery(socket.socket(fileno=int(sys.argv[1])))
+        self._jvms.close()
+        self._parent.end()

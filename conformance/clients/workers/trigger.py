@@ -53,8 +53,8 @@ class ArmedFault:
 
     Without a fault nothing is ever due. A power loss gets the descriptor of the disk before the pidfds; `seed` draws
     what it tears. `hears_broker`: an answer comes from the broker itself. The return of a call of a vendor's client
-    does not, and shows nothing about a pause. `resumed_ns` is when a pause has ended: a request before that is waited
-    for since then.
+    does not, and shows nothing about a pause. `resumed_ns` is the end of a pause: the wait for an older request counts
+    from there.
     """
 
     def __init__(
@@ -104,12 +104,11 @@ class ArmedFault:
         """Whether the client must send nothing more, although the connection is still there."""
         return False
 
-    def lost(self) -> None:
-        """Note that the connection is gone."""
+    def lost(self) -> None: ...
 
     @property
     def seen(self) -> int:
-        """How many events were counted of the part of the trigger that is the furthest from done."""
+        """The events counted for the part of the trigger that is the furthest from done."""
         behind = min(self._parts, key=lambda part: self._seen(part) / max(part.number, 1), default=None)
         return self._seen(behind) if behind else 0
 
@@ -119,7 +118,6 @@ class ArmedFault:
         return self._effective_ns > 0
 
     def count(self, event: str) -> None:
-        """Count one more `event`."""
         if event in self._counts:
             self._counts[event] += 1
             self._event_ns = time.monotonic_ns()
@@ -254,7 +252,7 @@ class ArmedFault:
 
 
 def _allow_preemption(yes: bool) -> None:
-    """Let other processes take this process's core, or not (sched(7)); without the rights for that they may.
+    """Let other processes take this process's core, or not (sched(7)); without the right, change nothing.
 
     From a trigger's event to its signal they may not. Counter-example: a send that leaves with the fault wakes the
     broker, the kernel gives it this core, and the signal comes 2.6 ms after its event.
@@ -314,7 +312,6 @@ class ArmedCommand(ArmedFault):
 
     @property
     def awaits_loss(self) -> bool:
-        """Whether a command is ending the broker, and the connection is still there."""
         return self._started_ns > 0 and not self._lost
 
     @property
@@ -331,7 +328,7 @@ class ArmedCommand(ArmedFault):
             self._write(Phase.FIRED, f"connection lost {took:.1f} ms after its command began", name)
 
     def fire_if_due(self) -> None:
-        """Start the command, once; wait for the end of a pause's."""
+        """Start the command, once; wait for its end if it is a pause."""
         if self.fired or not self.due:
             return
         self.fired = True
@@ -377,7 +374,6 @@ class ArmedCommand(ArmedFault):
         os.write(self._commands[command][0], _START)
 
     def _wait_ended(self, command: int) -> None:
-        """Wait for the end of a command; the process that started it asks whether it ended well."""
         poller = select.poll()
         poller.register(self._commands[command][1], select.POLLIN)
         if not poller.poll((self._within_s + _ENDED_LATER_S) * 1000):
