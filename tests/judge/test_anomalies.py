@@ -1,37 +1,12 @@
 """Every anomaly and exposure on literal histories of a few events, all of them in one Spark job."""
 
-import judge_cases_link
 import pytest
-from judge_cases import CASES, PARTS
-from judge_cases_exposures import EXPOSED, ON_LINK
-from judge_frames import disposed, framed
-from judge_histories import (
-    answered,
-    came,
-    committed,
-    confirmed,
-    fired,
-    hidden,
-    kept,
-    killed,
-    of,
-    pause,
-    put,
-    record,
-    refused,
-    rolled_back,
-    sent,
-    settled,
-    silent,
-    sync_failed,
-    synced,
-    write,
-    wrote,
-)
+from judge_cases import BY_FRAMES, CASES, EXPOSED, EXPOSED_BY_FRAMES, TABLES
+from judge_histories import record, write
+from judge_words import framed, history, table
 
 from conformance import claims, scenario
 from conformance.errors import CatalogueError
-from conformance.history import Op, Phase
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.input.packing import compact_all
 from conformance.judge.plan.exposures import EXPOSURES, check_names
@@ -39,85 +14,82 @@ from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
 
-BLOCKING = kept("p1:1") + kept("p1:2")  # an event a millisecond: 2 sends in 3 ms
-TRANSACTED = put("t1", "p2:1", "p2:2") + committed("t1")  # from its third event to its eighth: 5 ms
-BOTH = put("t1", 1) + committed("t1") + put("t2", 2) + committed("t2") + killed()
-LONG_AGO = put("t1", 1, 2) + committed("t1") + pause(50)
-ASKED = put("t2", 3, 4, 5) + committed("t2", None)
-WATCHED = kept(1) + [(process, {**event, "epoch": 2}) for process, event in kept(2, 3, 4)]
-SEEN = wrote(3, epoch=2) + synced(3, epoch=2)
-LATE = kept(1) + killed() + silent(1) + came(1, drain=2) + silent(2)
 FRAMES = [
     event
     for number, message in enumerate(("p1:1", "p1:2", "p2:1", "p2:2"), 1)
     for event in framed("transfer handle=0", to="to_client", message=message, delivery=str(number))
 ]
 
-# name: (history, flush interval in ms)
-OTHERS = {
-    "rates": (BLOCKING + TRANSACTED + kept("p3:1"), 0),
-    "rate of one producer": (BLOCKING, 0),
-    "frames": (kept("p1:1", "p1:2", "p2:1", "p2:2") + FRAMES + disposed(1) + disposed(2) + disposed(3, 4), 0),
-    "lost prefix": (kept(1, 2, 3) + killed() + settled(2, 3), 0),
-    "lost middle": (kept(1, 2, 3) + killed() + settled(1, 3), 0),
-    "lost tail": (kept(1, 2, 3) + killed() + settled(1), 0),
-    "lost all": (kept(1, 2) + killed() + settled(), 0),
-    "lost nothing": (kept(1) + killed() + settled(1), 0),
-    "lost first commit": (BOTH + settled(2), 0),
-    "lost last commit": (BOTH + settled(1), 0),
-    # An event a millisecond: confirms at 2, and at 6 to 8; the kill at 9.
-    "confirms before a kill": (kept(1) + kept(2, 3, 4) + killed() + settled(1, 2, 3, 4), 3),
-    # Answers at 5 and 10 ms, the kill at 11.
-    "commits before a kill": (BOTH + settled(1, 2), 3),
-    "no flush interval": (kept(1) + pause(200) + kept(2) + killed() + settled(1, 2), 0),
-    "confirmed after the kill": (kept(1) + pause(5) + sent(2, 3) + killed() + confirmed(2) + settled(1, 2), 1),
-    "commit long answered": (LONG_AGO + put("t2", 3) + killed() + settled(1, 2), 3),
-    "commit refused": (put("t1", 1, 2) + committed("t1", Phase.FAIL) + killed() + settled(), 3),
-    "commit in flight": (LONG_AGO + ASKED + killed() + settled(1, 2), 3),
-    "commit unknown": (LONG_AGO + ASKED + killed() + answered(Op.COMMIT, "t2") + settled(1, 2, 3, 4, 5), 3),
-    "commit just answered": (put("t1", 1, 2) + committed("t1") + killed() + settled(1, 2), 3),
-    "commit asked later": (put("t1", 1, 2) + killed() + committed("t1", None) + settled(), 3),
-    "faults": (
-        kept(1) + fired("held_sync", "disk-1") + of("publisher-1", Op.FAULT, Phase.FIRED, fault="kill") + fired("cut"),
-        0,
-    ),
-    "watched": (WATCHED + SEEN, 0),
-    "other run watched": (WATCHED + wrote(1) + synced(1), 0),
-    "watched and refused": (WATCHED + SEEN + sync_failed(2, epoch=2) + refused(4), 0),
-    "unwatched": (WATCHED, 0),
-    "commits unwritten": (put("t1", 1, 2) + committed("t1") + put("t2", 3) + rolled_back("t2") + wrote("p2:1"), 0),
-    "hidden twice": (kept(1) + hidden("mmap") + hidden("io_uring"), 0),
-    "hidden without a reason": (kept(1) + hidden(None), 0),
-    "hidden of one message": (
-        kept(1) + of("disk-1", Op.SYNC, Phase.INFO, "p1:1", detail="only its first 32 bytes were shown"),
-        0,
-    ),
-    # Confirms at 2 and 4 ms, the halt at 5, the kill at 7.
-    "two faults": (kept(1, 2) + fired("pause", "publisher-1") + killed() + settled(1, 2), 1),
-    "drained between two faults": (kept(1) + fired("pause", "publisher-1") + settled(1) + killed(), 0),
-    "foreign id": (kept(1) + came("ID:foreign") + settled(1), 0),
-    "late, two drains": (LATE, 0),
-    "late, three drains": (LATE + silent(3), 0),
-}
+# The number is the flush interval in ms. An event takes a millisecond.
+OTHERS = table("""
+[rates: two sends in 3 ms; a transaction whose third to eighth event takes 5 ms]
+0 rates: kept p1:1, kept p1:2, put t1 p2:1 p2:2, committed t1, kept p3:1
+0 rate of one producer: kept p1:1, kept p1:2
+
+[parts of a loss]
+0 lost prefix: kept 1 2 3, killed, settled 2 3
+0 lost middle: kept 1 2 3, killed, settled 1 3
+0 lost tail: kept 1 2 3, killed, settled 1
+0 lost all: kept 1 2, killed, settled
+0 lost nothing: kept 1, killed, settled 1
+0 lost first commit: put t1 1, committed t1, put t2 2, committed t2, killed, settled 2
+0 lost last commit: put t1 1, committed t1, put t2 2, committed t2, killed, settled 1
+
+[flush intervals: confirms at 2, and at 6 to 8, and the kill at 9 ms; commits at 5 and 10, and the kill at 11 ms]
+3 confirms before a kill: kept 1, kept 2 3 4, killed, settled 1 2 3 4
+3 commits before a kill: put t1 1, committed t1, put t2 2, committed t2, killed, settled 1 2
+0 no flush interval: kept 1, pause 200, kept 2, killed, settled 1 2
+1 confirmed after the kill: kept 1, pause 5, sent 2 3, killed, confirmed 2, settled 1 2
+# Confirms at 2 and 4 ms, the halt at 5, the kill at 7.
+1 two faults: kept 1 2, fired pause publisher-1, killed, settled 1 2
+0 drained between two faults: kept 1, fired pause publisher-1, settled 1, killed
+
+[commits]
+3 commit long answered: put t1 1 2, committed t1, pause 50, put t2 3, killed, settled 1 2
+3 commit refused: put t1 1 2, committed t1 FAIL, killed, settled
+3 commit in flight: put t1 1 2, committed t1, pause 50, put t2 3 4 5, committed t2 None, killed, settled 1 2
+3 commit unknown: put t1 1 2, committed t1, pause 50, put t2 3 4 5, committed t2 None, killed, answered COMMIT t2,
+    settled 1 2 3 4 5
+3 commit just answered: put t1 1 2, committed t1, killed, settled 1 2
+3 commit asked later: put t1 1 2, killed, committed t1 None, settled
+
+[the disk]
+0 faults: kept 1, fired held_sync disk-1, of publisher-1 FAULT FIRED fault=kill, fired cut
+0 watched: kept 1, sent 2 3 4 epoch=2, confirmed 2 3 4 epoch=2, wrote 3 epoch=2, synced 3 epoch=2
+0 other run watched: kept 1, sent 2 3 4 epoch=2, confirmed 2 3 4 epoch=2, wrote 1, synced 1
+0 watched and refused: kept 1, sent 2 3 4 epoch=2, confirmed 2 3 4 epoch=2, wrote 3 epoch=2, synced 3 epoch=2,
+    sync_failed 2 epoch=2, refused 4
+0 unwatched: kept 1, sent 2 3 4 epoch=2, confirmed 2 3 4 epoch=2
+0 commits unwritten: put t1 1 2, committed t1, put t2 3, rolled_back t2, wrote p2:1
+0 hidden twice: kept 1, hidden mmap, hidden io_uring
+0 hidden without a reason: kept 1, hidden None
+0 hidden of one message: kept 1, of disk-1 SYNC INFO p1:1 detail="only its first 32 bytes were shown"
+
+[others]
+0 foreign id: kept 1, came ID:foreign, settled 1
+0 late, two drains: kept 1, killed, silent 1, came 1 drain=2, silent 2
+0 late, three drains: kept 1, killed, silent 1, came 1 drain=2, silent 2, silent 3
+""")
+OTHERS = {name: case for cases in OTHERS.values() for name, case in cases.items()}
+OTHERS["frames"] = (0, history("kept p1:1 p1:2 p2:1 p2:2") + FRAMES + history("disposed 1, disposed 2, disposed 3 4"))
 
 
 @pytest.fixture(scope="module")
 def facts(session, tmp_path_factory):
     """The facts of every history, by its name."""
-    histories = {name: (history, 0) for name, (_, history, _, _) in CASES.items()}
-    histories |= {name: (history, 0) for name, (history, _) in EXPOSED.items()} | OTHERS
+    histories = {name: (0, case[-1]) for name, case in (CASES | EXPOSED).items()} | OTHERS
     folder = tmp_path_factory.mktemp("cases")
     trials = []
-    for number, (name, (history, flush_ms)) in enumerate(histories.items()):
+    for number, (name, (flush_ms, events)) in enumerate(histories.items()):
         about = record(trial=name, scenario=name, flush_ms=flush_ms)
-        trials.append((folder / str(number), write(folder / str(number), history, about)))
+        trials.append((folder / str(number), write(folder / str(number), events, about)))
     assert len(CASES) + len(EXPOSED) + len(OTHERS) == len(trials)
     return collect_facts(session.spark, compact_all(trials))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(facts, name):
-    anomaly, _, applies, offences = CASES[name]
+    anomaly, applies, offences, _ = CASES[name]
 
     assert (applies, offences) == (facts[name].applies(anomaly), facts[name].offences(anomaly))
 
@@ -125,15 +97,15 @@ def test_case(facts, name):
 def test_every_anomaly_is_caught_and_cleared():
     """Each anomaly has a history that offends and one that does not; figures accuse no broker."""
     judged = {name for name, anomaly in ANOMALIES.items() if not anomaly.figures}
-    caught = {anomaly for anomaly, _, _, offences in CASES.values() if offences}
-    cleared = {anomaly for anomaly, _, applies, offences in CASES.values() if applies and not offences}
+    caught = {anomaly for anomaly, _, offences, _ in CASES.values() if offences}
+    cleared = {anomaly for anomaly, applies, offences, _ in CASES.values() if applies and not offences}
 
     assert judged == caught
     assert judged <= cleared
 
 
 def test_no_case_hides_another():
-    assert sum(len(cases) for part in PARTS for cases in part.values()) == len(CASES)
+    assert sum(len(cases) for part in TABLES for cases in part.values()) == len(CASES)
 
 
 def test_the_lost_are_named(facts):
@@ -142,12 +114,12 @@ def test_the_lost_are_named(facts):
 
 @pytest.mark.parametrize("name", EXPOSED)
 def test_exposure(facts, name):
-    assert EXPOSED[name][1] == facts[name].exposed(name)
+    assert EXPOSED[name][0] == facts[name].exposed(name)
 
 
 def test_every_exposure_has_a_history():
     assert set(EXPOSURES) == set(EXPOSED)
-    assert all(count > 0 for _, count in EXPOSED.values())
+    assert all(count > 0 for count, _ in EXPOSED.values())
 
 
 @pytest.mark.parametrize(
@@ -155,7 +127,7 @@ def test_every_exposure_has_a_history():
 )
 def test_nothing_is_exposed_without_a_recorded_frame(facts, exposure):
     """Deliveries, acknowledgements and transactions of the other histories: a check by frames decides nothing there."""
-    assert {0} == {facts[name].exposed(exposure) for name in EXPOSED if name not in ON_LINK}
+    assert {0} == {facts[name].exposed(exposure) for name in EXPOSED if name not in EXPOSED_BY_FRAMES}
 
 
 def test_what_frames_decide_goes_over_a_link():
@@ -163,7 +135,7 @@ def test_what_frames_decide_goes_over_a_link():
     scenarios = scenario.load(claims.load()).values()
     used = [(check.anomaly, item.linked) for item in scenarios for check in item.decides.values()]
 
-    assert set(judge_cases_link.LINK) == {name for name in by_frames if not ANOMALIES[name].figures}
+    assert set(BY_FRAMES) == {name for name in by_frames if not ANOMALIES[name].figures}
     assert {(anomaly, True) for anomaly in by_frames} == {pair for pair in used if pair[0] in by_frames}
 
 

@@ -3,29 +3,11 @@
 import os
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from judge_frames import disposed, reached, settled_on_link, transferred
-from judge_histories import (
-    ack_sent,
-    acked_in,
-    committed,
-    confirmed,
-    framed,
-    handed,
-    kept,
-    killed,
-    of,
-    put,
-    record,
-    rolled_back,
-    sent,
-    settled,
-    synced,
-    took,
-    write,
-    wrote,
-)
+from judge_histories import record, write
+from judge_words import history, sent
 
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Op, Phase, parse_message
@@ -33,17 +15,35 @@ from conformance.judge.input import packing
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import FILE, OP_CODE, PHASE_CODE, SCHEMA
 
-HISTORY = kept(1, 2) + took(1) + killed("consumer-1") + settled(2)
+HISTORY = history("kept 1 2, took 1, killed consumer-1, settled 2")
+PHASES = {code: phase for phase, code in PHASE_CODE.items()}
 
 
 @pytest.fixture
 def packed(tmp_path):
     """Write a history and pack it; returns the compacted trial."""
 
-    def of(history=HISTORY, about=None, ended=None):
-        return packing.compact(tmp_path, write(tmp_path, history, about, ended))
+    def of(events=HISTORY, about=None, ended=None):
+        return packing.compact(tmp_path, write(tmp_path, events, about, ended))
 
     return of
+
+
+@pytest.fixture
+def rows(packed):
+    """The rows of a packed history, of these operations if there are any."""
+
+    def of(events=HISTORY, *ops):
+        found = pq.read_table(packed(events).parquet).to_pylist()
+        return [row for row in found if not ops or row["op"] in [OP_CODE[op] for op in ops]]
+
+    return of
+
+
+@pytest.fixture
+def again(tmp_path):
+    """Pack the histories that lie there now."""
+    return lambda about=None: packing.compact(tmp_path, about or record())
 
 
 def test_every_event_is_packed(packed):
@@ -58,30 +58,24 @@ def test_every_event_is_packed(packed):
 @pytest.mark.parametrize("text", ["p1:1", "p12:345", "p1:", "1:1", "p1:1x", " p1:1", "ID:foreign", "p1:1\n", None])
 def test_ids_are_parsed_as_the_history_does(text):
     """The vectorised parser agrees with `history.parse_message`, and what it cannot parse it keeps."""
-    found = packing._ids(packing.pa.array([text], packing.pa.string()))
+    found = packing._ids(pa.array([text], pa.string()))
     number = (found["producer"][0].as_py(), found["n"][0].as_py())
 
     assert (parse_message(text) or (None, None)) == number
     assert (text if parse_message(text) is None else None) == found["foreign_id"][0].as_py()
 
 
-def test_a_number_too_large_for_its_column_is_foreign(packed):
-    table = pq.read_table(packed(kept(1) + handed("p1:" + "9" * 19)).parquet)
-
-    assert "p1:" + "9" * 19 in table.column("foreign_id").to_pylist()
+def test_a_number_too_large_for_its_column_is_foreign(rows):
+    assert "p1:" + "9" * 19 in [row["foreign_id"] for row in rows("kept 1, handed p1:" + "9" * 19)]
 
 
-def test_links_of_two_processes_are_two_links(packed):
-    rows = pq.read_table(packed().parquet).to_pylist()
+def test_links_of_two_processes_are_two_links(rows):
+    links = {(row["process"], row["link"]) for row in rows() if row["process"] in ("consumer-1", "drain-1")}
 
-    assert 1 == len({row["link"] for row in rows if row["process"] == "consumer-1"})
-    assert 0 == len(
-        {row["link"] for row in rows if row["process"] == "consumer-1"}
-        & {row["link"] for row in rows if row["process"] == "drain-1"}
-    )
+    assert (2, 2) == (len(links), len({link for _, link in links}))
 
 
-def test_packed_once(packed, tmp_path):
+def test_packed_once(packed, again, tmp_path):
     """A file that was made of exactly these histories is used, with any file times."""
     first = packed()
     made = first.parquet.stat().st_mtime_ns
@@ -114,13 +108,13 @@ def test_a_history_that_is_gone_is_missed(packed, tmp_path):
     assert len(HISTORY) == pq.read_table(packing.compact(tmp_path, first.record).parquet).num_rows
 
 
-def test_a_corrupt_file_is_made_again(packed, tmp_path):
+@pytest.mark.parametrize("change", [lambda data: data[:4] + bytes(200) + data[204:], lambda _: b"PAR1"])
+def test_a_corrupt_file_is_made_again(packed, again, change):
     first = packed()
     data = first.parquet.read_bytes()
-    (tmp_path / FILE).write_bytes(data[:4] + bytes(200) + data[204:])
-    found = packing.compact(tmp_path, first.record)
+    first.parquet.write_bytes(change(data))
 
-    assert data == found.parquet.read_bytes()
+    assert data == again(first.record).parquet.read_bytes()
 
 
 def test_swapped_trials_are_void(tmp_path):
@@ -166,16 +160,9 @@ def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
     assert "publisher-1.jsonl: the clock runs backwards" in packing.compact(tmp_path, about).record.void
 
 
-def test_garbage_in_place_of_the_file_is_replaced(packed, tmp_path):
-    (tmp_path / FILE).write_bytes(b"PAR1")
-    found = packed()
-
-    assert len(HISTORY) == pq.read_table(found.parquet).num_rows
-
-
 def test_a_file_of_the_format_before_is_made_anew(packed):
     """Its columns are the same, but nothing in it was expanded: it is newer than every history, and not believed."""
-    first = packed(put("t1", 1) + committed("t1"))
+    first = packed("put t1 1, committed t1")
     rows = pq.read_table(first.parquet)
     pq.write_table(rows.slice(0, 1).replace_schema_metadata({"conformance": "1"}), first.parquet)
     again = packing.compact(first.parquet.parent, first.record)
@@ -184,168 +171,126 @@ def test_a_file_of_the_format_before_is_made_anew(packed):
     assert rows.num_rows == pq.read_table(again.parquet).num_rows
 
 
-def discharges(packed, history):
-    """What the commits and rollbacks of a history became: `(process, operation, phase, n)` each."""
-    ops = {OP_CODE[op]: op for op in (Op.COMMIT, Op.ROLLBACK)}
-    phases = {code: phase for phase, code in PHASE_CODE.items()}
-    rows = pq.read_table(packed(history).parquet).to_pylist()
-    return [(row["process"], ops[row["op"]], phases[row["phase"]], row["n"]) for row in rows if row["op"] in ops]
+ALL = [(phase, n) for phase in (Phase.INVOKE, Phase.OK) for n in (None, 1, 2)]
+ASKED = [(Phase.INVOKE, None)]
 
 
-def test_a_commit_has_a_row_for_each_of_its_sends(packed):
-    """The request and its answer, each once without a message and once for each member of that transaction."""
-    found = discharges(packed, put("t1", 1, 2) + put("t2", 3) + committed("t1"))
+@pytest.mark.parametrize(
+    ("events", "process", "expected"),
+    [
+        # The request and its answer, each once without a message and once for each member of that transaction.
+        ("put t1 1 2, put t2 3, committed t1", "publisher-1", ALL),
+        ("kept 1 2, acked_in t1 1 2, rolled_back t1 by=consumer-1", "consumer-1", ALL),
+        # Each process counts its own from 1: the consumer's t1 covers nothing that the publisher sent in its t1.
+        ("put t1 1, acked_in t1 2, committed t1 None by=consumer-1", "consumer-1", [*ASKED, (Phase.INVOKE, 2)]),
+        # A member has one row, however often it was handed over.
+        ("handed 1, ack_sent 1 tx=t1, handed 1, ack_sent 1 tx=t1, committed t1 None by=consumer-1", "consumer-1",
+         [*ASKED, (Phase.INVOKE, 1)]),
+        # Only an operation that was asked for before is a member.
+        ("confirmed 1 tx=t1, committed t1 None, sent 2 tx=t1", "publisher-1", ASKED),
+    ],
+)  # fmt: skip
+def test_a_discharge_has_a_row_for_each_member(rows, events, process, expected):
+    found = rows(events, Op.COMMIT, Op.ROLLBACK)
 
-    assert found == [("publisher-1", Op.COMMIT, phase, n) for phase in (Phase.INVOKE, Phase.OK) for n in (None, 1, 2)]
-
-
-def test_a_rollback_has_a_row_for_each_of_its_acknowledgements(packed):
-    found = discharges(packed, kept(1, 2) + acked_in("t1", 1, 2) + rolled_back("t1", Phase.INFO, by="consumer-1"))
-
-    assert found == [
-        ("consumer-1", Op.ROLLBACK, phase, n) for phase in (Phase.INVOKE, Phase.INFO) for n in (None, 1, 2)
+    assert [(process, phase, n) for phase, n in expected] == [
+        (row["process"], PHASES[row["phase"]], row["n"]) for row in found
     ]
 
 
-def test_transactions_of_two_processes_are_two(packed):
-    """Each counts its own from 1: the consumer's t1 covers nothing that the publisher sent in its t1."""
-    found = discharges(packed, put("t1", 1) + acked_in("t1", 2) + committed("t1", None, by="consumer-1"))
-
-    assert [("consumer-1", Op.COMMIT, Phase.INVOKE, None), ("consumer-1", Op.COMMIT, Phase.INVOKE, 2)] == found
-
-
-def test_a_member_has_one_row(packed):
-    twice = handed(1) + ack_sent(1, tx="t1") + handed(1) + ack_sent(1, tx="t1")
-
-    assert [None, 1] == [n for *_, n in discharges(packed, twice + committed("t1", None, by="consumer-1"))]
-
-
-def test_only_what_was_asked_for_before_is_a_member(packed):
-    found = discharges(packed, confirmed(1, tx="t1") + committed("t1", None) + sent(2, tx="t1"))
-
-    assert [None] == [n for *_, n in found]
-
-
-def test_members_of_a_transaction_have_its_events(packed):
-    rows = pq.read_table(packed(put("t7", 1) + committed("t7", None)).parquet).to_pylist()
-    one, copy = (row for row in rows if row["op"] == OP_CODE[Op.COMMIT])
+def test_members_of_a_transaction_have_its_events(rows):
+    one, copy = rows("put t7 1, committed t7 None", Op.COMMIT)
 
     assert {**one, "producer": 1, "n": 1} == copy
     assert (7, None) == (copy["txn"], copy["foreign_id"])
 
 
-def syncs(packed, history):
-    """What the syncs of a history became: `(phase, n, txn)` each, and why the trial is void."""
-    phases = {code: phase for phase, code in PHASE_CODE.items()}
-    found = packed(history)
-    rows = pq.read_table(found.parquet).to_pylist() if found.parquet else []
-    return [(phases[r["phase"]], r["n"], r["txn"]) for r in rows if r["op"] == OP_CODE[Op.SYNC]], found.record.void
+SECOND = (
+    "of publisher-2 SEND INVOKE p2:9 transaction=t1 durable=True epoch=2, of publisher-2 COMMIT INVOKE transaction=t1 "
+    "epoch=2"
+)
 
 
-def test_the_sync_of_a_commit_has_a_row_for_each_of_its_members(packed):
-    """Although another process saw it; the sync of a send stays one row."""
-    history = put("t1", 1, 2) + wrote(1) + committed("t1") + wrote("t1") + synced("t1")
-    found, _ = syncs(packed, history + put("t2", 3) + committed("t2"))
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        # Another process saw the sync of the commit; the sync of a send stays one row.
+        ("put t1 1 2, wrote 1, committed t1, wrote t1, synced t1, put t2 3, committed t2",
+         [(Phase.INVOKE, 1, None), *[(phase, n, 1) for phase, n in ALL]]),
+        # The file of the disk comes before that of the publisher; the members are known all the same.
+        ("wrote t1, put t1 1, committed t1", [(Phase.INVOKE, None, 1), (Phase.INVOKE, 1, 1)]),
+        # A second publisher counts from 1 again: its t1, in the next run of the broker, is another.
+        (f"put t1 1, committed t1, {SECOND}, wrote t1 disk=2 epoch=2", [(Phase.INVOKE, None, 1), (Phase.INVOKE, 9, 1)]),
+    ],
+)  # fmt: skip
+def test_the_sync_of_a_commit_has_a_row_for_each_member(rows, events, expected):
+    assert expected == [(PHASES[row["phase"]], row["n"], row["txn"]) for row in rows(events, Op.SYNC)]
 
-    assert [
-        (Phase.INVOKE, 1, None),
-        *[(phase, n, 1) for phase in (Phase.INVOKE, Phase.OK) for n in (None, 1, 2)],
-    ] == found
 
-
-def test_what_was_seen_at_the_disk_is_in_the_queue_of_its_message(packed):
+def test_a_sync_is_in_the_queue_of_its_message(rows):
     """A journal names no queue, and the judge counts by queue; a message that was not sent has none."""
-    history = put("t1", 1) + committed("t1") + wrote("t1") + sent(2) + wrote(2, 3)
-    rows = pq.read_table(packed(history).parquet).to_pylist()
+    found = rows("put t1 1, committed t1, wrote t1, sent 2, wrote 2 3", Op.SYNC)
 
-    assert [(None, None), (1, "q"), (2, "q"), (3, None)] == [
-        (row["n"], row["queue"]) for row in rows if row["op"] == OP_CODE[Op.SYNC]
-    ]
+    assert [(None, None), (1, "q"), (2, "q"), (3, None)] == [(row["n"], row["queue"]) for row in found]
 
 
-def test_the_disk_is_read_after_all_other_processes(packed):
-    """The file of the disk comes before that of the publisher; the members are known all the same."""
-    found, _ = syncs(packed, wrote("t1") + put("t1", 1) + committed("t1"))
+@pytest.mark.parametrize(
+    ("events", "void"),
+    [
+        ("put t1 1, acked_in t1 2, committed t1, committed t1 by=consumer-1, wrote t1",
+         "transaction t1 is of consumer-1 and publisher-1: it is unknown which one was synced"),
+        ("put t1 1, committed t1, of disk-1 SYNC OK p1:1 transaction=t1",
+         "a sync names both p1:1 and transaction t1"),
+    ],
+)  # fmt: skip
+def test_an_ambiguous_sync_voids_the_trial(packed, events, void):
+    found = packed(events)
 
-    assert [(Phase.INVOKE, None, 1), (Phase.INVOKE, 1, 1)] == found
-
-
-def test_transactions_of_two_runs_of_the_broker_are_two(packed):
-    """A second publisher counts from 1 again: its t1, in the next run of the broker, is another."""
-    second = [
-        *of("publisher-2", Op.SEND, Phase.INVOKE, "p2:9", transaction="t1", durable=True, epoch=2),
-        *of("publisher-2", Op.COMMIT, Phase.INVOKE, transaction="t1", epoch=2),
-    ]
-    found, _ = syncs(packed, put("t1", 1) + committed("t1") + second + wrote("t1", disk=2, epoch=2))
-
-    assert [(Phase.INVOKE, None, 1), (Phase.INVOKE, 9, 1)] == found
+    assert (None, void) == (found.parquet, found.record.void)
 
 
-@pytest.mark.parametrize(("history", "after"), [(kept(1) + killed(), True), (kept(1), False)], ids=["effective", "not"])
-def test_a_void_trial_says_whether_its_fault_took_effect(packed, tmp_path, history, after):
+@pytest.mark.parametrize(("events", "after"), [("kept 1, killed", True), ("kept 1", False)], ids=["effective", "not"])
+def test_a_void_trial_says_whether_its_fault_took_effect(packed, again, tmp_path, events, after):
     """By its histories, though one of them is torn; of a whole one the field says nothing."""
-    assert not packed(history).record.void_after_fault
+    assert not packed(events).record.void_after_fault
     path = tmp_path / "publisher-1.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
 
-    found = packing.compact(tmp_path, record()).record
+    found = again().record
 
     assert (True, after) == (bool(found.void), found.void_after_fault)
 
 
-def test_a_sync_that_could_be_of_two_processes_voids_the_trial(packed):
-    history = put("t1", 1) + acked_in("t1", 2) + committed("t1") + committed("t1", by="consumer-1")
-    _, void = syncs(packed, history + wrote("t1"))
+def test_frames_are_carried(rows):
+    frames = rows("kept 1, framed flow, framed flow to=to_client", Op.FRAME)
 
-    assert "transaction t1 is of consumer-1 and publisher-1: it is unknown which one was synced" == void
-
-
-def test_a_sync_of_a_message_and_a_transaction_voids_the_trial(packed):
-    both = of("disk-1", Op.SYNC, Phase.OK, "p1:1", transaction="t1")
-
-    assert "a sync names both p1:1 and transaction t1" == syncs(packed, put("t1", 1) + committed("t1") + both)[1]
-
-
-def test_frames_are_carried(packed):
-    rows = pq.read_table(packed(kept(1) + framed() + framed("to_client")).parquet).to_pylist()
-    frames = [row for row in rows if row["op"] == OP_CODE[Op.FRAME]]
-
-    assert [(5, 1, 300, "SEND")] * 2 == [(r["role"], r["number"], r["count"], r["detail"]) for r in frames]
+    assert [(5, 1, 300, "flow")] * 2 == [(r["role"], r["number"], r["count"], r["detail"]) for r in frames]
     assert 2 == len({row["link"] for row in frames})
 
 
-def test_a_frame_has_a_row_for_each_of_its_messages(packed):
+def test_a_frame_has_a_row_for_each_of_its_messages(rows):
     """In the queue of each, at the time of the frame; a message that was not sent has no known queue."""
-    history = transferred(1, 2) + settled_on_link(3) + disposed(1, 2) + reached(3)
-    rows = [row for row in pq.read_table(packed(kept(1, 2) + history).parquet).to_pylist() if row["role"] == 5]
-    carries = {word: code for code, word in enumerate(CARRIES)}
+    found = rows("kept 1 2, transferred 1 2, settled_on_link 3, disposed 1 2, reached 3")
+    by = {word: [row for row in found if row["carries"] == code] for code, word in enumerate(CARRIES)}
 
-    assert [("deliver", 1, "q"), ("deliver", 2, "q"), ("deliver", 3, None)] == [
-        (CARRIES[row["carries"]], row["n"], row["queue"]) for row in rows if row["carries"] == carries["deliver"]
-    ]
-    assert [(1, 8), (2, 8)] == [
-        (r["n"], r["at_ns"] // 1_000_000) for r in rows if r["carries"] == carries["acknowledge"]
-    ]
-    assert [(False, True), (False, True), (True, True)] == [
-        (r["settled"], r["whole"]) for r in rows if r["settled"] is not None
-    ]
+    assert [(1, "q"), (2, "q"), (3, None)] == [(row["n"], row["queue"]) for row in by["deliver"]]
+    assert [(1, 8), (2, 8)] == [(row["n"], row["at_ns"] // 1_000_000) for row in by["acknowledge"]]
+    assert [(False, True), (False, True), (True, True)] == [(row["settled"], row["whole"]) for row in by["deliver"]]
 
 
-def test_a_link_of_no_protocol_voids_the_trial(packed, tmp_path):
-    packed(kept(1) + transferred(1))
+def test_a_link_of_no_protocol_voids_the_trial(packed, again, tmp_path):
+    packed("kept 1, transferred 1")
     path = tmp_path / "link-1.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"protocol":"amqp"', b'"protocol":"mqtt"', 1))
 
-    assert "a link that carries 'mqtt'" in packing.compact(tmp_path, record()).record.void
+    assert "a link that carries 'mqtt'" in again().record.void
 
 
-def test_a_transaction_on_the_wire_has_the_name_of_the_broker(packed):
+def test_a_transaction_on_the_wire_has_the_name_of_the_broker(rows):
     """On the link it voids no trial; anywhere else it does."""
-    ((process, fields),) = framed()
-    raw = [(process, {**fields, "transaction": "0000000000000001"})]
-    rows = pq.read_table(packed(kept(1) + raw).parquet).to_pylist()
+    (frame,) = rows("kept 1, framed flow transaction=00x1", Op.FRAME)
 
-    assert [None] == [row["txn"] for row in rows if row["op"] == OP_CODE[Op.FRAME]]
+    assert frame["txn"] is None
 
 
 @pytest.mark.parametrize("name", ["", "t", "T1", "1", "t1x", "t-1", "t1\n", "t1234567890"])
@@ -354,7 +299,9 @@ def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
     with pytest.raises(HistoryError, match="is not one of this suite"):
         packing._number(Event(0, 1, Op.COMMIT, Phase.OK, transaction=name))
 
-    assert f"transaction {name!r} is not one of this suite" == packed(sent(1, tx=name)).record.void
+    assert (
+        f"transaction {name!r} is not one of this suite" == packed([*history("kept 1"), *sent(1, tx=name)]).record.void
+    )
 
 
 @pytest.mark.parametrize("ended", [Ended.DIED, Ended.INTERRUPTED])
@@ -368,13 +315,12 @@ def test_a_process_killed_by_the_fault_does_not(packed):
     assert "" == packed(ended={"consumer-1": Ended.KILLED_BY_FAULT}).record.void
 
 
-def test_a_missing_footer_voids_the_trial(packed, tmp_path):
+def test_a_missing_footer_voids_the_trial(packed, again, tmp_path):
     packed()
     path = tmp_path / "drain-2.jsonl"
     path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-1]) + b"\n")
-    found = packing.compact(tmp_path, record())
 
-    assert "no footer" in found.record.void
+    assert "no footer" in again().record.void
     assert not (tmp_path / FILE).exists()
 
 
@@ -384,18 +330,15 @@ def test_a_void_record_is_believed(packed):
     assert (None, "the broker did not start") == (found.parquet, found.record.void)
 
 
-def test_a_history_of_another_trial_voids_this_one(packed, tmp_path):
-    packed()
-    found = packing.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
-    (tmp_path / FILE).unlink(missing_ok=True)
-    found = packing.compact(tmp_path, msgspec.structs.replace(record(), trial="other"))
+def test_a_history_of_another_trial_voids_this_one(packed, again):
+    packed().parquet.unlink()
 
-    assert "of t" in found.record.void
+    assert "of t" in again(msgspec.structs.replace(record(), trial="other")).record.void
 
 
-def test_without_the_orchestrator_nothing_is_believed(packed, tmp_path):
+def test_without_the_orchestrator_nothing_is_believed(packed, again, tmp_path):
     packed()
     (tmp_path / FILE).unlink()
     (tmp_path / "orchestrator.jsonl").unlink()
 
-    assert "orchestrator" in packing.compact(tmp_path, record()).record.void
+    assert "orchestrator" in again().record.void

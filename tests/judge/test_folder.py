@@ -5,7 +5,7 @@ import shutil
 
 import msgspec
 import pytest
-from judge_histories import RUN, close, kept, killed, no_answer, record, sent, settled, write
+from judge_histories import CLEAN, LOSSY, RUN, close, record, write
 
 from conformance import claims, judge, records, scenario
 from conformance.errors import ExitCode
@@ -13,8 +13,6 @@ from conformance.judge.input import folder
 from conformance.records import RunFile
 
 KILL = "broker-killed-while-publishing"
-CLEAN = kept(1, 2, 3) + sent(4) + killed() + no_answer(4) + settled(1, 2, 3)
-LOSSY = kept(1, 2, 3) + killed() + settled(1)
 LIAR = scenario.SYNC_OFF.label
 
 

@@ -1,7 +1,7 @@
 """The judge from a folder to rows: what a user of the package calls."""
 
 import pytest
-from judge_histories import RUN, close, kept, killed, no_answer, record, sent, settled, silent, write
+from judge_histories import CLEAN, LOSSY, RUN, close, record, write
 
 from benchmarks import judging
 from conformance import claims, judge, scenario
@@ -11,8 +11,6 @@ from conformance.judge.verdict import Remembered
 
 pytestmark = pytest.mark.spark
 KILL = "broker-killed-while-publishing"
-CLEAN = kept(1, 2, 3) + sent(4) + killed() + no_answer(4) + settled(1, 2, 3)
-LOSSY = kept(1, 2, 3) + killed() + settled(1)
 
 
 @pytest.fixture
@@ -165,7 +163,7 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
     from conformance.judge.input.packing import compact
     from conformance.judge.verdict import collect_facts
 
-    histories = [CLEAN, LOSSY, kept(1) + killed() + silent(1)]
+    histories = [CLEAN, LOSSY, "kept 1, killed, silent 1"]
     trials = [
         compact(
             tmp_path / str(n), write(tmp_path / str(n), history, record(f"t{n}", f"s{n % 2}", "control", "sync=false"))

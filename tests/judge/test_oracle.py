@@ -4,8 +4,8 @@ import random
 
 import duckdb
 import pytest
-from judge_frames import disposed, reached, transferred
-from judge_histories import (
+from judge_histories import record, write
+from judge_words import (
     ack_sent,
     acked,
     acked_in,
@@ -14,12 +14,13 @@ from judge_histories import (
     committed,
     confirmed,
     crashed,
+    disposed,
     handed,
     hidden,
     killed,
     no_answer,
     processed,
-    record,
+    reached,
     refused,
     rolled_back,
     sent,
@@ -27,7 +28,7 @@ from judge_histories import (
     stuck,
     sync_failed,
     synced,
-    write,
+    transferred,
     wrote,
 )
 
