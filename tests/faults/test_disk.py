@@ -511,7 +511,7 @@ def test_the_bundled_broker_answers_when_the_message_is_on_the_disk(started):
 
     for operation, pair, at in zip(operations, pairs, answered, strict=True):
         assert operation.invoked_ns < pair.write.ended_ns < pair.sync.ended_ns - 300_000_000 < at - 300_000_000
-        assert pair.held
+        assert pair.sync.delayed
     assert [event.detail for event in events if event.phase is Phase.INFO] == []
     assert [event.message for event in events if event.op is Op.SYNC and event.fault] == ["p1:0", "p1:1"]
 
@@ -588,7 +588,7 @@ def test_artemis_answers_after_the_sync_and_before_it_if_configured_so(started):
         pairs, events = finished(tracer, broker, operations)
 
         assert [pair.sync.ended_ns <= at for pair, at in zip(pairs, answered, strict=True)] == [waits, waits]
-        assert [pair.held for pair in pairs] == [True, True]
+        assert [pair.sync.delayed for pair in pairs] == [True, True]
         assert [event.detail for event in events if event.phase is Phase.INFO] == []
 
 

@@ -166,47 +166,42 @@ def test_the_offset_of_the_clocks_is_measured():
 def test_a_sync_after_the_write_covers_it(tmp_path):
     pair = paired(read(tmp_path, [OPEN, WRITE, SYNC]))
 
-    assert (span(pair.write), span(pair.sync), pair.held, pair.failed) == ((1, 1.1), (2, 2.1), False, None)
+    assert (span(pair.write), span(pair.sync), pair.failed) == ((1, 1.1), (2, 2.1), None)
 
 
-def test_a_sync_by_another_thread_covers_it(tmp_path):
-    assert span(paired(read(tmp_path, [OPEN, WRITE], ["1.5 fsync(3</j/1>)"])).sync) == (1.5, 1.6)
+HELD = "2 fdatasync(3</j/1>) = 0 (DELAYED) <0.700000000>"
+RANGE = "2 sync_file_range(3</j/1>, 0, 0, SYNC_FILE_RANGE_WRITE|SYNC_FILE_RANGE_WAIT_AFTER)"
+OTHER = '0.6 openat(AT_FDCWD</>, "/j/2", O_RDWR|O_DSYNC) = 3</j/2>'
+
+
+@pytest.mark.parametrize(
+    ("lines", "others", "sync"),
+    [
+        ([OPEN, WRITE], ["1.5 fsync(3</j/1>)"], (1.5, 1.6)),  # by another thread
+        ([OPEN, WRITE, "2 sync()"], [], (2, 2.1)),
+        ([OPEN, WRITE, "2 syncfs(9</elsewhere>)"], [], (2, 2.1)),
+        ([OPEN, WRITE, HELD], [], (2, 2.7)),
+        ([OPEN, WRITE, HELD.replace("2 ", "1.5 ", 1).replace("<0.7", "<3.0")], [SYNC], (2, 2.1)),  # the first to end
+        ([OPEN, WRITE, "2 fdatasync(4</j/2>)"], [], None),  # of another file
+        ([OPEN, WRITE, RANGE], [], None),  # it writes neither the file's size nor the device's cache
+        ([OPEN.replace("O_CREAT", "O_DIRECT"), WRITE], [], None),  # past the page cache, not the device's cache
+        ([OPEN, OTHER, WRITE], [], None),  # the number of a descriptor that was used again
+        ([OPEN, WRITE, '1.5 rename("/j/1", "/j/2")', "2 fsync(3</j/2>)"], [], (2, 2.1)),
+        ([OPEN, WRITE, '1.5 rename("/j/2", "/j/1")', SYNC], [], None),
+    ],
+)
+def test_which_sync_covers_a_write(tmp_path, lines, others, sync):
+    pair = paired(read(tmp_path, lines, others))
+
+    assert (sync, HELD in lines) == (pair.sync and span(pair.sync), pair.sync is not None and pair.sync.delayed)
 
 
 def test_a_sync_that_began_before_the_write_ended_does_not_cover_it(tmp_path):
     """Sync begins, write begins and ends, sync ends: its pages may have been gathered before."""
-    held = "0.9 fdatasync(3</j/1>) = 0 (DELAYED) <0.700000000>"
+    held = HELD.replace("2 ", "0.9 ", 1)
 
     assert paired(read(tmp_path, [OPEN, WRITE], [held])).sync is None
     assert span(paired(read(tmp_path, [OPEN, WRITE], [held, SYNC])).sync) == (2, 2.1)
-
-
-def test_a_sync_of_another_file_does_not_cover_it(tmp_path):
-    assert paired(read(tmp_path, [OPEN, WRITE, "2 fdatasync(4</j/2>)"])).sync is None
-
-
-@pytest.mark.parametrize("call", ["sync()", "syncfs(9</elsewhere>)"])
-def test_a_sync_of_everything_covers_it(tmp_path, call):
-    assert span(paired(read(tmp_path, [OPEN, WRITE, f"2 {call}"])).sync) == (2, 2.1)
-
-
-def test_sync_file_range_does_not_cover_it(tmp_path):
-    """It writes neither the file's size nor the device's cache."""
-    lines = [OPEN, WRITE, "2 sync_file_range(3</j/1>, 0, 0, SYNC_FILE_RANGE_WRITE|SYNC_FILE_RANGE_WAIT_AFTER)"]
-
-    assert paired(read(tmp_path, lines)).sync is None
-
-
-def test_the_sync_that_ended_first_counts(tmp_path):
-    held = "1.5 fdatasync(3</j/1>) = 0 (DELAYED) <3.000000000>"
-
-    assert span(paired(read(tmp_path, [OPEN, WRITE, held], [SYNC])).sync) == (2, 2.1)
-
-
-def test_a_held_sync_is_reported(tmp_path):
-    held = "2 fdatasync(3</j/1>) = 0 (DELAYED) <0.700000000>"
-
-    assert paired(read(tmp_path, [OPEN, WRITE, held])).held
 
 
 def test_a_failed_sync_covers_no_write_and_is_reported(tmp_path):
@@ -239,11 +234,6 @@ def test_a_write_to_a_descriptor_that_syncs_each_is_its_own_sync(tmp_path, flag)
     assert paired(found).sync is paired(found).write
 
 
-def test_o_direct_is_no_sync(tmp_path):
-    """It bypasses the page cache, not the cache of the device."""
-    assert paired(read(tmp_path, [OPEN.replace("O_CREAT", "O_DIRECT"), WRITE])).sync is None
-
-
 def test_a_write_may_ask_for_its_own_sync(tmp_path):
     write = '1 pwritev2(3</j/1>, [{iov_base="p1:1.", iov_len=5}], 1, 0, RWF_DSYNC) = 5'
     pair = paired(read(tmp_path, [OPEN, write]))
@@ -256,12 +246,6 @@ def test_a_duplicate_of_a_descriptor_has_its_flags(tmp_path):
     lines = [OPEN.replace("O_CREAT", "O_DSYNC"), "0.7 dup(3</j/1>) = 8</j/1>", WRITE.replace("(3<", "(8<")]
 
     assert paired(read(tmp_path, lines)).sync is not None
-
-
-def test_a_number_that_was_reused_has_the_flags_of_its_new_file(tmp_path):
-    other = '0.6 openat(AT_FDCWD</>, "/j/2", O_RDWR|O_DSYNC) = 3</j/2>'
-
-    assert paired(read(tmp_path, [OPEN, other, WRITE])).sync is None
 
 
 def test_a_write_before_the_send_does_not_hold_it(tmp_path):
@@ -295,25 +279,19 @@ def test_text_that_is_kept_as_utf_16_is_found(tmp_path):
     assert paired(read(tmp_path, [OPEN, wide])).write is not None
 
 
-def test_a_file_that_is_renamed_before_its_sync_is_the_same(tmp_path):
-    rename = '1.5 rename("/j/1", "/j/2")'
-
-    assert span(paired(read(tmp_path, [OPEN, WRITE, rename, "2 fsync(3</j/2>)"])).sync) == (2, 2.1)
-    assert paired(read(tmp_path, [OPEN, WRITE, '1.5 rename("/j/2", "/j/1")', SYNC])).sync is None
-
-
-def test_a_write_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
+@pytest.mark.parametrize(
+    "cut",
+    [
+        '0.9 pwrite64(3</j/1>, "p1:0."..., 9000, 0) = 9000',
+        '0.9 writev(3</j/1>, [{iov_base="p1:0.", iov_len=5}, ...], 9000) = 90000',
+    ],
+)
+def test_a_write_that_is_only_shown_in_part_may_hold_it(tmp_path, cut):
     """A later match may be a copy, so the operation is unknown."""
-    cut = '0.9 pwrite64(3</j/1>, "p1:0."..., 9000, 0) = 9000'
     pair = paired(read(tmp_path, [OPEN, cut, WRITE, SYNC]))
 
-    assert (pair.write, pair.sync, pair.unseen) == (None, None, "pwrite64 1: only its first 5 bytes were shown")
-
-
-def test_a_vector_of_which_only_the_beginning_is_shown_may_hold_it(tmp_path):
-    cut = '0.9 writev(3</j/1>, [{iov_base="p1:0.", iov_len=5}, ...], 9000) = 90000'
-
-    assert "only its first 5 bytes" in paired(read(tmp_path, [OPEN, cut, WRITE, SYNC])).unseen
+    assert (pair.write, pair.sync) == (None, None)
+    assert pair.unseen.endswith(" 1: only its first 5 bytes were shown")
 
 
 def test_the_zeros_of_a_new_file_hold_no_message(tmp_path):
@@ -324,10 +302,6 @@ def test_the_zeros_of_a_new_file_hold_no_message(tmp_path):
 
 def reasons(found, marker=b"p1:1."):
     return pairing.unseen(found, pairing.stored(found, [Operation("p1:1", 0, marker)]))
-
-
-def test_a_trace_that_says_all_has_no_reason(tmp_path):
-    assert reasons(read(tmp_path, [OPEN, WRITE, SYNC])) == []
 
 
 @pytest.mark.parametrize(
@@ -357,13 +331,14 @@ def test_hidden_writes_are_a_reason(tmp_path, call, reason):
 @pytest.mark.parametrize(
     "call",
     [
+        SYNC,
         "1 mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3</j/1>, 0) = 0x7f0000000000",
         "1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE, 3</j/1>, 0) = 0x7f0000000000",
         "1 sendfile(9<socket:[1]>, 3</j/1>, NULL, 10) = 10",
         "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3</j/1>, aio_buf=0x7f}]) = 1",
     ],
 )
-def test_reads_are_no_reason(tmp_path, call):
+def test_syncs_and_reads_are_no_reason(tmp_path, call):
     assert reasons(read(tmp_path, [OPEN, call, WRITE, SYNC])) == []
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from conformance.clients.roles.modes import MODES, AckHeader, When
-from conformance.clients.roles.operations import Operations, next_answer, next_received, pump, seen
+from conformance.clients.roles.operations import Note, Operations, next_answer, next_received, noting, pump, seen
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
 from conformance.clients.workers.job import NEVER, Job, JobResult
 from conformance.clients.workers.trigger import ArmedFault
@@ -31,11 +32,12 @@ def consume(
 
     `attached` is called once the consumer is attached.
     """
-    consumer = _Consumer(job, step, session, recorder, armed)
+    note = noting(job, recorder)
+    consumer = _Consumer(job, step, session, note, armed)
     subscription = consumer.mode.subscription
     if job.liar == "acknowledges-in-every-mode":
         subscription = AckHeader.INDIVIDUAL
-    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=step.prefetch)
+    note(Op.CONNECT, Phase.OK, count=step.prefetch)
     session.attach_receiver(job.queue, step.prefetch, subscription)
     attached()
     try:
@@ -55,11 +57,11 @@ def consume(
 
 
 class _Consumer:
-    def __init__(self, job: Job, step: Consume, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
-        self.job, self.step, self.session, self.recorder, self.armed = job, step, session, recorder, armed
+    def __init__(self, job: Job, step: Consume, session: Session, note: Note, armed: ArmedFault) -> None:
+        self.job, self.step, self.session, self.note, self.armed = job, step, session, note, armed
         self.mode = MODES[step.mode]
         self.confirmed = (self.mode.confirmed or step.confirm) and job.ack_confirm != NEVER
-        self.operations = Operations(job, session, recorder, armed)
+        self.operations = Operations(job, session, note, armed)
         self.delivered = 0
         self.firsts = 0
         self.transactions = 0
@@ -106,7 +108,7 @@ class _Consumer:
     def _nothing_came(self) -> JobResult:
         if self.step.until_silent:
             return self._result("finished")
-        self.recorder.record(Op.DELIVER, Phase.INFO, queue=self.job.queue, epoch=self.job.epoch, detail="nothing came")
+        self.note(Op.DELIVER, Phase.INFO, detail="nothing came")
         return self._result("stuck")
 
     def _result(self, ended: str) -> JobResult:
@@ -144,7 +146,7 @@ class _Consumer:
     def _hand(self, received: Received) -> None:
         self.delivered += 1
         self.open.append(received)
-        self._record(Op.DELIVER, Phase.OK, received, full=True)
+        self._record(Op.DELIVER, Phase.OK, received, **seen(received, self.job))
 
     def _acknowledges_early(self) -> bool:
         if self.mode.when is When.BEFORE_PROCESSING:
@@ -287,24 +289,5 @@ class _Consumer:
             answer = next_answer(self.session, self.armed, time.monotonic() + self.job.liveness_s)
             self._record(Op.NACK, answer.phase if answer else Phase.INFO, received, detail=outcome)
 
-    def _record(
-        self,
-        op: Op,
-        phase: Phase,
-        received: Received,
-        *,
-        full: bool = False,
-        detail: str | None = None,
-        transaction: str | None = None,
-    ) -> None:
-        extra = seen(received, self.job) if full else {}
-        self.recorder.record(
-            op,
-            phase,
-            queue=self.job.queue,
-            message=received.message,
-            epoch=self.job.epoch,
-            detail=detail,
-            transaction=transaction,
-            **extra,
-        )
+    def _record(self, op: Op, phase: Phase, received: Received, **fields: Any) -> None:
+        self.note(op, phase, message=received.message, **fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,13 @@ from conformance.clients.session import OperationAnswer, Received, Session
 from conformance.clients.workers.job import Job
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_intact
+
+Note = Callable[..., int]
+
+
+def noting(job: Job, recorder: Recorder) -> Note:
+    """Return `Recorder.record` for events in the queue and the epoch of a job."""
+    return functools.partial(recorder.record, queue=job.queue, epoch=job.epoch)
 
 
 def pump(session: Session, armed: ArmedFault, timeout_s: float) -> None:
@@ -51,8 +59,8 @@ def next_answer(session: Session, armed: ArmedFault, deadline: float) -> Operati
 class Operations:
     """Begin, commit and rollback: recorded before they leave, and again with their answer or its absence."""
 
-    def __init__(self, job: Job, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
-        self._job, self._session, self._recorder, self._armed = job, session, recorder, armed
+    def __init__(self, job: Job, session: Session, note: Note, armed: ArmedFault) -> None:
+        self._job, self._session, self._note, self._armed = job, session, note, armed
         self._open: tuple[Op, str] | None = None
 
     def run(self, op: Op, name: str, more: Callable[[], bool] = lambda: False) -> bool:
@@ -103,9 +111,7 @@ class Operations:
         self._open = None
 
     def _record(self, op: Op, phase: Phase, name: str, detail: str | None = None) -> int:
-        return self._recorder.record(
-            op, phase, queue=self._job.queue, epoch=self._job.epoch, transaction=name, detail=detail
-        )
+        return self._note(op, phase, transaction=name, detail=detail)
 
 
 def seen(received: Received, job: Job) -> dict[str, object]:

@@ -17,7 +17,7 @@ from conformance.clients.jms.session import JmsSession
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.roles.operations import next_received, seen
+from conformance.clients.roles.operations import Note, next_received, noting, seen
 from conformance.clients.roles.publisher import publish
 from conformance.clients.session import Disconnected, Session
 from conformance.clients.stomp.raw_session import RawStompSession
@@ -116,39 +116,37 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobR
     depth stays above 0 for the liveness bound: that of the job, or ten times the longest wait for a message in this
     drain.
     """
-    recorder.record(Op.DRAIN, Phase.INVOKE, queue=job.queue, epoch=job.epoch)
+    note = noting(job, recorder)
+    note(Op.DRAIN, Phase.INVOKE)
     session.attach_receiver(job.queue, job.prefetch, AckHeader.INDIVIDUAL)
     started = last = time.monotonic()
     received, working, silence, bound = 0, 0.0, job.silence_s, job.liveness_s
     while True:
         session.fetch()
         session.pump(max(last + silence - time.monotonic(), 0))
-        got = _take_drained(job, session, recorder)
+        got = _take_drained(job, session, note)
         now = time.monotonic()
         if got:
             bound = max(bound, LIVENESS_FACTOR * (now - last))
             received, last, silence, working = received + got, now, job.silence_s, now - started
         elif now - last >= silence:
             depth = ask(job.queue)
-            recorder.record(Op.DEPTH, Phase.OK, queue=job.queue, epoch=job.epoch, count=depth)
+            note(Op.DEPTH, Phase.OK, count=depth)
             if not depth or time.monotonic() - last > bound:
                 break
             silence = min(silence * 2, 2.0) + (now - last)
     left = DELAYED if job.delayed else "stuck"
     ended = left if depth else "finished"
     phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
-    recorder.record(Op.DRAIN, phase, queue=job.queue, epoch=job.epoch, count=received, detail=detail)
+    note(Op.DRAIN, phase, count=received, detail=detail)
     return JobResult(ended=ended, count=received, depth=depth, waited_s=time.monotonic() - started - working)
 
 
-def _take_drained(
-    job: Job, session: Session, recorder: Recorder, phase: Phase = Phase.OK, detail: str | None = None
-) -> int:
+def _take_drained(job: Job, session: Session, note: Note, phase: Phase = Phase.OK, detail: str | None = None) -> int:
     got = 0
     while session.incoming:
         received = next_received(session, job)
-        about = {"queue": job.queue, "message": received.message, "epoch": job.epoch, "detail": detail}
-        recorder.record(Op.DRAIN, phase, **about, **seen(received, job))
+        note(Op.DRAIN, phase, message=received.message, detail=detail, **seen(received, job))
         session.acknowledge([received])
         got += 1
     if got:
@@ -167,7 +165,7 @@ def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> Jo
     while True:
         session.fetch()
         session.pump(max(last + job.silence_s - time.monotonic(), 0))
-        got = _take_drained(job, session, recorder, Phase.INFO, f"in {job.collects}")
+        got = _take_drained(job, session, noting(job, recorder), Phase.INFO, f"in {job.collects}")
         found += got
         now = time.monotonic()
         if got:
@@ -182,10 +180,11 @@ def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> Jo
 
 def inquire(job: Job, question: str, session: Session, recorder: Recorder) -> JobResult:
     """Ask a vendor's client a question; each part of its answer is an event, numbered like a message."""
-    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch)
+    note = noting(job, recorder)
+    note(Op.CONNECT, Phase.OK)
     answers = session.asked(question)
     for number, answer in enumerate(answers, 1):
-        about = {"queue": job.queue, "message": message_id(_ASKER, number), "epoch": job.epoch}
-        recorder.record(Op.ASK, Phase.INVOKE, **about, detail=answer.asked)
-        recorder.record(Op.ASK, Phase.OK if answer.so else Phase.FAIL, **about, detail=answer.said)
+        message = message_id(_ASKER, number)
+        note(Op.ASK, Phase.INVOKE, message=message, detail=answer.asked)
+        note(Op.ASK, Phase.OK if answer.so else Phase.FAIL, message=message, detail=answer.said)
     return JobResult(count=len(answers))

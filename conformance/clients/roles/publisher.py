@@ -7,7 +7,7 @@ import math
 import time
 
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.roles.operations import Operations, next_received, pump, seen, trial_of
+from conformance.clients.roles.operations import Note, Operations, next_received, noting, pump, seen, trial_of
 from conformance.clients.session import Disconnected, Refused, SendOutcome, Session
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.workers.trigger import ArmedFault
@@ -26,9 +26,10 @@ _LIED = {"ignores-its-window": lambda size: size + _OVER, "blocks-at-half-its-wi
 
 def publish(job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> JobResult:
     """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost."""
-    publisher = (_Transacted if step.batch else _Publisher)(job, step, session, recorder, armed)
+    note = noting(job, recorder)
+    publisher = (_Transacted if step.batch else _Publisher)(job, step, session, note, armed)
     session.attach_sender(job.queue)
-    recorder.record(Op.CONNECT, Phase.OK, queue=job.queue, epoch=job.epoch, count=step.window)
+    note(Op.CONNECT, Phase.OK, count=step.window)
     try:
         return publisher.run()
     except (Disconnected, Refused) as error:
@@ -43,10 +44,10 @@ def publish(job: Job, step: Publish, session: Session, recorder: Recorder, armed
 
 
 class _Publisher:
-    def __init__(self, job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
-        self.job, self.step, self.session, self.recorder, self.armed = job, step, session, recorder, armed
+    def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:
+        self.job, self.step, self.session, self.note, self.armed = job, step, session, note, armed
         self.window = _window_size(step, job.liar)
-        self.waiting = _WindowWait(job, step, recorder)
+        self.waiting = _WindowWait(job, step, note)
         self.asked_immediately: set[str] = set()
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
@@ -154,13 +155,11 @@ class _Publisher:
         message = message_id(job.producer, self.sent)
         asked = not step.unasked_every or self.sent % step.unasked_every != 0
         immediate = step.immediate_every > 0 and self.sent % step.immediate_every == 0
-        at_ns = self.recorder.record(
+        at_ns = self.note(
             Op.SEND,
             Phase.INVOKE,
-            queue=job.queue,
             message=message,
             durable=step.durable,
-            epoch=job.epoch,
             transaction=self.transaction,
             due_ns=due_ns,
             detail="ack immediately" if immediate else None if asked else "no answer asked for",
@@ -177,17 +176,15 @@ class _Publisher:
             self.session.send_unanswered(message, body, durable=step.durable)
 
     def _take_outcomes(self) -> None:
-        outcomes, job = self.session.outcomes, self.job
+        outcomes = self.session.outcomes
         self._take_returned()
         while outcomes:
             outcome = outcomes.popleft()
             phase = self.armed.phase_now(outcome.phase)
-            at_ns = self.recorder.record(
+            at_ns = self.note(
                 Op.SEND,
                 phase,
-                queue=job.queue,
                 message=outcome.message,
-                epoch=job.epoch,
                 transaction=self.transaction,
                 first=_number(outcome.first),
                 last=_number(outcome.last),
@@ -223,20 +220,14 @@ class _Publisher:
         while self.session.returned:
             message = self.session.returned.popleft()
             self.calling -= 1
-            self.recorder.record(Op.CALL, Phase.OK, queue=self.job.queue, message=message, epoch=self.job.epoch)
+            self.note(Op.CALL, Phase.OK, message=message)
             self._count_returned()
 
     def _take_untrue_receipts(self) -> None:
         """Record answers that answer nothing, with the last send that was answered."""
         while self.session.anomalies:
-            self.recorder.record(
-                Op.CONFIRM,
-                Phase.FAIL,
-                queue=self.job.queue,
-                message=self.last or message_id(self.job.producer, 1),
-                epoch=self.job.epoch,
-                detail=self.session.anomalies.popleft(),
-            )
+            message = self.last or message_id(self.job.producer, 1)
+            self.note(Op.CONFIRM, Phase.FAIL, message=message, detail=self.session.anomalies.popleft())
 
     def _overdue_s(self) -> float:
         """Return how long the oldest send has waited, without pauses; 0 within the liveness bound."""
@@ -260,9 +251,7 @@ class _Publisher:
 
     def _no_answer(self, messages: list[str], detail: str) -> None:
         for message in messages:
-            self.recorder.record(
-                Op.SEND, Phase.INFO, queue=self.job.queue, message=message, epoch=self.job.epoch, detail=detail
-            )
+            self.note(Op.SEND, Phase.INFO, message=message, detail=detail)
 
     def _result(self, ended: str, waited_s: float = 0.0) -> JobResult:
         return JobResult(
@@ -278,9 +267,9 @@ class _Publisher:
 class _Transacted(_Publisher):
     """Sends in transactions of `batch`, each begun, filled, and discharged before the next."""
 
-    def __init__(self, job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> None:
-        super().__init__(job, step, session, recorder, armed)
-        self.operations = Operations(job, session, recorder, armed)
+    def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:
+        super().__init__(job, step, session, note, armed)
+        self.operations = Operations(job, session, note, armed)
         self.begun = ""
         self.waited_s = 0.0
 
@@ -368,9 +357,8 @@ class _Transacted(_Publisher):
             self._pump(left)
             while self.session.incoming:
                 received = next_received(self.session, self.job)
-                about = {"queue": self.job.queue, "message": received.message, "epoch": self.job.epoch}
-                self.recorder.record(Op.DELIVER, Phase.OK, **about, **seen(received, self.job))
-                self.recorder.record(Op.ACK, Phase.INVOKE, **about)
+                self.note(Op.DELIVER, Phase.OK, message=received.message, **seen(received, self.job))
+                self.note(Op.ACK, Phase.INVOKE, message=received.message)
                 self.session.acknowledge([received])
                 self.session.replenish(1)
                 quiet = time.monotonic() + self.job.silence_s
@@ -390,8 +378,8 @@ class _WindowWait:
     second one says that there was room, and that the publish did not proceed within the liveness bound.
     """
 
-    def __init__(self, job: Job, step: Publish, recorder: Recorder) -> None:
-        self._job, self._step, self._recorder = job, step, recorder
+    def __init__(self, job: Job, step: Publish, note: Note) -> None:
+        self._job, self._step, self._note = job, step, note
         self._message = ""
         self._waits = False
         self._room_ns = 0
@@ -406,7 +394,7 @@ class _WindowWait:
         message = message_id(self._job.producer, number)
         if self._step.tells_waits and message != self._message:
             self._message, self._waits, self._room_ns = message, True, 0
-            self._note(WAITS, unanswered)
+            self._note(Op.CONFIRM, Phase.INFO, message=message, count=unanswered, detail=WAITS)
 
     def end(self) -> None:
         self._waits = False
@@ -420,20 +408,8 @@ class _WindowWait:
         waited_ns = time.monotonic_ns() - self._room_ns
         if waited_ns <= bound_ns:
             return 0.0
-        self._note(SHUT, unanswered)
+        self._note(Op.CONFIRM, Phase.INFO, message=self._message, count=unanswered, detail=SHUT)
         return waited_ns / 1e9
-
-    def _note(self, detail: str, unanswered: int) -> None:
-        job = self._job
-        self._recorder.record(
-            Op.CONFIRM,
-            Phase.INFO,
-            queue=job.queue,
-            message=self._message,
-            epoch=job.epoch,
-            count=unanswered,
-            detail=detail,
-        )
 
 
 def _number(message: str | None) -> int | None:

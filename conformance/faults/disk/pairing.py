@@ -30,10 +30,6 @@ class StoredOperation:
     failed: Call | None = None
     unseen: str = ""
 
-    @property
-    def held(self) -> bool:
-        return self.sync is not None and self.sync.delayed
-
 
 def stored(trace: Trace, operations: Iterable[Operation]) -> list[StoredOperation]:
     """Return, for each operation, the write that holds it and the sync that covers this write.
