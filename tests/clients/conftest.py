@@ -1,10 +1,16 @@
-"""Put this folder on the path, and share one fixture."""
+"""Put this folder on the path, and share two fixtures."""
 
 import contextlib
 import pathlib
 import sys
 
 import pytest
+
+from conformance import history
+from conformance.clients.roles import play as roles
+from conformance.clients.workers.job import Job
+from conformance.history import Ended, Recorder, bare_header
+from conformance.scenario.script import Drain
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -28,3 +34,23 @@ def raw():
             return session
 
         yield start
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Plays a step on a session; returns its result and the recorded events. `depth` is the broker's answer."""
+
+    def run(step, session, depth=0, **fields):
+        path = tmp_path / "h.jsonl"
+        about = {"header": bare_header("p"), "history": str(path), "host": "", "port": 0, "protocol": "amqp"}
+        job = Job(step=step, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
+        recorder = Recorder(path, job.header)
+        if isinstance(step, Drain):
+            result = (roles.collect if job.collects else roles.drain)(job, session, recorder, lambda queue: depth)
+        else:
+            result = roles.play(job, session, recorder, [])
+        recorder.close()
+        history.close_history(path, Ended.FINISHED)
+        return result, history.read(path).events
+
+    return run

@@ -1,4 +1,4 @@
-"""Ask a broker for the depth of a queue: over HTTP, and by AMQP management messages."""
+"""One AMQP connection, and the depth of a queue: over HTTP, and by AMQP management messages."""
 
 import http.server
 import json
@@ -11,33 +11,51 @@ from proton import Condition, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
+from conformance import limits
+from conformance.clients.amqp.connection import AmqpClientConnection
 from conformance.clients.management import DepthClient
 from conformance.clients.session import Refused
 from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
+_IDLE_S = 1.5
 
-class Manager(MessagingHandler):
-    """Answers each request to `management` with the next of `bodies`, or closes the link on it."""
 
-    def __init__(self, port, bodies, refuses):
+class Peer(MessagingHandler):
+    """Listens on a free port, for one connection."""
+
+    def __init__(self):
         super().__init__()
-        self.port, self.bodies, self.refuses = port, list(bodies), refuses
-        self.replies, self.asked, self.connections = {}, [], 0
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
         self.ready = threading.Event()
 
     def on_start(self, event):
-        self.container = event.container
         self.listener = event.container.listen(f"127.0.0.1:{self.port}")
         self.ready.set()
-
-    def on_connection_opening(self, event):
-        self.connections += 1
 
     def on_connection_closed(self, event):
         self.listener.close()
 
     on_disconnected = on_connection_closed
+
+
+class Manager(Peer):
+    """Answers each request to `management` with the next of `bodies`, or closes the link on it."""
+
+    def __init__(self, *bodies, refuses=None):
+        super().__init__()
+        self.bodies, self.refuses = list(bodies), refuses
+        self.replies, self.asked, self.connections = {}, [], 0
+
+    @property
+    def probe(self):
+        return DepthRequest(
+            "amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1", port=self.port
+        )
+
+    def on_connection_opening(self, event):
+        self.connections += 1
 
     def on_link_opening(self, event):
         link = event.link
@@ -57,31 +75,70 @@ class Manager(MessagingHandler):
         self.replies[event.message.reply_to].send(Message(body=self.bodies.pop(0)))
 
 
+class Impatient(Peer):
+    """Drops a client that is silent for its idle-timeout; it notes why a connection ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended, self.largest = [], []
+
+    def on_connection_bound(self, event):
+        event.transport.idle_timeout = _IDLE_S
+
+    def on_connection_opened(self, event):
+        self.largest.append(event.transport.remote_max_frame_size)
+
+    def on_transport_error(self, event):
+        self.ended.append(event.transport.condition.description)
+
+
 @pytest.fixture
-def manager():
-    """Starts a manager; its thread ends when its one connection has ended."""
+def served():
+    """Serves a peer; its thread ends when its one connection has ended."""
     threads = []
 
-    def start(*bodies, refuses=None):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        made = Manager(port, bodies, refuses)
-        threads.append(threading.Thread(target=Container(made).run, daemon=True))
+    def start(peer):
+        threads.append(threading.Thread(target=Container(peer).run, daemon=True))
         threads[-1].start()
-        assert made.ready.wait(10)
-        probe = DepthRequest("amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1")
-        return made, msgspec.structs.replace(probe, port=port)
+        assert peer.ready.wait(10)
+        return peer
 
     yield start
     for thread in threads:
-        thread.join(10)
+        thread.join(20)
         assert not thread.is_alive()
 
 
-def test_management_messages_answer_a_list_or_a_number(manager):
+@pytest.fixture
+def connected(served):
+    """An impatient peer, and a connection to it."""
+    peer = served(Impatient())
+    return peer, AmqpClientConnection("127.0.0.1", peer.port, "x", on_delivery=lambda link, delivery: None)
+
+
+def test_a_silent_client_keeps_its_connection(connected):
+    """It sends empty frames for twice the idle-timeout of its peer (AMQP 1.0, 2.4.5)."""
+    peer, connection = connected
+    connection.pump_until(lambda: bool(peer.ended), 2 * _IDLE_S)  # raises if the peer closes the connection
+    before = list(peer.ended)
+    connection.close()
+
+    assert ([], []) == (before, peer.ended)
+
+
+def test_a_client_says_how_large_a_frame_may_be(connected):
+    """Section 2.7.1: without max-frame-size in its open a peer may send frames of 4 GiB."""
+    peer, connection = connected
+    connection.pump_until(lambda: bool(peer.largest), 10)
+    connection.close()
+
+    assert [limits.AMQP_FRAME] == peer.largest
+
+
+def test_management_messages_answer_a_list_or_a_number(served):
     """Each question is a new request over one connection; a second close does nothing."""
-    made, probe = manager(json.dumps([3]), json.dumps(0))
-    ask_depth = DepthClient(probe, "x-depth")
+    made = served(Manager(json.dumps([3]), json.dumps(0)))
+    ask_depth = DepthClient(made.probe, "x-depth")
 
     depths = [ask_depth.ask("q1"), ask_depth.ask("q1")]
     ask_depth.close()
@@ -91,9 +148,9 @@ def test_management_messages_answer_a_list_or_a_number(manager):
     assert ("management", [{"op": "count"}] * 2) == (made.address, made.asked)
 
 
-def test_management_messages_answer_a_map_by_its_field(manager):
+def test_management_messages_answer_a_map_by_its_field(served):
     """ActiveMQ Classic sends the statistics of a queue."""
-    _, probe = manager({"size": 7, "memoryUsage": 0}, {"memoryUsage": 0})
+    probe = served(Manager({"size": 7, "memoryUsage": 0}, {"memoryUsage": 0})).probe
     ask_depth = DepthClient(msgspec.structs.replace(probe, field="size"), "x-depth")
 
     depth = ask_depth.ask("q1")
@@ -139,11 +196,9 @@ def test_no_probe_no_depth():
         DepthClient(None, "x").ask("q1")
 
 
-def test_a_refused_link_raises_the_brokers_words(manager):
+def test_a_refused_link_raises_the_brokers_error(served):
     """The broker closes the link instead of an answer; the caller still closes the connection in order."""
-    _, probe = manager(refuses=Condition("amqp:unauthorized-access", "not you"))
-
-    ask_depth = DepthClient(probe, "x")
+    ask_depth = DepthClient(served(Manager(refuses=Condition("amqp:unauthorized-access", "not you"))).probe, "x")
 
     with pytest.raises(Refused, match=r"the broker closed a sender: .*not you"):
         ask_depth.ask("q1")

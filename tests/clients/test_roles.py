@@ -10,49 +10,23 @@ from conformance import history
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import SendOutcome
-from conformance.clients.workers.job import NEVER, DepthRequest, Job
+from conformance.clients.workers.job import NEVER, Job
 from conformance.errors import ClientError
-from conformance.history import Ended, Op, Phase, Recorder, bare_header
+from conformance.history import Op, Phase, bare_header
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
-
-
-@pytest.fixture
-def play(tmp_path):
-    def run(step, broker, depth=0, **fields):
-        path = tmp_path / "h.jsonl"
-        job = Job(
-            step=step,
-            header=bare_header("p"),
-            history=str(path),
-            host="",
-            port=0,
-            protocol="amqp",
-            queue="q",
-            epoch=1,
-            **{"silence_s": 0.0, "liveness_s": 0.05, **fields},
-        )
-        recorder = Recorder(path, job.header)
-        if isinstance(step, Drain):
-            result = (roles.collect if job.collects else roles.drain)(job, broker, recorder, lambda queue: depth)
-        else:
-            result = roles.play(job, broker, recorder, [])
-        recorder.close()
-        history.close_history(path, Ended.FINISHED)
-        return result, history.read(path).events
-
-    return run
 
 
 def kinds(events, op):
     return [(event.phase, event.message) for event in events if event.op is op]
 
 
-def test_publisher_keeps_its_window(play):
-    """Never more unanswered than the window."""
+@pytest.mark.parametrize(("liar", "most"), [("", 7), ("ignores-its-window", 17)])
+def test_a_publisher_keeps_its_window(play, liar, most):
+    """Never more unanswered than the window; a session liar has ten too many."""
     broker = Listed()
-    result, events = play(Publish(50, window=7), broker)
+    result, events = play(Publish(50, window=7), broker, liar=liar)
 
-    assert (50, 7) == (result.count, broker.most)
+    assert (50, most) == (result.count, broker.most)
     assert 100 == len(kinds(events, Op.SEND))
 
 
@@ -81,58 +55,55 @@ def test_no_answer_on_an_open_connection_is_said(play):
 
 
 @pytest.mark.parametrize(
-    ("mode", "every", "expected"),
+    ("mode", "every", "liar", "stop", "acknowledged"),
     [
-        ("auto", 1, ["p1:1", "p1:2", "p1:3", "p1:4", "p1:5"]),
-        ("client", 2, ["p1:1", "p1:2", "p1:3", "p1:4"]),
-        ("individual", 2, ["p1:2", "p1:4"]),
+        ("auto", 1, "", 5, [1, 2, 3, 4, 5]),
+        ("client", 2, "", 5, [1, 2, 3, 4]),
+        ("individual", 2, "", 5, [2, 4]),
+        ("client", 2, "acknowledges-prefetched", 2, [1, 2, 3, 4, 5]),
     ],
 )
-def test_modes_acknowledge(play, mode, every, expected):
-    """Each after processing, all so far, or one by one."""
+def test_modes_acknowledge(play, mode, every, liar, stop, acknowledged):
+    """Each after processing, all so far, or one by one; a liar also those that it has only prefetched."""
     broker = Listed(messages=[f"p1:{n}" for n in range(1, 6)])
-    play(Consume(mode, acknowledge=every, stop=5), broker)
+    play(Consume(mode, acknowledge=every, stop=stop), broker, liar=liar)
 
-    assert expected == broker.acknowledged
+    assert [f"p1:{n}" for n in acknowledged] == broker.acknowledged
 
 
 @pytest.mark.parametrize(
-    ("liar", "expected"), [("", [Op.PROCESS, Op.ACK]), ("acknowledges-on-receipt", [Op.ACK, Op.PROCESS])]
+    ("mode", "liar", "expected"),
+    [
+        ("auto", "", [Op.PROCESS, Op.ACK]),
+        ("auto", "acknowledges-on-receipt", [Op.ACK, Op.PROCESS]),
+        ("pre", "", [Op.ACK, Op.PROCESS]),
+        ("pre", "acknowledges-after-processing", [Op.PROCESS, Op.ACK]),
+        ("no_ack", "", [Op.PROCESS]),
+        ("no_ack", "acknowledges-in-every-mode", [Op.PROCESS, Op.ACK]),
+    ],
 )
-def test_auto_acknowledges_after_processing(play, liar, expected):
-    """And the liar of the session before it."""
-    _, events = play(Consume("auto", stop=1), Listed(messages=["p1:1"]), liar=liar)
+def test_when_a_session_acknowledges(play, mode, liar, expected):
+    """AUTO after processing, PRE before it, NO_ACK never, and their liars."""
+    _, events = play(Consume(mode, stop=1), Listed(messages=["p1:1"]), liar=liar)
     moments = ((Op.PROCESS, Phase.OK), (Op.ACK, Phase.INVOKE))
 
     assert expected == [event.op for event in events if (event.op, event.phase) in moments]
 
 
-def test_client_liar_acknowledges_what_it_did_not_hand_over(play):
-    """Prefetched messages as well."""
-    broker = Listed(messages=[f"p1:{n}" for n in range(1, 6)])
-    play(Consume("client", acknowledge=2, stop=2), broker, liar="acknowledges-prefetched")
+@pytest.mark.parametrize(
+    ("depth", "delayed", "ended", "last"),
+    [
+        (0, False, "finished", (Phase.OK, None, 2, "silent")),
+        (1, False, "stuck", (Phase.INFO, None, 2, "stuck")),
+        (1, True, history.DELAYED, (Phase.INFO, None, 2, history.DELAYED)),
+    ],
+)
+def test_a_drain_ends_in_silence_with_depth_zero(play, depth, delayed, ended, last):
+    """Silence is not enough while the broker counts a message, unless that waits for its redelivery."""
+    result, events = play(Drain(), Listed(messages=["p1:1", "p1:2"]), depth, delayed=delayed)
 
-    assert ["p1:1", "p1:2", "p1:3", "p1:4", "p1:5"] == broker.acknowledged
-
-
-def test_drain_ends_in_silence_with_depth_zero(play):
-    """And says how many."""
-    result, events = play(Drain(), Listed(messages=["p1:1", "p1:2"]))
-
-    assert ("finished", 2, 0) == (result.ended, result.count, result.depth)
-    assert (Phase.OK, None, 2, "silent") == (
-        events[-1].phase,
-        events[-1].message,
-        events[-1].count,
-        events[-1].detail,
-    )
-
-
-def test_drain_is_stuck_while_the_broker_has_more(play):
-    """Silence is not enough: the broker says that one is left."""
-    result, events = play(Drain(), Listed(messages=["p1:1"]), depth=1)
-
-    assert ("stuck", Phase.INFO, "stuck") == (result.ended, events[-1].phase, events[-1].detail)
+    assert (ended, 2, depth) == (result.ended, result.count, result.depth)
+    assert last == (events[-1].phase, events[-1].message, events[-1].count, events[-1].detail)
 
 
 def test_a_drain_waits_ten_times_the_longest_wait_of_its_own(play):
@@ -309,23 +280,6 @@ def test_a_message_is_refused_once(play):
 
 
 @pytest.mark.parametrize(
-    ("mode", "liar", "expected"),
-    [
-        ("pre", "", [Op.ACK, Op.PROCESS]),
-        ("pre", "acknowledges-after-processing", [Op.PROCESS, Op.ACK]),
-        ("no_ack", "", [Op.PROCESS]),
-        ("no_ack", "acknowledges-in-every-mode", [Op.PROCESS, Op.ACK]),
-    ],
-)
-def test_sessions_that_do_not_acknowledge_after_processing(play, mode, liar, expected):
-    """PRE before it, NO_ACK never, and their liars."""
-    _, events = play(Consume(mode, stop=1), Listed(messages=["p1:1"]), liar=liar)
-    moments = ((Op.PROCESS, Phase.OK), (Op.ACK, Phase.INVOKE))
-
-    assert expected == [event.op for event in events if (event.op, event.phase) in moments]
-
-
-@pytest.mark.parametrize(
     ("mode", "subscription"),
     [("no_ack", AckHeader.SETTLED), ("client", AckHeader.CUMULATIVE), ("individual", AckHeader.INDIVIDUAL)],
 )
@@ -386,14 +340,6 @@ def test_a_broker_that_never_answers_is_not_asked(play):
     assert ("finished", [(Phase.INVOKE, "p1:1")]) == (result.ended, kinds(events, Op.ACK))
 
 
-def test_a_publisher_that_ignores_its_window_is_seen(play):
-    """The liar among the sessions has ten too many unanswered."""
-    broker = Listed()
-    play(Publish(50, window=7), broker, liar="ignores-its-window")
-
-    assert 17 == broker.most
-
-
 def test_sends_without_an_answer(play):
     """Are unknown, and only the raw client has them."""
     _, events = play(Publish(4, window=4, unasked_every=2), Listed())
@@ -401,12 +347,11 @@ def test_sends_without_an_answer(play):
     assert [(Phase.INFO, "p1:2"), (Phase.INFO, "p1:4")] == [k for k in kinds(events, Op.SEND) if k[0] is Phase.INFO]
 
 
-def test_a_drain_needs_a_way_to_ask_for_depths(tmp_path):
+def test_a_drain_needs_a_way_to_ask_for_depths():
     """Silence alone would never end it."""
     job = Job(step=Drain(), header=bare_header("p"), history="", host="", port=0, protocol="amqp", queue="q", epoch=1)
-    with pytest.raises(roles.ClientError, match="no way to ask for the depth of q"):
+    with pytest.raises(ClientError, match="no way to ask for the depth of q"):
         roles.play(job, Listed(), None, [])
-    assert DepthRequest("http").port == 0
 
 
 def test_a_trigger_at_a_send_fires_before_its_answer(play):
@@ -461,14 +406,6 @@ def test_a_processing_takes_its_time(play):
 
     assert all(end - begin >= 19_000_000 for begin, end in zip(begins, ends, strict=True))
     assert broker.pumps >= 4
-
-
-def test_what_waits_for_a_long_redelivery_delay_is_not_stuck(play):
-    """The broker counts it, and nothing of it is due."""
-    result, events = play(Drain(), Listed(messages=["p1:1"]), depth=1, delayed=True)
-
-    assert (history.DELAYED, Phase.INFO) == (result.ended, events[-1].phase)
-    assert history.DELAYED == events[-1].detail
 
 
 def test_a_dead_letter_queue_is_emptied_into_the_history_of_the_trial(play):

@@ -41,6 +41,17 @@ def dial(request):
         each.close()
 
 
+def answers(*frames, reads=1, then=lambda peer: peer.go.wait(10)):
+    """A script: read so many frames, write these, and stay connected."""
+
+    def script(peer):
+        peer.read(reads)
+        peer.write(*frames)
+        then(peer)
+
+    return script
+
+
 def pump(session, done):
     """Pump until `done`; the peer hangs up at the end of its script, and earlier frames count."""
     deadline = time.monotonic() + 10
@@ -57,15 +68,11 @@ def until_lost(session):
             session.pump(5.0)
 
 
-def subscribed(dial, script, subscription=AckHeader.INDIVIDUAL, messages=3):
-    def whole(peer):
-        peer.read()
-        peer.write(receipt(1), *(message(f"m{n}", f"a{n}") for n in range(messages)))
-        script(peer)
-
-    session = dial(whole)
+def subscribed(dial, script, subscription=AckHeader.INDIVIDUAL):
+    """A session with three deliveries; then the peer plays the script."""
+    session = dial(answers(receipt(1), *(message(f"m{n}", f"a{n}") for n in range(3)), then=script))
     session.attach_receiver("q1", 7, subscription)
-    pump(session, lambda: len(session.incoming) == messages)
+    pump(session, lambda: len(session.incoming) == 3)
     return session
 
 
@@ -76,36 +83,22 @@ def sends(session, count):
 
 
 def test_headers_of_a_send(dial):
-    """Destination, message id, length, persistence, a receipt, and the broker's own header, escaped as in 1.2."""
-    session = dial(lambda peer: peer.write(receipt(1)) if peer.read() else None)
+    """Destination, id, length, persistence, a receipt, and the broker's own header, escaped as in 1.2.
 
+    Without persistence it has no such header: STOMP brokers treat its absence as non-durable.
+    """
+    session = dial(answers(receipt(1), receipt(2), reads=2))
     session.attach_sender("q1")
     session.send("m:1\\", b"body", durable=True, transaction="t1")
-    pump(session, lambda: session.outcomes)
+    session.send("m2", b"", durable=False)
+    pump(session, lambda: len(session.outcomes) == 2)
+    durable, other = (headers for _, headers, _ in session.peer.frames[1:])
 
-    expected = {
-        "destination": "/q/q1",
-        "conformance-id": "m\\c1\\\\",
-        "content-length": "4",
-        "persistent": "true",
-        "kind": "any",
-        "transaction": "t1",
-        "receipt": "receipt-1",
-    }
-    assert expected == session.peer.frames[1][1]
-    assert [SendOutcome("m:1\\", Phase.OK, None)] == list(session.outcomes)
-
-
-def test_a_non_durable_send_has_no_persistent_header(dial):
-    """STOMP brokers treat its absence as non-durable."""
-    session = dial(lambda peer: peer.write(receipt(1)) if peer.read() else None)
-
-    session.attach_sender("q1")
-    session.send("m1", b"", durable=False)
-    pump(session, lambda: session.outcomes)
-
-    headers = session.peer.frames[1][1]
-    assert (None, "0") == (headers.get("persistent"), headers["content-length"])
+    every = {"destination": "/q/q1", "kind": "any"}
+    named = {"conformance-id": "m\\c1\\\\", "content-length": "4", "receipt": "receipt-1"}
+    assert {**every, **named, "persistent": "true", "transaction": "t1"} == durable
+    assert {**every, "conformance-id": "m2", "content-length": "0", "receipt": "receipt-2"} == other
+    assert [SendOutcome(name, Phase.OK, None) for name in ("m:1\\", "m2")] == list(session.outcomes)
 
 
 def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):
@@ -135,13 +128,7 @@ def test_frames_leave_at_pump_after_one_flush_of_the_recorder(dial):
 
 def test_receipts_out_of_order_confirm_their_own_message(dial):
     """A RECEIPT does not answer another SEND, even an earlier one."""
-
-    def script(peer):
-        peer.read(3)
-        peer.write(receipt(3), receipt(1))
-        peer.go.wait(10)
-
-    session = dial(script)
+    session = dial(answers(receipt(3), receipt(1), reads=3))
     sends(session, 3)
     pump(session, lambda: len(session.outcomes) == 2)
     session.pump(0.05)
@@ -151,15 +138,8 @@ def test_receipts_out_of_order_confirm_their_own_message(dial):
 
 def test_a_frame_in_pieces_is_one_frame(dial):
     """Cut after every octet, with heart-beats between frames and a NUL inside the body."""
-
-    def script(peer):
-        peer.read()
-        whole = b"\n\r\n" + receipt(1) + b"\n" + message("m1", more=b"content-length:3\nx:a\\cb\n", body=b"a\0b")
-        for n in range(len(whole)):
-            peer.write(whole[n : n + 1])
-        peer.go.wait(10)
-
-    session = dial(script)
+    whole = b"\n\r\n" + receipt(1) + b"\n" + message("m1", more=b"content-length:3\nx:a\\cb\n", body=b"a\0b")
+    session = dial(answers(*(whole[n : n + 1] for n in range(len(whole)))))
     session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
     pump(session, lambda: session.incoming)
 
@@ -168,13 +148,7 @@ def test_a_frame_in_pieces_is_one_frame(dial):
 
 def test_subscribe_fills_placeholders_and_keeps_early_messages(dial):
     """A MESSAGE before the RECEIPT of the SUBSCRIBE is kept."""
-
-    def script(peer):
-        peer.read()
-        peer.write(message("m1"), receipt(1))
-        peer.go.wait(10)
-
-    session = dial(script)
+    session = dial(answers(message("m1"), receipt(1)))
     session.attach_receiver("q1", 7, AckHeader.CUMULATIVE)
 
     headers = session.peer.frames[1][1]
@@ -184,14 +158,9 @@ def test_subscribe_fills_placeholders_and_keeps_early_messages(dial):
 
 def test_fields_of_a_delivery(dial):
     """Count and redelivered are None if the broker does not send them; a message without our id is marked."""
-
-    def script(peer):
-        peer.read()
-        peer.write(receipt(1), message("m1", more=b"redelivered:true\ndelivery-count:2\n"), message("m2"))
-        peer.write(message("m3", more=b"redelivered:false\n"), b"MESSAGE\nmessage-id:7\nack:a\n\n\0")
-        peer.go.wait(10)
-
-    session = dial(script)
+    redelivered = message("m1", more=b"redelivered:true\ndelivery-count:2\n")
+    others = (message("m2"), message("m3", more=b"redelivered:false\n"), b"MESSAGE\nmessage-id:7\nack:a\n\n\0")
+    session = dial(answers(receipt(1), redelivered, *others))
     session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
     pump(session, lambda: len(session.incoming) == 4)
 
@@ -222,13 +191,7 @@ def test_one_cumulative_acknowledgement_answers_for_all(dial):
 
 def test_a_settled_subscription_refuses_to_acknowledge(dial):
     """The session raises before it sends a byte."""
-
-    def script(peer):
-        peer.read()
-        peer.write(receipt(1), b"MESSAGE\nmessage-id:1\nconformance-id:m1\n\nx\0")
-        peer.go.wait(10)
-
-    session = dial(script)
+    session = dial(answers(receipt(1), b"MESSAGE\nmessage-id:1\nconformance-id:m1\n\nx\0"))
     session.attach_receiver("q1", 7, AckHeader.SETTLED)
     pump(session, lambda: session.incoming)
 
@@ -238,13 +201,7 @@ def test_a_settled_subscription_refuses_to_acknowledge(dial):
 
 def test_a_message_without_ack_breaks_the_protocol(dial):
     """STOMP 1.2, MESSAGE: with explicit acknowledgement the ack header MUST be there."""
-
-    def script(peer):
-        peer.read()
-        peer.write(b"MESSAGE\nmessage-id:1\n\nx\0", receipt(1))
-        peer.go.wait(10)
-
-    session = dial(script)
+    session = dial(answers(b"MESSAGE\nmessage-id:1\n\nx\0", receipt(1)))
 
     with pytest.raises(ClientError, match="MESSAGE without ack"):
         session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
@@ -267,12 +224,8 @@ def test_every_other_operation_is_answered_by_its_own_receipt(dial):
 
 def test_an_error_is_raised_after_the_frames_before_it(dial):
     """First the outcomes, then `Refused` with the broker's text, then the loss of the connection."""
-
-    def script(peer):
-        peer.read(2)
-        peer.write(receipt(1) + b"ERROR\nmessage:no such queue\nreceipt-id:receipt-2\n\nreally\0")
-
-    session = dial(script)
+    error = b"ERROR\nmessage:no such queue\nreceipt-id:receipt-2\n\nreally\0"
+    session = dial(answers(receipt(1) + error, reads=2, then=lambda peer: None))
     sends(session, 2)
 
     with pytest.raises(Refused, match="the broker sent ERROR: no such queue: really"):
@@ -412,13 +365,7 @@ def test_close_sends_queued_frames_and_waits_for_its_receipt(dial):
 
 def test_a_receipt_that_is_not_one_clean_answer_is_an_anomaly(dial):
     """A RECEIPT that was never asked for, or arrives a second time."""
-
-    def script(peer):
-        peer.read()
-        peer.write(receipt(9), b"RECEIPT\nreceipt-id:x\n\n\0", receipt(1), receipt(1))
-        peer.go.wait(10)
-
-    session = dial(script)
+    session = dial(answers(receipt(9), b"RECEIPT\nreceipt-id:x\n\n\0", receipt(1), receipt(1)))
     sends(session, 1)
     pump(session, lambda: len(session.anomalies) == 3)
 

@@ -9,33 +9,16 @@ from listed_session import Listed
 from proton import Connection, Delivery, symbol
 from stomp_peer import job, receipt
 
-from conformance import history
 from conformance.clients.amqp import session as amqp_session
-from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
 from conformance.clients.stomp.dialogue import Receipts
-from conformance.clients.workers.job import Asks, Job
-from conformance.history import SHUT, WAITS, Ended, Op, Phase, Recorder, bare_header
+from conformance.clients.workers.job import Asks
+from conformance.history import SHUT, WAITS, Op, Phase
 from conformance.scenario.script import Consume, Kill, Nth, Publish
 
 WINDOWED = Asks(window=9, event_mode="windowed")
 PER_MESSAGE = Asks(window=9, event_mode="per_message")
-
-
-@pytest.fixture
-def play(tmp_path):
-    def run(step, broker, **fields):
-        path = tmp_path / "h.jsonl"
-        about = {"header": bare_header("p"), "history": str(path), "host": "", "port": 0, "protocol": "amqp"}
-        made = Job(step=step, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
-        recorder = Recorder(path, made.header)
-        result = roles.play(made, broker, recorder, [])
-        recorder.close()
-        history.close_history(path, Ended.FINISHED)
-        return result, history.read(path).events
-
-    return run
 
 
 class Ranging(Listed):
@@ -110,28 +93,23 @@ def waits(events):
     return [(e.message, e.count, e.detail) for e in events if e.op is Op.CONFIRM]
 
 
-def test_a_full_window_is_waited_for(play):
-    """One record for each send that waits, with a full window unanswered."""
-    _, events = play(Publish(6, window=2, tells_waits=True), Listed())
+@pytest.mark.parametrize(
+    ("asked", "liar", "expected"),
+    [
+        (True, "", [("p1:3", 2), ("p1:5", 2)]),
+        (True, "blocks-at-half-its-window", [(f"p1:{number}", 1) for number in range(2, 7)]),
+        (False, "", []),
+    ],
+)
+def test_a_send_that_waits_for_room_is_recorded_on_request(play, asked, liar, expected):
+    """With the number of unanswered sends: a full window, or less for a session liar."""
+    _, events = play(Publish(6, window=2, tells_waits=asked), Listed(), liar=liar)
 
-    assert [("p1:3", 2, WAITS), ("p1:5", 2, WAITS)] == waits(events)
-
-
-def test_waits_are_recorded_only_on_request(play):
-    _, events = play(Publish(6, window=2), Listed())
-
-    assert [] == waits(events)
-
-
-def test_a_publisher_that_blocks_at_half_its_window_is_seen(play):
-    """The liar among the sessions waits with one unanswered although two may be."""
-    _, events = play(Publish(4, window=2, tells_waits=True), Listed(), liar="blocks-at-half-its-window")
-
-    assert [("p1:2", 1, WAITS), ("p1:3", 1, WAITS), ("p1:4", 1, WAITS)] == waits(events)
+    assert [(message, unanswered, WAITS) for message, unanswered in expected] == waits(events)
 
 
 def test_a_publisher_whose_window_stays_shut_is_seen(play):
-    """The liar among the sessions waits for the liveness bound with nothing unanswered, and sends no more."""
+    """A session liar waits for the liveness bound with nothing unanswered, and sends no more."""
     result, events = play(Publish(4, window=2, tells_waits=True), Listed(), liar="never-reopens-its-window")
 
     assert [("p1:3", 2, WAITS), ("p1:3", 0, SHUT)] == waits(events)
