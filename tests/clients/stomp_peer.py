@@ -15,8 +15,8 @@ CONNECTED = b"CONNECTED\nversion:1.2\n\n\0"
 
 def job(port, protocol="stomp", **fields):
     """The job of a session that connects to this port."""
-    about = {"history": "", "host": "127.0.0.1", "queue": "q", "epoch": 1, "connect_s": 5.0}
-    return Job(step=Drain(), header=bare_header("p"), port=port, protocol=protocol, **{**about, **fields})
+    about = {"step": Drain(), "history": "", "host": "127.0.0.1", "queue": "q", "epoch": 1, "connect_s": 5.0}
+    return Job(header=bare_header("p"), port=port, protocol=protocol, **{**about, **fields})
 
 
 def receipt(number):

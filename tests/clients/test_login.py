@@ -14,6 +14,7 @@ import time
 
 import certificates
 import pytest
+import stomp_peer
 from proton import SASL
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
@@ -22,10 +23,8 @@ from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect, run_job
 from conformance.clients.session import Disconnected, pump_until
-from conformance.clients.workers.job import DepthRequest, Job
+from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError, UsageError
-from conformance.history import bare_header
-from conformance.scenario.script import Drain
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = [("amqp", "library"), ("stomp", "library"), ("stomp", "raw")]
@@ -85,20 +84,8 @@ def served_by(folder):
 
 
 def job(protocol, client, port, access, **more):
-    return Job(
-        step=Drain(),
-        header=bare_header("test"),
-        history=more.pop("history", ""),
-        host="127.0.0.1",
-        port=port,
-        protocol=protocol,
-        client=client,
-        queue="q",
-        epoch=1,
-        ack_confirm="disposition",
-        access=access,
-        **{"connect_s": PATIENCE, **more},
-    )
+    fields = {"client": client, "access": access, "ack_confirm": "disposition", "connect_s": PATIENCE}
+    return stomp_peer.job(port, protocol, **{**fields, **more})
 
 
 def exchange(wanted, size=1):

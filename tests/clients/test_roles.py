@@ -5,14 +5,15 @@ import time
 
 import pytest
 from listed_session import Listed
+from stomp_peer import job
 
 from conformance import history
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import SendOutcome
-from conformance.clients.workers.job import NEVER, Job
+from conformance.clients.workers.job import NEVER
 from conformance.errors import ClientError
-from conformance.history import Op, Phase, bare_header
+from conformance.history import Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
 
 
@@ -349,9 +350,8 @@ def test_sends_without_an_answer(play):
 
 def test_a_drain_needs_a_way_to_ask_for_depths():
     """Silence alone would never end it."""
-    job = Job(step=Drain(), header=bare_header("p"), history="", host="", port=0, protocol="amqp", queue="q", epoch=1)
     with pytest.raises(ClientError, match="no way to ask for the depth of q"):
-        roles.play(job, Listed(), None, [])
+        roles.play(job(0), Listed(), None, [])
 
 
 def test_a_trigger_at_a_send_fires_before_its_answer(play):
