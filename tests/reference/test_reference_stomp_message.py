@@ -104,6 +104,7 @@ def test_a_body_that_stomp_has_no_shape_for_is_shown_encoded(body):
     "kept",
     [
         *(b"\x00", b"\x00\x53", b"\xff\xff", b"\x00\x53\x75\xb0\xff\xff\xff\xff", b"\x00\x53\x73\xa1\x01a"),
+        b"\x00\xa3\x10amqp:data:binary\xa0\x01a",  # a section that is named and not numbered
         # a list and a map whose last string is longer than what there is
         b"\x00\x53\x73\xc0\x04\x01\xa1\x09b",
         b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x09b",

@@ -12,8 +12,6 @@ PROPERTY = b"_AMQ_DUPL_ID"
 """The application property with the id: the name that Apache Artemis gave it. Over STOMP it is a header."""
 
 _APPLICATION_PROPERTIES = 0x74
-_TEXTS = frozenset({0xA0, 0xB0, 0xA1, 0xB1, 0xA3, 0xB3})
-"""binary, string and symbol in both lengths: the same bytes are the same id."""
 
 _LONGEST = 128
 """Bytes of an id that is kept as it is."""
@@ -43,25 +41,20 @@ class Identities:
         return len(self._stored) + len(self._arriving)
 
     def known(self, identity: bytes) -> bool:
-        """Whether a message with this id was stored."""
         return identity in self._stored
 
     def arriving(self, identity: bytes) -> Arrival | None:
-        """The message with this id that is on its way, if one is."""
         return self._arriving.get(identity)
 
     def arrives(self, identity: bytes) -> None:
-        """A message with this id is on its way."""
         self._arriving[identity] = Arrival()
 
     def stored(self, identity: bytes) -> None:
-        """It is on disk."""
         self._arriving.pop(identity, None)
         self._stored[identity] = None
         self._trim()
 
     def failed(self, identity: bytes) -> None:
-        """It was refused."""
         self._arriving.pop(identity).failed = True
 
     def _trim(self) -> None:
@@ -80,21 +73,12 @@ def identity(bare: bytes) -> bytes | None:
 
 
 def _find(bare: bytes) -> bytes | None:
-    at = 0
-    while bare[at] == 0:
-        code, start = _descriptor(bare, at + 1)
+    for code, start in sections.walk(bare):
         if code == _APPLICATION_PROPERTIES:
             values = _values(bare, start)
             pairs = zip(values, values, strict=False)
             return next((_bounded(_plain(value)) for name, value in pairs if _plain(name) == PROPERTY), None)
-        at = sections.end(bare, start)
     return None
-
-
-def _descriptor(bare: bytes, at: int) -> tuple[int, int]:
-    """The number that says which section this is, -1 for a name, and where its value begins."""
-    end = sections.end(bare, at)
-    return (int.from_bytes(bare[at + 1 : end], "big") if bare[at] in (0x53, 0x80) else -1), end
 
 
 def _values(bare: bytes, at: int) -> Iterator[bytes]:
@@ -107,10 +91,8 @@ def _values(bare: bytes, at: int) -> Iterator[bytes]:
 
 
 def _plain(value: bytes) -> bytes:
-    """The bytes of a text or a binary, without their length; of any other type the whole encoding."""
-    if value[0] not in _TEXTS:
-        return value
-    return value[5 if value[0] >= 0xB0 else 2 :]
+    """The bytes of a text or a binary, the same in each of its types; of any other type the whole encoding."""
+    return value[sections.TEXTS.get(value[0], 0) :]
 
 
 def _bounded(identity: bytes) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _DESCRIPTORS = (b"\x00\x53\x70", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x70")
@@ -149,7 +150,7 @@ _FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _SIZES = {0xA: 1, 0xC: 1, 0xE: 1, 0xB: 4, 0xD: 4, 0xF: 4}
 """Width of that size."""
 
-_TEXTS = {0xA0: 2, 0xA1: 2, 0xA3: 2, 0xB0: 5, 0xB1: 5, 0xB3: 5}
+TEXTS = {0xA0: 2, 0xA1: 2, 0xA3: 2, 0xB0: 5, 0xB1: 5, 0xB3: 5}
 """Binary, string and symbol: where their bytes begin."""
 
 
@@ -210,7 +211,7 @@ def text(item: bytes) -> bytes | None:
     """The bytes of an encoded binary, string or symbol; None for null; `DecodeError` for anything else."""
     if item[:1] == b"\x40":
         return None
-    start = _TEXTS.get(item[0]) if item else None
+    start = TEXTS.get(item[0]) if item else None
     if start is None:
         raise DecodeError("neither binary nor string nor symbol")
     return item[start:]
@@ -221,11 +222,33 @@ def symbol(item: bytes) -> bytes | None:
     return text(item) if item[:1] in (b"\xa3", b"\xb3") else None
 
 
-def addressee(bare: bytes) -> str | None:
-    """The `to` of a message without its header (section 3.2.4), None if it has none. Raises `DecodeError`."""
+def walk(bare: bytes) -> Iterator[tuple[int | None, int]]:
+    """The sections of a message without its header, and where the value of each begins.
+
+    A section whose descriptor is no number is None. Raises `DecodeError`, but not before it is asked for what comes
+    after the section that it cannot read.
+    """
+    section: int | None
     at = 0
     while at < len(bare):
-        section, at = code(bare, at)
+        if bare.startswith(b"\x00\x53", at) and at + 2 < len(bare):  # as nearly all do
+            section, start = bare[at + 2], at + 3
+        elif bare[at]:
+            raise DecodeError(f"no descriptor at byte {at}")
+        else:
+            start = end(bare, at + 1)
+            section = int.from_bytes(bare[at + 2 : start], "big") if bare[at + 1] == 0x80 else None
+        yield section, start
+        at = end(bare, start)
+
+
+def addressee(bare: bytes) -> str | None:
+    """The `to` of a message without its header (section 3.2.4), None if it has none. Raises `DecodeError`."""
+    for section, at in walk(bare):
+        if section is None:
+            raise DecodeError("a section has no numeric descriptor")
+        if section > _PROPERTIES:
+            return None
         if section == _PROPERTIES:
             fields = items(bare, at, _TO + 1)
             name = text(fields[_TO]) if len(fields) > _TO else None
@@ -233,7 +256,4 @@ def addressee(bare: bytes) -> str | None:
                 return name.decode() if name is not None else None
             except UnicodeDecodeError:
                 raise DecodeError("the property to is no UTF-8") from None
-        if section > _PROPERTIES:
-            return None
-        at = end(bare, at)
     return None

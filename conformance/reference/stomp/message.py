@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from conformance.reference.core import sections
 from conformance.reference.core.sections import DecodeError, Parsed
 from conformance.reference.stomp.frames import ProtocolError
 
@@ -36,9 +37,6 @@ _NOTHING_SAID = 2 * _NULL
 """Neither a priority nor a ttl."""
 
 _SECTION, _BODY = struct.Struct(">BBBBII"), struct.Struct(">BBBBI")
-_DESCRIBED = b"\x00\x53"
-"""A section whose descriptor is a smallulong (section 1.6.9)."""
-
 _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
 _MESSAGE_ID, _CONTENT_TYPE, _EXPIRY = 0, 6, 8
 """Places in the list of the properties section (3.2.4)."""
@@ -53,7 +51,6 @@ _NUMBERS = {
         0x70: ">I", 0x71: ">i", 0x72: ">f", 0x80: ">Q", 0x81: ">q", 0x82: ">d", 0x83: ">q",
     }.items()
 }  # fmt: skip
-_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _BINARY, _UUID, _SHORT_STRING = 0x0, 0x98, 0xA1
 """The low nibble of binary among the variable widths 0xA and 0xB, and two constructors (section 1.6)."""
 
@@ -125,23 +122,14 @@ def show(bare: bytes) -> Text:
 def _show(bare: bytes) -> Text:
     headers: list[tuple[str, str]] = []
     parts: list[bytes] = []
-    at = 0
-    section: Any
-    while at < len(bare):
-        if bare.startswith(_DESCRIBED, at):  # as nearly all are
-            start = at + 3
-            section = bare[at + 2]
-        else:
-            start = _end(bare, at + 1, described=False)
-            section = _scalar(bare, at + 1, start) if bare[at] == 0 else None
-        at = _end(bare, start)
+    for section, at in sections.walk(bare):
         if section == _PROPERTIES:
-            headers += _properties(_items(bare, start))
+            headers += _properties(_items(bare, at))
         elif section == _APPLICATION:
-            headers += _named(_items(bare, start))
+            headers += _named(_items(bare, at))
         elif section in (_DATA, _VALUE):
-            parts.append(_bytes(_scalar(bare, start, at)))
-        elif section == _SEQUENCE or section is None:
+            parts.append(_bytes(_scalar(bare, at, sections.end(bare, at))))
+        elif section in (_SEQUENCE, None):
             raise DecodeError("no body that STOMP could show")
     return Text(headers, b"".join(parts))
 
@@ -204,27 +192,10 @@ def _items(data: bytes, at: int) -> list[Any]:
             end = at + 1
             items.append(None)
         else:
-            end = _end(data, at)
+            end = sections.end(data, at)
             items.append(_scalar(data, at, end))
         at = end
     return items
-
-
-def _end(data: bytes, at: int, *, described: bool = True) -> int:
-    """Where the value at `at` ends; IndexError if that is behind the data."""
-    while described and data[at] == 0:
-        at = _end(data, at + 1, described=False)
-    code = data[at]
-    kind = code >> 4
-    if kind in _WIDTHS:
-        width = _WIDTHS[kind]
-    elif kind < 0xA:
-        raise DecodeError(f"constructor {code:#x}")
-    else:
-        width = 4 + struct.unpack_from(">I", data, at + 1)[0] if kind & 1 else 1 + data[at + 1]
-    if at + 1 + width > len(data):
-        raise IndexError(at)
-    return at + 1 + width
 
 
 def _scalar(data: bytes, at: int, end: int) -> Any:
