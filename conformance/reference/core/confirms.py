@@ -22,8 +22,8 @@ WAIT_S = 1.0
 """Seconds after which what is stored is confirmed, however little it is (shared seed 001)."""
 
 
-class _Stand(enum.Enum):
-    """Where a send stands that no confirm has left for."""
+class _SendState(enum.Enum):
+    """A send that is not confirmed."""
 
     ARRIVED = "it waits for the disk"
     URGENT = "it waits for the disk, and then for nothing more"
@@ -54,7 +54,7 @@ class Confirms(Generic[Key]):
         self._confirm = confirm
         self._later = later
         self._ranged = ranged
-        self._open: dict[Key, _Stand] = {}
+        self._open: dict[Key, _SendState] = {}
         self._stored = 0
         self._due = 0
         self._timed = False
@@ -71,7 +71,7 @@ class Confirms(Generic[Key]):
     def arrived(self, key: Key, *, immediate: bool = False) -> None:
         """A send has come, and is on its way to the disk. `immediate`: it asks for an answer of its own."""
         urgent = immediate and self._behaviour.confirms_at_once
-        self._open[key] = _Stand.URGENT if urgent else _Stand.ARRIVED
+        self._open[key] = _SendState.URGENT if urgent else _SendState.ARRIVED
         if not self._timed and self._behaviour.confirms_after_a_second:
             self._timed = True
             self._later(WAIT_S, self._second_over)
@@ -80,11 +80,11 @@ class Confirms(Generic[Key]):
         """The send is stored as its settings ask."""
         if key not in self._open:
             return  # a liar has confirmed it already
-        urgent = self._open[key] is _Stand.URGENT
+        urgent = self._open[key] is _SendState.URGENT
         if urgent and not self._ranged:
             self._leave([key])
             return
-        self._open[key] = _Stand.DUE if urgent else _Stand.STORED
+        self._open[key] = _SendState.DUE if urgent else _SendState.STORED
         self._stored += 1
         self._due += urgent
         self._leave_what_must()
@@ -105,13 +105,13 @@ class Confirms(Generic[Key]):
         elif self._ranged:
             self._leave(self._front())
         else:
-            self._leave([key for key, stand in self._open.items() if stand is _Stand.STORED])
+            self._leave([key for key, state in self._open.items() if state is _SendState.STORED])
 
     def _front(self, end: Key | None = None) -> list[Key]:
         """What is stored before `end`, up to the first that is not."""
         found: list[Key] = []
-        for key, stand in self._open.items():
-            if key == end or stand in (_Stand.ARRIVED, _Stand.URGENT):
+        for key, state in self._open.items():
+            if key == end or state in (_SendState.ARRIVED, _SendState.URGENT):
                 break
             found.append(key)
         return found
@@ -127,7 +127,7 @@ class Confirms(Generic[Key]):
         keys: list[Key] = []
         for key in self._front():
             keys.append(key)
-            if self._open[key] is _Stand.DUE:
+            if self._open[key] is _SendState.DUE:
                 self._leave(keys)
                 keys = []
 
@@ -135,9 +135,9 @@ class Confirms(Generic[Key]):
         if not keys:
             return
         for key in keys:
-            stand = self._open.pop(key)
-            self._stored -= stand in (_Stand.STORED, _Stand.DUE)
-            self._due -= stand is _Stand.DUE
+            state = self._open.pop(key)
+            self._stored -= state in (_SendState.STORED, _SendState.DUE)
+            self._due -= state is _SendState.DUE
         self._confirm(keys)
 
     def _second_over(self) -> None:

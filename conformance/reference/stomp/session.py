@@ -25,11 +25,9 @@ from conformance.reference.store.commit import Done
 class StompPeer(Protocol):
     """The connection as its session needs it."""
 
-    def has_room(self) -> bool:
-        """Whether the peer may be sent another message."""
+    def has_room(self) -> bool: ...
 
-    def write(self, data: bytes) -> None:
-        """One whole frame."""
+    def write(self, data: bytes) -> None: ...
 
     def owed(self, frame: StompFrame, *, answers: bool = True) -> Done:
         """What is to be called when the frame has had its effect."""
@@ -40,11 +38,10 @@ class StompPeer(Protocol):
     def refused(self, frame: StompFrame, refusal: Refusal) -> None:
         """The frame has no effect: ERROR, and the connection ends."""
 
-    def close(self, description: str) -> None:
-        """ERROR, and the connection ends by no fault of the peer."""
+    def close(self, description: str) -> None: ...
 
 
-class Window:
+class Window(Confirms[int]):
     """The SENDs of one connection that asked for a receipt, are in no transaction, and have none yet.
 
     Where the peer asked for WINDOWED, one RECEIPT, that of the last, speaks for all SENDs before it. It never speaks
@@ -58,14 +55,10 @@ class Window:
         peer: StompPeer,
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        self._ranged = asked.ranged
+        super().__init__(asked.window, self._answer, later, ranged=asked.ranged, behaviour=behaviour)
         self._peer = peer
-        self._behaviour = behaviour
         self._receipts: dict[int, str] = {}
-        self._arrived = 0
-        self._confirms: Confirms[int] = Confirms(
-            asked.window, self._leave, later, ranged=asked.ranged, behaviour=behaviour
-        )
+        self._sends = 0
 
     @classmethod
     def asked(
@@ -75,45 +68,30 @@ class Window:
         peer: StompPeer,
         later: Callable[[float, Callable[[], None]], object],
     ) -> Window | None:
-        """The window that a CONNECT asks for; None under a profile without. Raises `ProtocolError`."""
         try:
             asked = broker.profile.publishing(frame.headers)
         except Unknown as error:
             raise ProtocolError(str(error)) from error
         return cls(asked, broker.behaviour, peer, later) if asked is not None else None
 
-    def arrived(self, frame: StompFrame) -> int:
-        """A SEND with a receipt; the key by which it is said to be stored or refused."""
-        self._arrived += 1
-        self._receipts[self._arrived] = frame.headers["receipt"]
-        self._confirms.arrived(self._arrived, immediate=is_urgent(frame))
-        return self._arrived
+    def send(self, frame: StompFrame) -> int:
+        """A SEND with a receipt has come; the key by which it is `stored` or `refused`."""
+        self._sends += 1
+        self._receipts[self._sends] = frame.headers["receipt"]
+        self.arrived(self._sends, immediate=is_urgent(frame))
+        return self._sends
 
-    def stored(self, key: int) -> None:
-        """It is stored as the settings ask."""
-        self._confirms.stored(key)
-
-    def refused(self, key: int) -> bool:
-        """It is refused, after the RECEIPT of what is stored before it; false where a liar covers it instead."""
-        if self._behaviour.covers_refused:
-            self._confirms.stored(key)
-            return False
-        self._confirms.refused(key)
+    def refused(self, key: int) -> None:
+        super().refused(key)
         self._receipts.pop(key, None)
-        return True
 
-    def flush(self) -> None:
-        """The connection is about to end: what is stored is confirmed."""
-        self._confirms.flush()
-
-    def _leave(self, keys: list[int]) -> None:
+    def _answer(self, keys: list[int]) -> None:
         receipts = [self._receipts.pop(key) for key in keys]
         for receipt in receipts[-1:] if self._ranged else receipts:
             self._peer.confirm(receipt)
 
 
 def is_urgent(frame: StompFrame) -> bool:
-    """Whether a SEND asks for Ack Immediately."""
     return frame.headers.get(IMMEDIATELY) == "true"
 
 
@@ -192,7 +170,6 @@ class Consumer:
         return [(tag, self._open[tag]) for tag in tags]
 
     def more_credit(self) -> None:
-        """The connection has room again."""
         self._broker.more_credit(self.subscription)
 
     def end(self) -> None:
@@ -282,11 +259,9 @@ class SubscriberSession:
         self._transactions: dict[str, _Open] = {}
 
     def take(self, frame: StompFrame) -> None:
-        """One frame; raises `ProtocolError` if it cannot be done."""
         _HANDLERS[frame.command](self, frame)
 
     def more_credit(self) -> None:
-        """The connection has room again."""
         for consumer in self._consumers.values():
             consumer.more_credit()
 
@@ -341,7 +316,7 @@ class SubscriberSession:
 
     def _publish_windowed(self, window: Window, frame: StompFrame, queue: Queue, parsed: Parsed) -> None:
         """Its RECEIPT is the window's affair; that it no longer waits for the disk is the connection's."""
-        key = window.arrived(frame)
+        key = window.send(frame)
         finished = self._peer.owed(frame, answers=False)
         refused = self._refused(frame)
 
@@ -350,10 +325,11 @@ class SubscriberSession:
             finished()  # last: after a DISCONNECT it may end the connection, with what the window has to say
 
         def refuse(refusal: Refusal) -> None:
-            if window.refused(key):
-                refused(refusal)
+            if self._broker.behaviour.covers_refused:
+                stored()
             else:
-                finished()
+                window.refused(key)
+                refused(refusal)
 
         self._broker.publish(queue, parsed, stored, refused=refuse, urgent=is_urgent(frame))
 
