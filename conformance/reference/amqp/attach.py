@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import cproton as pn
 
@@ -11,7 +12,7 @@ from conformance.reference.core import sections
 from conformance.reference.core.admission import Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
-from conformance.reference.profiles import Consuming, Profile, Publishing, Unknown
+from conformance.reference.profiles import Unknown
 from conformance.reference.settings import MAX_NAME
 
 OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
@@ -24,6 +25,8 @@ NOT_FOUND = "amqp:not-found"
 NOT_IMPLEMENTED = "amqp:not-implemented"
 INVALID = "amqp:invalid-field"
 """Condition names of section 2.8.15."""
+
+T = TypeVar("T")
 
 _TEMPORARY = "temporary-"
 """How the names of temporary queues begin."""
@@ -120,12 +123,6 @@ def _delete_on_close(data: Any) -> None:
     pn.pn_data_exit(data)
 
 
-def modes(engine: Any) -> None:
-    """Settlement as the peer wants it: what it sends may be settled or not, what it is sent is one of the two."""
-    pn.pn_link_set_snd_settle_mode(engine, pn.pn_link_remote_snd_settle_mode(engine))
-    pn.pn_link_set_rcv_settle_mode(engine, pn.pn_link_remote_rcv_settle_mode(engine))
-
-
 URGENT = b"x-opt-ack-immediately"
 """The message annotation that asks for an answer at once."""
 
@@ -147,20 +144,12 @@ _READERS = {
 }
 
 
-def publishing(profile: Profile, engine: Any) -> Publishing | Refusal | None:
-    """What the attach of a sender asks for; None where the profile has no publish windows."""
+def profiled(ask: Callable[[Mapping[str, str]], T], engine: Any) -> T | Refusal:
+    """What a profile makes of the properties of an attach."""
     try:
-        return profile.publishing(_words(engine))
+        return ask(_words(engine))
     except Unknown as error:
-        return Refusal("amqp:invalid-field", str(error))
-
-
-def consuming(profile: Profile, engine: Any) -> Consuming | Refusal:
-    """What the attach of a receiver asks for."""
-    try:
-        return profile.consuming(_words(engine))
-    except Unknown as error:
-        return Refusal("amqp:invalid-field", str(error))
+        return Refusal(INVALID, str(error))
 
 
 def is_urgent(bare: bytes) -> bool:
@@ -196,16 +185,12 @@ def _text(data: Any) -> str | None:
 
 def _annotation(bare: bytes) -> bytes | None:
     """The encoded value of the annotation; None where there is none, or the sections cannot be read."""
-    at = 0
     try:
-        while at < len(bare):
-            section, at = sections.code(bare, at)
-            stop = sections.end(bare, at)
-            if section == _ANNOTATIONS and (width := _MAPS.get(bare[at])):
-                return _value(bare, at + 1 + 2 * width, stop)
-            if section > _ANNOTATIONS:
+        for section, at in sections.walk(bare):
+            if section is None or section > _ANNOTATIONS:
                 return None
-            at = stop
+            if section == _ANNOTATIONS and (width := _MAPS.get(bare[at])):
+                return _value(bare, at + 1 + 2 * width, sections.end(bare, at))
     except sections.DecodeError:
         pass
     return None

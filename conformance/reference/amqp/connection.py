@@ -106,7 +106,6 @@ class AmqpConnection:
             self.close(FRAMING, "a frame is none of section 2.7")
 
     def output(self) -> bytes:
-        """The bytes that are now to be sent to the peer, in order."""
         if self._ended:
             return b""
         parts = [said] if (said := self._handshake.output()) else []
@@ -154,7 +153,6 @@ class AmqpConnection:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will be sent, so that the socket may be closed."""
         if self._ended or self._transport is None:
             return self._ended or self._handshake.failed
         if self._dismissed:
@@ -166,13 +164,11 @@ class AmqpConnection:
         self._peer.paused = True
 
     def resume(self) -> None:
-        """The socket takes more."""
         self._peer.paused = False
         self._more_room()
         self._wake()
 
     def close(self, condition: str, description: str) -> None:
-        """Closes from our side with an error."""
         if self._ended or self._transport is None:
             return
         if self._opened:
@@ -288,7 +284,6 @@ class AmqpConnection:
             self.close(LIMIT, "too many links were refused that the peer has not detached")
 
     def _attach(self, engine: Any) -> Refusal | None:
-        """Opens a link as the peer wants it, or says why not."""
         most = self._broker.settings.max_links
         if len(self._links) >= most:
             return Refusal(LIMIT, f"a connection has at most {most} links")
@@ -299,13 +294,15 @@ class AmqpConnection:
         if isinstance(found, Refusal):
             return found
         profile = self._broker.profile
-        publishing = None if sending or wish.coordinator else attach.publishing(profile, engine)
+        publishing = None if sending or wish.coordinator else attach.profiled(profile.publishing, engine)
         if isinstance(publishing, Refusal):
             return publishing
-        consuming = attach.consuming(profile, engine) if sending else PLAIN
+        consuming = attach.profiled(profile.consuming, engine) if sending else PLAIN
         if isinstance(consuming, Refusal):
             return consuming
-        attach.modes(engine)
+        # What the peer sends may be settled or not; what it is sent is one of the two.
+        pn.pn_link_set_snd_settle_mode(engine, pn.pn_link_remote_snd_settle_mode(engine))
+        pn.pn_link_set_rcv_settle_mode(engine, pn.pn_link_remote_rcv_settle_mode(engine))
         attach.tell(engine, wish, found, sending=sending)
         pn.pn_link_set_max_message_size(engine, 0 if sending else self._broker.settings.max_message_bytes)
         pn.pn_link_open(engine)
