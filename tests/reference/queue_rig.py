@@ -11,7 +11,8 @@ from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Honest
 from conformance.reference.settings import Settings, parse_queues
 from conformance.reference.store.commit import GroupCommit, do_nothing
-from conformance.reference.store.journal import Journal, recover
+from conformance.reference.store.journal import Journal
+from conformance.reference.store.recovery import recover
 
 START = 1_000_000.0
 """Seconds since the epoch when a rig starts."""

@@ -11,7 +11,8 @@ from conformance.reference.settings import Settings
 from conformance.reference.stomp import connection as stomp
 from conformance.reference.stomp.frames import SERVER, Decoder, encode
 from conformance.reference.store.commit import GroupCommit
-from conformance.reference.store.journal import Journal, recover
+from conformance.reference.store.journal import Journal
+from conformance.reference.store.recovery import recover
 
 
 class Rig:

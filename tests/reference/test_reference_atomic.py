@@ -12,7 +12,8 @@ from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars import Honest
 from conformance.reference.settings import Settings
 from conformance.reference.store.commit import GroupCommit, do_nothing
-from conformance.reference.store.journal import Journal, recover
+from conformance.reference.store.journal import Journal
+from conformance.reference.store.recovery import recover
 
 
 class Rig:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from conformance.errors import LaunchError
 from conformance.reference.store.commit import GroupCommit, do_nothing
 from conformance.reference.store.files import SegmentFiles
-from conformance.reference.store.journal import CorruptJournal, Journal, Recovered, recover
+from conformance.reference.store.journal import Journal
 from conformance.reference.store.records import (
     SEGMENT_HEADER,
     Closed,
@@ -26,6 +26,7 @@ from conformance.reference.store.records import (
     record,
     unframe,
 )
+from conformance.reference.store.recovery import CorruptJournal, Recovered, recover
 
 SMALL = 600
 

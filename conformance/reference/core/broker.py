@@ -9,19 +9,17 @@ import collections
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from conformance.reference.core.addresses import Addresses
-from conformance.reference.core.admission import Admission, Refusal, Refused, ignore_refusal
+from conformance.reference.core.admission import Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
-from conformance.reference.core.expiry import Expiries
-from conformance.reference.core.queues import DeliveryOutcome, Message, Queue, Send, Subscription, Transaction
+from conformance.reference.core.queues import DeliveryOutcome, Expiries, Message, Queue, Send, Subscription, Transaction
 from conformance.reference.core.sections import Parsed, aged, encode
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Asked, Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, do_nothing
-from conformance.reference.store.journal import Recovered
 from conformance.reference.store.records import Committed, Counted
+from conformance.reference.store.recovery import Recovered
 
 EXPIRED_AT_ONCE = 1000
 """Messages that expire before others are served: a million that end together must not stop the broker for seconds."""
@@ -91,11 +89,9 @@ class ReferenceBroker:
         return self._addresses.refused(name)
 
     def known(self, name: str) -> Queue | None:
-        """The queue of this name, None if there is none."""
         return self._addresses.known(name)
 
     def names(self) -> Iterator[str]:
-        """All queues, in the order of their declaration."""
         return self._addresses.names()
 
     def temporary(self) -> Queue:
@@ -253,7 +249,6 @@ class ReferenceBroker:
             self._give_back(subscription.held.pop(tag))
 
     def more_credit(self, subscription: Subscription) -> None:
-        """The subscription may have credit that it had not before."""
         self._undispatched[subscription.queue] = None
 
     def dispatch(self) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from conformance.reference.core.addresses import Addresses
-from conformance.reference.core.admission import LIMIT, Refusal, Refused
-from conformance.reference.core.expiry import Expiries
-from conformance.reference.core.queues import Message, Queue
+from conformance.reference.core.admission import LIMIT, Addresses, Refusal, Refused
+from conformance.reference.core.queues import Expiries, Message, Queue
 from conformance.reference.core.sections import Parsed
 from conformance.reference.core.settlement import COUNTED, SettlementEvent, State
 from conformance.reference.honest import LAZY_S, Answered, Asked, Honest
@@ -70,7 +67,6 @@ class Effects:
         return Effect(records, partial(self._enter, message), partial(self._refuse, message))
 
     def removal(self, message: Message, event: SettlementEvent, *, at_once: bool = True) -> Effect:
-        """The message leaves for good."""
         if at_once:
             self._leave(message, event)
         stored = message.kept and self._behaviour.stores_removal(message.number)
@@ -102,7 +98,6 @@ class Effects:
         return effect
 
     def restore(self, queue: Queue, stored: Stored) -> None:
-        """A message that the journal has."""
         message = Message(stored.id, queue, stored.number, True, stored.rest, stored.bare, stored.expires_ms)
         message.failures = stored.failures
         message.acquired = True
@@ -231,7 +226,7 @@ class Storage:
         self._adders: dict[Answered, _Add] = {
             Answered.STORED: commit.add,
             Answered.WRITTEN: commit.add_unsynced,
-            Answered.NEVER_SYNCED: functools.partial(commit.add_unsynced, ever=False),
+            Answered.NEVER_SYNCED: partial(commit.add_unsynced, ever=False),
             Answered.AT_ONCE: commit.add_late,
             Answered.LAZY: lambda record, done, _: commit.add_lazy(record, done, LAZY_S),
         }

@@ -1,4 +1,4 @@
-"""Queues: order, who may have what, and how full they are; transactions: what one holds. No protocol, no disk."""
+"""Queues: order, consumers, limits and the time to live; transactions: what one holds. No protocol, disk or clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.reference.core.settlement import COUNTED, SettlementEvent, Stat
 from conformance.reference.settings import QueueOptions
 
 _SLACK = 64
-"""Places in the list of what is ready that may have no message any more, beside one for each that has."""
+"""Entries without a message any more that a heap may have, beside one for each message that it has."""
 
 _ARRIVING, _READY = State.ARRIVING, State.READY
 """Python 3.11 takes 0.1 us to find a member of an enum by its name: these are needed for every message."""
@@ -57,7 +57,6 @@ class Message:
         self.state = _ARRIVING
 
     def advance(self, event: SettlementEvent) -> None:
-        """Takes the step of the settlement table, and counts if the event counts."""
         self.state = step(self.state, event)
         if event in COUNTED:
             self.failures += 1
@@ -148,7 +147,6 @@ class Queue:
 
     @property
     def consumers(self) -> int:
-        """Subscriptions."""
         return len(self._subscriptions)
 
     def full(self, size: int) -> str | None:
@@ -166,12 +164,10 @@ class Queue:
         self.bytes += size
 
     def release(self, size: int) -> None:
-        """It does not come."""
         self.arriving -= 1
         self.bytes -= size
 
     def number(self) -> int:
-        """The next number."""
         self.next_number += 1
         return self.next_number - 1
 
@@ -214,11 +210,9 @@ class Queue:
         return subscriptions
 
     def subscribe(self, subscription: Subscription) -> None:
-        """The subscription takes its turn from now on."""
         self._subscriptions.append(subscription)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Nothing more is sent there."""
         self._subscriptions.remove(subscription)
 
     def beside(self, subscription: Subscription) -> Subscription | None:
@@ -272,6 +266,62 @@ class Queue:
         return message is not None and message.state is _READY
 
 
+class Expiries:
+    """The messages that have an end, by that end; the caller passes the time.
+
+    It grows with the messages that are held, not with those that passed. Counter-example to a heap alone: a million
+    messages with a day to live pass in a minute, and stay for the day.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, Message] = {}
+        self._heap: list[tuple[int, int]] = []
+        self._overdue: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, message: Message) -> None:
+        """A message with an end waits for a consumer, for the first time or again.
+
+        If its time ended in a consumer's hands it is over now; else its entry still stands.
+        """
+        if message.id in self._overdue:
+            self._overdue.discard(message.id)
+        elif message.id in self._known:
+            return
+        self._known[message.id] = message
+        heapq.heappush(self._heap, (message.expires_ms, message.id))
+
+    def forget(self, message: Message) -> None:
+        if self._known.pop(message.id, None) is None:
+            return
+        self._overdue.discard(message.id)
+        if len(self._heap) > 2 * len(self._known) + _SLACK:
+            self._heap = [entry for entry in self._heap if entry[1] in self._known]
+            heapq.heapify(self._heap)
+
+    def due(self, now_ms: int, most: int) -> list[Message]:
+        """At most so many messages that wait for a consumer and whose time is over, the earliest first."""
+        found: list[Message] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(found) < most:
+            id = heapq.heappop(self._heap)[1]
+            message = self._known.get(id)
+            if message is None:
+                continue
+            if message.state is _READY:
+                found.append(message)
+            else:
+                self._overdue.add(id)
+        return found
+
+    def next_ms(self) -> int | None:
+        """When the next is due, in milliseconds since the epoch; None if nothing is."""
+        while self._heap and self._heap[0][1] not in self._known:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+
 class Send(NamedTuple):
     """A message that is not offered before the commit, which gives it its number in the queue.
 
@@ -310,7 +360,6 @@ class Transaction:
         self._watchers.append(watcher)
 
     def over(self, *, committed: bool) -> None:
-        """Tells the watchers, in the order they came."""
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             watcher(committed)

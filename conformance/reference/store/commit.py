@@ -148,7 +148,6 @@ class GroupCommit:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether operations wait for a batch."""
         return bool(self._waiting)
 
     @property
@@ -164,7 +163,6 @@ class GroupCommit:
 
     @property
     def busy(self) -> bool:
-        """Whether a batch is out."""
         return self._out is not None
 
     def take(self, *, early: bool = False) -> Batch:

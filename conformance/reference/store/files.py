@@ -104,7 +104,6 @@ class SegmentFiles:
             self._sync(self._file)
 
     def fetch(self, wanted: Extent) -> bytes:
-        """These bytes of a segment."""
         with self._path(wanted.segment).open("rb") as file:
             return os.pread(file.fileno(), wanted.length, wanted.offset)
 
@@ -134,11 +133,9 @@ class SegmentFiles:
             self._blocked = True
 
     def retry(self) -> None:
-        """There may be space again."""
         self._blocked = False
 
     def close(self) -> None:
-        """Lets go of the files and of the lock."""
         self._reserve.close()
         self._deselect()
         for descriptor in (self._lock, self._directory):
@@ -245,7 +242,6 @@ class Zeros:
 
     @property
     def made(self) -> bool:
-        """Whether it is whole."""
         return self._filled == self.size
 
     def reopen(self) -> None:
@@ -277,7 +273,6 @@ class Zeros:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the file."""
         if self._file >= 0:
             os.close(self._file)
         self._file, self._filled = -1, 0

@@ -32,9 +32,7 @@ from conformance.reference.store.records import (
     scan,
     segment_header,
 )
-from conformance.reference.store.recovery import CorruptJournal, Recovered, filename, recover
-
-__all__ = ["CorruptJournal", "Journal", "Recovered", "Write", "recover"]
+from conformance.reference.store.recovery import CorruptJournal, Recovered, filename
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 IDENTITIES = 20_000
@@ -106,7 +104,6 @@ class Journal:
         return out
 
     def written(self) -> None:
-        """What was handed out is in the files."""
         pending, self._pending = self._pending, []
         for each in pending:
             self.index.note(*each)
@@ -120,12 +117,10 @@ class Journal:
 
     @property
     def sequence(self) -> int:
-        """The sequence of the last record that was framed."""
         return self._place.sequence
 
     @property
     def room(self) -> int:
-        """Bytes that are left in the current segment."""
         return self._place.size - self._place.offset
 
     @property
@@ -138,12 +133,10 @@ class Journal:
         return SEGMENT_HEADER + RECORD_HEADER + len(payload(record)[1]) > self.segment_bytes
 
     def synced(self, sequence: int) -> None:
-        """All records up to this one are on disk."""
         self._synced = sequence
 
     @property
     def has_unneeded(self) -> bool:
-        """Whether there are `unneeded` segments."""
         oldest = self.oldest
         return bool(oldest) and not self.index.live[oldest]
 
@@ -163,7 +156,6 @@ class Journal:
         return gone
 
     def knows(self, id: int) -> bool:
-        """Whether the message is in the journal."""
         return id in self.index
 
     def _head(self, segment: int, sequence: int) -> tuple[bytes, int]:
@@ -228,7 +220,6 @@ class Compaction:
 
     @property
     def has_copies(self) -> bool:
-        """Whether records wait for the next batch."""
         return bool(self._found)
 
     def wanted(self, *, full: bool, beside: int = 0) -> Extent | None:
@@ -283,7 +274,6 @@ class Compaction:
         return [*out, Committed(tuple(seen))] if seen else out
 
     def written(self) -> None:
-        """The copies are in the files."""
         self._found = []
 
     def _worthwhile(self) -> bool:

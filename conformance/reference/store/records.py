@@ -253,7 +253,6 @@ def _member(kind: RecordKind, data: bytes) -> bytes:
 
 
 def frame(kind: RecordKind, data: bytes, sequence: int, synced: int) -> bytes:
-    """One record, header and payload."""
     head = _HEAD.pack(MARK, kind, 0, len(data), 0, sequence, synced)
     front, back = head[: _FRONT.size], head[_FRONT.size + _CRC.size :]
     crc = zlib.crc32(data, zlib.crc32(front + back))
@@ -299,7 +298,6 @@ def extent(segment: bytes, at: int) -> int:
 
 
 def segment_header(segment: int, next_id: int) -> bytes:
-    """The first bytes of a segment."""
     head = _SEGMENT.pack(MAGIC, segment, next_id)
     return head + _CRC.pack(zlib.crc32(head))
 

@@ -75,7 +75,6 @@ class Index:
         self._changed: dict[int, tuple[int | None, int | None]] = {}
 
     def __contains__(self, id: int) -> bool:
-        """Whether a message is there."""
         return id in self._where
 
     def bound(self, identities: int) -> None:
@@ -322,7 +321,6 @@ class _Reading:
         return end
 
     def done(self) -> Recovered:
-        """All was read."""
         found, index = self.found, self.found.index
         if not self._sorted:
             found.messages = dict(sorted(found.messages.items()))
@@ -369,7 +367,6 @@ def _header(segment: bytes, number: int) -> SegmentHeader | None:
 
 
 def filename(number: int) -> str:
-    """A segment's file in the data directory."""
     return f"{number:08d}.journal"
 
 
