@@ -83,7 +83,6 @@ class _Names(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be typed."""
     parser = _Parser(
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",

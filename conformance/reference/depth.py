@@ -73,11 +73,9 @@ class DepthConnection:
 
     @property
     def complete(self) -> bool:
-        """Whether there is a request to answer."""
         return not self.closed and _END in self._buffer
 
     def answer(self) -> bytes:
-        """The answer to the next request."""
         head, _, self._buffer = self._buffer.partition(_END)
         answer = self._answer(head.decode("latin-1"))
         self.closed = self.closed or (_END not in self._buffer and len(self._buffer) > _LIMIT)
@@ -120,7 +118,6 @@ class DepthConnection:
         return _NO_QUEUE if found is None else ("200 OK", found)
 
     def _found(self, path: str, query: str) -> object | None:
-        """What is shown of a queue, or of its messages; None for a path that leads nowhere."""
         if not path.startswith("/queues/"):
             return None
         name = path.removeprefix("/queues/")

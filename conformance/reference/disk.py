@@ -77,7 +77,6 @@ class JournalThread:
             self.start()
 
     async def close(self) -> None:
-        """Leaves a closed journal."""
         for timer in (self._early_timer, self._full_timer):
             if timer is not None:
                 timer.cancel()
@@ -92,7 +91,6 @@ class JournalThread:
         self._files.close()
 
     async def _pause(self) -> None:
-        """Until the thread has done something."""
         self._idle.clear()
         await self._idle.wait()
 

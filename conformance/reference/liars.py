@@ -43,7 +43,6 @@ class Lie:
     kind: type[Honest] = Honest
 
     def behaviour(self) -> Honest:
-        """Return a new broker behaviour that lies in this way."""
         made = self.kind()
         for name, value in self.overrides.items():
             setattr(made, name, value)
@@ -60,7 +59,6 @@ def _answers(asked: Asked, answered: Answered, every: int = 1) -> Callable[[Aske
 
 
 def _takes(said: SettlementEvent, applied: SettlementEvent) -> Callable[[SettlementEvent], SettlementEvent]:
-    """Take one outcome for another."""
     return lambda outcome: applied if outcome is said else outcome
 
 
@@ -472,12 +470,10 @@ def behaviour(name: str | None) -> Honest:
 
 
 def described() -> str:
-    """Return one entry a liar, for `--help`."""
     return "\n".join(f"  {name}\n      {lie.does}" for name, lie in LIARS.items())
 
 
 def table() -> str:
-    """Return the table of docs/reference-liars.md: a line a liar."""
     lines = ["| liar | what it does | claims it breaks | shown by | profile |", "|---|---|---|---|---|"]
     for name, lie in LIARS.items():
         lines.append(f"| `{name}` | {lie.does} | {' '.join(lie.breaks) or 'none'} | {lie.fault} | {lie.needs} |")

@@ -125,7 +125,6 @@ def profile(name: str) -> Profile:
 
 
 def described() -> str:
-    """One line a profile, for `--help`."""
     return "\n".join(f"  {name}\n      {each.description}" for name, each in PROFILES.items())
 
 

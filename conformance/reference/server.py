@@ -159,7 +159,6 @@ class Server:
         await self._stop()
 
     def schedule(self) -> None:
-        """One `_turn` soon, however often it is asked for."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._turn)

@@ -144,7 +144,6 @@ def _value(what: str, text: str, kind: type) -> bool | int | str:
 
 
 def described() -> str:
-    """One line a setting, for `--help`."""
     return "\n".join(
         f"  {field.name}={field.default if isinstance(field.default, str) else str(field.default).lower()}\n"
         f"      {HELP[field.name]}"

@@ -47,13 +47,11 @@ class Handshake:
         return [*external, "PLAIN" if self._guard.user is not None else "ANONYMOUS"]
 
     def receive(self, data: bytes) -> None:
-        """Bytes of the peer."""
         self.rest += data
         while not (self.done or self.failed) and self._stage():
             pass
 
     def output(self) -> bytes:
-        """The bytes that are now to be sent to the peer."""
         data, self._output = bytes(self._output), bytearray()
         return data
 

@@ -90,5 +90,4 @@ class AmqpLink:
                 self._broker.delete(self.owned)
             self._wake()
 
-    def _release(self) -> None:
-        """Gives back what the link holds."""
+    def _release(self) -> None: ...

@@ -174,7 +174,6 @@ class Incoming(Receiving):
             self._publish(delivery, queue, parsed, identity, settled=settled)
 
     def _identity(self, delivery: Any) -> bytes | None:
-        """The transaction of a transfer, None without one."""
         if pn.pn_delivery_remote_state(delivery) != states.TRANSACTIONAL:
             return None
         identity = states.transacted(delivery).identity
@@ -369,7 +368,6 @@ class Coordinator(Receiving):
         self._broker.commit(transaction, lambda: self._accept(delivery), refused)
 
     def _close(self, identity: bytes) -> Transaction:
-        """No more work is taken into it."""
         del self._peer.transactions[identity]
         return self._declared.pop(identity)
 

@@ -86,7 +86,6 @@ class Outgoing(Sending):
         self._wake()
 
     def delivery(self, delivery: Any) -> None:
-        """An outcome, or a settlement without one."""
         tag = self._tags.get(delivery)
         settled = pn.pn_delivery_settled(delivery)
         state = pn.pn_delivery_remote_state(delivery)
@@ -150,7 +149,6 @@ class Outgoing(Sending):
             self._confirm(tag, said.state)
 
     def _forget(self, delivery: Any, tag: int) -> None:
-        """The peer has settled."""
         del self._tags[delivery], self._unsettled[tag]
         self._enlisted.pop(tag, None)
         pn.pn_delivery_settle(delivery)
@@ -160,7 +158,6 @@ class Outgoing(Sending):
         self.refuse(Refusal(DELETED, f"the queue {self._queue.name} was deleted"))
 
     def _release(self) -> None:
-        """What it held becomes available to others."""
         self._unsettled.clear()
         self._tags.clear()
         self._broker.unsubscribe(self._subscription)

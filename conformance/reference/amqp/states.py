@@ -97,7 +97,6 @@ def body(message: bytes) -> Described | None:
 
 
 def is_global(asked: Described) -> bool:
-    """Whether a declare names a global transaction."""
     return any(field is not None for field in _fields(asked.value)[:1])
 
 
@@ -133,7 +132,6 @@ def reject(delivery: Any, condition: str, description: str) -> None:
 
 
 def explain(condition: Any, name: str, description: str) -> None:
-    """Fills in an error."""
     pn.pn_condition_set_name(condition, name)
     pn.pn_condition_set_description(condition, description)
 
@@ -156,7 +154,6 @@ def symbols(data: Any) -> list[str]:
 
 
 def put_symbols(data: Any, names: Sequence[str]) -> None:
-    """Makes a field an array of symbols."""
     pn.pn_data_clear(data)
     pn.pn_data_put_array(data, False, pn.PN_SYMBOL)
     pn.pn_data_enter(data)

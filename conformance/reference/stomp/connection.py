@@ -147,7 +147,6 @@ class StompConnection:
         self._wake()
 
     def output(self) -> bytes:
-        """The bytes that are now to be sent to the peer, in order."""
         data = b"".join(self._parts)
         self._parts.clear()
         was_full, self._unsent = self._unsent >= MAX_UNSENT, 0
@@ -171,25 +170,20 @@ class StompConnection:
 
     @property
     def choked(self) -> bool:
-        """Whether the peer should not be read: too much of it waits for the disk, or too many answers wait for it."""
         return self._unfinished >= MAX_UNFINISHED or self._paused
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will be sent, so that the socket may be closed."""
         return self._ended and not self._parts
 
     def pause(self) -> None:
-        """The peer does not read: it is sent no more messages."""
         self._paused = True
 
     def resume(self) -> None:
-        """The peer reads again."""
         self._paused = False
         self._more_credit()
 
     def close(self, description: str) -> None:
-        """Closes from our side with an error."""
         if not self._ended:
             self._refuse(description)
 
@@ -200,7 +194,6 @@ class StompConnection:
         self._session = None  # it knows its connection: see sockets.connection_lost
 
     def has_room(self) -> bool:
-        """Whether the peer may be sent another message."""
         return not self._paused and self._unsent < MAX_UNSENT
 
     def write(self, data: bytes) -> None:

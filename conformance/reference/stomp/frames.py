@@ -189,7 +189,6 @@ class Decoder:
         return StompFrame(command, headers, data[at:end])
 
     def _next_frame(self) -> StompFrame | None:
-        """The next frame if it is all there."""
         if not (self._in_body or self._read_head()) or (body := self._read_body()) is None:
             return None
         frame = StompFrame(self._command, self._headers, body)
