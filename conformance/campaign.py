@@ -36,7 +36,7 @@ from conformance.judge.spark.session import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
-from conformance.records import RunRecord
+from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run import artifacts, policies
 from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
 from conformance.run.planning.quick import quick
@@ -388,6 +388,42 @@ def judge_folder(folder: pathlib.Path) -> Judgement:
         starting.stop()
 
 
+def join_parts(folder: pathlib.Path) -> bool:
+    """Make one run of those of the worker processes, whose scenarios are disjoint; False if there is none.
+
+    Its plan has the trials of all parts. Trials are moved; logs of brokers stay, since messages name their paths. If a
+    part is not finished, neither is the whole. If a worker died in a scenario and another repeated it, the finished
+    part counts.
+    """
+    found = {path.parent: records.read(path, RunFile) for path in sorted(folder.glob(f"{records.PARTS}/*/run.json"))}
+    if not found:
+        return False
+    parts = sorted(found, key=lambda part: not found[part].finished)
+    (folder / "trials").mkdir(exist_ok=True)
+    for trial in [path for part in parts for path in sorted(part.glob("trials/*"))]:
+        if not (folder / "trials" / trial.name).exists():
+            trial.rename(folder / "trials" / trial.name)
+    runs = [found[part] for part in parts]
+    plan: dict[str, TrialRecord] = {}
+    checksums: dict[str, dict[str, Checksum]] = {}
+    for run in reversed(runs):  # of a trial that two parts began, the one whose folder was moved
+        plan |= {trial.trial: trial for trial in run.plan or ()}
+        checksums |= run.checksums
+    whole = msgspec.structs.replace(
+        runs[0],
+        started=min(run.started for run in runs),
+        deviations={name: text for run in runs for name, text in run.deviations.items()},
+        finished=all(run.finished for run in runs),
+        interrupted=any(run.interrupted for run in runs),
+        floor_seconds=max(run.floor_seconds for run in runs),
+        seconds=max(run.seconds for run in runs),
+        plan=tuple(plan.values()),
+        checksums=checksums,
+    )
+    records.save(whole.sealed, folder / "run.json")
+    return True
+
+
 def command(campaign: Campaign) -> str:
     """Return the command line that repeats the run: every choice that matters, and no path of one machine."""
     if campaign.again:
@@ -396,12 +432,17 @@ def command(campaign: Campaign) -> str:
     words = ["conformance", "run", "--adapter", campaign.adapter.spec, "--protocol", selection.protocol]
     words += ["--client", selection.client] if options.client else []
     words += ["--config", near(str(options.config))] if options.config else []
-    words += [word for setting in options.settings for word in ("--set", setting)]
+    return shlex.join([*words, *option_words(options, selection)])
+
+
+def option_words(options: Options, selection: Selection) -> list[str]:
+    """Return the words of a command line for what is tested and judged, with the drawn seed."""
+    words = [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
     words += [*credential_words(options.access), *(["--quick"] if options.quick else [])]
-    return shlex.join([*words, "--trials", str(selection.trials), "--seed", str(selection.seed)])
+    return [*words, "--trials", str(selection.trials), "--seed", str(selection.seed)]
 
 
 def credential_words(typed: Access) -> list[str]:

@@ -1,9 +1,9 @@
 """The errors of the suite, one for each step of a run.
 
-A run is asked for (`UsageError`), reads the claims (`CatalogueError`), fetches a broker (`FetchError`), starts it
-(`LaunchError`), drives it (`ClientError`), hurts it (`FaultError`), keeps what it saw (`HistoryError`), judges it
-(`JudgeError`) and is sometimes told to stop (`Interrupted`). None of them is ever a verdict about a broker: only the
-judge makes verdicts, and only from complete histories.
+A run checks its options (`UsageError`), reads the claims (`CatalogueError`), fetches a broker (`FetchError`), starts it
+(`LaunchError`), uses it (`ClientError`), injects faults (`FaultError`), records histories (`HistoryError`), judges them
+(`JudgeError`), and may be stopped by the user (`Interrupted`). None of them is a verdict about a broker: only the judge
+makes verdicts, and only from complete histories.
 
 Every error carries the exit code of the command that it ends (design: "Exit codes").
 """
@@ -18,7 +18,7 @@ from typing import Self
 
 
 class ExitCode(enum.IntEnum):
-    """What a shell or a CI job reads of a run; when several apply, `PRECEDENCE` decides."""
+    """The exit code of a command; if several apply, `PRECEDENCE` decides."""
 
     CONFORMANT = 0
     VIOLATED = 1
@@ -29,7 +29,7 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
-# A confirmed counterexample stays one, whatever went wrong in the suite beside it; the report names both.
+# A confirmed counterexample stays one, even if the suite failed elsewhere; the report names both.
 PRECEDENCE = (
     ExitCode.INTERRUPTED,
     ExitCode.USAGE,
@@ -47,7 +47,7 @@ class ConformanceError(Exception):
     exit_code: ExitCode = ExitCode.HARNESS
 
     def within(self, where: str) -> Self:
-        """Return the same error with its place in front of the text."""
+        """Return the same error, with its step or file before the text."""
         made = copy.copy(self)
         made.args = (f"{where}: {self}",)
         return made
@@ -101,7 +101,7 @@ class CatalogueError(ConformanceError):
 
 
 class FetchError(ConformanceError):
-    """A distribution could not be had: no network, a cut download, a checksum that differs."""
+    """A distribution could not be fetched: no network, a cut download, a checksum that differs."""
 
 
 class NotFoundError(FetchError):
@@ -119,8 +119,8 @@ class StartFailure(enum.Enum):
 class LaunchError(ConformanceError):
     """A broker did not start, did not become ready, or died by itself.
 
-    `log_tail` holds the last lines of its log, `log` the path of the whole. `failure` says how it failed where
-    the broker was started, and did not become ready or ended later; it is None for every other reason.
+    `log_tail` has the last lines of its log, `log` the path of the whole. `failure` says how it failed if it was
+    started and did not become ready, or ended later; it is None for every other reason.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class LaunchError(ConformanceError):
 
 
 class ClientError(ConformanceError):
-    """A client process could not do its part for a reason that is ours, or it died without being told to."""
+    """A client process of the suite failed or died, and no fault ended it."""
 
 
 class FaultError(ConformanceError):
@@ -146,7 +146,7 @@ class FaultError(ConformanceError):
 
 
 class HistoryError(ConformanceError):
-    """A history is torn, incomplete or says a thing twice: nothing may be concluded from it."""
+    """A history is torn or incomplete, or has a record twice: nothing may be concluded from it."""
 
 
 class JudgeError(ConformanceError):

@@ -25,27 +25,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
-from conformance import locks, paths
+from conformance import locks, mounts, paths
 from conformance.errors import UsageError
-from conformance.mounts import detach, did, mounted_at, mounts, said, tool, unmount
-
-__all__ = [
-    "RUN_VARIABLE",
-    "Identity",
-    "Ledger",
-    "StillThereError",
-    "boot_id",
-    "detach",
-    "identify",
-    "is_same",
-    "kill",
-    "mounted_at",
-    "mounts",
-    "release_leftovers",
-    "releases",
-    "tool",
-    "unmount",
-]
 
 RUN_VARIABLE = "CONFORMANCE_RUN"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -70,7 +51,7 @@ def withhold(variable: str) -> None:
 
 
 def inherited() -> dict[str, str]:
-    """The environment of this process without its secrets, for a child process."""
+    """Return the environment of this process without its secrets, for a child process."""
     return {name: value for name, value in os.environ.items() if name not in _SECRETS}
 
 
@@ -83,12 +64,11 @@ def python_environment() -> dict[str, str]:
 
 @functools.cache
 def boot_id() -> str:
-    """The id that the kernel gave to this boot."""
     return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int, *, zombie: bool = False) -> Identity | None:
-    """The identity of a live process; None if there is none, or, unless `zombie`, if its first thread is a zombie."""
+    """Return the identity of a process; None if there is none or, unless `zombie`, its first thread is a zombie."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -101,12 +81,12 @@ def identify(pid: int, *, zombie: bool = False) -> Identity | None:
 
 
 def is_same(wanted: Identity) -> bool:
-    """Whether the very process is still alive."""
+    """Whether that process is still alive, and its pid was not reused."""
     return identify(wanted.pid) == wanted
 
 
 def kill(wanted: Identity) -> bool:
-    """SIGKILL this very process and wait until it is dead; False if it has ended already.
+    """Kill exactly this process and wait until it is dead; False if it has ended already.
 
     The pidfd is opened before the comparison: from then on the signal can reach no other process.
     """
@@ -132,8 +112,8 @@ def kill(wanted: Identity) -> bool:
 class Ledger:
     """The resources of one run.
 
-    Making one indexes the run as live; `close()` ends that. Raises `UsageError` where `run_id` cannot be a file name.
-    Threads may share a ledger.
+    A new ledger marks the run as live until `close()`. Raises `UsageError` if `run_id` cannot be a file name. Threads
+    may share a ledger.
     """
 
     def __init__(self, run_dir: pathlib.Path, run_id: str) -> None:
@@ -151,24 +131,21 @@ class Ledger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        """Release everything that is left after an error or Ctrl-C.
-
-        Its owner may not know of it: an interrupt can come between the start of a process and its record.
-        """
+        """After an error or Ctrl-C, release everything: an interrupt can come between a start and its record."""
         if kind is not None:
             _release({"run": self.run_id, "resources": str(self.path)})
         self.close()
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variable that every child process must have in its environment."""
+        """The variable that marks each child process of the run."""
         return {RUN_VARIABLE: self.run_id}
 
     def intend(self, kind: str, **fields: Any) -> str:
-        """Record what is about to be made; returns the ticket that `made` and `released` take.
+        """Record what is about to be made; return the ticket that `made` and `released` take.
 
         `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=), `container` (engine=, host=, name=)
-        or a kind that was given to `releases`. A pid or loop device, which is known only afterwards, belongs to `made`.
+        or a kind that was given to `releases`. `made` takes what is known only later, such as a pid.
         """
         ticket = uuid.uuid4().hex[:16]  # not a count: a run that is resumed appends to the same file
         self._append({"ticket": ticket, "state": "intent", "kind": kind, **fields})
@@ -181,7 +158,6 @@ class Ledger:
         self._append({"ticket": ticket, "state": "made", **known, **fields})
 
     def released(self, ticket: str) -> None:
-        """Record that it is gone."""
         self._append({"ticket": ticket, "state": "released"})
 
     def spawn(
@@ -197,10 +173,10 @@ class Ledger:
         pass_fds: Sequence[int] = (),
         new_session: bool = True,
     ) -> tuple[subprocess.Popen[bytes], str]:
-        """Record the intent, start the process, record it. Returns the process and its ticket.
+        """Record the intent, start the process, record it. Return the process and its ticket.
 
-        `env` is the whole environment (default: `inherited`); the run's variable is added. A session of its own
-        keeps the Ctrl-C of the terminal away from it. OSError if it cannot be started; the ticket is then closed.
+        `env` is the whole environment (default: `inherited`); the run's variable is added. A new session keeps the
+        Ctrl-C of the terminal away from it. Raises OSError if it cannot be started; the ticket is then closed.
         """
         ticket = self.intend("process", what=what, command=list(command))
         try:
@@ -246,11 +222,11 @@ class Ledger:
 
 
 def release_leftovers() -> list[str]:
-    """Release what dead runs left; one line for each released thing, for the user to read.
+    """Release what dead runs left, also their temporary folders and port locks; return a line for each, for the user.
 
-    A run is dead if its harness is gone (no such pid, another start time or another boot). Runs of another pid
-    namespace (a container that shares the state folder) cannot be inspected, and are left alone. A line names what
-    could not be released; the next run tries again. It also releases their temporary folders and port locks.
+    A run is dead if its harness is gone: no such pid, another start time or another boot. A run of another pid
+    namespace (a container that shares the state folder) cannot be inspected and is left alone. A line names what could
+    not be released; the next run tries again.
     """
     lines = locks.release_abandoned()
     if not _live().is_dir():
@@ -267,7 +243,7 @@ def release_leftovers() -> list[str]:
 
 
 def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """Lines about what was released or is left, and whether everything was released."""
+    """Return lines about what was released or is left, and whether everything was released."""
     lines: list[str] = []
     resources, all_gone = pathlib.Path(entry["resources"]), True
     left = list(_left(resources))
@@ -286,13 +262,12 @@ def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
 
 
 def _note_released(resources: pathlib.Path, ticket: str) -> None:
-    """Record it, so that the next try does not release it again."""
     with contextlib.suppress(OSError), resources.open("a") as stream:
         stream.write(f"\n{json.dumps({'ticket': ticket, 'state': 'released'})}\n")  # behind a torn line
 
 
 def _left(resources: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """The merged record of everything that was intended and not released. A torn last line is no record."""
+    """Yield the merged record of everything that was intended and not released; a torn last line is left out."""
     merged: dict[str, dict[str, Any]] = {}
     with contextlib.suppress(OSError):
         for line in resources.read_text(errors="replace").splitlines():
@@ -311,52 +286,60 @@ def _release_process(record: Mapping[str, Any]) -> str:
     return f"killed {record.get('what', 'process')} (pid {wanted.pid})" if kill(wanted) else ""
 
 
+def marked(run_id: str) -> list[int]:
+    """Return the pids of other processes that have the mark of this run in their environment."""
+    return [
+        pid
+        for pid in [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]
+        if pid != os.getpid() and _has_mark(pid, run_id)
+    ]
+
+
+def _has_mark(pid: int, run_id: str) -> bool:
+    try:
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return False
+    return f"{RUN_VARIABLE}={run_id}".encode() in environment
+
+
 def _release_marked(run_id: str) -> list[str]:
-    mark = f"{RUN_VARIABLE}={run_id}".encode()
     lines = []
-    for pid in [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]:
-        if pid == os.getpid() or mark not in _environ(pid):
-            continue
+    for pid in marked(run_id):
         identity = identify(pid)
         # Read again: between the first look and the identity the pid may have been reused.
-        if identity and mark in _environ(pid) and kill(identity):
+        if identity and _has_mark(pid, run_id) and kill(identity):
             lines.append(f"killed an unrecorded child (pid {pid})")
     return lines
 
 
-def _environ(pid: int) -> list[bytes]:
-    try:
-        return pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
-        return []
-
-
 def _release_mount(record: Mapping[str, Any]) -> str:
     target = record.get("target", "")
-    return f"unmounted {target}" if unmount(target, record.get("device", "")) else ""
+    return f"unmounted {target}" if mounts.unmount(target, record.get("device", "")) else ""
 
 
 def _release_loop(record: Mapping[str, Any]) -> str:
-    devices = detach(record.get("backing", ""))
+    devices = mounts.detach(record.get("backing", ""))
     return f"detached {' and '.join(devices)}" if devices else ""
 
 
 def _release_container(record: Mapping[str, Any]) -> str:
-    """Remove it by its name, and by the label of its run every container whose record did not reach the disk."""
+    """Remove it by its name, and each container with the label of its run whose record did not reach the disk."""
     engine, name, host, label = (record.get(key, "") for key in ("engine", "name", "host", "label"))
     command = [engine or "docker", *(["--host", host] if host else [])]
-    others = said(*command, "ps", "--all", "--format", "{{.Names}}", "--filter", f"label={label}") if label else ""
-    every = filter(None, dict.fromkeys([name, *(others or "").split()]))
-    gone = [one for one in every if did(*command, "rm", "--force", "--volumes", one)]
+    listed = [*command, "ps", "--all", "--format", "{{.Names}}", "--filter", f"label={label}"]
+    others = (mounts.output_of(*listed) or "").split() if label else []
+    every = filter(None, dict.fromkeys([name, *others]))
+    gone = [one for one in every if mounts.succeeds(*command, "rm", "--force", "--volumes", one)]
     return f"removed container {' and '.join(gone)}" if gone else ""
 
 
 Release = Callable[[Mapping[str, Any]], str]
-"""Releases the resource of a record. Returns a line, or "" if it was gone. Raises `StillThereError`."""
+"""Releases the resource of a record; returns a line, or "" if it was gone. Raises `StillThereError`."""
 
 
 class StillThereError(Exception):
-    """It could not be released now, and a later run may succeed; the text says what, and why."""
+    """A resource could not be released now, and a later run may succeed; the text says what, and why."""
 
 
 # In this order: a mount is busy while its broker lives, a loop device while it is mounted.

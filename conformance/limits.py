@@ -2,7 +2,7 @@
 
 A broker under test may send garbage, send without end, or send nothing. None of that may exhaust this machine or hang
 the run. A broker that goes over a limit ends the client with a `ClientError` that names the limit. The trial is then
-void: it accuses nobody, and its history stays readable.
+void: it does not accuse the broker, and its history stays readable.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ TRIAL_S = 1_800.0
 
 
 def exceeded(what: str, most: float, unit: str = "bytes") -> str:
-    """The sentence about a limit that a broker went over.
+    """Return the sentence about a limit that a broker went over.
 
     >>> exceeded("a frame", AMQP_FRAME)
     'the broker went over a limit of this suite: a frame of more than 1,048,576 bytes'
@@ -70,7 +70,7 @@ def exceeded(what: str, most: float, unit: str = "bytes") -> str:
 
 
 def quoted(text: object) -> str:
-    """What a broker said, cut where it is too long to be shown.
+    """Return the text of a broker, cut if it is too long to be shown.
 
     >>> len(quoted("x" * 100_000)) < 450
     True

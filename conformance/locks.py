@@ -23,7 +23,7 @@ _PREFIX = "conformance-"
 
 
 def acquire(path: pathlib.Path) -> int | None:
-    """Lock a file, which is created if it is missing. Return its descriptor, or None if another owner holds it.
+    """Lock a file, which is created if it is missing; return its descriptor, or None if another owner holds it.
 
     A file that was removed between its opening and its lock guards nothing: the next process creates another one.
     """
@@ -55,23 +55,23 @@ def locked(target: pathlib.Path) -> Iterator[None]:
 
 
 def ports() -> pathlib.Path:
-    """The folder of the locks of reserved ports."""
+    """Return the folder of the locks of reserved ports."""
     return paths.state() / "ports"
 
 
 def _scratch() -> pathlib.Path:
-    """The folder of the locks of temporary folders; each names its folder."""
+    """Return the folder of the locks of temporary folders; each lock file has the path of its folder."""
     return paths.state() / "scratch"
 
 
 @contextlib.contextmanager
 def scratch(what: str) -> Iterator[pathlib.Path]:
-    """A temporary folder, `conformance-WHAT-*`, that the next start removes if this process was killed."""
+    """Make a temporary folder, `conformance-WHAT-*`, that the next start removes if this process was killed."""
     name = f"{_PREFIX}{what}-{uuid.uuid4().hex[:12]}"
     folder = pathlib.Path(tempfile.gettempdir()) / name
     lock = _scratch() / f"{name}.lock"
     descriptor = None
-    with contextlib.suppress(OSError):  # a home that is read-only: the folder serves all the same
+    with contextlib.suppress(OSError):  # a read-only home: the folder works without a lock
         descriptor = acquire(lock)
     try:
         if descriptor is not None:
@@ -89,36 +89,32 @@ _UNUSED_S = 7 * 86400.0
 
 
 def _unlocked() -> Iterator[pathlib.Path]:
-    """Temporary folders of this user that have no lock and were not used for a week."""
+    """Yield temporary folders of this user that have no lock and were not used for a week."""
     for what in ("spark", "warm"):
         for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}{what}-*"):
             with contextlib.suppress(OSError):
                 seen = folder.lstat()
                 ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
-                if (
-                    ours
-                    and time.time() - seen.st_mtime > _UNUSED_S
-                    and not (_scratch() / f"{folder.name}.lock").exists()
-                ):
+                old = time.time() - seen.st_mtime > _UNUSED_S
+                if ours and old and not (_scratch() / f"{folder.name}.lock").exists():
                     yield folder
 
 
 def release_abandoned() -> list[str]:
-    """Remove the temporary folders and port locks of processes that have ended; a line for each folder."""
+    """Remove the temporary folders and port locks of processes that have ended; return a line for each folder."""
     lines = []
     for lock in sorted(_scratch().glob("*.lock")):
         descriptor = acquire(lock)
         if descriptor is None:
             continue
         folder = pathlib.Path(os.fsdecode(os.read(descriptor, 1 << 12)))
-        there = folder.name.startswith(_PREFIX) and folder.is_dir()
-        if there:
+        if folder.name.startswith(_PREFIX) and folder.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
-        if there and folder.exists():  # another user's, or its JVM is still ending: a later start tries again
-            os.close(descriptor)
-            continue
+            if folder.exists():  # another user's, or its JVM is still ending: a later start tries again
+                os.close(descriptor)
+                continue
+            lines.append(f"removed {folder}")
         release(lock, descriptor)
-        lines += [f"removed {folder}"] if there else []
     for folder in _unlocked():
         shutil.rmtree(folder, ignore_errors=True)
         lines += [] if folder.exists() else [f"removed {folder}"]

@@ -10,14 +10,14 @@ import shutil
 import subprocess
 
 
-def mounts(pid: int | str, number: str) -> dict[str, str]:
-    """The mounts of a block device (`major:minor`) that a process sees: target by mount id."""
+def of_device(pid: int | str, number: str) -> dict[str, str]:
+    """Return the mounts of a block device (`major:minor`) that a process sees: target by mount id."""
     fields = (line.split() for line in _mountinfo(pid))
     return {field[0]: _plain(field[4]) for field in fields if field[2] == number}
 
 
 def mounted_at(target: str) -> list[str]:
-    """The sources of the mounts at exactly this target; the last one hides the others."""
+    """Return the sources of the mounts at exactly this target; the last one hides the others."""
     halves = (line.split(" - ", 1) for line in _mountinfo("self"))
     return [_plain(right.split()[1]) for left, right in halves if _plain(left.split()[4]) == target]
 
@@ -27,7 +27,7 @@ def _mountinfo(pid: int | str) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """The kernel writes a space in a path as `\\040`."""
+    """Decode a path of the kernel, which writes a space as `\\040`."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
 
 
@@ -39,36 +39,32 @@ def unmount(target: str, device: str = "") -> bool:
     sources = mounted_at(target)
     if not sources or (device and sources[-1] != device):
         return False
-    return did("umount", target) or did("umount", "--lazy", target)
+    return succeeds("umount", target) or succeeds("umount", "--lazy", target)
 
 
 def detach(backing: str) -> list[str]:
-    """Detach every loop device whose backing file is exactly this one, also one that was never recorded.
-
-    A device that is still used goes with its last user.
-    """
+    """Detach every loop device with exactly this backing file; one that is still used goes with its last user."""
     found = []
     for path in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):  # detached meanwhile
             holds = path.read_text(errors="surrogateescape").rstrip("\n").removesuffix(" (deleted)")
             device = f"/dev/{path.parts[3]}"
-            if backing and holds == backing and did("losetup", "--detach", device):
+            if backing and holds == backing and succeeds("losetup", "--detach", device):
                 found.append(device)
     return found
 
 
 def tool(name: str) -> str | None:
-    """The path of a command, also of one in a folder for root; None if it is missing."""
+    """Return the path of a command, also of one in a folder for root; None if it is missing."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
 
 
-def did(*command: str) -> bool:
-    """Run a command; whether its exit code was 0."""
-    return said(*command) is not None
+def succeeds(*command: str) -> bool:
+    return output_of(*command) is not None
 
 
-def said(*command: str) -> str | None:
-    """The output of a command; None if it cannot be run, takes over 30 s, or has another exit code than 0."""
+def output_of(*command: str) -> str | None:
+    """Run a command; return its output, or None if it cannot be run, takes over 30 s, or its exit code is not 0."""
     try:
         program = [tool(command[0]) or command[0], *command[1:]]
         done = subprocess.run(program, capture_output=True, timeout=30, check=False, text=True, errors="replace")

@@ -1,7 +1,7 @@
 """The data folders, in a checkout and in an installed wheel.
 
-In a checkout `suites/`, `fixtures/` and `reports/` lie beside the package; in a wheel they lie in
-`conformance/_data/`. Nothing else in the project may guess.
+In a checkout `suites/`, `fixtures/` and `reports/` are beside the package; in a wheel they are in `conformance/_data/`.
+No other module may assume where they are.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PROJECT = "ack-conformance"
 
 @functools.cache
 def root() -> pathlib.Path:
-    """The folder that holds `suites`, `fixtures` and `reports`.
+    """Return the folder that holds `suites`, `fixtures` and `reports`.
 
     A parent folder counts as the checkout only if its `pyproject.toml` names this project: a wheel that was unpacked
-    inside somebody's repository must not take that repository's `suites/` for ours.
+    inside another repository must not use the `suites/` of that repository.
     """
     package = pathlib.Path(__file__).resolve().parent
     manifest = package.parent / "pyproject.toml"
@@ -31,27 +31,29 @@ def root() -> pathlib.Path:
 
 
 def suites() -> pathlib.Path:
-    """The scenarios, and the claims in `claims/`."""
+    """Return the folder of the scenarios, which has the claims in `claims/`."""
     return root() / "suites"
 
 
 def fixtures() -> pathlib.Path:
-    """Brokers as data, histories with known verdicts, minimal reproductions."""
+    """Return the folder of brokers as data, histories with known verdicts and minimal reproductions."""
     return root() / "fixtures"
 
 
 def reports() -> pathlib.Path:
-    """Templates and style of the report."""
+    """Return the folder of the templates and style of the report."""
     return root() / "reports"
 
 
 def cache() -> pathlib.Path:
-    """The user's cache folder of this project: `XDG_CACHE_HOME`, else `~/.cache`. Not created here."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")
-    return pathlib.Path(base) / PROJECT
+    """Return the cache folder of this project, below `XDG_CACHE_HOME` or `~/.cache`; it may not exist yet."""
+    return _home("XDG_CACHE_HOME", ".cache")
 
 
 def state() -> pathlib.Path:
-    """Where runs in progress are noted, so that the next one can clean up: `XDG_STATE_HOME`, else `~/.local/state`."""
-    base = os.environ.get("XDG_STATE_HOME") or str(pathlib.Path.home() / ".local" / "state")
-    return pathlib.Path(base) / PROJECT
+    """Return the folder that lists the runs in progress, below `XDG_STATE_HOME` or `~/.local/state`."""
+    return _home("XDG_STATE_HOME", ".local/state")
+
+
+def _home(variable: str, default: str) -> pathlib.Path:
+    return pathlib.Path(os.environ.get(variable) or pathlib.Path.home() / default) / PROJECT

@@ -1,9 +1,9 @@
 """The files of a run beside its histories: what was asked, and what each trial was.
 
 `run.json` holds a `RunFile`: the run, its plan, and the checksums of its evidence. Every folder below `trials/` holds a
-`TrialRecord` (`trial.json`) and one history file per process. `broker.json` holds a `BrokerRecord` where the broker is
-none of this package, and a copy of its file lies beside it: it names a place of one machine, which a report, that holds
-the `RunRecord`, must not.
+`TrialRecord` (`trial.json`) and one history file per process. `broker.json` holds a `BrokerRecord` if the broker is not
+one of this package; a copy of its file lies beside it. It is a file of its own because it names paths of one machine,
+and a report, which has the `RunRecord`, must not.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from conformance.scenario.script import Step
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
+PARTS = "workers"
+"""The folder, below that of the run, with one run for each worker process of pytest."""
+
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked of a run, before anything happened. `finished` is False until every trial was recorded.
@@ -31,13 +34,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `changed` what differs from stock, `deviations` what the harness itself changed so that the broker runs headless.
     `selected` are the ids of the claims asked for, `required` those judged although their conditions are not met;
     `judged_as` names vendors whose sentences the user wants applied although they bind other products. `unable` says
-    which faults this machine cannot take, and what of a scenario the adapter has no words for, and why.
-    `configuration` is how what was run differs from the user's own configuration, a unified diff without secrets; empty
-    for stock. With one, `changed` is what differs from that. `no_client_reason` is why nothing at all could be tried.
-    `weakens` is which settings a control may change; None in the record of an earlier version, which could change each.
-    `policies_unread` is why the policies of an external broker's queues are not known; empty where they are, or where
-    its file does not say how to ask. `incomplete` is what the judge found missing or wrong in the folder of the run; it
-    is never recorded.
+    why: faults that this machine cannot inject, and needs of a scenario that the adapter does not have.
+    `configuration` is the difference from the user's own configuration, a unified diff without secrets; empty for
+    stock. With one, `changed` is the difference from that. `no_client_reason` says why no trial was possible.
+    `weakens` has the settings that a control may change; None in the record of an earlier version, which could change
+    each. `policies_unread` says why the policies of an external broker's queues are not known; it is empty if they are,
+    or if its file does not say how to ask. `incomplete` is what the judge found missing or wrong in the folder of the
+    run; it is never recorded.
     """
 
     run: str
@@ -74,15 +77,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial: which script, which arm, and whether anything of ours went wrong.
+    """One trial: its script, its arm, and whether the suite itself failed in it.
 
     `arm` is `subject` or `control`; `control` is the label of the control that it ran (`Control.label`). `k` is the
     number that the seed drew for the trigger. `steps` are the drawn steps, `client` and `queue` those of the script
     (`Scenario`): a replay compares them. `steps` is None in the record of an earlier version. `flush_ms` is how long
-    the broker may keep what it has answered before it writes it; 0: its settings do not tell. `void` says why nothing
+    the broker may keep what it has confirmed before it writes it; 0 if its settings do not say. `void` says why nothing
     may be concluded from it: a fault that did not take effect, a process that died by itself, a broker that did not
-    start. `void_after_fault` is set by the judge: the histories of a void trial say that a fault had taken effect.
-    `floor_seconds` is what the restarts and waits of this trial took by themselves.
+    start. The judge sets `void_after_fault` if a fault had taken effect in a void trial. `floor_seconds` is the time of
+    the restarts and waits alone.
     """
 
     trial: str
@@ -106,7 +109,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planned(self) -> TrialRecord:
-        """The record as it was planned, without what the trial brought."""
+        """The record without the results of the trial."""
         return msgspec.structs.replace(self, void="", void_log=(), floor_seconds=0.0, seconds=0.0)
 
 
@@ -132,7 +135,7 @@ class RunFile(RunRecord, frozen=True, kw_only=True):
 
     @property
     def sealed(self) -> RunFile:
-        """The file with the seal that its other fields have."""
+        """The file with the seal of its other fields."""
         return msgspec.structs.replace(self, seal=seal(msgspec.json.encode(self)))
 
     @property
@@ -149,12 +152,12 @@ def checksum(path: pathlib.Path) -> Checksum:
 
 
 def evidence(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The files of a trial that its verdict rests on: `trial.json` and the histories."""
+    """Return the files of a trial that its verdict rests on: `trial.json` and the histories."""
     return [path for path in (folder / "trial.json", *sorted(folder.glob("*.jsonl"))) if path.is_file()]
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the user's: where it lay, absolute, what the run calls its own copy, and the sha256 of its bytes."""
+    """A file of the user: its absolute path, the name of the copy in the run's folder, and the sha256 of its bytes."""
 
     path: str
     copy: str
@@ -162,12 +165,11 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How a broker is found again that its name and version do not find.
+    """What opens a broker again that its name and version alone do not find.
 
-    `words` are what `--adapter` takes, without version and launcher. `path` is where its file lay, absolute, and `copy`
-    what the run calls its own copy; both are empty for one of this or another package. `sha256` is of its bytes.
-    `launcher` is the word with the place that was given for it (`external=URL`, `native=FOLDER`), empty where there was
-    none; `rules` is the file of `external=FILE.toml`.
+    `words` are what `--adapter` takes, without version and launcher. `path`, `copy` and `sha256` are those of its file
+    (`FileRecord`), empty for a broker of this or another package. `launcher` is the launcher with its argument
+    (`external=URL`, `native=FOLDER`), empty if it had none; `rules` is the file of `external=FILE.toml`.
     """
 
     words: str
@@ -178,18 +180,18 @@ class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
     rules: FileRecord | None = None
 
     def spec(self, version: str, launcher: str) -> str:
-        """The words of `--adapter`, whole; `launcher` is the one without a place."""
+        """Return the whole `--adapter` word; `launcher` is the one without an argument."""
         return f"{self.words}@{version}:{self.launcher or launcher}"
 
     @property
     def files(self) -> tuple[FileRecord, ...]:
-        """What may have changed since."""
+        """The files of the user, which may have changed since the run."""
         own = (FileRecord(path=self.path, copy=self.copy, sha256=self.sha256),) if self.path else ()
         return (*own, *((self.rules,) if self.rules else ()))
 
 
 def header(run: RunRecord) -> Header:
-    """What every history of the run says of it; a trial fills in the rest."""
+    """Return the header of every history of the run; a trial fills in the rest."""
     return Header(
         run=run.run,
         scenario="",
@@ -210,13 +212,13 @@ def header(run: RunRecord) -> Header:
 
 
 def keep_broker(folder: pathlib.Path, asked: str, path: pathlib.Path, launcher: str = "") -> None:
-    """Write down the broker of a run, and copy its file (a TOML file, or the Python file of a class).
+    """Store the broker of a run, and copy its file: a TOML file, or the Python file of a class.
 
     Args:
         folder: Of the run.
         asked: The words that named it, without version and launcher; `path.py:Class` for a class.
-        path: Its file; what is none is that of a package, which is found by its name alone.
-        launcher: The launcher, with its place where one was given; the file of an external broker is copied as well.
+        path: Its file; if there is no such file, the broker belongs to a package, which is found by its name alone.
+        launcher: The launcher, with its argument if it had one; the file of an external broker is copied as well.
     """
     word, equals, at = launcher.partition("=")
     rules = None
@@ -241,20 +243,22 @@ def _copied(path: pathlib.Path, folder: pathlib.Path, name: str) -> FileRecord:
 
 
 def kept_broker(folder: pathlib.Path) -> tuple[BrokerRecord, pathlib.Path] | None:
-    """The broker that the run wrote down, and the folder that has the copy; None for one of this package.
-
-    A run of several processes has it in each of its parts.
-    """
-    for part in (folder, *sorted(folder.glob("workers/*"))):
+    """Return the stored broker of the run and the folder with its copy; None for a broker of this package."""
+    for part in parts(folder):
         if (part / "broker.json").is_file():
             return read(part / "broker.json", BrokerRecord), part
     return None
 
 
-def file_changed(record: FileRecord, part: pathlib.Path) -> str | None:
-    """What has changed in a file of the broker since: None for nothing, empty for words that mean the same.
+def parts(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Return the folder of a run, and those of its worker processes, each of which stored broker and credentials."""
+    return [folder, *sorted(folder.glob(f"{PARTS}/*"))]
 
-    Raises `UsageError` where the file is gone, with what the user can do.
+
+def file_changed(record: FileRecord, part: pathlib.Path) -> str | None:
+    """Return what has changed in a file of the user since: None for nothing, empty for a change without meaning.
+
+    Raises `UsageError` if the file is gone, with what the user can do.
     """
     path, copy = pathlib.Path(record.path), inside(part, record.copy)
     try:
@@ -291,24 +295,24 @@ def difference(then: Mapping[str, object], now: Mapping[str, object], at: str = 
 def seal(data: bytes) -> str:
     """Return the SHA-256 of a `run.json` without its seal.
 
-    It is that of the text and not of `RunFile`: a version that knows another field must not call the file edited.
+    It is that of the text and not of `RunFile`: a version with another field must not report the file as edited.
     """
     fields = msgspec.json.decode(data, type=dict[str, object])
     return hashlib.sha256(msgspec.json.encode({**fields, "seal": ""}, order="sorted")).hexdigest()
 
 
 def save(record: msgspec.Struct, path: pathlib.Path) -> None:
-    """Write a record so that a reader sees the old file or the new one, never half of one."""
+    """Write a record in one step: a reader sees the old file or the new one."""
     part = path.with_suffix(".part")
     part.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     part.replace(path)
 
 
 def read(path: pathlib.Path, kind: type[Record]) -> Record:
-    """Read a record of that kind; raises `HistoryError` where it is missing or not one."""
+    """Read a record of that kind; raises `HistoryError` if it is missing or not one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:  # the last of brackets without end
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:  # RecursionError: endless opening brackets
         raise HistoryError(f"{path}: {error}") from error
 
 
@@ -335,7 +339,7 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
     """Return the path of `name` below `folder`.
 
     Raises `HistoryError` if the name leads out of the folder, passes a symbolic link, or is a pipe or a device: a run
-    folder may come from somebody else, and must not make the suite read or write other files of this machine.
+    folder may come from another person, and must not make the suite read or write other files of this machine.
     """
     home = folder.resolve()
     wanted = home / name
@@ -347,7 +351,7 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
     if not stays:
         raise HistoryError(
             f"{folder}: {name!r} leads out of the folder or is a symbolic link. A run writes neither: the folder was "
-            "changed since, or made by somebody else. Nothing was read or written. Remove it if you know its origin"
+            "changed since, or another person made it. Nothing was read or written. Remove it if you know its origin"
         )
     if not regular:
         raise HistoryError(f"{folder}: {name!r} is a pipe or a device, and a run writes files only; remove it")

@@ -72,17 +72,7 @@ def typed(tmp_path, monkeypatch, capfd):
 
 @pytest.fixture
 def marked():
-    """The pids of living processes that carry a run's mark in their environment."""
-    return _marked
+    """Return the pids of living processes that carry a run's mark in their environment."""
+    from conformance import ledger
 
-
-def _marked(run_id):
-    mark = f"CONFORMANCE_RUN={run_id}".encode()
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
+    return ledger.marked

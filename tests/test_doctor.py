@@ -24,7 +24,7 @@ from conformance.faults.disk import injection
 from conformance.faults.power import image
 from conformance.frontend import doctor
 from conformance.frontend.cli import cli
-from conformance.frontend.doctor import losses, machine, software
+from conformance.frontend.doctor import probes
 from conformance.judge import rules
 from conformance.scenario.script import DiskFault, PowerLoss
 
@@ -98,7 +98,7 @@ def test_without_strace(no_path):
     assert ("missing", True) == (found.state, "apt-get install strace" in found.todo)
     told = f"faults at the disk: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
     assert told == found.enables
-    assert {"held_sync", "failed_sync", "disk_full", "watched"} <= losses.unable().keys()
+    assert {"held_sync", "failed_sync", "disk_full", "watched"} <= doctor.unable().keys()
 
 
 def test_without_root(not_root):
@@ -124,7 +124,7 @@ def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
     expected = f"NOT_TRIED here: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
     assert expected in "\n".join(told)
     assert decided_only(gone) > one | other
-    lost = losses.lost(losses.unable())
+    lost = doctor.lost(doctor.unable())
     assert (gone, decided_only(gone), set()) == (lost.scenarios, lost.claims, lost.claims & lost.on_disk)
     assert on_disk & {claim for item in SCENARIOS.values() for claim in item.decides} == lost.on_disk | (
         on_disk & lost.claims
@@ -133,8 +133,8 @@ def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
 
 def test_nothing_is_lost_without_a_fault():
     """Counted in words that are right for one, too."""
-    assert "0 scenarios, 0 claims decided only there" == str(losses.lost([]))
-    one = losses.NotTried(frozenset("a"), frozenset("b"), frozenset("c"))
+    assert "0 scenarios, 0 claims decided only there" == str(doctor.lost([]))
+    one = doctor.NotTried(frozenset("a"), frozenset("b"), frozenset("c"))
     assert "1 scenario, 1 claim decided only there, 1 more about the disk INCONCLUSIVE without" == str(one)
 
 
@@ -142,8 +142,8 @@ def test_tables_are_those_of_their_owners():
     """The packages of the project, and the faults that decide at the disk."""
     dependencies = tomllib.loads((paths.root() / "pyproject.toml").read_text())["project"]["dependencies"]
 
-    assert sorted(re.split("[<>=]", one)[0] for one in dependencies) == sorted(software.PACKAGES.values())
-    assert rules._DURABILITY_FAULTS == losses.DURABILITY_FAULTS
+    assert sorted(re.split("[<>=]", one)[0] for one in dependencies) == sorted(probes.PACKAGES.values())
+    assert rules._DURABILITY_FAULTS == doctor.DURABILITY_FAULTS
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_without_a_compiler(no_path, monkeypatch):
     hidden(monkeypatch, "proton")
 
     assert ["note", "missing"] == [there.state, doctor.check("compiler").state]
-    assert f"apt-get install {' '.join(sorted(software.BUILD.split()))}" == (
+    assert f"apt-get install {' '.join(sorted(probes.BUILD.split()))}" == (
         "apt-get install " + " ".join(sorted(there.todo.removeprefix("apt-get install ").split()))
     )
 
@@ -266,7 +266,7 @@ def test_an_engine_that_is_not_there(machine_of_its_own, monkeypatch, tmp_path):
 def test_an_engine_that_this_user_may_not_speak_to(machine_of_its_own, monkeypatch):
     """The group that gives the right."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///var/run/other.sock")
-    monkeypatch.setattr(machine, "_asked", forbidden)
+    monkeypatch.setattr(probes, "_asked", forbidden)
     found = doctor.check("docker")
 
     assert ("missing", True) == (found.state, "usermod -aG docker" in found.todo)
@@ -278,7 +278,7 @@ def forbidden(host):
 
 def test_a_socket_that_never_answers(machine_of_its_own, monkeypatch):
     """The doctor does not wait for long: the library would, for two minutes."""
-    monkeypatch.setattr(machine, "_ASKED_S", 0.1)
+    monkeypatch.setattr(probes, "_ASKED_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
         found = doctor.check("docker")
@@ -346,8 +346,8 @@ MOUNTS = r"""22 1 8:1 / / rw - ext4 /dev/sda1 rw
 
 def test_kinds_of_file_systems(monkeypatch):
     """Of the longest mount point above; the last one where two are at the same place; with a blank in its name."""
-    monkeypatch.setattr(machine, "_read", lambda path: MOUNTS)
-    kinds = [machine._file_system(pathlib.Path(path)) for path in ("/x", "/memory", "/mem/x", "/a b/c")]
+    monkeypatch.setattr(probes, "_read", lambda path: MOUNTS)
+    kinds = [probes._file_system(pathlib.Path(path)) for path in ("/x", "/memory", "/mem/x", "/a b/c")]
 
     assert ["ext4", "ext4", "btrfs", "xfs"] == kinds
 
@@ -355,7 +355,7 @@ def test_kinds_of_file_systems(monkeypatch):
 def test_a_folder_in_memory(monkeypatch, tmp_path):
     """A sync means nothing there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine, "_file_system", lambda folder: "tmpfs")
+    monkeypatch.setattr(probes, "_file_system", lambda folder: "tmpfs")
     found = doctor.check("run folder")
 
     assert ("note", True, "--out DIR, on a disk") == (
@@ -370,7 +370,7 @@ def test_a_folder_in_memory(monkeypatch, tmp_path):
 def test_a_folder_without_room_or_right(monkeypatch, tmp_path):
     """A note, and a reason not to start."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine, "_file_system", lambda folder: "ext4")
+    monkeypatch.setattr(probes, "_file_system", lambda folder: "ext4")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 30, 1 << 30, (1 << 30) - 1))
     full = doctor.check("run folder")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -388,7 +388,7 @@ def test_the_cache(machine_of_its_own, monkeypatch):
         (paths.cache() / name / "deep").mkdir(parents=True)
         (paths.cache() / name / "deep" / "file").write_bytes(b"x" * size)
     assert doctor.check("cache").says.endswith("it holds archives 2 MB, dist 3 MB")
-    monkeypatch.setattr(machine, "_SIZED_S", -1.0)
+    monkeypatch.setattr(probes, "_SIZED_S", -1.0)
     assert "archives more than 0 MB" in doctor.check("cache").says
 
 
@@ -405,15 +405,15 @@ def test_the_cache(machine_of_its_own, monkeypatch):
 )
 def test_the_scope_of_ptrace(monkeypatch, scope, user, state):
     """A tracer of ours starts what it traces: 1 is enough."""
-    monkeypatch.setattr(machine, "_read", lambda path: scope)
+    monkeypatch.setattr(probes, "_read", lambda path: scope)
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
-    assert state == machine.ptrace().state
+    assert state == probes.ptrace().state
 
 
 def test_no_loop_devices(monkeypatch, tmp_path):
     """The module of the kernel."""
-    monkeypatch.setattr(machine, "_LOOP", tmp_path / "loop-control")
+    monkeypatch.setattr(probes, "_LOOP", tmp_path / "loop-control")
     found = doctor.check("loop devices")
 
     assert ("missing", True) == (found.state, "modprobe loop" in found.todo)
@@ -434,8 +434,8 @@ def test_a_busy_machine(monkeypatch, load, state):
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0, 0))
 
     assert (state, f"2 for this process, load {load}") == (
-        machine.cores().state,
-        machine.cores().says.partition(":")[0],
+        probes.cores().state,
+        probes.cores().says.partition(":")[0],
     )
 
 
@@ -444,9 +444,9 @@ def test_a_busy_machine(monkeypatch, load, state):
 )
 def test_memory(monkeypatch, said, state):
     """Two GiB for Spark and a broker."""
-    monkeypatch.setattr(machine, "_read", lambda path: f"MemTotal: 9 kB\n{said}\n")
+    monkeypatch.setattr(probes, "_read", lambda path: f"MemTotal: 9 kB\n{said}\n")
 
-    assert state == machine.memory().state
+    assert state == probes.memory().state
 
 
 def test_a_probe_that_fails_is_a_finding():
@@ -471,7 +471,7 @@ def test_for_machines(no_path, not_root):
     told = json.loads(doctor.as_json([doctor.check("strace"), doctor.check("root")]))
 
     assert (True, ["strace", "root"]) == (told["able"], [check["name"] for check in told["checks"]])
-    assert sorted(software.PACKAGES.values()) == sorted(told["versions"])
+    assert sorted(probes.PACKAGES.values()) == sorted(told["versions"])
     assert re.fullmatch(r"\d+\.\d+.*", told["versions"]["click"])
     assert sorted(played_with(DiskFault) | played_with(PowerLoss)) == told["not_tried"]["scenarios"]
 
@@ -488,8 +488,8 @@ def test_where_nothing_is_installed(tmp_path):
     )
 
     assert (3, "") == (done.returncode, done.stderr)
-    assert f"pip install {' '.join(software.PACKAGES.values())}" in done.stdout
-    assert f"apt-get install {software.BUILD}, then pip install python-qpid-proton" in done.stdout
+    assert f"pip install {' '.join(probes.PACKAGES.values())}" in done.stdout
+    assert f"apt-get install {probes.BUILD}, then pip install python-qpid-proton" in done.stdout
     assert re.search(r"^missing  strace +it cannot be asked: msgspec is not installed$", done.stdout, re.MULTILINE)
     assert "not counted: pip install msgspec" in done.stdout
     assert "Not even the bundled broker can be tried: packages, python-qpid-proton, java, spark." in done.stdout

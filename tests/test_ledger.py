@@ -15,7 +15,8 @@ import pytest
 
 from conformance import ledger, paths
 from conformance.errors import UsageError
-from conformance.ledger import Identity, Ledger, identify, mounted_at, release_leftovers
+from conformance.ledger import Identity, Ledger, identify, release_leftovers
+from conformance.mounts import mounted_at
 
 RUN = f"ledger-{os.getpid()}"
 """Of this test process alone: a release ends every process on this machine that carries the id of the run."""

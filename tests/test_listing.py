@@ -14,7 +14,7 @@ from conformance.adapters.distribution import fetch
 from conformance.adapters.file import schema
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.opening import WIRES
-from conformance.frontend.cli import listing
+from conformance.frontend.cli import adapters as listing
 
 FILES = sorted((paths.fixtures() / "brokers").glob("*/broker.toml"))
 PUBLISHED = paths.root() / "docs" / "broker.schema.json"

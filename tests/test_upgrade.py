@@ -19,21 +19,14 @@ from broker_ports import broker_port
 from conformance import adapters, campaign, claims, paths, scenario
 from conformance.adapters import BrokerRequest
 from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
-from conformance.followup.upgrade import (
-    FailedUpgradeStart,
-    UpgradeAdapter,
-    UpgradeExpected,
-    UpgradeRequest,
-    broker,
-    course,
-    planned,
-)
-from conformance.followup.upgrade.planned import hands_over
+from conformance.followup.upgrade import broker, runs
+from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapter, UpgradeRecord
+from conformance.followup.upgrade.runs import UpgradeExpected, UpgradeRequest, hands_over
 from conformance.judge.rows import Judgement, TrialRecord
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.report.expectations import read_baseline
-from conformance.report.expected import Standing
+from conformance.report.model import Standing
 from conformance.run import artifacts, readiness_probe
 from conformance.run.planning.plan import instances
 from conformance.scenario.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
@@ -101,13 +94,14 @@ def test_every_scenario_that_kills_a_broker_is_an_upgrade():
 # words
 
 
-def wanted(old, new, **more):
-    return UpgradeRequest(old=str(old), new=str(new), **more)
+def wanted(old, new, *, to_settings=(), scenarios=(), **more):
+    options = campaign.Options(adapter=str(old), protocol="amqp", **more)
+    return UpgradeRequest(options, str(new), to_settings, scenarios)
 
 
 def test_each_trial_has_a_pair_of_its_own(tmp_path):
     """Data that the new version has taken over is no data of the old one; the liars beside stay what they are."""
-    ready = planned.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out", seed=7))
+    ready = runs.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out", seed=7))
     groups = instances(ready.after.trials)
     upgraded = [group for group in groups if isinstance(group[0].adapter, UpgradeAdapter)]
     others = {trial.adapter.name for group in groups if group not in upgraded for trial in group}
@@ -123,19 +117,19 @@ def test_each_trial_has_a_pair_of_its_own(tmp_path):
 def test_two_products(tmp_path):
     """Their data is not the same."""
     with pytest.raises(UsageError, match="--from is artemis and --to is reference"):
-        planned.prepare(wanted("artemis", "reference", out=tmp_path / "out"))
+        runs.prepare(wanted("artemis", "reference", out=tmp_path / "out"))
 
 
 def test_two_launchers(tmp_path):
     with pytest.raises(UsageError, match="--from runs by native and --to by docker"):
-        planned.prepare(wanted("artemis@2.44.0", "artemis:docker", out=tmp_path / "out"))
+        runs.prepare(wanted("artemis@2.44.0", "artemis:docker", out=tmp_path / "out"))
 
 
 def test_the_same_twice(tmp_path):
     """Nothing changes; a setting of the new one is a change."""
     with pytest.raises(UsageError, match="the same settings"):
-        planned.prepare(wanted("artemis", "artemis", out=tmp_path / "out"))
-    ready = planned.prepare(wanted("artemis", "artemis", to_settings=["journal_type=ASYNCIO"], out=tmp_path / "out"))
+        runs.prepare(wanted("artemis", "artemis", out=tmp_path / "out"))
+    ready = runs.prepare(wanted("artemis", "artemis", to_settings=["journal_type=ASYNCIO"], out=tmp_path / "out"))
 
     assert "2.56.0 to 2.56.0 with journal_type=ASYNCIO" == ready.pair.version
     assert "NIO" == ready.after.selection.settings.values["journal_type"]
@@ -143,8 +137,8 @@ def test_the_same_twice(tmp_path):
 
 
 def test_a_downgrade_is_allowed_and_said(tmp_path):
-    down = planned.prepare(wanted("artemis@2.56.0", "artemis@2.44.0", out=tmp_path / "out"))
-    up = planned.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out"))
+    down = runs.prepare(wanted("artemis@2.56.0", "artemis@2.44.0", out=tmp_path / "out"))
+    up = runs.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out"))
 
     assert ["2.44.0 is older than 2.56.0: this is a downgrade"] == [note.partition(",")[0] for note in down.notes]
     assert () == up.notes
@@ -154,21 +148,21 @@ def test_data_that_lies_elsewhere(tmp_path):
     """A folder of another shape cannot be shared."""
     other = toml(tmp_path, changes=[('[journal]\npath = "{instance}/data"', '[journal]\npath = "{instance}/data/log"')])
     with pytest.raises(UsageError, match="neither could find the other's"):
-        planned.prepare(wanted("reference", other, out=tmp_path / "out"))
+        runs.prepare(wanted("reference", other, out=tmp_path / "out"))
 
 
 def test_data_beside_the_configuration(tmp_path):
     """The new version would lose its own configuration with the folder."""
     other = toml(tmp_path, changes=[('[data]\npath = "{instance}/data"', '[data]\npath = "{instance}"')])
     with pytest.raises(UsageError, match="where its configuration lies"):
-        planned.prepare(wanted(other, other, to_settings=["journal_buffer_ms=4"], out=tmp_path / "out"))
+        runs.prepare(wanted(other, other, to_settings=["journal_buffer_ms=4"], out=tmp_path / "out"))
 
 
 def test_clients_that_would_have_to_speak_otherwise(tmp_path):
     """One script cannot be played with both."""
     other = toml(tmp_path, changes=[('port = "amqp"\nack_confirm = "disposition"', 'port = "amqp"')])
     with pytest.raises(UsageError, match="do not speak amqp alike"):
-        planned.prepare(wanted("reference", other, out=tmp_path / "out"))
+        runs.prepare(wanted("reference", other, out=tmp_path / "out"))
 
 
 @pytest.mark.parametrize(
@@ -184,13 +178,13 @@ def test_clients_that_would_have_to_speak_otherwise(tmp_path):
 def test_words_that_mean_nothing_here(tmp_path, more, code, closest):
     more = {"to_settings": ["liar=loses-the-oldest"], **more}
     with pytest.raises(UsageError) as caught:
-        planned.prepare(wanted("reference", "reference", out=tmp_path / "out", **more))
+        runs.prepare(wanted("reference", "reference", out=tmp_path / "out", **more))
     assert (code, closest) == (caught.value.code, caught.value.fields.get("closest"))
 
 
 def test_the_command_repeats_it(tmp_path):
     """Everything that matters is in it, the drawn seed too."""
-    ready = planned.prepare(
+    ready = runs.prepare(
         wanted("artemis@2.44.0", "artemis@2.56.0", settings=["data_sync=false"], trials=5, seed=7, out=tmp_path / "out")
     )
 
@@ -318,7 +312,7 @@ def judged(*rows, trials=()):
 
 def record(*refused, starts=()):
     refusals = tuple(FailedUpgradeStart(trial=name, says="no", log="l", log_tail=(), data="d") for name in refused)
-    return course.UpgradeRecord(
+    return UpgradeRecord(
         adapter="artemis",
         old="1",
         new="2",
@@ -390,8 +384,8 @@ def test_errors_of_ours_beside_a_refusal(trials):
 def test_a_trial_without_the_new_version_says_nothing():
     """Whatever its rows say."""
     with pytest.raises(FaultError, match=r"killed\.1 was played without the new version"):
-        course._handed_over([trial("killed.1")], record())
-    course._handed_over([trial("killed.1", void="x"), trial("killed.2", arm="control")], record())
+        runs.check_starts([trial("killed.1")], record())
+    runs.check_starts([trial("killed.1", void="x"), trial("killed.2", arm="control")], record())
 
 
 def test_another_launcher_than_ours():
@@ -508,20 +502,20 @@ def test_two_files_of_a_user_are_found_again(tmp_path):
     old, new = (
         toml(tmp_path, name, [("ready_s = 30", f"ready_s = {n}")]) for name, n in (("1.toml", 31), ("2.toml", 32))
     )
-    ready = planned.prepare(wanted(old, new, out=tmp_path / "out", to_settings=["journal_buffer_ms=4"], seed=7))
+    ready = runs.prepare(wanted(old, new, out=tmp_path / "out", to_settings=["journal_buffer_ms=4"], seed=7))
     (tmp_path / "out").mkdir()
-    course.begin(ready.pair, tmp_path / "out")
+    runs.begin(ready.pair, tmp_path / "out")
     run = campaign._run_record(ready.after)
 
     def opened(part, version, changed):
         return adapters.open_broker(BrokerRequest(artifacts.spec(part, run, version, []), overrides=changed)).adapter
 
-    again = course.found_again(tmp_path / "out", course.read(tmp_path / "out"), run.changed, opened)
+    again = runs.reopen(tmp_path / "out", runs.read(tmp_path / "out"), run.changed, opened)
 
     assert (old, new) == (again.old.path, again.new.path)
     assert {"journal_buffer_ms": 4} == again.to_set
     assert (31, 32) == (again.old.file.start.ready_s, again.new.file.start.ready_s)
-    assert None is course.read(tmp_path)
+    assert None is runs.read(tmp_path)
 
 
 @pytest.mark.full

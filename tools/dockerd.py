@@ -21,8 +21,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 
-from conformance import ledger as ledger_of
-from conformance import paths
+from conformance import mounts, paths
 from conformance.adapters.container import engine
 from conformance.adapters.launch.process_tree import wait_ended_now
 from conformance.errors import ConformanceError, LaunchError, UsageError
@@ -75,7 +74,7 @@ def _only_one() -> Iterator[None]:
 
 def install() -> None:
     """Have `dockerd` and `iptables` installed; `LaunchError` where they are missing and cannot be."""
-    missing = [package for tool, package in _PACKAGES.items() if ledger_of.tool(tool) is None]
+    missing = [package for tool, package in _PACKAGES.items() if mounts.tool(tool) is None]
     if os.getuid() != 0:
         raise LaunchError("an engine of its own needs root: run it with sudo, or start Docker")
     if not missing:

@@ -27,7 +27,7 @@ from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
-from conformance.ledger import RUN_VARIABLE, Ledger
+from conformance.ledger import Ledger, marked
 from conformance.run.planning.plan import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
 
@@ -54,7 +54,7 @@ def run_id(adapter: Adapter) -> str:
 
 
 @contextlib.contextmanager
-def place(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
+def folder_of(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
     """Yield the folder of a check: a temporary one, or `keep`, which must be new or empty (`UsageError`)."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as folder:
@@ -287,14 +287,3 @@ def _listening(adapter: Adapter, broker: Broker) -> str:
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
             found.append(f"{host}:{port}")
     return ", ".join(found)
-
-
-def marked(run_id: str) -> list[int]:
-    """Return the pids of other processes that carry the mark of a run in their environment."""
-    mark = f"{RUN_VARIABLE}={run_id}".encode()
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # gone, or another user's
-            if mark in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
-                found.append(int(path.parent.name))
-    return found

@@ -24,8 +24,8 @@ from conformance.adapters.controls import substitute
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
-from conformance.followup import upgrade
-from conformance.followup.upgrade import UpgradeAdapter
+from conformance.followup.upgrade import runs
+from conformance.followup.upgrade.broker import for_trial, pair_of
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.trial_anomalies import RECOVERY, compared, offences
 from conformance.records import RunRecord, TrialRecord
@@ -68,7 +68,6 @@ class Replay:
 
     @property
     def title(self) -> str:
-        """The trial in words."""
         record = self.record
         drawn = f", k = {record.k}" if record.k is not None else ""
         arm = "the subject" if record.arm == "subject" else f"the control {record.control}"
@@ -79,7 +78,7 @@ class Replay:
 class ReplayOutcome:
     """The result of a replay: `lines` compare the recordings, `void` says why a recording does not count.
 
-    `again` is true if every offence of the first recording was seen in each new one.
+    `again`: every offence of the first recording was seen in each new one.
     """
 
     judgement: Judgement
@@ -96,7 +95,7 @@ class ReplayOutcome:
 
 
 def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
-    """The records of a run and of its trials, by name.
+    """Return the records of a run and of its trials, by name.
 
     Raises:
         UsageError: The folder is not that of a run.
@@ -113,7 +112,7 @@ def read_run(folder: pathlib.Path) -> tuple[RunRecord, list[TrialRecord]]:
 
 
 def prepare(wanted: ReplayRequest) -> Replay:
-    """Find the trial, and check that the same one can be played today.
+    """Find the trial, and check that the same one can be played now.
 
     Raises:
         UsageError: No such run, scenario, trial or arm (with what there is), or the folder brings code and is not
@@ -138,11 +137,11 @@ def prepare(wanted: ReplayRequest) -> Replay:
             code="scenario-gone",
             scenario=record.scenario,
         )
-    adapter, told = _adapter(wanted, run)
+    adapter, notes = _adapter(wanted, run)
     selection = _selection(run, adapter, script, catalogue, same=not wanted.adapter)
     first = _planned(record, script, selection, catalogue, scenarios)
     _check_script(record, first, run)
-    _check_able(first, selection, script)
+    _check_faults(first, selection, script)
     if first.settings.values != record.settings and not wanted.adapter:
         raise _setting_changed(record.trial, record.settings, first.settings.values)
     options = Options(
@@ -168,7 +167,7 @@ def prepare(wanted: ReplayRequest) -> Replay:
         chosen=tuple(_numbered(first, number) for number in range(1, wanted.times + 1)),
         again=_command(wanted, record),
     )
-    return Replay(made, wanted.folder, record, (*told, *_notes(run, record)))
+    return Replay(made, wanted.folder, record, (*notes, *_notes(run, record)))
 
 
 def find_trial(found: Sequence[TrialRecord], wanted: ReplayRequest) -> TrialRecord:
@@ -221,58 +220,42 @@ def _numbers(found: Iterable[TrialRecord], arm: str) -> str:
 
 
 def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]:
-    """Open the broker of the run; return it with notes about its file."""
-    told: list[str] = []
-    record = upgrade.read(wanted.folder)
-    if record is not None and wanted.adapter:
+    """Open the broker of the run; return it with notes about its files."""
+    notes: list[str] = []
+    upgraded = runs.read(wanted.folder) is not None
+    if upgraded and wanted.adapter:
         raise UsageError(
             f"--adapter {wanted.adapter}: the run was an upgrade, {run.version}, and is replayed with both of its "
             "versions. Leave it out, or try others by conformance upgrade --from ... --to ...",
             code="replay-of-upgrade",
         )
+    config = None if upgraded else own_configuration.kept(wanted.folder)
+    access = artifacts.kept_access(wanted.folder)
+
+    def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
+        spec = wanted.adapter or _stored_spec(part, run, version, notes)
+        request = BrokerRequest(spec, run.protocol, run.vendor, overrides=changed, config=config, access=access)
+        return adapters.open_broker(request).adapter
+
+    found = runs.reopen(wanted.folder, run.version, run.changed, opened)
+    found.capabilities(run.protocol)
+    if config is not None:
+        notes.append(f"with the configuration that the run kept, {config}")
+    return found, notes
+
+
+def _stored_spec(part: pathlib.Path, run: RunRecord, version: str, notes: list[str]) -> str:
     try:
-        if record is not None:
-            return _pair(wanted, run, record, told), told
-        spec = wanted.adapter or artifacts.spec(wanted.folder, run, run.version, told)
+        spec = artifacts.spec(part, run, version, notes)
         adapters.find(spec)
     except UsageError as error:
-        if wanted.adapter:
-            raise
         raise UsageError(
             f"the run tried {run.adapter} {run.version} ({run.launcher}): {error}; name it by --adapter NAME@VERSION, "
             "or by the TOML file that the run was given",
             code=error.code,
             **error.fields,
         ) from error
-    if (mine := own_configuration.kept(wanted.folder)) is not None:
-        told.append(f"with the configuration that the run kept, {mine}")
-    found = adapters.open_broker(_request(spec, wanted, run, run.changed, mine)).adapter
-    found.capabilities(run.protocol)
-    return found, told
-
-
-def _request(
-    spec: str,
-    wanted: ReplayRequest,
-    run: RunRecord,
-    changed: Mapping[str, Value],
-    config: pathlib.Path | None = None,
-) -> BrokerRequest:
-    """The broker of the run, with its protocol, client and credentials."""
-    access = artifacts.kept_access(wanted.folder)
-    return BrokerRequest(spec, run.protocol, run.vendor, overrides=changed, config=config, access=access)
-
-
-def _pair(wanted: ReplayRequest, run: RunRecord, record: upgrade.UpgradeRecord, told: list[str]) -> UpgradeAdapter:
-    """Open both versions of an upgrade, with the settings of the run."""
-
-    def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
-        spec = artifacts.spec(part, run, version, told)
-        return adapters.open_broker(_request(spec, wanted, run, changed)).adapter
-
-    found = upgrade.found_again(wanted.folder, record, run.changed, opened)
-    found.capabilities(run.protocol)
-    return found
+    return spec
 
 
 def _selection(run: RunRecord, adapter: Adapter, script: Scenario, catalogue: Catalogue, *, same: bool) -> Selection:
@@ -306,7 +289,7 @@ def _setting_changed(
     changed += sorted(set(absent) ^ (settings.absent if settings else set()))
     name = changed[0]
     was, is_ = (str(values.get(name, "unknown")).lower() for values in (then, now))
-    words = f"was {was} in the run and would be {is_}" if was != is_ else "is absent in one of run and version"
+    words = f"was {was} in the run and would be {is_}" if was != is_ else "is absent in either the run or this version"
     return UsageError(
         f"{what}: setting {name} {words}: the broker's file has changed since; replay it with the version of the suite "
         "that recorded it",
@@ -322,7 +305,7 @@ def _planned(
     catalogue: Catalogue,
     scenarios: Mapping[str, Scenario],
 ) -> Planned:
-    """Return the trial as this version plans it, with the numbers that the recorded seed draws."""
+    """Return the trial as this version plans it, with the numbers drawn from the recorded seed."""
     if record.arm == "subject":
         found = subject_trials(selection, script, [record.index])
     else:
@@ -380,18 +363,18 @@ def _changed(then: TrialRecord, now: TrialRecord) -> str:
     return records.difference({"client": then.client, **then.queue}, {"client": now.client, **now.queue})
 
 
-def _check_able(planned: Planned, selection: Selection, script: Scenario) -> None:
-    """Raise `FaultError` if the faults of this trial cannot be injected into its broker here."""
-    here = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
+def _check_faults(planned: Planned, selection: Selection, script: Scenario) -> None:
+    """Raise `FaultError` if the faults of this trial cannot be injected into its broker on this machine."""
+    of_trial = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
     needed = {*script.needs, *script.of_client, *(name for fault in script.faults for name in names_of(fault))}
-    for name, why in campaign.unable(here, [script]).items():
+    for name, why in campaign.unable(of_trial, [script]).items():
         if name in needed:
             raise FaultError(f"{script.id} cannot be repeated here: {planned.adapter.name} cannot take {name}: {why}")
 
 
 def _numbered(first: Planned, number: int) -> Planned:
     name = f"{_AGAIN.sub('', first.id)}.again-{number}"
-    return dataclasses.replace(first, id=name, index=number, adapter=upgrade.for_trial(first.adapter, name))
+    return dataclasses.replace(first, id=name, index=number, adapter=for_trial(first.adapter, name))
 
 
 def _command(wanted: ReplayRequest, record: TrialRecord) -> str:
@@ -413,11 +396,11 @@ def _notes(run: RunRecord, record: TrialRecord) -> Iterable[str]:
 
 
 def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
-    """Record the trial again, judge it, and compare its offences with the first recording. Raises what a run raises."""
+    """Record the trial again, judge it, and compare its offences with the first recording."""
     made = replay.campaign
-    upgraded = upgrade.pair_of(made.adapter)
+    upgraded = pair_of(made.adapter)
     if upgraded is not None:
-        upgrade.begin(upgraded, made.folder)
+        runs.begin(upgraded, made.folder)
     with campaign.session(made, watcher) as running:
         running.record()
         judgement = running.judge()
@@ -425,7 +408,7 @@ def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
         seen = offences(made.folder, judgement.trials, made.scenarios[replay.record.scenario], running.spark)
         before = offences(replay.folder, [replay.record], made.scenarios[replay.record.scenario], running.spark)
     if upgraded is not None:
-        upgrade.finish(upgraded, made.folder, judgement.trials)
+        runs.finish(upgraded, made.folder, judgement.trials)
     then = before.get(replay.record.trial, {})
     now = [seen[record.trial] for record in new if record.trial in seen]
     lines, again = compared(_checks(replay, judgement), then, now)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from conformance.adapters.credentials import Access
-    from conformance.campaign import Campaign
+    from conformance.campaign import Campaign, Options
     from conformance.report.expectations import Expected
 
 RUN, UPGRADE, JUDGE, REPLAY, CHECK, PYTEST = "run", "upgrade", "judge", "replay", "check", "pytest"
@@ -139,30 +139,35 @@ def prepare(said: Mapping[str, Any]) -> tuple[Campaign, Expected]:
 
     `said` has each value by `Option.name`. Raises `UsageError`.
     """
-    from conformance import campaign, claims
+    from conformance import campaign
     from conformance.report.expectations import check_baseline
 
-    made = campaign.prepare(
-        campaign.Options(
-            adapter=said["adapter"],
-            protocol=said["protocol"],
-            client=said["client"],
-            settings=tuple(said["set"]),
-            claims=claims.words(said["claims"] or ["*"]),
-            required=claims.words(said["require"]),
-            judge_as=claims.words(said["judge_as"]),
-            quick=said["quick"],
-            trials=said["trials"],
-            seed=said["seed"],
-            out=said["out"],
-            offline=said["offline"],
-            access=access(said),
-            config=said["config"],
-        )
-    )
+    made = campaign.prepare(run_options(said))
     expected = expectations(said)
     check_baseline(expected.baseline, adapter=made.adapter.name, protocol=made.selection.protocol)
     return made, expected
+
+
+def run_options(said: Mapping[str, Any]) -> Options:
+    """Return the typed options of a run; an upgrade has no client, configuration or requirement."""
+    from conformance import campaign, claims
+
+    return campaign.Options(
+        adapter=said["adapter"],
+        protocol=said["protocol"],
+        client=said.get("client", ""),
+        settings=tuple(said["set"]),
+        claims=claims.words(said["claims"] or ["*"]),
+        required=claims.words(said.get("require", ())),
+        judge_as=claims.words(said.get("judge_as", ())),
+        quick=said["quick"],
+        trials=said["trials"],
+        seed=said["seed"],
+        out=said["out"],
+        offline=said["offline"],
+        access=access(said),
+        config=said.get("config"),
+    )
 
 
 def expectations(said: Mapping[str, Any]) -> Expected:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from conformance.claims import Catalogue
 from conformance.judge.rows import Judgement
-from conformance.report.expected import Expectations
 from conformance.report.html import write_html
-from conformance.report.model import write_json
+from conformance.report.model import Expectations, write_json
 from conformance.report.text import plain, summary
 from conformance.scenario import Scenario
 

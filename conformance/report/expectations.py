@@ -30,9 +30,8 @@ from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import is_self_check
 from conformance.report import model
-from conformance.report.expected import Expectations, Item, Standing
-from conformance.report.model import Report
-from conformance.report.words import EXIT_MEANS, with_errors
+from conformance.report.model import Expectations, Item, Report, Standing
+from conformance.report.phrases import EXIT_MEANS, with_errors
 
 DECIDED = (Verdict.HOLDS, Verdict.VIOLATED, Verdict.WITNESSED, Verdict.NOT_WITNESSED, Verdict.OBSERVED)
 """Verdicts that decide; a row that had one of them in the baseline and has none now is lost coverage."""

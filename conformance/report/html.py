@@ -19,8 +19,8 @@ from conformance import paths
 from conformance.claims import Catalogue, Claim
 from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.quoting import visible
-from conformance.report import model, words
-from conformance.report.expected import Expectations
+from conformance.report import model, phrases
+from conformance.report.model import Expectations
 from conformance.scenario import Scenario
 
 
@@ -95,7 +95,7 @@ def page(
             documents=documents(judgement, catalogue),
             scenarios=scenario_views(judgement, scenarios),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
-            exit_means=expected.means if expected else words.exit_means(judgement),
+            exit_means=expected.means if expected else phrases.exit_means(judgement),
             tone=_tone(judgement, catalogue),
             settings=catalogue.settings,
             marks=lambda row: _marks(row, judgement, catalogue, expected),
@@ -129,7 +129,7 @@ def documents(judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:
 def _claim_view(
     claim_id: str, claim: Claim | None, rows: Sequence[VerdictRow], judgement: Judgement, catalogue: Catalogue
 ) -> ClaimView:
-    reasons = dict.fromkeys(row.reason for row in rows if row.verdict in words.UNTRIED)
+    reasons = dict.fromkeys(row.reason for row in rows if row.verdict in phrases.UNTRIED)
     silent = "the judge was not asked about it: it has no row"
     return ClaimView(
         id=claim_id,
@@ -149,7 +149,7 @@ def _document(title: str, views: Iterable[ClaimView]) -> DocumentView:
     groups: dict[str, list[ClaimView]] = {"answered": [], "not_tried": [], "not_applicable": []}
     for view in views:
         found = {row.verdict for row in view.rows}
-        if found - set(words.UNTRIED):
+        if found - set(phrases.UNTRIED):
             groups["answered"].append(view)
         else:
             only = found == {Verdict.NOT_APPLICABLE}
@@ -175,7 +175,7 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
         says=script.says if script else "This version of the suite no longer has the script.",
         mode=script.mode if script else next((row.mode for row in everything), ""),
         script=script,
-        steps=tuple(words.steps_in_words(script.steps)) if script else (),
+        steps=tuple(phrases.steps_in_words(script.steps)) if script else (),
         failure_model=fault.failure_model if fault else next((row.failure_model for row in everything), ""),
         rows=tuple(row for row in everything if row in judgement.rows),
         self_checks=tuple(row.claim for row in everything if row in judgement.self_checks),
@@ -236,10 +236,10 @@ def _environment() -> jinja2.Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "anchor": anchor,
-        "plural": words.plural,
-        "exposure": words.exposure_words,
-        "control": words.control_words,
-        "bound": words.bound_words,
+        "plural": phrases.plural,
+        "exposure": phrases.exposure_words,
+        "control": phrases.control_words,
+        "bound": phrases.bound_words,
         "timeline": timeline,
         "setting": _setting,
     }
@@ -247,7 +247,7 @@ def _environment() -> jinja2.Environment:
     style = (paths.reports() / "report.css").read_text("utf-8")
     environment.globals.update(
         css=Markup(style),  # noqa: S704 - our own file, without foreign text
-        meanings=words.MEANINGS,
+        meanings=phrases.MEANINGS,
         first_timeline=first_timeline,
     )
     return environment

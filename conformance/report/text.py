@@ -18,9 +18,9 @@ from conformance.judge.exits import exit_code
 from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictRow, Witness, replay_in
 from conformance.quoting import visible
 from conformance.report import model
-from conformance.report.expected import Expectations
 from conformance.report.html import first_timeline, timeline
-from conformance.report.words import MEANINGS, exit_means
+from conformance.report.model import Expectations
+from conformance.report.phrases import MEANINGS, exit_means
 
 ROWS = 20
 EVENTS = 10

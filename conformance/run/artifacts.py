@@ -39,8 +39,8 @@ def keep_access(folder: pathlib.Path, typed: Access) -> None:
 
 
 def kept_access(folder: pathlib.Path) -> Access:
-    """Read the typed credentials of a run. A run of several processes has them in each of its parts."""
-    for part in (folder, *sorted(folder.glob("workers/*"))):
+    """Read the typed credentials of a run."""
+    for part in records.parts(folder):
         if (part / _ACCESS).is_file():
             return records.read(part / _ACCESS, Access)
     return OPEN

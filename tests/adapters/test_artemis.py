@@ -11,7 +11,7 @@ from stomp_line import Stomp
 from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.distribution import fetch
-from conformance.followup.upgrade import UpgradeAdapter
+from conformance.followup.upgrade.broker import UpgradeAdapter
 from conformance.ledger import Ledger
 
 pytestmark = pytest.mark.artemis

@@ -12,7 +12,7 @@ import pytest
 from conformance import adapters, paths
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.followup import contract
-from conformance.ledger import Ledger
+from conformance.ledger import Ledger, marked
 
 REFERENCE = (paths.fixtures() / "brokers/reference/broker.toml").read_text().replace('"bundled"', '"1.0"')
 PORT_ONLY = """
@@ -57,7 +57,7 @@ def checked(tmp_path: pathlib.Path, toml: str) -> list[contract.Step]:
     adapter = adapters.find(str(tmp_path / "mine.toml"))
     with Ledger(tmp_path / "run", contract.run_id(adapter)) as ledger:
         contract.check(adapter, tmp_path / "broker", ledger, steps.append)
-        assert contract.marked(ledger.run_id) == []
+        assert marked(ledger.run_id) == []
     return steps
 
 
@@ -156,7 +156,7 @@ def test_a_folder_that_holds_something_is_not_used(tmp_path: pathlib.Path) -> No
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/notes").touch()
 
-    with pytest.raises(UsageError, match="kept is not empty: name a new folder"), contract.place(tmp_path / "kept"):
+    with pytest.raises(UsageError, match="kept is not empty: name a new folder"), contract.folder_of(tmp_path / "kept"):
         pass
 
 

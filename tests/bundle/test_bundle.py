@@ -51,7 +51,7 @@ def test_what_is_in_it(made, recorded):
     wanted |= {"history/publisher-1.jsonl", "history/orchestrator.jsonl", "journal/journal-1.tar.gz"}
     assert wanted - set(found) == set()
     assert re.search(r"# Reference broker \S+: (\d+) of \1 confirmed messages lost", text)
-    assert "gives the guarantee up, and the user required it" in text
+    assert "the configuration does not promise the guarantee, and the user required" in text
     assert "> Once an acknowledgement for a message has been" in text
     assert "(SOLCD-ACK-01)" in text
     assert f"at the {trial['k']}" in text

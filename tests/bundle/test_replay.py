@@ -16,7 +16,7 @@ from conformance.errors import ExitCode, UsageError
 from conformance.followup import replay
 from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
-from conformance.frontend.plugin import tell
+from conformance.frontend.plugin import claim_tests
 from conformance.judge.rows import Verdict
 from conformance.judge.trial_anomalies import TrialAnomaly, compared
 from conformance.records import RunRecord, TrialRecord
@@ -137,7 +137,7 @@ def test_every_violated_row_prints_a_line_that_works(recorded, tmp_path):
 def test_a_failed_test_prints_the_line(recorded):
     """With the folder as it was named; a worker's part is joined to the whole before anybody can type it."""
     row = next(r for r in model.read_json(recorded / "report.json").verdicts if r.verdict is Verdict.VIOLATED)
-    named, part = (tell.violation(row, pathlib.Path(name)) for name in ("out", "out/workers/gw0"))
+    named, part = (claim_tests.violation(row, pathlib.Path(name)) for name in ("out", "out/workers/gw0"))
 
     assert f"again: conformance replay out --scenario {NAME} --trial 1" == named.splitlines()[-1]
     assert named == part

@@ -14,8 +14,7 @@ import tarfile
 
 import pytest
 
-from conformance import adapters
-from conformance import ledger as ledger_of
+from conformance import adapters, mounts
 from conformance.adapters.container import engine, images
 from conformance.adapters.file import model
 from conformance.adapters.launch.prepared import BrokerSource
@@ -325,7 +324,7 @@ def test_an_engine_ends_with_who_started_it(tmp_path):
 
 def test_what_is_missing_is_said_where_it_cannot_be_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(dockerd.os, "getuid", lambda: 0)
-    monkeypatch.setattr(ledger_of, "tool", lambda name: None)
+    monkeypatch.setattr(mounts, "tool", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match=r"docker\.io, iptables cannot be installed here: there is no apt-get"):
         dockerd.install()

@@ -15,7 +15,7 @@ import urllib.request
 import pytest
 
 import conformance
-from conformance import adapters
+from conformance import adapters, mounts
 from conformance import ledger as ledger_of
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Refused
@@ -391,8 +391,8 @@ def asked(monkeypatch):
 @pytest.mark.parametrize("tool", ["mkfs.ext4", "losetup"])
 def test_a_missing_tool_is_named_with_its_package(asked, monkeypatch, tool):
     """The answer says how to enable it."""
-    real = ledger_of.tool
-    monkeypatch.setattr(ledger_of, "tool", lambda name: None if name == tool else real(name))
+    real = mounts.tool
+    monkeypatch.setattr(mounts, "tool", lambda name: None if name == tool else real(name))
 
     package = {"mkfs.ext4": "e2fsprogs", "losetup": "mount, util-linux or coreutils"}[tool]
     assert asked() == f"a power loss cannot be tried here: {tool} is not installed; install {package}"

@@ -5,7 +5,6 @@ import pytest
 
 from conformance import campaign, records
 from conformance.errors import UsageError
-from conformance.frontend.plugin import parts
 from conformance.records import Checksum, RunFile, RunRecord
 from conformance.run.record import RunWriter
 from conformance.run.trial import describe
@@ -63,7 +62,7 @@ def test_merged(tmp_path):
     part(tmp_path, "gw0", ["a"], seconds=3.0)
     part(tmp_path, "gw1", ["b"], seconds=5.0)
 
-    assert parts.merge(tmp_path)
+    assert campaign.join_parts(tmp_path)
     assert {"a", "b"} == {path.name for path in (tmp_path / "trials").iterdir()}
     run = records.read(tmp_path / "run.json", RunRecord)
     assert (True, 5.0) == (run.finished, run.seconds)
@@ -73,7 +72,7 @@ def test_merged_with_a_part_that_died(tmp_path):
     """The finished part counts where a scenario was begun twice, and the whole is not finished: it is no pass."""
     part(tmp_path, "gw0", ["a", "c"], finished=False)
     part(tmp_path, "gw1", ["a"])
-    parts.merge(tmp_path)
+    campaign.join_parts(tmp_path)
 
     assert "gw1" == (tmp_path / "trials" / "a" / "trial.json").read_text()
     assert not records.read(tmp_path / "run.json", RunRecord).finished
@@ -90,7 +89,7 @@ def test_the_plans_are_merged(tmp_path):
         sums = {trial.trial: {"trial.json": Checksum(size, name)} for trial in plan}
         run = msgspec.structs.asdict(records.read(path, RunRecord))
         records.save(RunFile(**run, plan=plan, checksums=sums), path)
-    parts.merge(tmp_path)
+    campaign.join_parts(tmp_path)
     whole = records.read(tmp_path / "run.json", RunFile)
 
     assert {first.trial: first, second.trial: second} == {trial.trial: trial for trial in whole.plan}
@@ -126,4 +125,4 @@ def test_the_plan_grows_with_what_is_recorded(tmp_path):
 
 def test_nothing_to_merge(tmp_path):
     """No worker has recorded anything."""
-    assert not parts.merge(tmp_path)
+    assert not campaign.join_parts(tmp_path)

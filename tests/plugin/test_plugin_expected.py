@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from conformance.claims import Kind
-from conformance.frontend.plugin import tell
-from conformance.frontend.plugin.tell import ClaimAnswer
+from conformance.frontend.plugin import claim_tests
+from conformance.frontend.plugin.claim_tests import ClaimAnswer
 from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
 from conformance.report import model
 from conformance.report.expectations import Expect, Expected, Known
@@ -47,7 +47,7 @@ def answer(now, then=None, *known, untried=False):
 def told(answer, strict=False):
     """What pytest makes of it, and the text."""
     try:
-        tell.raise_for(answer, strict=strict)
+        claim_tests.raise_for(answer, strict=strict)
     except pytest.skip.Exception as skipped:
         return "skipped", str(skipped)
     except pytest.xfail.Exception as expected:
@@ -101,10 +101,10 @@ def test_baseline(now, then, outcome, said):
 def test_a_known_failure_fails_as_expected():
     """Its reason is one line without control characters; the failure that it excuses is kept for `--runxfail`."""
     with pytest.raises(pytest.xfail.Exception) as caught:
-        tell.raise_for(answer("VIOLATED", None, KNOWN), strict=False)
+        claim_tests.raise_for(answer("VIOLATED", None, KNOWN), strict=False)
 
     assert r"known failure: a \x1b[31mtorn tail (https://example.org/1; until 2027-01-31)" == str(caught.value)
-    assert "VIOLATED AMQP-DUR-01: It is kept." in tell.without_traceback(caught.value).reprcrash.message
+    assert "VIOLATED AMQP-DUR-01: It is kept." in claim_tests.without_traceback(caught.value).reprcrash.message
 
 
 @pytest.mark.parametrize(("expect", "outcome"), [(Expect.ALWAYS, "failed"), (Expect.SOMETIMES, "passed")])
@@ -135,7 +135,7 @@ def test_what_had_to_be_tried(now, outcome):
 
 def test_properties():
     """What was expected stands in junit.xml, where anything was."""
-    plain, known = (dict(tell.properties(answer("VIOLATED", None, *of), RUN)) for of in ([], [KNOWN]))
+    plain, known = (dict(claim_tests.properties(answer("VIOLATED", None, *of), RUN)) for of in ([], [KNOWN]))
 
     assert (False, True) == ("expected" in plain, known["expected"].startswith("known failure: a"))
 

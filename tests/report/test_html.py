@@ -11,7 +11,7 @@ import pytest
 from conformance.judge.rows import Verdict, Witness
 from conformance.report import html as report_html
 from conformance.report import write_all
-from conformance.report.expected import Expectations, Item, Standing
+from conformance.report.model import Expectations, Item, Standing
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 

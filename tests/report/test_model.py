@@ -10,8 +10,8 @@ import pytest
 from conformance import paths
 from conformance.errors import ExitCode
 from conformance.judge.rows import ControlResult, Exposure, Verdict
-from conformance.report import model, words
-from conformance.report.expected import WORDS, Expectations, Item, Standing
+from conformance.report import model, phrases
+from conformance.report.model import WORDS, Expectations, Item, Standing
 
 
 def test_a_run_with_known_failures_only_begins_with_them(make):
@@ -218,6 +218,6 @@ def test_the_published_schema_is_current():
 
 
 def test_every_word_and_exit_code_has_its_own_meaning():
-    assert set(Verdict) == set(words.MEANINGS)
-    assert len(Verdict) == len({meaning.sign for meaning in words.MEANINGS.values()})
-    assert set(ExitCode) == set(words.EXIT_MEANS)
+    assert set(Verdict) == set(phrases.MEANINGS)
+    assert len(Verdict) == len({meaning.sign for meaning in phrases.MEANINGS.values()})
+    assert set(ExitCode) == set(phrases.EXIT_MEANS)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from conformance.judge.rows import Verdict, Witness
 from conformance.report import plain, summary
-from conformance.report.expected import Expectations, Item, Standing
+from conformance.report.model import Expectations, Item, Standing
 
 
 def test_one_line_for_each_answer(make):

@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from conformance.report import html, words
-from conformance.report.faults import ordinal
+from conformance.report import html, phrases
+from conformance.report.phrases import ordinal
 from conformance.scenario.script import (
     After,
     All,
@@ -215,18 +215,18 @@ STEPS = [
 
 @pytest.mark.parametrize(("step", "sentence"), STEPS)
 def test_a_step_is_a_sentence(step, sentence):
-    assert [sentence] == words.steps_in_words([step])
+    assert [sentence] == phrases.steps_in_words([step])
 
 
 def test_a_drawn_script_names_the_number_of_its_trial(scenarios):
     script = scenarios["broker-killed-while-publishing"].drawn(7)
 
-    assert f"at the {ordinal(script.fault.at.k)} confirm." in words.steps_in_words(script.steps)[0]
+    assert f"at the {ordinal(script.fault.at.k)} confirm." in phrases.steps_in_words(script.steps)[0]
 
 
 def test_every_script_has_its_words(scenarios):
     """One sentence or two for each step of the suite, and no event or fault without a word."""
-    told = [words.steps_in_words(script.steps) for script in scenarios.values()]
+    told = [phrases.steps_in_words(script.steps) for script in scenarios.values()]
 
     assert [len(script.steps) for script in scenarios.values()] == [len(sentences) for sentences in told]
     assert all(sentence.endswith((".", "?")) for sentences in told for sentence in sentences)
@@ -237,6 +237,6 @@ def test_ordinals(number, text):
     assert text == ordinal(number)
 
 
-@pytest.mark.parametrize("module", [words, html])
+@pytest.mark.parametrize("module", [phrases, html])
 def test_the_examples_of_the_docstrings(module):
     assert 0 == doctest.testmod(module).failed

@@ -15,7 +15,7 @@ from conformance.adapters.credentials import Access, Secret
 from conformance.adapters.file.reading import read_table
 from conformance.errors import ExitCode, UsageError
 from conformance.followup import contract
-from conformance.frontend.cli.listing import listing
+from conformance.frontend.cli.adapters import listing
 from conformance.judge.rows import Verdict
 from conformance.ledger import Ledger
 from conformance.records import RunRecord

@@ -25,8 +25,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
-from conformance import ledger as ledger_of
-from conformance import paths
+from conformance import mounts, paths
 from conformance.adapters.container.engine import Engine
 from conformance.adapters.file.model import ContainerTable
 from conformance.adapters.launch.prepared import BrokerSource
@@ -191,7 +190,7 @@ def _base(engine: Engine, recipe: Recipe, ledger: Ledger) -> str:
 def _cannot_make() -> str:
     if os.getuid() != 0:
         return "to make one of Debian needs root"
-    if ledger_of.tool("debootstrap") is None:
+    if mounts.tool("debootstrap") is None:
         return "debootstrap is not installed (Debian: apt-get install debootstrap)"
     return ""
 

@@ -39,11 +39,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from conformance import ledger as ledger_of
+from conformance import mounts
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import loss
 from conformance.faults.power.loss import holders, wait_any_ended
-from conformance.ledger import Ledger
+from conformance.ledger import Ledger, inherited
 
 SIZE = 512 << 20
 """Bytes of an image, which is sparse. xfs needs at least 300 MB."""
@@ -128,7 +128,7 @@ class LossyDisk:
         It and each copy of it in another process keep the file system busy: close all of them before `after_loss`.
         Raises `FaultError` if the disk is not mounted.
         """
-        if ledger_of.mounted_at(str(self.mountpoint))[-1:] != [self._device]:
+        if mounts.mounted_at(str(self.mountpoint))[-1:] != [self._device]:
             raise FaultError(f"no disk is mounted at {self.mountpoint}")
         descriptor = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -162,9 +162,9 @@ class LossyDisk:
         If processes still use it, the kernel releases it when the last of them ends.
         """
         if self._device:
-            ledger_of.unmount(str(self.mountpoint), self._device)
+            mounts.unmount(str(self.mountpoint), self._device)
         if self._has_image:  # otherwise the image and its loop device are not ours
-            ledger_of.detach(str(self._image))
+            mounts.detach(str(self._image))
             self._image.unlink(missing_ok=True)
         for ticket in reversed(self._tickets):
             self._ledger.released(ticket)
@@ -231,7 +231,7 @@ class LossyDisk:
         deadline = time.monotonic() + _BUSY_S
         target = str(self.mountpoint)
         while True:
-            if self._device in ledger_of.mounted_at(target):
+            if self._device in mounts.mounted_at(target):
                 self._command("umount", target)
             if not self._is_alive():
                 return
@@ -254,13 +254,13 @@ class LossyDisk:
 
     def _command(self, *command: str, pass_fds: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
         """Run a command in a session of its own: at Ctrl-C this process undoes what the command did."""
-        program = ledger_of.tool(command[0])
+        program = mounts.tool(command[0])
         if program is None:
             raise FaultError(_missing(command[0], self.filesystem))
         try:
             return subprocess.run(
                 [program, *command[1:]],
-                env={**ledger_of.inherited(), **self._ledger.environment, "LC_ALL": "C"},
+                env={**inherited(), **self._ledger.environment, "LC_ALL": "C"},
                 capture_output=True,
                 text=True,
                 timeout=_COMMAND_S,
@@ -303,7 +303,7 @@ def _lacking(filesystem: str) -> str:
     if not pathlib.Path("/dev/loop-control").exists():
         return "there are no loop devices; `modprobe loop`, or run the container with --privileged"
     for tool in (FILE_SYSTEMS[filesystem].mkfs[0], "losetup", "mount", "umount"):
-        if ledger_of.tool(tool) is None:
+        if mounts.tool(tool) is None:
             return _missing(tool, filesystem)
     return ""
 

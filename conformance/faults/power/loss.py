@@ -34,7 +34,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 
-from conformance import ledger
+from conformance import mounts
 from conformance.errors import FaultError
 
 _TICK_MS = 50
@@ -52,10 +52,10 @@ def holders(device: str, besides: str = "") -> dict[int, str]:
     seen: set[pathlib.Path] = set()
     for pid in sorted(int(path.name) for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            mounts = ledger.mounts(pid, number)
-            held = [how for how, mount in _used(pid) if mount in mounts] or _mapped(pid, number)
+            found_at = mounts.of_device(pid, number)
+            held = [how for how, mount in _used(pid) if mount in found_at] or _mapped(pid, number)
             space = pathlib.Path(f"/proc/{pid}/ns/mnt").readlink()
-            targets = [target for target in mounts.values() if space != own or target != besides]
+            targets = [target for target in found_at.values() if space != own or target != besides]
             if not held and targets and space not in seen:
                 held = [f"in its mount namespace it is mounted at {' and '.join(targets)}"]
             seen.add(space)

@@ -1,7 +1,7 @@
 """Pack one trial for the maintainer of a broker: a zip that needs nothing of this suite.
 
-Reading order: `source` (what the run holds), `script` (from the drawn steps to `reproduce.py`) with `body` and a module
-for each kind of fault, `configuration`, `bug` (the draft of the report), `archive` (the zip, and what is not in it).
+Reading order: `source` (what the run holds), `script` (from the drawn steps to `reproduce.py`), `configuration`, `bug`
+(the draft of the report), `archive` (the zip, without secrets and paths of this machine).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from conformance.followup.bundle.script import Reproduction, write
 from conformance.followup.bundle.source import MESSAGES, BundleSource, frames, gather
 from conformance.judge.spark.session import JudgeSession
 from conformance.run import artifacts
-from conformance.run.evidence import Kept
 
 README = """# {title}
 
@@ -29,7 +28,7 @@ README = """# {title}
 |---|---|
 {rows}
 
-Places of the machine that recorded it are replaced by words such as `<run>` and `<home>`.
+Paths of the machine that recorded it are replaced by words such as `<run>` and `<home>`.
 """
 
 CONTENTS = {
@@ -37,7 +36,7 @@ CONTENTS = {
     "reproduce.py": "repeats the trial without the suite that found it",
     "configuration/": "the files that the broker ran with, and how they differ from stock",
     "broker.log": "everything that the broker wrote, a heading for each file",
-    "broker-trial.log": "the part of it from this trial",
+    "broker-trial.log": "the part of it that was written during this trial",
     "wire.jsonl": "the frames of the connection, one a line",
     "journal/": "the journal as a fault left it, before the next start; `sizes.json` says how large its files were",
     "timeline.txt": "what happened to some of the messages, with faults and starts",
@@ -84,23 +83,19 @@ def make(
     members["README.md"] = _readme(source, members).encode()
     for secret in _secrets(source):
         members = {name: data.replace(secret, REDACTED.encode()) for name, data in members.items()}
-    archive.write(path, members, archive.places(source.folder, *_place(source)))
+    kept = records.kept_broker(source.folder)
+    theirs = [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
+    archive.write(path, members, archive.places(source.folder, *theirs))
     return Made(path, tuple(_lines(source, made, missing)))
 
 
 def _secrets(source: BundleSource) -> list[bytes]:
-    """Every form of the passwords of the run, the longest first: none may leave this machine."""
+    """Return every form of the passwords of the run, the longest first: none may leave this machine."""
     every = [artifacts.kept_access(source.folder)]
     if source.adapter is not None:
         every.append(credentials_of(source.adapter, source.run.protocol))
     found = {form for access in every for form in forms(access)}
     return [form.encode() for form in sorted(found, key=len, reverse=True)]
-
-
-def _place(source: BundleSource) -> list[tuple[pathlib.Path, str]]:
-    """Return the folder of the broker's file if it was the user's."""
-    kept = records.kept_broker(source.folder)
-    return [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
 
 
 def _lines(source: BundleSource, made: Reproduction, missing: list[str]) -> list[str]:
@@ -116,7 +111,7 @@ def _reproduction(source: BundleSource) -> Reproduction:
     if source.adapter is None:
         return Reproduction("", (f"the broker {source.run.adapter} is not known here, nor how its queues are named",))
     if source.record.control.startswith("session liar"):
-        return Reproduction("", ("the client of this trial lied on purpose, and no script should",))
+        return Reproduction("", ("the client of this trial lied on purpose, and no script does",))
     anomalies = [finding.seen.anomaly for finding in source.findings]
     if not anomalies:
         checks = source.script.decides.items()
@@ -155,11 +150,11 @@ def _broker_file(source: BundleSource) -> dict[str, bytes]:
 
 
 def _logs(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
-    if source.broker is None or source.kept is None:
+    if source.broker is None or source.evidence is None:
         missing.append("`broker.log`: the run kept no log of the broker for this trial")
         return {}
     whole, own = [], []
-    parts = {log.path: log for log in source.kept.logs}
+    parts = {log.path: log for log in source.evidence.logs}
     later = [path.name for path in source.broker.glob("start-*.log")]  # of trials after this one
     for name in sorted({*parts, *later}, key=lambda name: (name.startswith("new/"), name)):  # of an upgrade
         path, part = records.inside(source.broker, name), parts.get(name)
@@ -175,19 +170,19 @@ def _logs(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
 
 
 def _journals(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
-    kept: Kept | None = source.kept
-    if kept is None or not kept.journals:
+    journals = source.evidence.journals if source.evidence else ()
+    if not journals:
         missing.append("`journal/`: no copy was made, because no fault ended the broker in this trial")
         return {}
     members: dict[str, bytes] = {}
-    for journal in kept.journals:
+    for journal in journals:
         path = records.inside(source.place, journal.file) if journal.file else None
         if path is not None and path.is_file():
             members[f"journal/{path.name}"] = path.read_bytes()
         elif path is not None:
             missing.append(f"`journal/`: {journal.file} is gone")
         missing += [f"`journal/`: {name} of start {journal.epoch}: {why}" for name, why in journal.left_out.items()]
-    sizes = {str(journal.epoch): journal.sizes for journal in kept.journals}
+    sizes = {str(journal.epoch): journal.sizes for journal in journals}
     members["journal/sizes.json"] = msgspec.json.format(msgspec.json.encode(sizes), indent=1) + b"\n"
     return members
 

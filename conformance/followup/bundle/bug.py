@@ -8,18 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.launchers import EXTERNAL
 from conformance.adapters.opening import credentials_of
 from conformance.claims import Claim, Value
-from conformance.followup import upgrade
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
-from conformance.followup.bundle.source import BundleSource, Finding
+from conformance.followup.bundle.source import BundleSource
+from conformance.followup.upgrade.broker import pair_of
 from conformance.quoting import visible
-from conformance.report.words import steps_in_words
+from conformance.report.phrases import steps_in_words
 
 NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
 NO_SCENARIO = "this version of the suite has no scenario of that name"
-_EXTERNAL = "external"
-"""The launcher of an external broker: its owner starts it."""
 
 LINES = 24
 """Events of the timeline that the text shows; the file has all of them."""
@@ -28,7 +27,7 @@ _CAPTURE = {
     "amqp": "`PN_TRACE_FRM=1 python reproduce.py ...` prints every AMQP frame",
     "stomp": "`tcpdump -i lo -w wire.pcap port PORT` beside `reproduce.py` keeps every byte",
 }
-_HIDDEN = "what crosses a port of TLS can be read by its two ends only"
+_HIDDEN = "only the two ends of a TLS connection can read its frames"
 NOTHING = (
     "In this trial no claim was violated: there is nothing to report from it. The bundle holds what was recorded, and "
     "the script repeats the trial."
@@ -36,7 +35,7 @@ NOTHING = (
 
 
 def title(source: BundleSource) -> str:
-    """One line: the broker and what was seen."""
+    """Name the broker and what was seen, in one line."""
     what = source.findings[0].seen.figures if source.findings else "nothing was violated"
     return f"{_broker(source)}: {what} ({source.record.scenario})"
 
@@ -48,7 +47,7 @@ def _broker(source: BundleSource) -> str:
 def text(
     source: BundleSource, made: Reproduction, timelines: Sequence[Mapping[str, object]], missing: Sequence[str]
 ) -> str:
-    """The text of `bug.md`. `timelines` are those of `timeline.json`; `missing` is what the bundle does not have."""
+    """Write `bug.md`. `timelines` are those of `timeline.json`; `missing` is what the bundle does not have."""
     parts = [f"# {title(source)}", *_opening(source), *_about(source), *_steps(source, made)]
     parts += ["## Expected", *_expected(source), "## Actual", *_actual(source), *_excerpt(timelines)]
     lacking = [*missing, *(f"`reproduce.py`: {each}" for each in made.missing)]
@@ -64,8 +63,8 @@ def _opening(source: BundleSource) -> Iterator[str]:
         yield NOTHING
     elif all(row.required for finding in source.findings for row in finding.rows):
         yield (
-            "This is no bug of the product: the configuration gives the guarantee up, and the user required it all the "
-            "same."
+            "This is not a bug of the product: the configuration does not promise the guarantee, and the user required "
+            "it all the same."
         )
     if source.record.void:
         yield f"The trial is void: {source.record.void}. Nothing can be concluded from it."
@@ -83,10 +82,10 @@ def _about(source: BundleSource) -> Iterator[str]:
     if record.control:
         yield f"The control runs with: {record.control}."
     if run.configuration:
-        yield f"A copy of the user's configuration was run, with this difference:\n\n```diff\n{run.configuration}```"
+        yield f"The broker ran a copy of the user's configuration, with this diff:\n\n```diff\n{run.configuration}```"
     if run.deviations:
         lines = "\n".join(f"- {name}: {why}" for name, why in run.deviations.items())
-        yield f"The harness itself changed, so that the broker runs beside others and headless:\n\n{lines}"
+        yield f"The harness changed these settings, so that the broker runs beside others and headless:\n\n{lines}"
     yield "The files are in `configuration/`."
 
 
@@ -116,14 +115,15 @@ def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
     else:
         sentences = steps_in_words(source.record.steps)
         yield "\n".join(f"{number}. {step}" for number, step in enumerate(sentences, 1))
-    if not made.text:
+    adapter = source.adapter
+    if not made.text or adapter is None:
         yield "There is no `reproduce.py`: see what is missing below."
         return
     more = " It needs root, and a disk of its own for the data: called without one it prints the commands."
     root = more if made.root else ""
     root += " The broker runs under strace, which answers for the disk." if "strace" in made.needs else ""
     access = _access(source)
-    journal = f" --journal {_argument(_words(source, _journal(source)))}" if "journal" in made.needs else ""
+    journal = f" --journal {_argument(_words(adapter, adapter.file.journal.path))}" if "journal" in made.needs else ""
     yield (
         f"`reproduce.py` does the same and needs nothing of the suite: a queue `{source.queue}`, and the command that "
         f"runs the broker.{root}"
@@ -131,36 +131,36 @@ def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
     yield from _login(access)
     address = f"127.0.0.1:{port_of(source.run.protocol, access)}{_files(access)}"
     then = ""
-    pair = upgrade.pair_of(source.adapter)
+    pair = pair_of(adapter)
     if pair is not None:
         yield (
             f"`--start` runs {pair.old.version}. From the first start after the fault on, `--then` runs "
             f"{pair.new.version}, on the same data and at the same address."
         )
         then = f" --then {_argument(_start(source, pair.new, '<new distribution>', pair.to_set))}"
-    start = _argument(_start(source, source.adapter))
+    start = _argument(_start(source, adapter))
     yield f"    python reproduce.py --address {address}{journal} --start {start}{then}"
-    yield "It ends with 1 where something offended, with 0 where nothing did, and with 2 where it could not try."
+    yield "It exits with 1 if the broker violated a check, with 0 if not, and with 2 if it could not try."
 
 
 def _argument(text: str) -> str:
-    """One argument for a shell, in quotes."""
+    """Quote one argument for a shell."""
     return shlex.quote(text) if "'" in text else f"'{text}'"
 
 
 def _login(access: Access) -> Iterator[str]:
-    """Return the login options of the script, if any; secrets and certificates stay with their owner."""
+    """Describe the login options of the script, if any; secrets and certificates stay with their owner."""
     if access.user:
         yield (
             f"It logs in as `{access.user}` (`--user` names another), and reads the password from the environment "
             f"variable `{password_of(access)}` (`--password-env` names another): no secret is in this bundle."
         )
     if access.tls is not None:
-        yield "It speaks TLS. No certificate or key is in this bundle: give your own."
+        yield "It uses TLS. No certificate or key is in this bundle: give your own."
 
 
 def _files(access: Access) -> str:
-    """The options for files of TLS, as the trial had them."""
+    """Return the options for TLS files that the trial had."""
     if access.tls is None:
         return ""
     own = " --tls-cert CLIENT.pem --tls-key CLIENT.key" if access.tls.certificate else ""
@@ -169,12 +169,12 @@ def _files(access: Access) -> str:
 
 def _start(
     source: BundleSource,
-    adapter: Adapter | None,
+    adapter: Adapter,
     home: str = "<distribution>",
     changed: Mapping[str, Value] | None = None,
 ) -> str:
-    """The command of the broker with words instead of places."""
-    if adapter is None or adapter.launcher == _EXTERNAL:
+    """Return the command line of the broker, with words such as `<data>` instead of paths."""
+    if adapter.launcher == EXTERNAL:
         return "COMMAND THAT RUNS THE BROKER"
     start = adapter.file.start
     settings = adapter.file.settings
@@ -187,22 +187,17 @@ def _start(
             command += [part.format(name=name, value=setting.text(value)) for part in setting.argument]
     if source.record.control.startswith("liar "):
         command += [part.replace("{liar}", source.record.control.removeprefix("liar ")) for part in start.liar]
-    return _words(source, " ".join(map(_quoted, command)).replace("{home}", home))
+    return _words(adapter, " ".join(map(_quoted, command)).replace("{home}", home))
 
 
 def _quoted(part: str) -> str:
-    """A word of a command line. Placeholders stay readable; anything that a shell would obey is quoted."""
+    """Quote a word of a command line if a shell would interpret it; placeholders stay readable."""
     return part if re.fullmatch(r"[\w@%+=:,./{}<>-]*", part, re.ASCII) else shlex.quote(part)
 
 
-def _journal(source: BundleSource) -> str:
-    return source.adapter.file.journal.path if source.adapter else "<journal>"
-
-
-def _words(source: BundleSource, text: str) -> str:
-    """A text of the broker's file with words instead of its placeholders."""
-    names = source.adapter.file.ports if source.adapter else ()
-    ports = {f"{name}_port": str(_port(source, name)) for name in names}
+def _words(adapter: Adapter, text: str) -> str:
+    """Replace the placeholders of a text of the broker's file by words."""
+    ports = {f"{name}_port": str(_port(adapter, name)) for name in adapter.file.ports}
     words = {"home": "<distribution>", "instance": "<instance>", "data_dir": "<data>", "python": "python", **ports}
     words |= {"here": "<broker>", "listen": "127.0.0.1"}
     for name, word in words.items():
@@ -210,13 +205,10 @@ def _words(source: BundleSource, text: str) -> str:
     return text
 
 
-def _port(source: BundleSource, name: str) -> int:
-    """Return the default number of a port of the broker's file."""
-    spoken = source.adapter.file.protocols if source.adapter else {}
-    found = [protocol for protocol, one in spoken.items() if one.port == name and protocol in _CAPTURE]
-    if source.adapter is None or not found:
-        return 8161
-    return port_of(found[0], credentials_of(source.adapter, found[0]))
+def _port(adapter: Adapter, name: str) -> int:
+    """Return the default number of a port of the broker's file; that of HTTP if no script uses the port."""
+    found = [word for word, entry in adapter.file.protocols.items() if entry.port == name and word in _CAPTURE]
+    return port_of(found[0], credentials_of(adapter, found[0])) if found else 8161
 
 
 def _expected(source: BundleSource) -> Iterator[str]:
@@ -240,14 +232,11 @@ def _actual(source: BundleSource) -> Iterator[str]:
     if not source.findings:
         yield "Nothing offended."
     for finding in source.findings:
-        yield f"{finding.says} In this trial: {finding.seen.figures}. {_often(finding)}"
+        row = finding.rows[0]
+        often = f"Seen in {row.offended} of {row.trials} trials of this script."
+        yield f"{finding.says} In this trial: {finding.seen.figures}. {often}"
         shown = ", ".join(f"`{message}`" for message in finding.seen.messages)
         yield f"Messages: {shown}{' and others' if finding.seen.count > len(finding.seen.messages) else ''}."
-
-
-def _often(finding: Finding) -> str:
-    row = finding.rows[0]
-    return f"Seen in {row.offended} of {row.trials} trials of this script."
 
 
 def _excerpt(timelines: Sequence[Mapping[str, object]]) -> Iterator[str]:
@@ -262,7 +251,6 @@ def _excerpt(timelines: Sequence[Mapping[str, object]]) -> Iterator[str]:
 
 
 def timeline_lines(timeline: Mapping[str, object]) -> list[str]:
-    """A timeline as text, a line an event."""
     events: Sequence[Mapping[str, object]] = timeline["events"]  # type: ignore[assignment]
     return [
         f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()

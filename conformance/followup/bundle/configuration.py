@@ -17,8 +17,8 @@ from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import ConformanceError
-from conformance.followup import upgrade
 from conformance.followup.bundle.source import BundleSource
+from conformance.followup.upgrade.broker import pair_of
 
 LARGEST = 1 << 20
 """A larger file, in bytes, is not configuration."""
@@ -42,7 +42,7 @@ def configuration(source: BundleSource) -> Configuration:
     if source.broker is None:
         missing.append("the folder of the broker is gone, and with it its configuration: record the trial again")
         return Configuration(files, tuple(missing))
-    pair = upgrade.pair_of(source.adapter)
+    pair = pair_of(source.adapter)
     if pair is not None:
         for name, adapter in {"old": pair.old, "new": pair.new}.items():
             found = _of_one(source, adapter, records.inside(source.broker, name), missing)

@@ -1,8 +1,7 @@
 """Write a drawn script as `reproduce.py`, which a maintainer can run without this suite.
 
-Only what the templates (`fixtures/reproduce`) can do is written; a step, a trigger or a sentence that they cannot do is
-named instead. A script that did something else than the trial would prove nothing. Each kind of fault has a module:
-`faults`, `link_faults`, `disk_faults`.
+Only what the templates (`fixtures/reproduce`) can do is written; a step, a trigger or a check that they cannot do is
+named instead. A script that did something else than the trial would prove nothing.
 """
 
 from __future__ import annotations
@@ -19,22 +18,34 @@ from conformance.adapters import Adapter
 from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
 from conformance.adapters.opening import credentials_of
 from conformance.clients.roles.modes import MODES
-from conformance.followup import upgrade
-from conformance.followup.bundle import faults
-from conformance.followup.bundle.body import Body, CannotError, call
+from conformance.faults.disk.injection import FILLED, SYNCS
+from conformance.faults.frames.reader import KINDS
+from conformance.followup.upgrade.broker import pair_of
 from conformance.quoting import visible
 from conformance.scenario import Scenario
 from conformance.scenario.script import (
+    After,
+    All,
     Ask,
     Consume,
     ConsumerCrash,
     Cut,
+    DiskFull,
     Drain,
+    FailedSync,
+    HeldSync,
+    Kill,
+    Nth,
     Offer,
+    Pause,
+    PowerLoss,
     Publish,
+    Recovery,
     Restart,
     Step,
+    Stop,
     Together,
+    Watched,
     singles,
 )
 
@@ -92,6 +103,19 @@ ANOMALIES = {
 }
 """Anomalies of the judge's table that the script decides as well."""
 
+EVENTS = {
+    "publish": {"sent", "confirm", "ms"},
+    "publish_in_transactions": {"before_commit", "commit_written", "committed", "ms"},
+    "consume": {"process"},
+}
+"""The events that each function of the script counts for a trigger."""
+
+LARGEST = 4096
+"""A message of so many bytes fits into one frame; the relay would count each of several frames."""
+
+HOW = ("fin", "rst")
+"""Not `half_open`: a client never notices it, and would have to guess how long to wait."""
+
 _IMPORTS = {
     "amqp": """
 from proton import Delivery, Described, Message, ProtonException, {tls}Terminus, Timeout, symbol
@@ -103,6 +127,29 @@ LOST = (ProtonException, ConnectionError)
 """,
     "stomp": "",
 }
+
+
+class CannotError(Exception):
+    """A step that the minimal script cannot express."""
+
+
+@dataclasses.dataclass
+class Body:
+    """The lines of `main`, which parts of the templates they need, and what they leave out, a sentence each.
+
+    `protocol` is the client's; `files` are the names of the journal's files, `largest` the bytes of the largest
+    message. `words` are values of the templates. `held` (s) and `failing` say what the disk does to the next steps.
+    """
+
+    protocol: str
+    files: tuple[str, ...] = ()
+    largest: int = 0
+    lines: list[str] = dataclasses.field(default_factory=list)
+    needs: set[str] = dataclasses.field(default_factory=set)
+    missing: list[str] = dataclasses.field(default_factory=list)
+    words: dict[str, object] = dataclasses.field(default_factory=dict)
+    held: float = 0.0
+    failing: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +178,7 @@ def write(
     body = Body(protocol, adapter.file.journal.files, max(sizes, default=0))
     if credentials_of(adapter, protocol).tls is not None:
         body.needs.add("tls")
-    if upgrade.pair_of(adapter) is not None:
+    if pair_of(adapter) is not None:
         body.needs.add("upgrade")
     body.missing += [f"it does not decide `{name}`" for name in wanted if name not in ANOMALIES]
     checks = list(dict.fromkeys(ANOMALIES[name] for name in wanted if name in ANOMALIES))
@@ -140,7 +187,7 @@ def write(
     try:
         for step in script.steps:
             _step(step, body)
-        faults.end(body)
+        _end(body)
         _check_known(checks, script, body)
     except CannotError as error:
         return Reproduction("", (*body.missing, str(error)))
@@ -172,9 +219,9 @@ def _step(step: Step, body: Body) -> None:
                     raise CannotError("a kill of the old version while it is started again is not in it")
                 if step.clean:
                     body.lines.append("broker.stop()")
-                faults.in_recovery(step.until, body)
+                _in_recovery(step.until, body)
                 step = msgspec.structs.replace(step, clean=False)
-            faults.restart(step, body)
+            _restart(step, body)
         case Drain():
             body.lines.append("drain(words, notes)")
         case Offer():
@@ -235,9 +282,156 @@ def _until(function: str, words: Mapping[str, object], fault: object, body: Body
     if fault is None:
         body.lines.append(call(function, words))
     elif isinstance(fault, Cut):
-        faults.over_relay(function, words, fault, body, size)
+        _over_relay(function, words, fault, body, size)
     else:
-        faults.under_fault(function, words, fault, body)
+        _under_fault(function, words, fault, body)
+
+
+def call(function: str, words: Mapping[str, object], *, over: str = "words", more: str = "") -> str:
+    """Write a call of one of the client's functions.
+
+    >>> call("publish", {"count": 9, "window": 1}, more="fault=fault")
+    'publish(words, notes, count=9, window=1, fault=fault)'
+    """
+    given = [over, "notes", *(f"{name}={value!r}" for name, value in words.items()), *([more] if more else [])]
+    return f"{function}({', '.join(given)})"
+
+
+def _cannot(fault: object, where: str = "") -> CannotError:
+    """Say that the script has no such fault or trigger."""
+    return CannotError(f"the fault {getattr(fault, 'name', fault)!r}{where} is not in it")
+
+
+def _trigger(fault: object, known: set[str]) -> str:
+    """Return the arguments of a `Fault` for its trigger; `CannotError` if the client does not count such events."""
+    at = getattr(fault, "at", None)
+    found: dict[str, int] = {}
+    for part in at.parts if isinstance(at, All) else (at,):
+        event = "ms" if isinstance(part, After) else part.event if isinstance(part, Nth) else ""
+        number = part.ms if isinstance(part, After) else part.k if isinstance(part, Nth) else 0
+        if event not in known or event in found or not isinstance(number, int):
+            raise _cannot(fault, " at this point")
+        found[event] = number
+    return ", ".join(f"{event}={k}" for event, k in found.items())
+
+
+def _restart(step: Restart, body: Body) -> None:
+    """The lines of a start of the broker, on the disk that the step gives it."""
+    words = ["clean=True"] if step.clean else []
+    hurt = body.held or body.failing
+    body.held, body.failing = 0.0, False
+    if not isinstance(step.under, Watched | None):
+        _under(step.under, body)
+        words.append("before=hurt_disk(words)")
+    body.lines.append(f"broker.restart({', '.join(words)})")
+    if hurt:
+        body.lines.append("prove_disk_hurt(notes)")
+
+
+def _end(body: Body) -> None:
+    """The lines after the last step: a broker whose disk is hurt still is stopped, for strace to write down the end."""
+    if body.held or body.failing:
+        body.held, body.failing = 0.0, False
+        body.lines += ["broker.stop()", "prove_disk_hurt(notes)"]
+
+
+def _under(fault: HeldSync | FailedSync | DiskFull, body: Body) -> None:
+    if "strace" in body.needs:
+        raise CannotError("a second fault at the disk is not in it")
+    if not body.files:
+        raise CannotError(f"a disk under {fault.name} is not in it: nothing says what the journal's files are called")
+    body.needs |= {"strace", "journal"}
+    body.held = getattr(fault, "seconds", 0.0)
+    body.failing = not body.held
+    calls, done = _injection(fault)
+    traced, injected = _set([*SYNCS, *FILLED]), f"{_set(calls)}:{done}"
+    body.words |= {"traced": traced, "injected": injected, "files": repr(body.files), "fails": body.failing}
+    if body.held:
+        body.words["held"] = body.held
+
+
+def _injection(fault: HeldSync | FailedSync | DiskFull) -> tuple[list[str], str]:
+    """The system calls that fail or wait, and how, as `strace -e inject` takes them."""
+    match fault:
+        case HeldSync(seconds):
+            return SYNCS, f"delay_enter={round(seconds * 1e6)}"
+        case FailedSync(int(k)):
+            return SYNCS, f"error=EIO:when={k}+"
+        case DiskFull(int(k)):
+            return FILLED, f"error=ENOSPC:when={k}+"
+    raise _cannot(fault, " at this point")
+
+
+def _set(names: list[str]) -> str:
+    """Each with `?`: a machine may have no call of that name."""
+    return ",".join(f"?{name}" for name in names)
+
+
+def _over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Body, size: int) -> None:
+    """The lines of a step over the relay; `CannotError` if the script cannot express the cut.
+
+    Args:
+        function: Of the client.
+        words: Its arguments.
+        fault: The cut, its number drawn.
+        body: Gets the lines.
+        size: Of the largest message that crosses, bytes.
+    """
+    at = fault.at
+    if "tls" in body.needs:
+        raise CannotError("a cut of a connection in TLS is not in it: its relay counts frames, and can read none")
+    if fault.how not in HOW:
+        raise _cannot(fault, f", {fault.how.replace('_', '-')},")
+    if at.kind not in KINDS or not isinstance(at.k, int):
+        raise _cannot(fault, " at this point")
+    if size > LARGEST:
+        raise CannotError("a cut among messages that take several frames is not in it")
+    body.needs.add("relay")
+    body.lines.append(f"fault = Cut(words, {at.kind!r}, {at.k}, {at.at!r}, {fault.how!r})")
+    more = "" if function == "consume" else "fault=fault"  # what is consumed counts nothing after the cut
+    body.lines.append(f"until_cut(fault, lambda: {call(function, words, over='fault.words', more=more)})")
+
+
+def _under_fault(function: str, words: Mapping[str, object], fault: object, body: Body) -> None:
+    """The lines of a step that ends in such a fault; `CannotError` if the script cannot express it."""
+    at = _trigger(fault, EVENTS[function])
+    if isinstance(fault, ConsumerCrash):
+        body.needs.add("child")
+        body.lines.append(f"fault = Fault(lambda: os.kill(os.getpid(), signal.SIGKILL), {at})")
+        body.lines.append(f"notes.in_child(lambda: {call(function, words, more='fault=fault')})")
+        return
+    body.lines.append(f"fault = Fault({_done(fault, body)}, {at})")
+    body.lines.append(call(function, words, more="fault=fault"))
+    body.lines.append("broker.wait_gone()")
+
+
+def _done(fault: object, body: Body) -> str:
+    match fault:
+        case Kill(delay_us=int(delay)) if delay:
+            return f"lambda: (time.sleep({delay / 1e6}), broker.signal(signal.SIGKILL))"
+        case Kill():
+            return "lambda: broker.signal(signal.SIGKILL)"
+        case Stop():
+            return "lambda: broker.signal(signal.SIGTERM)"
+        case Pause(then_kill=True, hold_s=seconds):
+            body.needs.add("halt")
+            return f"lambda: broker.halt({seconds})"
+        case PowerLoss():
+            body.needs.add("power")
+            if fault.torn:
+                body.missing.append("it tears no writes: everything that was not synced is gone")
+            return "broker.cut_power, dark=True"
+    raise _cannot(fault)
+
+
+def _in_recovery(fault: Kill, body: Body) -> None:
+    """The line of a start that is broken off by a second kill."""
+    if not (isinstance(fault.at, Recovery) and isinstance(fault.at.k, int)):
+        raise _cannot(fault, " at this point")
+    if "power" in body.needs:
+        raise CannotError("a kill in the recovery after a loss of power is not in it")
+    body.needs |= {"recovery", "journal"}
+    body.lines.append(f"kill_in_recovery(words, broker, {fault.at.k})")
 
 
 def docstring(text: str) -> str:

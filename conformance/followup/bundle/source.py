@@ -12,7 +12,8 @@ from conformance import adapters, claims, judge, records, scenario
 from conformance.adapters import Adapter, BrokerRequest
 from conformance.claims import Catalogue, Value
 from conformance.errors import ConformanceError, HistoryError, UsageError
-from conformance.followup import replay, upgrade
+from conformance.followup import replay
+from conformance.followup.upgrade import runs
 from conformance.history import Event, Op, read
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
@@ -20,7 +21,7 @@ from conformance.judge.spark.session import JudgeSession
 from conformance.judge.trial_anomalies import TrialAnomaly, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
-from conformance.run import artifacts as kept_run
+from conformance.run import artifacts
 from conformance.run.evidence import FILE, Kept
 from conformance.scenario import Scenario
 
@@ -45,7 +46,7 @@ class Finding:
 
     @property
     def says(self) -> str:
-        """The first sentence of the judge's table about it."""
+        """The first sentence about the anomaly in the judge's table."""
         return " ".join(ANOMALIES[self.seen.anomaly].sentence.split("\n\n")[0].split())
 
 
@@ -54,9 +55,8 @@ class BundleSource:
     """One trial.
 
     `script` has the recorded steps. It is None if this version of the suite has no scenario of that name, or if an
-    earlier version recorded the trial without its steps as data.
-    `kept` and `broker` are None if the run stored no evidence, or its broker's folder is gone. `adapter` is None if the
-    broker is unknown here.
+    earlier version recorded the trial without its steps as data. `evidence` and `broker`, the broker's folder, are None
+    if they are gone. `adapter` is None if the broker is unknown here.
     """
 
     folder: pathlib.Path
@@ -67,27 +67,27 @@ class BundleSource:
     adapter: Adapter | None
     events: tuple[tuple[str, Event], ...]
     findings: tuple[Finding, ...]
-    kept: Kept | None
+    evidence: Kept | None
     broker: pathlib.Path | None
 
     @property
     def place(self) -> pathlib.Path:
-        """The folder of the trial."""
         return self.folder / "trials" / self.record.trial
 
     @property
     def queue(self) -> str:
-        """The queue that the trial used."""
         return next((event.queue for _, event in self.events if event.queue), "orders")
 
     def timeline(self, message: str) -> list[dict[str, object]]:
-        """The events of a message, its transaction's, and the faults and starts of the broker, by the clock."""
-        own = {event.transaction for _, event in self.events if event.message == message} - {None}
+        """Return the events of a message and of its transaction, and the faults and starts of the broker, by time."""
+        transactions = {event.transaction for _, event in self.events if event.message == message} - {None}
         began = self.events[0][1].at_ns if self.events else 0
         return [
-            _told(process, event, began)
+            _event_fields(process, event, began)
             for process, event in self.events
-            if event.message == message or event.op in _ALWAYS or (event.message is None and event.transaction in own)
+            if event.message == message
+            or event.op in _ALWAYS
+            or (event.message is None and event.transaction in transactions)
         ][:EVENTS]
 
 
@@ -102,7 +102,7 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
     """
     folder, record, run = _named(words)
     if not trust:
-        kept_run.check_trust(folder, replayed=False)
+        artifacts.check_trust(folder, replayed=False)
     if run.vendor:
         raise UsageError(
             f"{words}: a bundle's script uses AMQP or STOMP directly, and this trial used {run.client}; `conformance "
@@ -116,7 +116,7 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
         raise HistoryError(
             f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
         )
-    kept, broker = _evidence(folder, record)
+    evidence, broker = _evidence(folder, record)
     return BundleSource(
         folder=folder,
         run=run,
@@ -126,7 +126,7 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
         adapter=_adapter(folder, run, record),
         events=tuple(_events(folder / "trials" / record.trial)),
         findings=_findings(folder, run, record, script, catalogue, spark) if script else (),
-        kept=kept,
+        evidence=evidence,
         broker=broker,
     )
 
@@ -139,38 +139,35 @@ def _recorded(script: Scenario | None, record: TrialRecord) -> Scenario | None:
 
 
 def _named(words: str) -> tuple[pathlib.Path, TrialRecord, RunRecord]:
-    place, mark, name = words.rpartition("#")
+    run_folder, mark, name = words.rpartition("#")
     if not mark:
         folder = pathlib.Path(words)
         found = replay.read_run(folder)[1] if (folder / "run.json").is_file() else []
         hint = f", such as {words}#{found[0].trial}" if found else ""
         raise UsageError(f"{words}: expected RUN#TRIAL{hint}", code="bad-trial", word=words)
-    run, found = replay.read_run(pathlib.Path(place))
+    run, found = replay.read_run(pathlib.Path(run_folder))
     record = next((each for each in found if each.trial == name), None)
     if record is None:
-        raise UsageError.unknown("trial", name, [each.trial for each in found], of=place)
-    return pathlib.Path(place), record, run
+        raise UsageError.unknown("trial", name, [each.trial for each in found], of=run_folder)
+    return pathlib.Path(run_folder), record, run
 
 
 def _adapter(folder: pathlib.Path, run: RunRecord, record: TrialRecord) -> Adapter | None:
-    """Return the broker of this trial; a liar is always the reference broker."""
-    subject = record.adapter == run.adapter
+    """Open the broker of this trial; a liar is always the reference broker. None if the broker is unknown here."""
 
     def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
-        spec = kept_run.spec_of_then(part, run, version)
-        access = kept_run.kept_access(folder)
+        spec = artifacts.spec_of_then(part, run, version)
+        access = artifacts.kept_access(folder)
         return adapters.open_broker(BrokerRequest(spec, overrides=changed, access=access)).adapter
 
     try:
-        if not subject:
-            if record.adapter not in adapters.names():
-                raise UsageError.unknown("adapter", record.adapter, adapters.names())
+        if record.adapter == run.adapter:
+            return runs.reopen(folder, run.version, record.settings, opened)
+        if record.adapter in adapters.names():
             return adapters.open_broker(BrokerRequest(record.adapter, overrides=record.settings)).adapter
-        if (upgraded := upgrade.read(folder)) is not None:
-            return upgrade.found_again(folder, upgraded, record.settings, opened)
-        return opened(folder, run.version, record.settings)
     except UsageError:
-        return None
+        pass
+    return None
 
 
 def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, pathlib.Path | None]:
@@ -180,7 +177,7 @@ def _evidence(folder: pathlib.Path, record: TrialRecord) -> tuple[Kept | None, p
     except HistoryError:
         return None, None
     recorded = _run_of(folder / "trials" / record.trial)
-    for part in [folder, *sorted(folder.glob("workers/*"))]:
+    for part in records.parts(folder):
         broker = records.inside(part, f"brokers/{kept.broker}")
         if broker.is_dir() and (part == folder or _id_of(part) == recorded):
             return kept, broker
@@ -212,7 +209,7 @@ def _events(place: pathlib.Path) -> list[tuple[str, Event]]:
     return sorted(found, key=lambda each: (each[1].at_ns, each[0], each[1].sequence))
 
 
-def _told(process: str, event: Event, began: int) -> dict[str, object]:
+def _event_fields(process: str, event: Event, began: int) -> dict[str, object]:
     about = [event.fault, event.detail, f"count {event.count}" if event.count is not None else None]
     return {
         "at_ms": round((event.at_ns - began) / 1e6, 3),
@@ -245,7 +242,7 @@ def _findings(
     seen = offences(folder, [record], script, spark).get(record.trial, {})
     found = []
     for name, each in seen.items():
-        speaking = tuple(
+        deciding = tuple(
             row
             for row in rows
             if row.scenario == script.id
@@ -254,8 +251,8 @@ def _findings(
             and catalogue.claims[row.claim].judged
             and row.verdict not in (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
         )
-        if each.count and speaking and record.arm == "subject":
-            found.append(Finding(each, speaking))
+        if each.count and deciding and record.arm == "subject":
+            found.append(Finding(each, deciding))
     return tuple(found)
 
 
@@ -279,7 +276,7 @@ def frames(source: BundleSource) -> list[dict[str, object]]:
     began = source.events[0][1].at_ns if source.events else 0
     return [
         {
-            **_told(process, event, began),
+            **_event_fields(process, event, began),
             "connection": event.connection,
             "direction": event.link,
             "bytes": event.count,

@@ -1,8 +1,8 @@
 """Two versions of one broker: the old one until a fault ends it, then the new one on the same data.
 
-`UpgradeAdapter` prepares both side by side; `UpgradedBroker` runs one after the other. Both have folders, ports and
-configurations of their own. The data folder of the new one is a link to that of the old one: nothing is copied, so
-nothing can be said to have been lost on the way.
+`UpgradeAdapter` prepares both; `UpgradedBroker` runs one after the other. Each has its own folder, ports and
+configuration. The data folder of the new one is a link to that of the old one: nothing is copied, so no copy can have
+lost a message.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import dataclasses
 import pathlib
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import msgspec
 
 from conformance.adapters import Adapter, Broker, BrokerFile, EffectiveSettings, Options, Progress
-from conformance.adapters.file.distribution_table import Artifact, order
+from conformance.adapters.file.distribution_table import order
 from conformance.adapters.interface import Processes, QueueClient, Service
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
@@ -26,7 +26,7 @@ from conformance.ledger import Ledger
 
 
 class FirstStart(msgspec.Struct, frozen=True, kw_only=True):
-    """The first start of the new version in a trial: its epoch, and the seconds that it and the old one's took."""
+    """The first start of the new version in a trial: its epoch, its seconds, and those of the old version's start."""
 
     trial: str
     epoch: int
@@ -35,7 +35,7 @@ class FirstStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedUpgradeStart(msgspec.Struct, frozen=True, kw_only=True):
-    """The new version did not start on the data of the old one: what it said, and where the data is kept."""
+    """The new version did not start on the data of the old one: its error and log, and where the data is kept."""
 
     trial: str
     says: str
@@ -78,12 +78,10 @@ class UpgradedFacts:
 
     @property
     def log(self) -> pathlib.Path:
-        """The output of the newest start."""
         return self._broker.current.facts.log
 
     @property
     def logs(self) -> list[pathlib.Path]:
-        """Every log file of both."""
         return [*self._broker.old.facts.logs, *self._broker.new.facts.logs]
 
     @property
@@ -100,8 +98,8 @@ class UpgradedFacts:
 class UpgradedBroker:
     """Two brokers that the rest of the suite sees as one; see `conformance.adapters.Broker`.
 
-    The first start after an end that no `stop` asked for is that of the new version, and so is every later one. Clients
-    and faults get the `current` one: the new version has ports of its own.
+    The first start after a fault ended the broker is that of the new version, and so is every later one. Clients and
+    faults get the `current` one: the new version has other ports.
     """
 
     def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, log: UpgradeLog) -> None:
@@ -119,56 +117,52 @@ class UpgradedBroker:
 
     @property
     def service(self) -> Service:
-        """The service of the current one. Both have the same queues."""
         return self.current.service
 
     @property
     def target(self) -> Processes:
-        """The processes of the current one; the other one is not running."""
         return self.current.target
 
     @property
     def epoch(self) -> int:
-        """The number of starts of both."""
         return self.old.epoch + self.new.epoch
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
-        """Start the broker whose turn it is. If the new version does not start, remember that, with its log."""
+        """Start the current broker. If the new version does not start, record that, with its log."""
         self._hand_over()
         try:
             took = self.current.start(wrap, more=more, ready_s=ready_s)
         except LaunchError as error:
             if self.current is self.old:
                 raise
-            self._remember(error)
-            error.failure = None  # the refusal is reported by itself: it is no broker that failed to recover
+            self._record_refusal(error)
+            error.failure = None  # the refusal has its own report: it is not a broker that failed to recover
             raise
         if self.current is self.old:
             self._old_seconds = self._old_seconds or took
         elif not self._upgraded:
             self._upgraded = True
-            self._note(took)
+            self._record_start(took)
         return took
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start the broker whose turn it is, and do not wait."""
         self._hand_over()
         self.current.launch(wrap, more=more)
 
     def stop(self) -> None:
-        """Stop it cleanly: the same version is started after it."""
+        """Stop it cleanly: the next start is of the same version."""
         self.current.stop()
         self._stopped = True
 
     def close(self) -> None:
-        """End both. The data goes, unless the new version refused it: a hundred trials would fill a disk."""
+        """End both, and remove the data unless the new version refused it: a hundred trials would fill a disk."""
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(self.old.close)
                 stack.callback(self.new.close)
         finally:
             if not self._refused:
-                shutil.rmtree(self.facts.data, ignore_errors=True)  # what a disk is mounted on stays, empty
+                shutil.rmtree(self.facts.data, ignore_errors=True)  # a mount point stays, empty
 
     def _hand_over(self) -> None:
         stopped, self._stopped = self._stopped, False
@@ -177,19 +171,18 @@ class UpgradedBroker:
         if not self.target.gone():
             raise LaunchError(f"the old version is running already (pid {self.target.processes()[0]})")
         data = self.new.facts.data
-        shutil.rmtree(data, ignore_errors=True)  # made empty, or as stock has it, when it was prepared
+        shutil.rmtree(data, ignore_errors=True)  # the empty or stock folder that `prepare` made
         data.symlink_to(self.facts.data, target_is_directory=True)
         self.current = self.new
 
-    def _note(self, took: float) -> None:
-        """Keep the time of the first start of the new version."""
+    def _record_start(self, took: float) -> None:
         start = FirstStart(
             trial=self._trial, epoch=self.epoch, seconds=round(took, 3), old_seconds=round(self._old_seconds or 0.0, 3)
         )
         with self._log.lock:
             self._log.starts[self._trial] = start
 
-    def _remember(self, error: LaunchError) -> None:
+    def _record_refusal(self, error: LaunchError) -> None:
         self._refused = True
         below = self._folder.parent.parent  # the folder of the run: the record must not name this machine
         refusal = FailedUpgradeStart(
@@ -205,99 +198,62 @@ class UpgradedBroker:
 
 _LAUNCHERS = ("native", "docker")
 FROM, TO = "from", "to"
-"""Folders below that of a run, where a version is none that its name finds."""
+"""Folders below that of a run, for the broker file of a version that its name alone does not find."""
 
 
-@dataclasses.dataclass(frozen=True)
 class UpgradeAdapter:
-    """See `Adapter`; what it says of itself is what the old version says, as far as the new one can do it too.
+    """See `Adapter`. It describes itself as the old version does, with the capabilities that both have.
 
-    `to_set` are settings of the new version only. Each trial has a pair of its own, by `trial`: data that the new
-    version has taken over is no data of the old one any more.
+    `to_set` are settings of the new version only. Each trial has its own pair, by `trial`: data that the new version
+    has taken over cannot be used by the old one again.
     """
 
-    old: Adapter
-    new: Adapter
-    to_set: Mapping[str, Value] = dataclasses.field(default_factory=dict)
-    trial: str = ""
-    log: UpgradeLog = dataclasses.field(default_factory=UpgradeLog, compare=False)
+    def __init__(
+        self,
+        old: Adapter,
+        new: Adapter,
+        to_set: Mapping[str, Value] | None = None,
+        trial: str = "",
+        log: UpgradeLog | None = None,
+    ) -> None:
+        self.old, self.new, self.to_set, self.trial, self.log = old, new, to_set or {}, trial, log or UpgradeLog()
+        self.name, self.path, self.launcher, self.able = old.name, old.path, old.launcher, old.able
+        self.file = old.file  # `check` has seen that clients use the new version in the same way
+        changed = ", ".join(f"{name}={new.file.settings[name].text(value)}" for name, value in self.to_set.items())
+        self.version = f"{old.version} to {new.version}{f' with {changed}' if changed else ''}"
+        self.spec = f"{old.spec} to {new.spec} {self.version} {trial}".rstrip()  # no two trials share a broker
+        self.artifacts = (*old.artifacts, *new.artifacts)
+        self.parts: Mapping[str, Adapter] = {FROM: old, TO: new}
 
-    @property
-    def name(self) -> str:
-        """Of the broker."""
-        return self.old.name
+    def for_trial(self, trial: str) -> UpgradeAdapter:
+        return UpgradeAdapter(self.old, self.new, self.to_set, trial, self.log)
 
-    @property
-    def version(self) -> str:
-        """Both, in words."""
-        changed = ", ".join(f"{name}={self.new.file.settings[name].text(value)}" for name, value in self.to_set.items())
-        return f"{self.old.version} to {self.new.version}{f' with {changed}' if changed else ''}"
-
-    @property
-    def launcher(self) -> str:
-        """Of both."""
-        return self.old.launcher
-
-    @property
-    def file(self) -> BrokerFile:
-        """Of the old version: it is spoken to first, and `check` has seen that the new one is spoken to alike."""
-        return self.old.file
-
-    @property
-    def path(self) -> pathlib.Path:
-        """The file of the old version."""
-        return self.old.path
-
-    @property
-    def spec(self) -> str:
-        """Both, and the trial: no two trials share a broker."""
-        return f"{self.old.spec} to {self.new.spec} {self.version} {self.trial}".rstrip()
-
-    @property
-    def artifacts(self) -> tuple[Artifact, ...]:
-        """Of both."""
-        return (*self.old.artifacts, *self.new.artifacts)
-
-    @property
-    def parts(self) -> Mapping[str, Adapter]:
-        """Both, by the part of a run's folder that describes them."""
-        return {FROM: self.old, TO: self.new}
-
-    @property
-    def able(self) -> Callable[[str], str] | None:
-        """Why the launcher cannot take a fault: both have the same."""
-        return self.old.able
+    def chosen(self, overrides: Mapping[str, Value]) -> UpgradeAdapter:
+        new = self.new.chosen({**overrides, **self.to_set})
+        return UpgradeAdapter(self.old.chosen(overrides), new, self.to_set, self.trial, self.log)
 
     @property
     def downgrade(self) -> bool:
-        """Whether the new version is the older one by its number."""
         return order(self.new.version) < order(self.old.version)
 
     def capabilities(self, protocol: str) -> frozenset[str]:
-        """What both can do."""
         return self.old.capabilities(protocol) & self.new.capabilities(protocol)
 
     def lacks(self, need: str) -> str:
-        """Why one of them cannot play a scenario."""
         return self.old.lacks(need) or self.new.lacks(need)
 
-    def chosen(self, overrides: Mapping[str, Value]) -> UpgradeAdapter:
-        """The same settings make another broker of both."""
-        old = self.old.chosen(overrides)
-        return dataclasses.replace(self, old=old, new=self.new.chosen({**overrides, **self.to_set}))
-
     def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
-        """Those of the old version: under these it confirms what the new one has to know."""
+        """Return the settings of the old version: under them it confirms the messages that the new one must have."""
         return self.old.effective(overrides)
 
     def of_new(self, settings: EffectiveSettings) -> EffectiveSettings:
-        """Those of the new version where the old one has `settings`; `UsageError` if it knows one of them not."""
+        """Return the settings of the new version if the old one has `settings`; `UsageError` if it lacks one."""
         return self.new.effective({**settings.changed, **self.to_set})
 
     def install(
         self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
     ) -> pathlib.Path:
-        """Have both; returns the folder of the new one."""
+        """Install both; return the folder of the new one."""
         self.old.install(progress, offline=offline, into=into)
         return self.new.install(progress, offline=offline, into=into)
 
@@ -313,10 +269,10 @@ class UpgradeAdapter:
         options: Mapping[str, Options] | None = None,
         client: QueueClient | None = None,
     ) -> UpgradedBroker:
-        """Both, in folders of their own below `folder`; neither is started.
+        """Prepare both, each in its own folder below `folder`; start neither.
 
-        What a file declares at a broker that runs (`[queues]`) is declared at the old one only: a second declaration
-        would hide that the new one has lost a queue. What stands in a configuration stands in both.
+        Queues that are declared at a running broker (`[queues]`) are declared at the old one only: a second declaration
+        would hide that the new one has lost a queue. Queues in a configuration are in both.
         """
         folder.mkdir(parents=True, exist_ok=True)
         old = self.old.prepare(
@@ -341,14 +297,13 @@ class UpgradeAdapter:
 
 
 def pair_of(adapter: Adapter | None) -> UpgradeAdapter | None:
-    """The adapter if it is an upgrade, else None."""
     return adapter if isinstance(adapter, UpgradeAdapter) else None
 
 
 def for_trial(adapter: Adapter, trial: str) -> Adapter:
-    """The adapter of one trial: an upgrade prepares new data for each, since the new version takes the old one's."""
+    """Return the adapter of one trial: an upgrade prepares new data for each, since the new version takes it over."""
     pair = pair_of(adapter)
-    return adapter if pair is None else dataclasses.replace(pair, trial=trial)
+    return adapter if pair is None else pair.for_trial(trial)
 
 
 def check(old: Adapter, new: Adapter, protocol: str) -> None:
@@ -376,7 +331,7 @@ def check(old: Adapter, new: Adapter, protocol: str) -> None:
 
 
 def _layout(file: BrokerFile) -> str:
-    """How data and journal lie, in words that do not name the instance."""
+    """Describe where data and journal are, without the path of the instance."""
     if file.data.path.rstrip("/") in ("{instance}", "{here}", "{home}"):
         raise UsageError(
             f"{file.name}: data.path is {file.data.path}, where its configuration lies as well: the data of another "

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import pathlib
 import shlex
+import shutil
 import signal
+import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from conformance.frontend.cli import listing
 from conformance.frontend.cli.group import cli, options, say, terminated
 from conformance.frontend.options import CHECK, access
 
 if TYPE_CHECKING:
+    from conformance.adapters import Adapter
+    from conformance.adapters.file.model import BrokerFile
     from conformance.followup.contract import Step
 
 
+_WIDE = 12
+_COLUMNS = 110
+_AT_ITS_ADDRESS = "no [start] in its broker.toml: it is reached at its address only"
+
+
 @cli.group("adapters", invoke_without_command=True)
-@listing.options
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a broker.toml instead.")
 @click.pass_context
 def adapters_group(context: click.Context, /, **words: bool) -> int:
     """List the brokers: versions, launchers and what they lack here, protocols, capabilities, settings.
@@ -32,7 +44,7 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
     --schema prints the schema of a broker.toml; a TOML editor reads it if the first line is `#:schema PATH`.
     """
     if context.invoked_subcommand is None:
-        say(listing.listing(**words), nl=False)
+        say(listing(**words), nl=False)
     return 0
 
 
@@ -62,7 +74,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **said
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
     say(f"{found.file.title} {found.version} ({found.launcher})")
-    with contract.place(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
+    with contract.folder_of(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
         contract.check(found, folder / "broker", ledger, _tell, offline=offline)
     if assumed := contract.assumptions(found):
         say("assumed to be promised, because the file does not describe these settings:")
@@ -83,3 +95,166 @@ def _tell(step: Step) -> None:
     word = "passed" if step.tried else "not tried"
     took = f"{step.seconds:6.2f} s" if step.tried else " " * 8
     say(f"  {word:9} {took}  {step.name}{f': {step.detail}' if step.detail else ''}")
+
+
+def listing(*, as_json: bool = False, schema: bool = False) -> str:
+    """Describe every broker, those of other packages last, as text or JSON; or return the schema of their files.
+
+    It checks what each launcher lacks on this machine, and starts no broker.
+    """
+    if schema:
+        from conformance.adapters.file import schema as schema_of
+
+        return schema_of.text()
+    from conformance import adapters
+
+    brokers = [_described(name) for name in [*adapters.names(), *sorted(adapters.plugged())]]
+    if as_json:
+        return json.dumps(brokers, indent=2) + "\n"
+    return "\n".join("\n".join([*_block(broker), ""]) for broker in brokers)
+
+
+def _described(name: str) -> dict[str, Any]:
+    """Describe one broker, or say why it cannot be loaded."""
+    from conformance import adapters
+    from conformance.errors import UsageError
+
+    try:
+        return _description(adapters.find(name), name)
+    except UsageError as error:
+        return {"name": name, "faulty": str(error)}
+
+
+def _description(adapter: Adapter, name: str) -> dict[str, Any]:
+    from conformance.adapters import vendor_clients
+    from conformance.adapters.opening import WIRES
+
+    file = adapter.file
+    clients = {word: vendor_clients.over(word) for word in file.protocols}
+    return {
+        "name": name,
+        "title": file.full_title,
+        "vendor": file.vendor,
+        "versions": _versions(adapter, name),
+        "other_versions": file.fetch is not None and not file.fetch.jars,
+        "source": _source(file),
+        "launchers": [
+            {"name": "native", "lacks": _native_lacks(adapter)},
+            {"name": "docker", "lacks": _docker_lacks(adapter)},
+            {"name": "external", "lacks": ""},
+        ],
+        "capabilities": sorted(file.capabilities),
+        "protocols": {
+            word: {
+                "client": word in WIRES or bool(clients[word]),
+                "clients": clients[word],
+                "capabilities": sorted(protocol.capabilities),
+            }
+            for word, protocol in file.protocols.items()
+        },
+        "profiles": list(file.profiles),
+        "settings": {
+            name: {
+                "default": entry.default,
+                "stock": entry.default if entry.stock is None else entry.stock,
+                "settable": entry.settable,
+                "description": entry.description,
+            }
+            for name, entry in file.settings.items()
+        },
+        "variants": {name: variant.description for name, variant in file.variants.items()},
+    }
+
+
+def _source(file: BrokerFile) -> str:
+    if file.is_external:
+        return "external"
+    return "fetched" if file.fetch else "installed" if file.installed else "bundled"
+
+
+def _versions(adapter: Adapter, name: str) -> list[dict[str, Any]]:
+    """List the versions that the file names, then others in the cache; `fetched`: on this machine, unpacked or not.
+
+    An external broker has the version that its owner says: none is on this machine.
+    """
+    from conformance import adapters
+    from conformance.adapters.distribution import fetch, installed
+    from conformance.adapters.file.distribution_table import order
+
+    named = dict.fromkeys([adapter.version, *adapter.file.versions])
+    there = set() if adapter.file.is_external or installed.missing(adapter.file) else set(named)
+    if adapter.file.fetch is not None:
+        before, _, after = adapter.file.fetch.folder.partition("{version}")
+        unpacked = [path.name for path in fetch.dist().glob(f"{before}[0-9]*{after}") if path.is_dir()]
+        there = {name.removeprefix(before).removesuffix(after) for name in unpacked}
+        made = {word: adapters.find(f"{name}@{word}").artifacts for word in named}
+        there |= {word for word, files in made.items() if all((fetch.dist() / one.file).is_file() for one in files)}
+    words = [*named, *sorted(there - named.keys(), key=order)]
+    return [{"version": word, "default": word == adapter.version, "fetched": word in there} for word in words]
+
+
+def _native_lacks(adapter: Adapter) -> str:
+    """Say what this machine lacks to start it; a distribution that is fetched on first use is not missing."""
+    from conformance.adapters.launch.java import find_java
+    from conformance.errors import LaunchError
+
+    if adapter.file.is_external:
+        return _AT_ITS_ADDRESS
+    if adapter.file.java is not None:
+        try:
+            find_java(adapter.file.java.minimum)
+        except LaunchError as error:
+            return str(error)
+    first = adapter.file.start.command[0]
+    return "" if "{" in first or shutil.which(first) else f"{first} is not on PATH"
+
+
+def _docker_lacks(adapter: Adapter) -> str:
+    if adapter.file.is_external:
+        return _AT_ITS_ADDRESS
+    if adapter.file.container is None:
+        return "no [container] in its broker.toml: it runs natively only"
+    return _engine_lacks()
+
+
+@functools.cache
+def _engine_lacks() -> str:
+    from conformance.frontend import doctor
+
+    seen = doctor.check("docker")
+    return "" if seen.state == "ok" else f"{seen.says}; see `conformance doctor`"
+
+
+def _block(broker: dict[str, Any]) -> Iterator[str]:
+    if "faulty" in broker:
+        yield f"{broker['name']}: cannot be used: {broker['faulty']}"
+        return
+    yield f"{broker['name']}: {broker['title']}"
+    versions = [_version(version, broker["source"]) for version in broker["versions"]]
+    versions += ["or any other"] * broker["other_versions"]
+    if broker["source"] == "external":
+        versions = [f"as you say: {broker['name']}@VERSION"]
+    yield from _wrapped("versions", versions)
+    for launcher in broker["launchers"]:
+        possible = "at its address" if launcher["name"] == "external" else "can be started here"
+        lacking = f"not here: {launcher['lacks']}" if launcher["lacks"] else ""
+        yield f"    {launcher['name']:{_WIDE}} {lacking or possible}"
+    yield from _wrapped("capabilities", broker["capabilities"])
+    for word, protocol in broker["protocols"].items():
+        untried = [] if protocol["client"] else ["and no client of this suite speaks it"]
+        yield from _wrapped(f"over {word}", ["the same", *protocol["capabilities"], *untried])
+    for name, setting in broker["settings"].items():
+        given = str(setting["stock"]).lower() if isinstance(setting["stock"], bool) else setting["stock"]
+        yield f"    {name}={given or '...'}{'' if setting['settable'] else ' (fixed)'}: {setting['description']}"
+    for name, says in broker["variants"].items():
+        yield f"    --set profile={name}: {says}"
+
+
+def _version(version: dict[str, Any], source: str) -> str:
+    marks = [word for mark, word in (("default", "default"), ("fetched", source)) if version[mark]]
+    return f"{version['version']} ({', '.join(marks)})" if marks else str(version["version"])
+
+
+def _wrapped(name: str, words: list[str]) -> Iterator[str]:
+    first, rest = f"    {name:{_WIDE}} ", " " * (_WIDE + 5)
+    yield from textwrap.wrap(", ".join(words), _COLUMNS, initial_indent=first, subsequent_indent=rest)

@@ -1,15 +1,21 @@
-"""Commands that record and judge: run, judge, replay, bundle."""
+"""Commands that record and judge: run, upgrade, judge, replay, bundle."""
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import signal
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from conformance.frontend.cli.group import FILE, cli, options, say, terminated, write_report
-from conformance.frontend.options import JUDGE, REPLAY, RUN, expectations, prepare
+from conformance.frontend.options import JUDGE, REPLAY, RUN, UPGRADE, expectations, prepare, run_options
+
+if TYPE_CHECKING:
+    from conformance.campaign import Campaign, Watcher
+    from conformance.judge.rows import Judgement
 
 _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
 
@@ -51,6 +57,80 @@ def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
         judgement = campaign.execute(prepared, show.watcher)
         show.verdicts([row.verdict for row in judgement.rows if row.trials])
     return write_report(judgement, prepared.folder, expected)
+
+
+@cli.command("upgrade")
+@click.option(
+    "--from",
+    "adapter",
+    required=True,
+    metavar="NAME[@VERSION][:LAUNCHER]",
+    help="The old version: it writes the data and is killed.",
+)
+@click.option(
+    "--to", "new", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The new version: it starts on that data."
+)
+@click.option(
+    "--protocol", default="amqp", show_default=True, metavar="WORD", help="Protocol of the clients: amqp or stomp."
+)
+@click.option(
+    "--to-set",
+    "to_settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the new version only; repeatable.",
+)
+@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Play only this scenario; repeatable.")
+@click.option(
+    "--baseline", type=FILE, metavar="REPORT", help="A report about the old version; it is then not tested alone."
+)
+@options(UPGRADE)
+def upgrade_command(quiet: bool, verbose: bool, **said: Any) -> int:
+    """Test an upgrade: the old version writes data and is killed, and the new one starts on that data.
+
+    \b
+    conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0
+    conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0 --protocol stomp --quick
+    conformance upgrade --from artemis@2.44.0 --to artemis@2.56.0 --scenario broker-killed-after-commit --trials 5
+    conformance upgrade --from artemis --to artemis --to-set journal_type=ASYNCIO
+    conformance upgrade --from ./mybroker-1.toml --to ./mybroker-2.toml --baseline last/before
+    conformance upgrade --from ./mybroker-1.toml --to ./mybroker-2.toml --user alice --password-env BROKER_PASSWORD
+
+    Every scenario in which a fault ends the broker and it starts again is played twice: by the old version alone, and
+    as an upgrade. Exit 1 if only the upgrade violates a claim, or if the new version does not start on data on which
+    the old one starts; exit 2 if the upgrade left undecided what the old version decided. The report is about the
+    upgrade; the folder `before` has the report about the old version.
+    """
+    from conformance.claims import words as patterns
+    from conformance.followup.upgrade import runs
+
+    prepared = runs.prepare(
+        runs.UpgradeRequest(
+            run_options(said), said["new"], said["to_settings"], patterns(said["scenarios"]), said["baseline"]
+        )
+    )
+    for note in prepared.notes:
+        say(f"note: {note}")
+    signal.signal(signal.SIGTERM, terminated)
+
+    @contextlib.contextmanager
+    def watching(campaign: Campaign) -> Iterator[Watcher]:
+        from conformance.frontend.progress import Show
+
+        with Show(campaign, quiet=quiet, verbose=verbose) as show:
+            yield show.watcher
+
+    result = runs.execute(prepared, watching, _report_before)
+    code = write_report(result.judgement, prepared.after.folder, result.expected)
+    for line in result.lines:
+        say(line)
+    return code
+
+
+def _report_before(judgement: Judgement, campaign: Campaign) -> None:
+    from conformance import report
+
+    report.write_all(judgement, campaign.catalogue, campaign.scenarios, campaign.folder, None)
 
 
 @cli.command("judge")

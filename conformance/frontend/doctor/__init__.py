@@ -1,8 +1,8 @@
 """Check what this machine can do for a run, part by part, and what each missing part would enable.
 
 A tracer and a power loss are tried out, and nothing of that stays. A package is imported only by the probe that checks
-it: `python -m conformance.frontend.doctor` works without any package. `software` and `machine` have the probes,
-`losses` counts what a missing part costs; the table of probes is here.
+it: `python -m conformance.frontend.doctor` works without any package. `probes` has the probes. Their table is here, and
+what a missing part costs is counted here.
 """
 
 from __future__ import annotations
@@ -12,14 +12,106 @@ import functools
 import json
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import conformance
 from conformance.errors import ExitCode
-from conformance.frontend.doctor import losses, machine, software
-from conformance.frontend.doctor.software import ProbeResult, State
+from conformance.frontend.doctor import probes
+from conformance.frontend.doctor.probes import ProbeResult, State
 
-__all__ = ["PROBES", "PartCheck", "Probe", "ProbeResult", "as_json", "check", "examine", "exit_code", "text"]
+DURABILITY_FAULTS = ("held_sync", "power_loss")
+"""The faults that decide a claim that says "on disk" (`judge.rules`)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NotTried:
+    """What is not tried without some faults: scenarios by id, and the claims that only they decide.
+
+    `on_disk`: claims that are still tried but stay INCONCLUSIVE, because every disk fault for them is missing.
+    """
+
+    scenarios: frozenset[str]
+    claims: frozenset[str]
+    on_disk: frozenset[str]
+
+    def __str__(self) -> str:
+        told = f"{_many(len(self.scenarios), 'scenario')}, {_many(len(self.claims), 'claim')} decided only there"
+        return told + (f", {len(self.on_disk)} more about the disk INCONCLUSIVE without" if self.on_disk else "")
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def lost(faults: Collection[str]) -> NotTried:
+    """Return what the suite does not try if these faults, by name, cannot be injected."""
+    from conformance import claims, scenario
+
+    catalogue = claims.load()
+    scripts = scenario.load(catalogue)
+    gone = {name for name, item in scripts.items() if any(fault.name in faults for fault in item.faults)}
+    homes = {claim: {name for name, item in scripts.items() if claim in item.decides} for claim in catalogue.claims}
+    only = {claim for claim, where in homes.items() if where and where <= gone}
+    disk = {
+        claim: {name for name in where if scripts[name].fault_for(catalogue.claims[claim]) in DURABILITY_FAULTS}
+        for claim, where in homes.items()
+        if catalogue.claims[claim].needs == "disk"
+    }
+    short = {claim for claim, where in disk.items() if where and where <= gone} - only
+    return NotTried(frozenset(gone), frozenset(only), frozenset(short))
+
+
+def unable() -> dict[str, str]:
+    """Return every fault of a scenario that this machine cannot inject, by name, and why."""
+    from conformance import claims, scenario
+    from conformance.faults import possible
+
+    scripts = scenario.load(claims.load()).values()
+    return possible.unable(sorted({fault.name for item in scripts for fault in item.faults}))
+
+
+def _tracer() -> str:
+    from conformance.faults.disk import injection as disk
+
+    return _for_faults("faults at the disk", disk.cannot)
+
+
+def _power() -> str:
+    """Say what the power loss costs; every scenario uses ext4."""
+    from conformance.faults.power import image
+
+    return _for_faults("power loss", image.cannot)
+
+
+def _for_faults(what: str, ask: Callable[[], str]) -> str:
+    """Count the faults that are refused for this very reason; empty if none is."""
+    why = ask()
+    return f"{what}: {lost([fault for fault, reason in unable().items() if reason == why])}" if why else ""
+
+
+def _protocol(word: str, other: str) -> str:
+    """Count the claims of one protocol, and those that the other does not decide."""
+    from conformance import claims, scenario
+
+    catalogue = claims.load()
+    decided = {claim for item in scenario.load(catalogue).values() for claim in item.decides}
+    here = [catalogue.claims[name] for name in decided if claims.spoken(catalogue.claims[name], word, bundled=True)]
+    only = [claim for claim in here if not claims.spoken(claim, other, bundled=True)]
+    return f"--protocol {word}: {_many(len(here), 'claim')}, {len(only)} of them decided only there"
+
+
+def _java() -> str:
+    return f"every verdict (the judge runs on Spark), and brokers: {_brokers('java', '{}')}"
+
+
+def _containers() -> str:
+    return f"brokers in containers: {_brokers('container', '{}:docker')}"
+
+
+def _brokers(table: str, form: str) -> str:
+    from conformance import adapters
+
+    return ", ".join(form.format(name) for name in adapters.names() if getattr(adapters.find(name).file, table))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,45 +141,45 @@ def _always(words: str) -> Callable[[], str]:
 
 
 PROBES = (
-    Probe("python", software.python, losses.every_run, needed=True),
-    Probe("kernel", machine.kernel, losses.every_run, needed=True),
-    Probe("packages", software.packages, losses.every_run, needed=True),
+    Probe("python", probes.python, _always("every run"), needed=True),
+    Probe("kernel", probes.kernel, _always("every run"), needed=True),
+    Probe("packages", probes.packages, _always("every run"), needed=True),
     Probe(
         "python-qpid-proton",
-        functools.partial(software.imports, "proton", software.BUILD),
-        functools.partial(losses.protocol, "amqp", "stomp"),
+        functools.partial(probes.imports, "proton", probes.BUILD),
+        functools.partial(_protocol, "amqp", "stomp"),
         needed=True,
     ),
     Probe(
         "stomp.py",
-        functools.partial(software.imports, "stomp"),
-        functools.partial(losses.protocol, "stomp", "amqp"),
+        functools.partial(probes.imports, "stomp"),
+        functools.partial(_protocol, "stomp", "amqp"),
     ),
-    Probe("compiler", software.compiler, _always("the build of python-qpid-proton, which has no wheel")),
-    Probe("java", software.java, losses.java, needed=True),
-    Probe("spark", software.spark, _always("every verdict"), needed=True),
-    Probe("127.0.0.1", machine.loopback, losses.every_run, needed=True),
-    Probe("run folder", lambda: machine.folder(pathlib.Path("runs"), "--out DIR"), losses.every_run, needed=True),
+    Probe("compiler", probes.compiler, _always("the build of python-qpid-proton, which has no wheel")),
+    Probe("java", probes.java, _java, needed=True),
+    Probe("spark", probes.spark, _always("every verdict"), needed=True),
+    Probe("127.0.0.1", probes.loopback, _always("every run"), needed=True),
+    Probe("run folder", lambda: probes.folder(pathlib.Path("runs"), "--out DIR"), _always("every run"), needed=True),
     Probe(
         "temporary folder",
-        lambda: machine.folder(pathlib.Path(tempfile.gettempdir()), "TMPDIR=DIR"),
-        losses.every_run,
+        lambda: probes.folder(pathlib.Path(tempfile.gettempdir()), "TMPDIR=DIR"),
+        _always("every run"),
     ),
-    Probe("cache", machine.cache, _always("brokers that are fetched, and quick starts of Java")),
-    Probe("strace", machine.strace, losses.tracer),
-    Probe("ptrace scope", machine.ptrace, losses.tracer),
-    Probe("root", machine.root, losses.power),
-    Probe("loop devices", machine.loop_devices, losses.power),
-    Probe("power loss, ext4", functools.partial(machine.power, "ext4"), losses.power),
+    Probe("cache", probes.cache, _always("brokers that are fetched, and quick starts of Java")),
+    Probe("strace", probes.strace, _tracer),
+    Probe("ptrace scope", probes.ptrace, _tracer),
+    Probe("root", probes.root, _power),
+    Probe("loop devices", probes.loop_devices, _power),
+    Probe("power loss, ext4", functools.partial(probes.power, "ext4"), _power),
     Probe(
         "power loss, xfs",
-        functools.partial(machine.power, "xfs"),
+        functools.partial(probes.power, "xfs"),
         _always("the same on xfs; every scenario takes ext4"),
     ),
-    Probe("docker", machine.docker, losses.containers),
-    Probe("open files", machine.open_files, losses.every_run),
-    Probe("cores", machine.cores, _always("claims about time, and quick runs")),
-    Probe("memory", machine.memory, _always("Spark and a Java broker at the same time")),
+    Probe("docker", probes.docker, _containers),
+    Probe("open files", probes.open_files, _always("every run")),
+    Probe("cores", probes.cores, _always("claims about time, and quick runs")),
+    Probe("memory", probes.memory, _always("Spark and a Java broker at the same time")),
 )
 """In the order in which a newcomer needs them."""
 
@@ -116,7 +208,7 @@ def _guarded(look: Callable[[], ProbeResult]) -> ProbeResult:
     try:
         return look()
     except ImportError as error:
-        name = software.PACKAGES.get(str(error.name), error.name)
+        name = probes.PACKAGES.get(str(error.name), error.name)
         return ProbeResult("missing", f"it cannot be asked: {name} is not installed", f"pip install {name}")
     except Exception as error:
         return ProbeResult("missing", f"it cannot be asked: {type(error).__name__}: {error}")
@@ -156,7 +248,7 @@ def _end(checks: Sequence[PartCheck]) -> Iterator[str]:
 
 def _not_tried() -> str:
     """Count what all missing parts cost together: two faults may decide the same claim."""
-    found = _guarded(lambda: ProbeResult("ok", str(losses.lost(losses.unable())) if losses.unable() else ""))
+    found = _guarded(lambda: ProbeResult("ok", str(lost(unable())) if unable() else ""))
     if found.state != "ok":
         return f"What would not be tried here is not counted: {found.todo or found.says}."
     return f"NOT_TRIED here: {found.says}." if found.says else "No fault of any scenario is refused here."
@@ -164,17 +256,17 @@ def _not_tried() -> str:
 
 def as_json(checks: Sequence[PartCheck]) -> str:
     """Return the checks, the versions of all packages, and the names of what is not tried, as JSON."""
-    lost = _guarded(lambda: ProbeResult("ok", json.dumps(_named(), sort_keys=True)))
+    names = _guarded(lambda: ProbeResult("ok", json.dumps(_named(), sort_keys=True)))
     told = {
         "version": conformance.__version__,
         "able": not _blocking(checks),
         "checks": [dataclasses.asdict(check) for check in checks],
-        "versions": software.versions(),
-        "not_tried": json.loads(lost.says) if lost.state == "ok" else None,
+        "versions": probes.versions(),
+        "not_tried": json.loads(names.says) if names.state == "ok" else None,
     }
     return json.dumps(told, indent=2) + "\n"
 
 
 def _named() -> dict[str, list[str]]:
-    lost = losses.lost(losses.unable())
-    return {name: sorted(getattr(lost, name)) for name in ("scenarios", "claims", "on_disk")}
+    not_tried = lost(unable())
+    return {name: sorted(getattr(not_tried, name)) for name in ("scenarios", "claims", "on_disk")}

@@ -4,7 +4,7 @@
 
 pytest loads this module in every project that shares our environment. Without `--adapter` it adds that one option and
 does nothing else. The other options are added only with it, so that a project may have its own `--seed`. `front` has
-the hooks of a session, `collect` its classes and tests, `tell` the texts, `parts` joins the runs of several workers.
+the hooks of a session, `claim_tests` its classes and tests.
 """
 
 from __future__ import annotations

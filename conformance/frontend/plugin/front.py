@@ -18,20 +18,25 @@ from typing import Any
 
 import pytest
 
-from conformance import campaign, claims, report, scenario
+from conformance import campaign, claims, records, report, scenario
 from conformance.campaign import OpenRun, Watcher
 from conformance.claims import Kind, Scope
 from conformance.errors import ConformanceError, Interrupted, UsageError
 from conformance.frontend.options import PYTEST, options_of, prepare
-from conformance.frontend.plugin import parts, tell
-from conformance.frontend.plugin.collect import ClaimItem, ScenarioFile, defines_scenarios, make_file
-from conformance.frontend.plugin.tell import ClaimAnswer
+from conformance.frontend.plugin import claim_tests
+from conformance.frontend.plugin.claim_tests import (
+    ClaimAnswer,
+    ClaimItem,
+    HarnessError,
+    ScenarioFile,
+    defines_scenarios,
+    make_file,
+)
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.quoting import visible
 from conformance.report.expectations import ExpectationOutcome
-from conformance.report.expected import Standing
-from conformance.report.model import headline
-from conformance.report.words import MEANINGS
+from conformance.report.model import Standing, headline
+from conformance.report.phrases import MEANINGS
 from conformance.run.planning.plan import wanted
 from conformance.run.record import Progress
 
@@ -116,23 +121,23 @@ class Front:
         """Return the row of a test; the first test of a scenario records and judges it."""
         chosen = item.group.scenario
         if item.group.timing and int(self.sent.get("workercount", 1)) > 1:
-            raise tell.HarnessError(f"{item.group.name} measures time, which neighbours would spoil: run it without -n")
+            raise HarnessError(f"{item.group.name} measures time, which neighbours would spoil: run it without -n")
         try:
             row = self._row(chosen.id, item.name)
         except Interrupted as error:
             raise KeyboardInterrupt(str(error)) from error
         except ConformanceError as error:
             self.error = error
-            raise tell.HarnessError(str(error)) from error
+            raise HarnessError(str(error)) from error
         assert self._running is not None
         assert self.judgement is not None
         run = self._running.run
         answer = ClaimAnswer(row, self.expected.of(self.judgement), untried=item.name in self._untried)
-        item.user_properties += tell.properties(answer, run)
+        item.user_properties += claim_tests.properties(answer, run)
         if self.config.pluginmanager.hasplugin("allure_listener"):
-            tell.tell_allure(row, run, chosen, self.campaign.folder, self._logs[chosen.id])
+            claim_tests.report_to_allure(row, run, chosen, self.campaign.folder, self._logs[chosen.id])
         if row.verdict is Verdict.HARNESS_ERROR:
-            raise tell.HarnessError(tell.harness_error(row, self.judgement.trials))
+            raise HarnessError(claim_tests.harness_error(row, self.judgement.trials))
         return answer
 
     def _row(self, scenario_id: str, claim_id: str) -> VerdictRow:
@@ -193,8 +198,8 @@ class Front:
             path, line, _ = item.reportinfo()
             if made.skipped:
                 made.longrepr = (str(path), line + 1, call.excinfo.value.args[0])
-            elif isinstance(call.excinfo.value, pytest.fail.Exception | tell.HarnessError):
-                made.longrepr = tell.without_traceback(call.excinfo.value)
+            elif isinstance(call.excinfo.value, pytest.fail.Exception | HarnessError):
+                made.longrepr = claim_tests.without_traceback(call.excinfo.value)
         return made
 
     # the end
@@ -269,7 +274,7 @@ class Front:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Give a worker the same run with its own folder."""
-        folder = self.campaign.folder.absolute() / parts.PARTS / node.workerinput["workerid"]
+        folder = self.campaign.folder.absolute() / records.PARTS / node.workerinput["workerid"]
         node.workerinput["conformance_out"] = str(folder)
         node.workerinput["conformance_seed"] = self.campaign.selection.seed
 
@@ -295,7 +300,7 @@ class Front:
             _load(pathlib.Path(path))
 
     def _join(self) -> None:
-        if parts.merge(self.campaign.folder) and self.error is None:
+        if campaign.join_parts(self.campaign.folder) and self.error is None:
             self.judgement = campaign.judge_folder(self.campaign.folder)
 
 

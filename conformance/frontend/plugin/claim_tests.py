@@ -1,27 +1,44 @@
-"""Report a verdict as a pytest test: the text of a failure, properties, Allure, and what the user expected."""
+"""The tests of a session: a class for each scenario, a test for each claim that it decides, the text of each outcome.
+
+Ids come from scenario and claim. Those of the bundled suites begin with `suites/` in every installation, so that a
+history of results stays valid.
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
+import inspect
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 import pytest
 
+from conformance import paths, records, scenario
+from conformance.campaign import Campaign
 from conformance.claims import Claim, Kind
-from conformance.frontend.plugin.parts import PARTS
+from conformance.errors import CatalogueError
 from conformance.judge.rows import HERE, TrialRecord, Verdict, VerdictRow, replay_in
 from conformance.quoting import visible
 from conformance.records import RunRecord
 from conformance.report.expectations import ExpectationOutcome
-from conformance.report.expected import WORDS, Standing
 from conformance.report.html import timeline
-from conformance.report.model import is_undecided
-from conformance.report.words import control_words, exposure_words, steps_in_words
+from conformance.report.model import WORDS, Standing, is_undecided
+from conformance.report.phrases import control_words, exposure_words, steps_in_words
 from conformance.scenario import Scenario
+
+EVENTS = 40
+"""Lines of a timeline in the text of a failure; the report has all of them."""
+
+LOG_LINES = 40
+_HERE = pathlib.Path(HERE)
+
+_SEVERITY = {Kind.SAFETY: "critical", Kind.LIVENESS: "critical", Kind.PERMISSION: "minor", Kind.OBSERVATION: "trivial"}
+_SKIPPED = {Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,16 +59,6 @@ class ClaimAnswer:
         """What was expected and how the row compares, a line each; mostly none."""
         said = [f"{WORDS[item.standing].noun}: {item.text}" for item in self.outcome.items_of(self.row)]
         return [*said, WORDS[Standing.UNTRIED].noun] if self.missing else said
-
-
-EVENTS = 40
-"""Lines of a timeline in the text of a failure; the report has all of them."""
-
-LOG_LINES = 40
-_HERE = pathlib.Path(HERE)
-
-_SEVERITY = {Kind.SAFETY: "critical", Kind.LIVENESS: "critical", Kind.PERMISSION: "minor", Kind.OBSERVATION: "trivial"}
-_SKIPPED = {Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE}
 
 
 class HarnessError(Exception):
@@ -98,12 +105,8 @@ def violation(row: VerdictRow, folder: pathlib.Path) -> str:
     shown = next((witness for witness in row.witnesses if witness.timeline), None)
     if shown is not None:
         lines += [f"message {shown.message} in {shown.queue}, trial {shown.trial}:", *_events(timeline(shown))]
-    return visible("\n".join([*lines, f"again: {replay_in(row.replay, whole(folder))}"]))
-
-
-def whole(folder: pathlib.Path) -> pathlib.Path:
-    """Return the folder of the whole run, also for the part of a worker."""
-    return folder.parents[1] if folder.parent.name == PARTS else folder
+    whole = folder.parents[1] if folder.parent.name == records.PARTS else folder
+    return visible("\n".join([*lines, f"again: {replay_in(row.replay, whole)}"]))
 
 
 def _events(events: Sequence[Mapping[str, str]]) -> list[str]:
@@ -160,7 +163,7 @@ def allure_markers(claim: Claim, title: str) -> list[pytest.MarkDecorator]:
     ]
 
 
-def tell_allure(
+def report_to_allure(
     row: VerdictRow, run: RunRecord, scenario: Scenario, folder: pathlib.Path, logs: Iterable[pathlib.Path]
 ) -> None:
     """Give Allure the parameters, steps and attachments of the current test.
@@ -183,3 +186,126 @@ def tell_allure(
     for log in logs:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
         allure.attach(visible(tail), f"end of {log.parent.name}/{log.name}", allure.attachment_type.TEXT)
+
+
+class ClaimSession(Protocol):
+    """The session that answers for every claim; `plugin.front` has it."""
+
+    config: pytest.Config
+    campaign: Campaign
+    strict: bool
+
+    def answer(self, item: ClaimItem) -> ClaimAnswer:
+        """Record and judge the scenario of that test, if it was not yet, and return the row of its claim."""
+
+
+def defines_scenarios(path: pathlib.Path) -> bool:
+    """Whether a class of the module has the decorator `scenario`; nothing is imported to find out."""
+    if path.suffix != ".py":
+        return False
+    text = path.read_bytes()
+    if b"scenario" not in text:
+        return False
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return False  # pytest reports it
+    return any(isinstance(node, ast.ClassDef) and any(map(_registers, node.decorator_list)) for node in tree.body)
+
+
+def _registers(decorator: ast.expr) -> bool:
+    name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+    return name == "scenario"
+
+
+def make_file(path: pathlib.Path, parent: pytest.Collector, front: ClaimSession) -> ScenarioFile:
+    """The collector of a module that defines scenarios."""
+    words: dict[str, Any] = {"path": path}
+    if path.is_relative_to(paths.suites()):
+        words["nodeid"] = f"suites/{path.relative_to(paths.suites()).as_posix()}"
+    made: ScenarioFile = ScenarioFile.from_parent(parent, **words)
+    made.front = front
+    return made
+
+
+class ScenarioFile(pytest.Module):
+    """A module with scenarios. A bundled one is loaded already: a second import would define them twice."""
+
+    front: ClaimSession
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield what pytest finds in it, then its scenarios."""
+        loaded = [each for each in sys.modules.values() if getattr(each, "__file__", None) == str(self.path)]
+        if loaded:
+            self.obj = loaded[0]
+        yield from super().collect()
+        try:
+            known = scenario.load(self.front.campaign.catalogue)
+        except CatalogueError as error:
+            raise self.CollectError(str(error)) from error
+        for name, cls in vars(self.obj).items():
+            identity = scenario.slug(name)
+            if inspect.isclass(cls) and cls.__module__ == self.obj.__name__ and identity in known:
+                yield ScenarioClass.make(self, name, cls, known[identity])
+
+
+class ScenarioClass(pytest.Collector):
+    """A scenario; its trials are recorded when its first test runs."""
+
+    parent: ScenarioFile
+    scenario: Scenario
+    line: int
+    timing: bool
+
+    @classmethod
+    def make(cls, parent: ScenarioFile, name: str, defined: type[Any], found: Scenario) -> ScenarioClass:
+        """The collector of a registered class."""
+        made: ScenarioClass = cls.from_parent(parent, name=name)
+        made.scenario, made.timing = found, getattr(defined, "timing", False)
+        made.line = inspect.getsourcelines(defined)[1]
+        return made
+
+    def collect(self) -> Iterator[ClaimItem]:
+        """A test for each claim that the user selected."""
+        front = self.parent.front
+        selected = {claim.id for claim in front.campaign.selection.claims}
+        for claim_id in self.scenario.decides:
+            if claim_id in selected:
+                yield ClaimItem.make(self, front.campaign.catalogue.claims[claim_id], front)
+
+
+class ClaimItem(pytest.Item):
+    """One claim in one scenario. It reads its row from the judge, and decides nothing."""
+
+    parent: ScenarioClass
+    front: ClaimSession
+    answer: ClaimAnswer
+
+    @classmethod
+    def make(cls, parent: ScenarioClass, claim: Claim, front: ClaimSession) -> ClaimItem:
+        """Make the test of a claim, with the markers for `-m` and Allure."""
+        item: ClaimItem = cls.from_parent(parent, name=claim.id)
+        item.front = front
+        for word in ("conformance", str(claim.kind), str(claim.scope)):
+            item.add_marker(word)
+        if front.config.pluginmanager.hasplugin("allure_pytest"):
+            for marker in allure_markers(claim, front.campaign.catalogue.document_title(claim)):
+                item.add_marker(marker)
+        return item
+
+    @property
+    def group(self) -> ScenarioClass:
+        """The scenario."""
+        return self.parent
+
+    def setup(self) -> None:
+        """Record the scenario if needed, and read the row; an error of the suite is an error of the set-up."""
+        self.answer = self.front.answer(self)
+
+    def runtest(self) -> None:
+        """Pass, skip, fail or xfail, by the verdict and the expectations of the user."""
+        raise_for(self.answer, self.front.campaign.folder, strict=self.front.strict)
+
+    def reportinfo(self) -> tuple[pathlib.Path, int, str]:
+        """The scenario's place in its file."""
+        return self.path, self.parent.line - 1, f"{self.parent.name}.{self.name}"
