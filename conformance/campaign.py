@@ -66,7 +66,6 @@ class Options:
 
     @property
     def broker(self) -> BrokerRequest:
-        """The broker that the run opens."""
         return BrokerRequest(
             adapter=self.adapter,
             protocol=self.protocol,
@@ -106,7 +105,6 @@ class Campaign:
 
     @property
     def trials(self) -> list[Planned]:
-        """The plan."""
         if self.chosen:
             return list(self.chosen)
         return self.adapt(plan(self.selection, self.scenarios, self.catalogue))
@@ -310,7 +308,7 @@ class OpenRun:
         return self._judged
 
     def _repeats(self, judged: Judgement) -> list[Planned]:
-        """The trials to add; a replay adds none."""
+        """Return the trials to add; a replay adds none."""
         selection, repeats = self.campaign.selection, []
         for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._added):
             first = selection.trials + 1 + self._added.get(name, 0)
@@ -320,12 +318,10 @@ class OpenRun:
 
     @property
     def run(self) -> RunRecord:
-        """The run, as `run.json` has it."""
         return self._written.run
 
     @property
     def spark(self) -> JudgeSession:
-        """Wait for the Spark session and return it."""
         return self._starting.result()
 
     def finish(self) -> RunRecord:

@@ -211,7 +211,6 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything recorded so far to the kernel."""
         if self._used:
             self._size += self._used
             view = memoryview(self._buffer)[: self._used]

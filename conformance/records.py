@@ -140,12 +140,10 @@ class RunFile(RunRecord, frozen=True, kw_only=True):
 
     @property
     def run_record(self) -> RunRecord:
-        """The run alone, as a report shows it."""
         return RunRecord(**{name: getattr(self, name) for name in RunRecord.__struct_fields__})
 
 
 def checksum(path: pathlib.Path) -> Checksum:
-    """Read a file and return its checksum."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256")
         return Checksum(stream.tell(), digest.hexdigest())

@@ -49,7 +49,6 @@ Tell = Callable[[Step], None]
 
 
 def run_id(adapter: Adapter) -> str:
-    """Return a name that no other check has."""
     return f"check-{adapter.name}-{secrets.token_hex(4)}"
 
 
@@ -108,7 +107,7 @@ def assumptions(adapter: Adapter) -> list[str]:
 
 
 def unstored(adapter: Adapter) -> list[str]:
-    """The claims about stored messages that do not apply because the file does not declare it, a line a protocol."""
+    """List, by protocol, the claims about stored messages that do not apply because the file does not declare it."""
     about = [claim for claim in claims.load().claims.values() if claims.STORED in claim.capabilities]
     return [
         f"over {protocol}: {', '.join(claim.id for claim in about if protocol in claim.surfaces)}"
@@ -178,7 +177,7 @@ def _shown(adapter: Adapter, broker: Broker) -> Iterator[None]:
 
 
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
-    """An error with the end of the broker's log, without secrets."""
+    """Return an error with the end of the broker's log, without secrets."""
     log = broker.facts.log
     said = log.read_text(errors="replace") if log.is_file() else ""
     tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-_TAIL:]
@@ -198,7 +197,7 @@ def _step(tell: Tell, name: str) -> Iterator[list[str]]:
 
 
 def _by_command(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> None:
-    """Check the faults that the owner has commands for; each leaves a message before its fault."""
+    """Check the faults that have commands; each leaves a message before its fault."""
     for fault in ("kill", "stop"):
         why = adapter.able(fault) if adapter.able else ""
         if why:
@@ -273,7 +272,6 @@ def _find(adapter: Adapter, broker: Broker, protocol: str, queue: str, message: 
 
 
 def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
-    """Check that no process of this check is left, and that no process listens on its ports."""
     if left := broker.target.processes() or marked(ledger.run_id):
         raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left))}")
     if held := _listening(adapter, broker):
@@ -281,7 +279,6 @@ def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
 
 
 def _listening(adapter: Adapter, broker: Broker) -> str:
-    """Return the addresses of its protocols that accept connections."""
     found = []
     for host, port in sorted({broker.service.endpoint(protocol) for protocol in adapter.file.protocols}):
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):

@@ -29,7 +29,7 @@ _EXISTING = '# queues = ["tests.a", "tests.b", "tests.ready"]   # existing ones,
 
 
 def text(file: BrokerFile, urls: str) -> str:
-    """The file for a broker of this product at these addresses, `URL,URL`; `UsageError` where one is none."""
+    """Write the file for a broker of this product at these addresses, `URL,URL`; raises `UsageError` for a bad one."""
     own = file.external or External()
     found = with_management(words_of(urls), own.management_port)
     places(found, file)
@@ -52,7 +52,6 @@ def text(file: BrokerFile, urls: str) -> str:
 
 
 def _queues(file: BrokerFile, own: External) -> list[str]:
-    """How its queues come to be."""
     if own.creates_queues:
         return ["creates_queues = true   # it makes a durable queue when a client names one", _EXISTING]
     if own.declare is not None or file.queues is not None:
@@ -101,7 +100,7 @@ class Draft:
         return made
 
     def unknown(self) -> list[str]:
-        """What the file cannot know, and where to say it; a line each."""
+        """List what the file cannot know, and where to say it."""
         return [
             "capabilities: durable queues and confirmed sends are assumed. Remove what your broker does not promise",
             "other capabilities: none. Uncomment what its documentation promises, or claims about them do not apply",
@@ -168,7 +167,6 @@ class Draft:
         return [word.removesuffix("_port") for word in dict.fromkeys(words) if word.endswith("_port")]
 
     def _spoken(self) -> dict[str, str]:
-        """The port of each protocol."""
         asked = [*self.protocols] or [word for word in _SPOKEN if word in self._ports()]
         if not asked:
             raise UsageError(
@@ -194,5 +192,5 @@ def _environment(said: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _toml(value: str | list[str]) -> str:
-    """A string, or a list of strings, as TOML writes it: JSON's form is one of TOML's."""
+    """Write a string, or a list of strings, as TOML: JSON's form is one of TOML's."""
     return json.dumps(value).replace("\x7f", "\\u007f")

@@ -39,7 +39,6 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The option as an identifier."""
         return self.flag.removeprefix("--").replace("-", "_")
 
     @property

@@ -47,7 +47,6 @@ class BrokerTrials:
 
     @property
     def done(self) -> int:
-        """Trials that have ended."""
         return len(self.seconds)
 
     def left(self, now: float) -> float | None:
@@ -82,7 +81,6 @@ class RunProgress:
         self._last = 0
 
     def feed(self, progress: Progress) -> None:
-        """Take in that a trial begins or has ended."""
         planned, record, now = progress.planned, progress.record, self._clock()
         with self._lock:
             if progress.done < self._last and not self.main.current and not self.others:
@@ -137,7 +135,7 @@ class RunProgress:
 
 
 def broker(planned: Planned) -> str:
-    """Name the broker of a trial: name, version, and the arm if it is a control."""
+    """Name the broker of a trial, with the arm if it is a control."""
     arm = "" if planned.arm_label == "subject" else f" {planned.arm_label}"
     return f"{planned.adapter.name} {planned.adapter.version}{arm}"
 
@@ -210,13 +208,11 @@ class Show:
             self.console.print(visible(text), highlight=False, markup=False, soft_wrap=True)
 
     def verdicts(self, words: Iterator[str] | Sequence[str]) -> None:
-        """Print the counts of the verdicts, one word for each row."""
         self.course.verdicts = dict(collections.Counter(words))
         if self.course.verdicts:
             self.say(f"judged: {verdict_words(self.course.verdicts)}")
 
     def at(self, progress: Progress) -> None:
-        """Take in that a trial begins or has ended."""
         self.course.feed(progress)
         planned, record = progress.planned, progress.record
         name = f"{planned.script.id} {planned.arm_label} #{planned.index}"
@@ -235,7 +231,6 @@ class Show:
             self.say("\n".join(f"    | {line}" for line in record.void_log))
 
     def _announce(self, planned: Planned, name: str) -> None:
-        """Print what a trial is about to do, and on which broker."""
         lines = []
         if planned.instance not in self._seen:
             self._seen.add(planned.instance)

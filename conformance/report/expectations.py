@@ -81,12 +81,10 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def expired(self, today: datetime.date) -> bool:
-        """Whether the entry no longer excuses a violation."""
         return today > self.expires
 
     @property
     def line(self) -> str:
-        """Reason, link and expiry in one line."""
         return f"{self.reason} ({self.link}; until {self.expires})"
 
 
@@ -188,12 +186,10 @@ class ExpectationOutcome:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the run."""
         return ExitCode(self.expectations.exit_code)
 
     @property
     def lines(self) -> list[str]:
-        """One line for each item, the most serious first."""
         return self.expectations.lines
 
     def excused(self, row: VerdictRow) -> Known | None:
@@ -209,7 +205,6 @@ class ExpectationOutcome:
         return self.excused(row) is not None or self._since(row) in (Standing.NOT_NEW, Standing.STILL_UNDECIDED)
 
     def items_of(self, row: VerdictRow) -> Iterator[Item]:
-        """Return the items about that row."""
         excused, mended, since = self.excused(row), self.mended(row), self._since(row)
         if excused:
             yield _item(Standing.KNOWN, row, excused.line)

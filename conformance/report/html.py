@@ -83,7 +83,6 @@ def page(
     scenarios: Mapping[str, Scenario],
     expected: Expectations | None = None,
 ) -> str:
-    """Return the text of the page."""
     return (
         _environment()
         .get_template("report.html.j2")
@@ -104,7 +103,6 @@ def page(
 
 
 def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected: Expectations | None) -> list[str]:
-    """Return the marks beside a verdict that a reader must not overlook."""
     found = expected.marks(row) if expected else []
     if model.judged_as(row, judgement.run, catalogue):
         return ["judged at your request, not promised by this product", *found]

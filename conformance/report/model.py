@@ -80,7 +80,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """The item as one line, without its standing."""
         return f"{self.claim}{' in ' + self.scenario if self.scenario else ''}: {self.text}"
 
 
@@ -93,11 +92,9 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> list[str]:
-        """Every item as one line."""
         return [f"{WORDS[item.standing].title.lower()}: {item.line}" for item in self.items]
 
     def of(self, standing: Standing) -> list[Item]:
-        """Return the items of that standing."""
         return [item for item in self.items if item.standing is standing]
 
     def excuses(self, row: VerdictRow) -> bool:
@@ -107,7 +104,6 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
         return any((item.claim, item.scenario, item.mode) == about for item in old)
 
     def marks(self, row: VerdictRow) -> list[str]:
-        """Return the marks of a row, such as `known failure`."""
         about = (row.claim, row.scenario, row.mode)
         found = [item.standing for item in self.items if (item.claim, item.scenario, item.mode) == about]
         return [WORDS[standing].noun for standing in dict.fromkeys(found)]
@@ -204,7 +200,6 @@ def read_json(path: Path) -> Report:
 
 
 def schema_text() -> str:
-    """Return the text of `reports/report.schema.json`: JSON Schema 2020-12, made from `Report`."""
     body = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
     return json.dumps(body, indent=1) + "\n"
 
@@ -216,7 +211,6 @@ def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
 
 
 def without_row(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
-    """Return the claims of the catalogue without a row."""
     known = {row.claim for row in judgement.rows + judgement.self_checks}
     return [claim for claim in catalogue.claims if claim not in known] if catalogue else []
 

@@ -121,7 +121,6 @@ def with_errors(means: str, code: int, judgement: Judgement) -> str:
 
 
 def exit_means(judgement: Judgement) -> str:
-    """Return the meaning of the exit code of a run."""
     code = exit_code(judgement)
     return with_errors(EXIT_MEANS[code], code, judgement)
 
@@ -147,7 +146,6 @@ def exposure_words(exposure: Exposure | None) -> str:
 
 
 def control_words(control: ControlResult | None) -> str:
-    """Say how often the control failed, and what kind of control it is."""
     if control is None:
         return "none"
     kind = "same product, weakened" if control.strong else "checks the check only"
@@ -291,7 +289,6 @@ def ordinal(number: int) -> str:
 
 
 def _restart_sentence(step: Restart) -> str:
-    """Describe how the broker is started again."""
     how = "Stop the broker cleanly and start it again" if step.clean else "Start the broker again"
     text = f"{how} on the same data"
     if step.until is not None:
@@ -312,7 +309,6 @@ def _disk(fault: DiskFault) -> str:
 
 
 def _fault_sentence(fault: Fault) -> str:
-    """Describe what is done, and when."""
     match fault:
         case Kill():
             return f"SIGKILL to every process of the broker at {_trigger(fault.at)}{_later(fault.delay_us)}."

@@ -23,7 +23,7 @@ _SECRET = re.compile(rb"(?im)^(\s*[\w.-]*(?:password|passwd|secret|token)[\w.-]*
 
 
 def places(folder: pathlib.Path, *more: tuple[pathlib.Path, str]) -> list[tuple[bytes, bytes]]:
-    """Folders of this machine and what stands for them, the longest first: one may lie in another."""
+    """Return the folders of this machine and their replacements, the longest first: one may be in another."""
     known = [
         (folder, "<run>"),
         *more,

@@ -104,7 +104,6 @@ def capture(source: BundleSource) -> str:
 
 
 def _access(source: BundleSource) -> Access:
-    """Return the credentials of the trial's clients."""
     return credentials_of(source.adapter, source.run.protocol) if source.adapter else OPEN
 
 
@@ -144,7 +143,6 @@ def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
 
 
 def _argument(text: str) -> str:
-    """Quote one argument for a shell."""
     return shlex.quote(text) if "'" in text else f"'{text}'"
 
 
@@ -160,7 +158,6 @@ def _login(access: Access) -> Iterator[str]:
 
 
 def _files(access: Access) -> str:
-    """Return the options for TLS files that the trial had."""
     if access.tls is None:
         return ""
     own = " --tls-cert CLIENT.pem --tls-key CLIENT.key" if access.tls.certificate else ""

@@ -36,7 +36,7 @@ class Configuration:
 
 
 def configuration(source: BundleSource) -> Configuration:
-    """The effective files of the broker's instance, its settings, and unified diffs against stock."""
+    """Return the effective files of the broker, its settings, and unified diffs against stock."""
     files: dict[str, bytes] = {"settings.diff": _settings_diff(source).encode()}
     missing: list[str] = []
     if source.broker is None:
@@ -55,7 +55,6 @@ def configuration(source: BundleSource) -> Configuration:
 def _of_one(
     source: BundleSource, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]
 ) -> dict[str, bytes]:
-    """The files of the broker in that folder."""
     settings, instance = (records.inside(broker, name) for name in ("settings.toml", "instance"))
     files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
     effective = dict(_text_files(instance))
@@ -95,7 +94,7 @@ def _settings_diff(source: BundleSource) -> str:
 
 
 def _stock_diff(adapter: Adapter, instance: pathlib.Path, effective: dict[str, bytes]) -> str:
-    """A unified diff of every file, the stock instance first; made from the stock instance of this very version."""
+    """Return a unified diff of every file against the stock instance of this version."""
     java = find_java(adapter.file.java.minimum) if adapter.file.java else None
     with tempfile.TemporaryDirectory(prefix="conformance-stock-") as folder:
         stock = pathlib.Path(folder) / "instance"

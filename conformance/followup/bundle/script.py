@@ -76,11 +76,11 @@ CHECKS = {
     "gone": 'yield "GONE", left - drained, len(left), "messages that were never acknowledged"',
     "lost_committed": 'yield "LOST", committed - drained, len(committed), "messages of committed transactions"',
     "half": 'yield "HALF", half, len(transactions), "transactions"',
-    "uncommitted": 'yield "UNCOMMITTED", loose & drained, len(loose), "messages that nobody committed"',
+    "uncommitted": 'yield "UNCOMMITTED", loose & drained, len(loose), "messages that were never committed"',
     "unstored": 'yield "UNSTORED", wrong, len(risk), "messages that no sync after them stored"',
     "early": 'yield "EARLY", notes.early, len(notes.held), f"answers, with syncs of {HELD} s"',
 }
-"""What the script can decide, a line of it each."""
+"""The checks of the script, a line of Python each."""
 
 BEFORE = {
     "gone": "left = notes.confirmed - notes.acknowledged",
@@ -135,10 +135,10 @@ class CannotError(Exception):
 
 @dataclasses.dataclass
 class Body:
-    """The lines of `main`, which parts of the templates they need, and what they leave out, a sentence each.
+    """The lines of `main`, the parts of the templates that they `need`, and a sentence for each part that is `missing`.
 
-    `protocol` is the client's; `files` are the names of the journal's files, `largest` the bytes of the largest
-    message. `words` are values of the templates. `held` (s) and `failing` say what the disk does to the next steps.
+    `files` are the names of the journal's files, `largest` the bytes of the largest message, `words` are values of the
+    templates. `held` (s) and `failing` say what the disk does to the next steps.
     """
 
     protocol: str
@@ -165,7 +165,6 @@ class Reproduction:
 
     @property
     def root(self) -> bool:
-        """Whether it needs root."""
         return "power" in self.needs
 
 
@@ -234,7 +233,7 @@ def _step(step: Step, body: Body) -> None:
 
 def _publish(step: Publish, body: Body) -> None:
     if step.ack_event_mode or step.immediate_every:
-        raise CannotError("a publish window that the broker is told of is not in it")
+        raise CannotError("a publish window that the broker knows is not in it")
     if step.peek or step.unasked_every:
         raise CannotError("a receiver that looks on while others publish, or sends without an answer, are not in it")
     if step.every_ms and step.window > 1 and not step.batch:
@@ -298,7 +297,6 @@ def call(function: str, words: Mapping[str, object], *, over: str = "words", mor
 
 
 def _cannot(fault: object, where: str = "") -> CannotError:
-    """Say that the script has no such fault or trigger."""
     return CannotError(f"the fault {getattr(fault, 'name', fault)!r}{where} is not in it")
 
 
@@ -316,7 +314,6 @@ def _trigger(fault: object, known: set[str]) -> str:
 
 
 def _restart(step: Restart, body: Body) -> None:
-    """The lines of a start of the broker, on the disk that the step gives it."""
     words = ["clean=True"] if step.clean else []
     hurt = body.held or body.failing
     body.held, body.failing = 0.0, False
@@ -329,7 +326,7 @@ def _restart(step: Restart, body: Body) -> None:
 
 
 def _end(body: Body) -> None:
-    """The lines after the last step: a broker whose disk is hurt still is stopped, for strace to write down the end."""
+    """Stop a broker whose disk still fails after the last step, so that strace records the end."""
     if body.held or body.failing:
         body.held, body.failing = 0.0, False
         body.lines += ["broker.stop()", "prove_disk_hurt(notes)"]
@@ -351,7 +348,7 @@ def _under(fault: HeldSync | FailedSync | DiskFull, body: Body) -> None:
 
 
 def _injection(fault: HeldSync | FailedSync | DiskFull) -> tuple[list[str], str]:
-    """The system calls that fail or wait, and how, as `strace -e inject` takes them."""
+    """Return the system calls that fail or wait, and how, as `strace -e inject` takes them."""
     match fault:
         case HeldSync(seconds):
             return SYNCS, f"delay_enter={round(seconds * 1e6)}"
@@ -363,19 +360,14 @@ def _injection(fault: HeldSync | FailedSync | DiskFull) -> tuple[list[str], str]
 
 
 def _set(names: list[str]) -> str:
-    """Each with `?`: a machine may have no call of that name."""
+    """Join the names, each with `?`: a machine may not have that system call."""
     return ",".join(f"?{name}" for name in names)
 
 
 def _over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Body, size: int) -> None:
-    """The lines of a step over the relay; `CannotError` if the script cannot express the cut.
+    """Add the lines of a step over the relay; `CannotError` if the script cannot express the cut.
 
-    Args:
-        function: Of the client.
-        words: Its arguments.
-        fault: The cut, its number drawn.
-        body: Gets the lines.
-        size: Of the largest message that crosses, bytes.
+    `function` is one of the client, with the arguments `words`; `size` is that of the largest message, in bytes.
     """
     at = fault.at
     if "tls" in body.needs:
@@ -393,7 +385,7 @@ def _over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Bo
 
 
 def _under_fault(function: str, words: Mapping[str, object], fault: object, body: Body) -> None:
-    """The lines of a step that ends in such a fault; `CannotError` if the script cannot express it."""
+    """Add the lines of a step that ends in such a fault; `CannotError` if the script cannot express it."""
     at = _trigger(fault, EVENTS[function])
     if isinstance(fault, ConsumerCrash):
         body.needs.add("child")
@@ -425,7 +417,6 @@ def _done(fault: object, body: Body) -> str:
 
 
 def _in_recovery(fault: Kill, body: Body) -> None:
-    """The line of a start that is broken off by a second kill."""
     if not (isinstance(fault.at, Recovery) and isinstance(fault.at.k, int)):
         raise _cannot(fault, " at this point")
     if "power" in body.needs:
@@ -487,12 +478,11 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
 
 
 def port_of(protocol: str, access: Access) -> int:
-    """Return the default port of the protocol."""
     return SCHEMES[scheme_of(protocol, secure=access.tls is not None)].port
 
 
 def password_of(access: Access) -> str:
-    """The environment variable that the script reads the password from."""
+    """Return the environment variable that the script reads the password from."""
     return (access.password.env if access.password else "") or VARIABLE
 
 
@@ -510,7 +500,6 @@ def _access(access: Access) -> dict[str, object]:
 
 
 def _modules(body: Body) -> list[str]:
-    """The modules of Python's own library, sorted."""
     needs = {"", *body.needs, body.protocol, *(f"{body.protocol} {need}" for need in body.needs)}
     return sorted({name for need, names in MODULES.items() if need in needs for name in names.split()})
 

@@ -266,7 +266,6 @@ def finish(pair: UpgradeAdapter, folder: pathlib.Path, trials: Sequence[TrialRec
 
 
 def check_starts(trials: Sequence[TrialRecord], record: UpgradeRecord) -> None:
-    """Raise `FaultError` if the new version was never started in a trial of the subject."""
     started = {start.trial for start in record.starts}
     for trial in trials:
         if trial.arm == "subject" and not trial.void and trial.trial not in started:

@@ -75,7 +75,6 @@ def _leave(code: int) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """The `conformance` command."""
     try:
         code = cli.main(standalone_mode=False) or 0
     except click.UsageError as error:

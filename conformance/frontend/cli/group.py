@@ -18,7 +18,7 @@ FILE = click.Path(path_type=pathlib.Path)
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print for a person; the only function of the command line that prints. No text can control the terminal."""
+    """Print for a person, without characters that control a terminal; the only function of the commands that prints."""
     click.echo(visible(str(text)), err=err, nl=nl)
 
 
@@ -30,14 +30,12 @@ class CommandGroup(click.Group):
     """A group that keeps click from turning a closed pipe into exit 1, which says that a claim was violated."""
 
     def make_context(self, *args: Any, **words: Any) -> click.Context:
-        """Parse the words; `--help` is printed here."""
         try:
             return super().make_context(*args, **words)
         except BrokenPipeError as error:
             raise ClosedPipeError(str(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

@@ -190,7 +190,6 @@ def examine(probes: Sequence[Probe] | None = None) -> tuple[PartCheck, ...]:
 
 
 def check(name: str) -> PartCheck:
-    """Check one part, by the name of its probe."""
     return _check(next(probe for probe in PROBES if probe.name == name))
 
 
@@ -224,7 +223,6 @@ def _blocking(checks: Sequence[PartCheck]) -> list[str]:
 
 
 def text(checks: Sequence[PartCheck]) -> str:
-    """Describe the checks for people."""
     return "\n".join([f"conformance {conformance.__version__}", "", *_lines(checks), "", *_end(checks), ""])
 
 

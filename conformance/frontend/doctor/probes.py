@@ -74,7 +74,6 @@ _OPEN_FILES = 1024
 
 
 def python() -> ProbeResult:
-    """Check for Python 3.11 or newer."""
     says = f"{platform.python_version()}, {sys.executable}"
     if sys.version_info < (3, 11):  # noqa: UP036 - asked before anything is installed
         return ProbeResult(
@@ -96,7 +95,6 @@ def _version(distribution: str) -> str:
 
 
 def packages() -> ProbeResult:
-    """Check every package that a run imports."""
     absent = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
     says = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
     if absent:
@@ -230,7 +228,6 @@ def _file_system(folder: pathlib.Path) -> str:
 
 
 def cache() -> ProbeResult:
-    """Check the caches of distributions, class archives and images, and their sizes."""
     seen = folder(paths.cache(), "XDG_CACHE_HOME=DIR")
     ends = time.monotonic() + _SIZED_S
     held = [_size(entry, ends) for entry in sorted(paths.cache().glob("[!.]*"))]

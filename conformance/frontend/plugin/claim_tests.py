@@ -51,12 +51,11 @@ class ClaimAnswer:
 
     @property
     def missing(self) -> bool:
-        """Whether the test fails because nothing tried its claim."""
         return self.untried and self.row.verdict is Verdict.NOT_TRIED
 
     @property
     def lines(self) -> list[str]:
-        """What was expected and how the row compares, a line each; mostly none."""
+        """What was expected and how the row compares, a line each."""
         said = [f"{WORDS[item.standing].noun}: {item.text}" for item in self.outcome.items_of(self.row)]
         return [*said, WORDS[Standing.UNTRIED].noun] if self.missing else said
 
@@ -128,7 +127,6 @@ def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:
 
 
 def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
-    """Return the properties of the test in junit.xml."""
     row = answer.row
     words = {
         "claim": row.claim,
@@ -219,7 +217,6 @@ def _registers(decorator: ast.expr) -> bool:
 
 
 def make_file(path: pathlib.Path, parent: pytest.Collector, front: ClaimSession) -> ScenarioFile:
-    """The collector of a module that defines scenarios."""
     words: dict[str, Any] = {"path": path}
     if path.is_relative_to(paths.suites()):
         words["nodeid"] = f"suites/{path.relative_to(paths.suites()).as_posix()}"
@@ -234,7 +231,7 @@ class ScenarioFile(pytest.Module):
     front: ClaimSession
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield what pytest finds in it, then its scenarios."""
+        """Yield what pytest finds in the module, then its scenarios."""
         loaded = [each for each in sys.modules.values() if getattr(each, "__file__", None) == str(self.path)]
         if loaded:
             self.obj = loaded[0]
@@ -259,14 +256,12 @@ class ScenarioClass(pytest.Collector):
 
     @classmethod
     def make(cls, parent: ScenarioFile, name: str, defined: type[Any], found: Scenario) -> ScenarioClass:
-        """The collector of a registered class."""
         made: ScenarioClass = cls.from_parent(parent, name=name)
         made.scenario, made.timing = found, getattr(defined, "timing", False)
         made.line = inspect.getsourcelines(defined)[1]
         return made
 
     def collect(self) -> Iterator[ClaimItem]:
-        """A test for each claim that the user selected."""
         front = self.parent.front
         selected = {claim.id for claim in front.campaign.selection.claims}
         for claim_id in self.scenario.decides:
@@ -293,19 +288,12 @@ class ClaimItem(pytest.Item):
                 item.add_marker(marker)
         return item
 
-    @property
-    def group(self) -> ScenarioClass:
-        """The scenario."""
-        return self.parent
-
     def setup(self) -> None:
         """Record the scenario if needed, and read the row; an error of the suite is an error of the set-up."""
         self.answer = self.front.answer(self)
 
     def runtest(self) -> None:
-        """Pass, skip, fail or xfail, by the verdict and the expectations of the user."""
         raise_for(self.answer, self.front.campaign.folder, strict=self.front.strict)
 
     def reportinfo(self) -> tuple[pathlib.Path, int, str]:
-        """The scenario's place in its file."""
         return self.path, self.parent.line - 1, f"{self.parent.name}.{self.name}"

@@ -83,7 +83,6 @@ class Front:
     # collection
 
     def pytest_report_header(self) -> str:
-        """Print what is tested, and the seed that repeats it."""
         run = self.campaign
         return (
             f"conformance: {run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher}) over "
@@ -92,7 +91,6 @@ class Front:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: pathlib.Path, parent: pytest.Collector) -> ScenarioFile | None:
-        """Collect scenarios of a module that pytest collects."""
         if not defines_scenarios(module_path):
             return None
         self._module = module_path
@@ -100,7 +98,7 @@ class Front:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collect_file(self, file_path: pathlib.Path, parent: pytest.Collector) -> ScenarioFile | None:
-        """Collect scenarios of any other file; pytest has asked about its modules just before."""
+        """Collect the scenarios of any other file; pytest has asked about its modules just before."""
         made, self._module = self._module, None
         if made == file_path or not defines_scenarios(file_path):
             return None
@@ -112,16 +110,16 @@ class Front:
         self._files = list(dict.fromkeys(str(item.path) for item in items))
         self.campaign = campaign.narrowed(self.campaign, {item.name for item in items})
         selection = self.campaign.selection
-        tried = {item.name for item in items if item.name in wanted(item.group.scenario, selection)}
+        tried = {item.name for item in items if item.name in wanted(item.parent.scenario, selection)}
         self._untried = set(self.expected.require_tried) - tried
 
     # tests
 
     def answer(self, item: ClaimItem) -> ClaimAnswer:
         """Return the row of a test; the first test of a scenario records and judges it."""
-        chosen = item.group.scenario
-        if item.group.timing and int(self.sent.get("workercount", 1)) > 1:
-            raise HarnessError(f"{item.group.name} measures time, which neighbours would spoil: run it without -n")
+        chosen = item.parent.scenario
+        if item.parent.timing and int(self.sent.get("workercount", 1)) > 1:
+            raise HarnessError(f"{item.parent.name} measures time, which neighbours would spoil: run it without -n")
         try:
             row = self._row(chosen.id, item.name)
         except Interrupted as error:
@@ -213,7 +211,6 @@ class Front:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Stop brokers, clients and Spark; judge, and write the report."""
         try:
             if self.controller:
                 self._join()
@@ -250,7 +247,6 @@ class Front:
         self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder, reported)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the verdicts, and where the reports are."""
         untried = self._lines_of_untried()
         if self.error is None and not self.written and not untried:
             return
