@@ -8,6 +8,7 @@ import sys
 import types
 
 import pytest
+import verdict_rows
 
 from conformance import adapters, claims, paths
 from conformance.errors import ClientError, LaunchError
@@ -17,7 +18,6 @@ from conformance.frontend.cli import adapters as cli_adapters
 from conformance.frontend.cli import cli, entry
 from conformance.frontend.options import CHECK, JUDGE, PYTEST, REPLAY, RUN, UPGRADE, options_of
 from conformance.frontend.plugin.front import Front
-from conformance.judge.rows import Judgement, RunRecord
 from conformance.report import model
 
 
@@ -83,23 +83,13 @@ def test_a_file_of_known_failures_with_a_wrong_word(typed, tmp_path):
     assert (4, expected) == (done.returncode, done.stderr.partition(" known: ")[0])
 
 
-def test_a_baseline_of_another_broker(typed, make_report):
+def test_a_baseline_of_another_broker(typed, tmp_path):
     """Both are named, and nothing has been started."""
-    done = typed("run", "--adapter", "reference", "--baseline", make_report)
+    model.write_json(verdict_rows.judgement(), tmp_path / "last.json")
+    done = typed("run", "--adapter", "reference", "--baseline", "last.json")
 
     expected = "conformance: the baseline is about artemis over amqp, this run about reference over amqp\n"
     assert (4, expected) == (done.returncode, done.stderr)
-
-
-@pytest.fixture
-def make_report(tmp_path):
-    """A `report.json` of an Artemis without answers."""
-    words = dict.fromkeys(("run", "started", "command", "version", "launcher", "client", "title"), "")
-    nothing = {name: {} for name in ("settings", "changed", "deviations", "versions")}
-    none = dict.fromkeys(("profiles", "capabilities", "absent", "selected", "required"), ())
-    run = RunRecord(**words, **nothing, **none, seed=1, adapter="artemis", protocol="amqp", finished=True)
-    model.write_json(Judgement(run=run, rows=(), self_checks=(), trials=()), tmp_path / "last.json")
-    return tmp_path / "last.json"
 
 
 COMMANDS = {

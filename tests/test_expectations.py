@@ -5,11 +5,10 @@ import doctest
 
 import msgspec
 import pytest
-from verdict_rows import RUN, row
+from verdict_rows import judgement, row
 
 from conformance import claims
 from conformance.errors import ExitCode, UsageError
-from conformance.judge.rows import Judgement
 from conformance.report import expectations, model
 from conformance.report.expectations import Expect, Expected, Known, read_baseline, read_known
 
@@ -29,10 +28,6 @@ reason = "loses the last one"
 link = "https://example.org/1"
 expires = 2027-01-31
 """
-
-
-def judgement(*rows, ours=(), **run):
-    return Judgement(run=msgspec.structs.replace(RUN, **run), rows=rows, self_checks=tuple(ours), trials=())
 
 
 def judged(*rows, known=(), then=None, require_tried=(), ours=(), **run):

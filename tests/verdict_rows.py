@@ -1,8 +1,8 @@
-"""One run of Artemis and one row of it, for tests of what is made of verdicts."""
+"""One run of Artemis, one row and one trial of it, for tests of what is made of verdicts."""
 
 import msgspec
 
-from conformance.judge.rows import RunRecord, Verdict, VerdictRow
+from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
 
 RUN = RunRecord(
     run="r",
@@ -60,3 +60,24 @@ def row(verdict="VIOLATED", claim="AMQP-DUR-01", scenario="killed", **changes):
         replay="",
     )
     return msgspec.structs.replace(plain, **changes)
+
+
+def trial(name, **changes):
+    """A trial of the subject in which nothing went wrong, with these changes."""
+    plain = TrialRecord(
+        trial=name,
+        scenario=name.partition(".")[0],
+        arm="subject",
+        control="",
+        index=1,
+        seed=7,
+        k=213,
+        adapter="artemis",
+        settings={},
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def judgement(*rows, ours=(), trials=(), **run):
+    """A judgement of these rows and of the self-checks `ours`; `run` changes fields of the run."""
+    return Judgement(run=msgspec.structs.replace(RUN, **run), rows=rows, self_checks=tuple(ours), trials=tuple(trials))

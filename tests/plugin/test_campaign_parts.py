@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+import verdict_rows
 
 from conformance import campaign, records
 from conformance.errors import UsageError
@@ -46,15 +47,12 @@ def test_narrowed_to_everything_is_the_same_run():
 
 def part(folder, name, trials, **changes):
     """A part of a run on disk; each of its trials says which part recorded it."""
-    run = RunRecord(
-        run=f"run-{name}", started="2026-11-21T10:00:00+00:00", command="conformance run", seed=7, adapter="reference",
-        version="1", launcher="native", protocol="amqp", client="c", title="t", profiles=(), capabilities=(),
-        settings={}, absent=(), changed={}, deviations={}, versions={}, selected=(), required=(), finished=True,
-    )  # fmt: skip
     for trial in trials:
         (folder / "workers" / name / "trials" / trial).mkdir(parents=True)
         (folder / "workers" / name / "trials" / trial / "trial.json").write_text(name)
-    records.save(msgspec.structs.replace(run, **changes), folder / "workers" / name / "run.json")
+    records.save(
+        msgspec.structs.replace(verdict_rows.RUN, run=f"run-{name}", **changes), folder / "workers" / name / "run.json"
+    )
 
 
 def test_merged(tmp_path):

@@ -4,26 +4,14 @@ import datetime
 
 import msgspec
 import pytest
+import verdict_rows
 
-from conformance.claims import Kind
 from conformance.frontend.plugin import claim_tests
 from conformance.frontend.plugin.claim_tests import ClaimAnswer
-from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
 from conformance.report import model
 from conformance.report.expectations import Expect, Expected, Known
 
 TODAY = datetime.date(2026, 11, 21)
-RUN = RunRecord(
-    run="r", started="2026-11-21T10:00:00+00:00", command="conformance run", seed=7, adapter="artemis",
-    version="2.56.0", launcher="native", protocol="amqp", client="c", title="t", profiles=(), capabilities=(),
-    settings={}, absent=(), changed={}, deviations={}, versions={}, selected=(), required=(), finished=True,
-)  # fmt: skip
-ROW = VerdictRow(
-    claim="AMQP-DUR-01", kind=Kind.SAFETY, scope="common", subject="broker", says="It is kept.", document="000",
-    section="3", adapter="artemis", version="2.56.0", launcher="native", settings={}, protocol="amqp", client="c",
-    scenario="killed", mode="async_ack", fault="kill", failure_model="process death", verdict=Verdict.HOLDS,
-    exposure=None, trials=3, offended=0, void=0, control=None, bound=None, q=None, reason="Why.", replay="again",
-)  # fmt: skip
 KNOWN = Known(
     claim="AMQP-DUR-01", adapter="artemis", reason="a \x1b[31mtorn tail", link="https://example.org/1",
     expires=datetime.date(2027, 1, 31),
@@ -31,11 +19,11 @@ KNOWN = Known(
 
 
 def row(verdict):
-    return msgspec.structs.replace(ROW, verdict=Verdict(verdict))
+    return verdict_rows.row(verdict, reason="Why.")
 
 
 def judgement(verdict):
-    return Judgement(run=RUN, rows=(row(verdict),), self_checks=(), trials=())
+    return verdict_rows.judgement(row(verdict))
 
 
 def answer(now, then=None, *known, untried=False):
@@ -135,7 +123,9 @@ def test_what_had_to_be_tried(now, outcome):
 
 def test_properties():
     """What was expected stands in junit.xml, where anything was."""
-    plain, known = (dict(claim_tests.properties(answer("VIOLATED", None, *of), RUN)) for of in ([], [KNOWN]))
+    plain, known = (
+        dict(claim_tests.properties(answer("VIOLATED", None, *of), verdict_rows.RUN)) for of in ([], [KNOWN])
+    )
 
     assert (False, True) == ("expected" in plain, known["expected"].startswith("known failure: a"))
 
