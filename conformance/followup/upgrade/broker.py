@@ -309,33 +309,47 @@ def for_trial(adapter: Adapter, trial: str) -> Adapter:
 def check(old: Adapter, new: Adapter, protocol: str) -> None:
     """Raise `UsageError` if one cannot be started on the data of the other, or is another broker altogether."""
     if old.name != new.name:
-        raise UsageError(f"--from is {old.name} and --to is {new.name}: an upgrade is between versions of one broker")
+        raise UsageError(
+            f"--from is {old.name} and --to is {new.name}: an upgrade is between versions of one broker",
+            code="two-brokers",
+        )
     if old.launcher != new.launcher:
-        raise UsageError(f"--from runs by {old.launcher} and --to by {new.launcher}: an upgrade has one launcher")
+        raise UsageError(
+            f"--from runs by {old.launcher} and --to by {new.launcher}: an upgrade has one launcher",
+            code="two-launchers",
+        )
     if old.launcher not in _LAUNCHERS:
         raise UsageError(
-            f"launcher {old.launcher}: both versions must be started here, by {' or '.join(_LAUNCHERS)}; the run says "
-            "when one is followed by the other"
+            f"launcher {old.launcher}: the suite must start both versions, by {' or '.join(_LAUNCHERS)}",
+            code="launcher-of-upgrade",
+            launcher=old.launcher,
         )
     before, after = _layout(old.file), _layout(new.file)
     if before != after:
         raise UsageError(
-            f"the data of {old.spec} lies as {before}, that of {new.spec} as {after}: neither could find the other's"
+            f"the data of {old.spec} is in {before}, that of {new.spec} in {after}: neither finds that of the other",
+            code="two-layouts",
         )
-    spoken = [adapter.file.protocols.get(protocol) for adapter in (old, new)]
-    if None in spoken:
-        new.capabilities(protocol)  # says which protocols there are
-    words = [each.model_copy(update={"capabilities": frozenset()}) for each in spoken if each is not None]
-    if len(words) == 2 and words[0] != words[1]:
-        raise UsageError(f"the files of {old.spec} and {new.spec} do not speak {protocol} alike: see [protocols]")
+    entries = [adapter.file.protocols.get(protocol) for adapter in (old, new)]
+    if None in entries:
+        new.capabilities(protocol)  # raises the error that lists the protocols
+    alike = [entry.model_copy(update={"capabilities": frozenset()}) for entry in entries if entry is not None]
+    if len(alike) == 2 and alike[0] != alike[1]:
+        raise UsageError(
+            f"the files of {old.spec} and {new.spec} differ in [protocols.{protocol}]: one script cannot use both",
+            code="two-protocols",
+            protocol=protocol,
+        )
 
 
 def _layout(file: BrokerFile) -> str:
     """Describe where data and journal are, without the path of the instance."""
     if file.data.path.rstrip("/") in ("{instance}", "{here}", "{home}"):
         raise UsageError(
-            f"{file.name}: data.path is {file.data.path}, where its configuration lies as well: the data of another "
-            "version cannot take that place. Name a folder of its own"
+            f"{file.name}: data.path is {file.data.path}, which also has its configuration, so the data of another "
+            "version cannot replace it. Name a folder for the data alone",
+            code="data-beside-configuration",
+            path=file.data.path,
         )
     inside = file.journal.path.removeprefix(file.data.path)
     return " ".join([file.data.path, f"with its journal in {inside or '/'}", *file.journal.files])
