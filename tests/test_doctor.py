@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+import types
 
 import pytest
 from click.testing import CliRunner
@@ -232,27 +233,6 @@ def test_without_a_compiler(no_path, monkeypatch):
     )
 
 
-def test_a_kernel_without_pidfds(monkeypatch):
-    """Not even the bundled broker is tried."""
-    monkeypatch.delattr(os, "pidfd_open")
-    found = doctor.check("kernel")
-
-    assert ("missing", ExitCode.HARNESS) == (found.state, doctor.exit_code([found]))
-    assert "Linux 5.3" in found.todo
-
-
-def test_no_loopback(monkeypatch):
-    """Everything listens there."""
-    monkeypatch.setattr(socket, "create_server", refused)
-    found = doctor.check("127.0.0.1")
-
-    assert ("missing", "ip link set lo up", ExitCode.HARNESS) == (found.state, found.todo, doctor.exit_code([found]))
-
-
-def refused(*_, **__):
-    raise OSError(99, "Cannot assign requested address")
-
-
 def test_an_engine_that_is_not_there(machine_of_its_own, monkeypatch, tmp_path):
     """The place that was asked, and the brokers that could be in containers."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nowhere.sock")
@@ -261,19 +241,6 @@ def test_an_engine_that_is_not_there(machine_of_its_own, monkeypatch, tmp_path):
 
     assert f"no engine answers at unix://{tmp_path}/nowhere.sock: No such file or directory" == found.says
     assert (f"brokers in containers: {', '.join(brokers)}", True) == (found.enables, "docker.io" in found.todo)
-
-
-def test_an_engine_that_this_user_may_not_speak_to(machine_of_its_own, monkeypatch):
-    """The group that gives the right."""
-    monkeypatch.setenv("DOCKER_HOST", "unix:///var/run/other.sock")
-    monkeypatch.setattr(probes, "_asked", forbidden)
-    found = doctor.check("docker")
-
-    assert ("missing", True) == (found.state, "usermod -aG docker" in found.todo)
-
-
-def forbidden(host):
-    raise PermissionError(13, "Permission denied")
 
 
 def test_a_socket_that_never_answers(machine_of_its_own, monkeypatch):
@@ -352,33 +319,70 @@ def test_kinds_of_file_systems(monkeypatch):
     assert ["ext4", "ext4", "btrfs", "xfs"] == kinds
 
 
-def test_a_folder_in_memory(monkeypatch, tmp_path):
-    """A sync means nothing there."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(probes, "_file_system", lambda folder: "tmpfs")
-    found = doctor.check("run folder")
-
-    assert ("note", True, "--out DIR, on a disk") == (
-        found.state,
-        "a sync means nothing there" in found.says,
-        found.todo,
-    )
-    assert "in memory" in doctor.check("temporary folder").says
-    assert ExitCode.CONFORMANT == doctor.exit_code([found])
+GONE = object()
+CORES = len(os.sched_getaffinity(0))
 
 
-def test_a_folder_without_room_or_right(monkeypatch, tmp_path):
-    """A note, and a reason not to start."""
+def refused(*_, **__):
+    raise OSError(99, "Cannot assign requested address")
+
+
+def forbidden(host):
+    raise PermissionError(13, "Permission denied")
+
+
+def free(size):
+    return lambda path: types.SimpleNamespace(free=size)
+
+
+def memory(line):
+    return lambda path: f"MemTotal: 9 kB\n{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "attribute", "value", "state", "todo"),
+    [
+        ("kernel", os, "pidfd_open", GONE, "missing", "Linux 5.3"),
+        ("127.0.0.1", socket, "create_server", refused, "missing", "ip link set lo up"),
+        ("docker", probes, "_asked", forbidden, "missing", "usermod -aG docker"),
+        ("loop devices", probes, "_LOOP", pathlib.Path("/nowhere/loop-control"), "missing", "modprobe loop"),
+        ("run folder", probes, "_file_system", lambda folder: "tmpfs", "note", "--out DIR, on a disk"),
+        ("temporary folder", probes, "_file_system", lambda folder: "ramfs", "note", "TMPDIR=DIR, on a disk"),
+        ("run folder", shutil, "disk_usage", free((1 << 30) - 1), "note", "--out DIR, where there is room"),
+        ("run folder", shutil, "disk_usage", free(1 << 30), "ok", ""),
+        ("run folder", os, "access", lambda path, mode: False, "missing", "--out DIR"),
+        (
+            "open files",
+            resource,
+            "getrlimit",
+            lambda which: (256, 4096),
+            "note",
+            "ulimit -n 1024 (the hard limit is 4096)",
+        ),
+        ("open files", resource, "getrlimit", lambda which: (1024, 4096), "ok", ""),
+        ("cores", os, "getloadavg", lambda: (CORES - 0.1, 0, 0), "ok", ""),
+        ("cores", os, "getloadavg", lambda: (CORES + 0.1, 0, 0), "note", "run it when the machine is idle"),
+        ("memory", probes, "_read", memory("MemAvailable: 2097152 kB"), "ok", ""),
+        ("memory", probes, "_read", memory("MemAvailable: 2097151 kB"), "note", "end what is not needed"),
+        ("memory", probes, "_read", memory(""), "note", ""),
+    ],
+)
+def test_a_part_that_is_missing_or_short(
+    machine_of_its_own, monkeypatch, tmp_path, name, owner, attribute, value, state, todo
+):
+    """What to do about it; the bundled broker cannot be tried without a part that is needed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(probes, "_file_system", lambda folder: "ext4")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 30, 1 << 30, (1 << 30) - 1))
-    full = doctor.check("run folder")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    foreign = doctor.check("run folder")
+    if value is GONE:
+        monkeypatch.delattr(owner, attribute)
+    else:
+        monkeypatch.setattr(owner, attribute, value)
+    found = doctor.check(name)
 
-    assert ["note", "missing"] == [full.state, foreign.state]
-    assert (True, True) == ("1.0 GiB free" in full.says, f"{tmp_path} may not be written to" in foreign.says)
-    assert ExitCode.HARNESS == doctor.exit_code([foreign])
+    assert (state, True, bool(todo)) == (found.state, todo in found.todo, bool(found.todo))
+    assert (ExitCode.HARNESS if found.needed and state == "missing" else ExitCode.CONFORMANT) == doctor.exit_code(
+        [found]
+    )
 
 
 def test_the_cache(machine_of_its_own, monkeypatch):
@@ -409,44 +413,6 @@ def test_the_scope_of_ptrace(monkeypatch, scope, user, state):
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
     assert state == probes.ptrace().state
-
-
-def test_no_loop_devices(monkeypatch, tmp_path):
-    """The module of the kernel."""
-    monkeypatch.setattr(probes, "_LOOP", tmp_path / "loop-control")
-    found = doctor.check("loop devices")
-
-    assert ("missing", True) == (found.state, "modprobe loop" in found.todo)
-
-
-def test_few_open_files(monkeypatch):
-    """A note, with the command that raises it."""
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
-    found = doctor.check("open files")
-
-    assert ("note", "ulimit -n 1024 (the hard limit is 4096)") == (found.state, found.todo)
-
-
-@pytest.mark.parametrize(("load", "state"), [(1.9, "ok"), (2.1, "note")])
-def test_a_busy_machine(monkeypatch, load, state):
-    """More to do than cores."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0, 0))
-
-    assert (state, f"2 for this process, load {load}") == (
-        probes.cores().state,
-        probes.cores().says.partition(":")[0],
-    )
-
-
-@pytest.mark.parametrize(
-    ("said", "state"), [("MemAvailable: 4194304 kB", "ok"), ("MemAvailable: 999999 kB", "note"), ("", "note")]
-)
-def test_memory(monkeypatch, said, state):
-    """Two GiB for Spark and a broker."""
-    monkeypatch.setattr(probes, "_read", lambda path: f"MemTotal: 9 kB\n{said}\n")
-
-    assert state == probes.memory().state
 
 
 def test_a_probe_that_fails_is_a_finding():
