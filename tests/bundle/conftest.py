@@ -12,12 +12,12 @@ import sys
 
 import pytest
 from broker_ports import broker_port
+from reproductions import NAME
 
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
 from conformance.judge.spark.session import JudgeSession
 
-NAME = "broker-killed-while-publishing"
 WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
 
 

@@ -11,6 +11,7 @@ import zipfile
 
 import msgspec
 import pytest
+from reproductions import FIRST, NAME, change
 
 from conformance import paths, records
 from conformance.errors import UsageError
@@ -22,8 +23,6 @@ from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_h
 from conformance.run.evidence import FILE
 from conformance.run.evidence import Kept as Record
 
-NAME = "broker-killed-while-publishing"
-FIRST = f"{NAME}.subject.1"
 WEAK = "--set sync_non_transactional=false --set sync_transactional=false --set journal_buffer_ms=60000"
 
 
@@ -158,8 +157,7 @@ def test_a_maintainer_runs_the_script(made, reproduce):
 @pytest.mark.spark
 def test_a_trial_in_which_nothing_was_violated(copy, spark, tmp_path):
     """Allowed, and said; nobody required the claim here, so the loss is what the settings permit."""
-    run = json.loads((copy / "run.json").read_text())
-    (copy / "run.json").write_text(json.dumps({**run, "required": []}))
+    change(copy / "run.json", required=[])
     (copy / "report.json").unlink()
     report = bundle.make(f"{copy}#{FIRST}", tmp_path / "b.zip", spark)
     found = members(tmp_path / "b.zip")

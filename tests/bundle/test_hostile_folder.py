@@ -8,8 +8,9 @@ import shlex
 import zipfile
 
 import pytest
+from reproductions import FIRST, NAME, SCENARIOS, change
 
-from conformance import adapters, campaign, claims, history, records, scenario
+from conformance import adapters, campaign, claims, history, records
 from conformance.adapters.credentials import Access, Secret, forms
 from conformance.errors import HistoryError, UsageError
 from conformance.followup import bundle, replay
@@ -19,13 +20,7 @@ from conformance.frontend.cli import cli
 from conformance.report import expectations
 from conformance.run import artifacts
 
-NAME = "broker-killed-while-publishing"
-FIRST = f"{NAME}.subject.1"
 SECRET = "a line that no bundle may hold"
-
-
-def change(path, **fields):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
 @pytest.fixture
@@ -222,7 +217,7 @@ HOSTILE = 'x """\nimport os\nos._exit(7)\n""" \\ \'\'\' {{ 7 * 7 }} \0\r"'
 
 def test_text_of_the_run_is_no_python():
     """Title and queue are literals: the same text again, but for characters that a terminal would obey."""
-    item = scenario.load(claims.load())[NAME].drawn(5)
+    item = SCENARIOS[NAME].drawn(5)
     text = script.write(item, ["lost"], adapters.find("reference"), "amqp", HOSTILE, HOSTILE).text
     honest = script.write(item, ["lost"], adapters.find("reference"), "amqp", "orders", "A title").text
     found, expected = ast.parse(text), ast.parse(honest)

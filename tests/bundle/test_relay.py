@@ -8,11 +8,10 @@ import subprocess
 import threading
 
 import pytest
+from reproductions import names_of
 
-from conformance import adapters
 from conformance.faults.frames import pair
 from conformance.faults.frames import reader as frames
-from conformance.followup.bundle import script
 from conformance.scenario import Scenario
 from conformance.scenario.script import Consume, Cut, Drain, Frame, Publish
 
@@ -21,21 +20,12 @@ SEND = b"SEND\ndestination:q\nreceipt:%d\n\n123456789\0"
 RECEIPT = b"RECEIPT\nreceipt-id:%d\n\n\0"
 
 
+STEPS = (Publish(20, window=5, batch=5), Consume("individual", until=Cut(Frame("answer", 3))), Drain())
+
+
 def module(protocol):
     """The names of a script that publishes in transactions, and consumes over the relay."""
-    steps = (Publish(20, window=5, batch=5), Consume("individual", until=Cut(Frame("answer", 3))), Drain())
-    made = script.write(
-        Scenario("s", "", "", steps, {}),
-        ["available_undischarged"],
-        adapters.find("reference"),
-        protocol,
-        "orders",
-        "T",
-    )
-    assert made.text, made.missing
-    names = {"__name__": "reproduce"}
-    exec(compile(made.text, "reproduce.py", "exec"), names)
-    return names
+    return names_of(Scenario("s", "", "", STEPS, {}), protocol, anomalies=["available_undischarged"])
 
 
 def words_for(port):

@@ -9,8 +9,9 @@ import signal
 
 import msgspec
 import pytest
+from reproductions import NAME, SCENARIOS, change
 
-from conformance import campaign, claims, records, scenario
+from conformance import campaign, records
 from conformance.campaign import Watcher
 from conformance.errors import ExitCode, UsageError
 from conformance.followup import replay
@@ -24,11 +25,6 @@ from conformance.report import model
 from conformance.scenario import SYNC_OFF
 
 pytestmark = pytest.mark.spark
-NAME = "broker-killed-while-publishing"
-
-
-def change(path, **fields):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
 def trial_file(folder, number=1):
@@ -207,7 +203,7 @@ def test_a_script_that_has_changed(copy, fields, code, line):
 
 def test_the_recorded_seed_draws(copy):
     """Not the one that the number of the trial would give: a replay has the seed of what it repeats."""
-    item = scenario.load(claims.load())[NAME].drawn(99)
+    item = SCENARIOS[NAME].drawn(99)
     change(trial_file(copy), seed=99, steps=msgspec.to_builtins(item.steps))
     chosen = replay.prepare(ReplayRequest(copy, NAME, "1")).campaign.chosen[0]
 

@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import reproductions
 from broker_ports import broker_port
+from reproductions import NAME, SCENARIOS
 
-from conformance import adapters, claims, scenario
+from conformance import adapters
 from conformance.adapters import BrokerRequest, open_broker
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
 from conformance.adapters.distribution import installed
@@ -18,8 +20,6 @@ from conformance.ledger import Ledger
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
 
-SCENARIOS = scenario.load(claims.load())
-KILLED = "broker-killed-while-publishing"
 LACKS = installed.missing(adapters.find("rabbitmq").file)
 
 
@@ -28,9 +28,9 @@ def folder(tmp_path_factory):
     return certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
-def written(protocol, typed=OPEN, adapter="reference", name=KILLED, anomaly="lost"):
+def written(protocol, typed=OPEN, adapter="reference", name=NAME, anomaly="lost"):
     found = open_broker(BrokerRequest(adapter, access=typed)).adapter
-    return script.write(SCENARIOS[name].drawn(5), [anomaly], found, protocol, "orders", "A title")
+    return reproductions.written(SCENARIOS[name], protocol, found, [anomaly])
 
 
 @pytest.fixture
@@ -141,19 +141,7 @@ def test_the_words_of_rabbitmq(tmp_path, protocol, wrong):
     def reproduce(name, script_):
         (tmp_path / name).write_text(script_)
         address = "{}:{}".format(*broker.endpoint(protocol))
-        command = [
-            sys.executable,
-            "-I",
-            name,
-            "--address",
-            address,
-            "--pid",
-            str(2**22),
-            "--silence",
-            "1",
-            "--ready",
-            "3",
-        ]
+        command = [sys.executable, "-I", name, "--address", address, *f"--pid {2**22} --silence 1 --ready 3".split()]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
 
     with (

@@ -7,25 +7,18 @@ import signal
 import sys
 
 import pytest
+from reproductions import SCENARIOS, names_of, written
 
-from conformance import adapters, claims, scenario
+from conformance import adapters
 from conformance.faults.disk import injection
-from conformance.followup.bundle import script
 from conformance.scenario import Scenario
 from conformance.scenario.script import Cut, DiskFull, Drain, FailedSync, Frame, HeldSync, Publish, Restart
 
-SCENARIOS = scenario.load(claims.load())
 UNSYNCED = ["--set", "sync_non_transactional=false", "--set", "sync_transactional=false"]
 SLOWED = "nice -n 19 "
 """A recovery takes some 20 ms: beside others' work the script has to be the one of the two that gets the processor."""
 
 SLOWLY = [*UNSYNCED, "--set", "journal_buffer_ms=500"]
-
-
-def written(item, protocol="amqp", anomalies=None):
-    judged = claims.load().claims
-    wanted = [check.anomaly for claim, check in item.decides.items() if judged[claim].judged]
-    return script.write(item.drawn(5), anomalies or wanted, adapters.find("reference"), protocol, "orders", "A title")
 
 
 def replaced(pattern, by):
@@ -137,8 +130,8 @@ def test_a_broker_whose_journal_has_no_names():
     """Nothing can be confined to it, and nothing is guessed."""
     adapter = adapters.find("reference")
     nameless = adapter.file.model_copy(update={"journal": adapter.file.journal.model_copy(update={"files": ()})})
-    item = SCENARIOS["disk-full-while-publishing"].drawn(5)
-    made = script.write(item, ["lost"], dataclasses.replace(adapter, file=nameless), "amqp", "q", "t")
+    item = SCENARIOS["disk-full-while-publishing"]
+    made = written(item, adapter=dataclasses.replace(adapter, file=nameless), anomalies=["lost"])
 
     assert ("", True) == (made.text, "what the journal's files are called" in made.missing[0])
 
@@ -149,14 +142,6 @@ def test_a_sentence_that_this_disk_does_not_decide(anomaly, under):
     steps = (Restart(clean=True, under=under), Publish(4, window=1), Restart(clean=True))
 
     assert "" == written(Scenario("s", "", "", steps, {}), anomalies=[anomaly]).text
-
-
-def names_of(item, protocol="stomp", **words):
-    """The names of a written script, as if it were imported."""
-    text = written(item, protocol, **words).text
-    names = {"__name__": "reproduce"}
-    exec(compile(text, "reproduce.py", "exec"), names)
-    return names
 
 
 def test_the_second_kill(tmp_path, python_path, started, monkeypatch):
