@@ -15,7 +15,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from conformance import claims
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
@@ -70,16 +70,16 @@ def opened(name: str, typed: Access) -> Adapter:
     Raises `UsageError` before anything is started; see `open_broker`.
     """
     adapter = open_broker(BrokerRequest(name, access=typed)).adapter
-    for protocol in _spoken(adapter):
+    for protocol in _checked_protocols(adapter):
         check_credentials(adapter, protocol)
     return adapter
 
 
-def _spoken(adapter: Adapter) -> list[str]:
-    return [protocol for protocol in adapter.file.protocols if not _silent(adapter, protocol)]
+def _checked_protocols(adapter: Adapter) -> list[str]:
+    return [protocol for protocol in adapter.file.protocols if not _not_checked(adapter, protocol)]
 
 
-def _silent(adapter: Adapter, protocol: str) -> str:
+def _not_checked(adapter: Adapter, protocol: str) -> str:
     """Say why the check does not use a protocol of the broker; empty if it does."""
     rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
     if protocol not in WIRES:
@@ -94,12 +94,12 @@ def assumptions(adapter: Adapter) -> list[str]:
     """
     found: dict[tuple[str, ...], list[str]] = {}
     settings = adapter.effective()
-    for protocol in _spoken(adapter):
-        able = adapter.capabilities(protocol)
+    for protocol in _checked_protocols(adapter):
+        capabilities = adapter.capabilities(protocol)
         selection = Selection(adapter, protocol, settings, {}, [], frozenset(), seed=0)
         for claim in claims.load().claims.values():
             names = claims.assumed(claim.when, settings.values)
-            if claim.is_expectation or claims.STORED in {*claim.capabilities} - able:
+            if claim.is_expectation or claims.STORED in {*claim.capabilities} - capabilities:
                 continue  # no document promises it
             if names and selection.applies(claim) and not claims.unmet(claim.when, settings.values, settings.absent):
                 found.setdefault(names, []).append(claim.id)
@@ -111,7 +111,7 @@ def unstored(adapter: Adapter) -> list[str]:
     about = [claim for claim in claims.load().claims.values() if claims.STORED in claim.capabilities]
     return [
         f"over {protocol}: {', '.join(claim.id for claim in about if protocol in claim.surfaces)}"
-        for protocol in _spoken(adapter)
+        for protocol in _checked_protocols(adapter)
         if claims.STORED not in adapter.capabilities(protocol) and adapter.capabilities(protocol) >= DURABLE
     ]
 
@@ -122,101 +122,151 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     `tell` gets each step when it is over. Raises the `ConformanceError` of the step that failed, after the broker has
     been stopped.
     """
-    spoken = _spoken(adapter)
-    if not spoken and adapter.launcher == EXTERNAL:  # nothing would be left to look at
+    protocols = _checked_protocols(adapter)
+    if not protocols and adapter.launcher == EXTERNAL:  # nothing could be checked
         words = ", ".join(adapter.file.protocols)
         raise UsageError(
             f"{adapter.file.title} speaks {words}, and no client of this suite does: there is nothing to check",
             code="no-client",
             adapter=adapter.name,
         )
-    queues = {protocol: f"check-{protocol}" for protocol in spoken}
-    with _step(tell, "prepare") as said:
-        client = ProbeClient(adapter, spoken[0]) if spoken else None
+    queues = {protocol: f"check-{protocol}" for protocol in protocols}
+    with _step(tell, "prepare") as details:
+        client = ProbeClient(adapter, protocols[0]) if protocols else None
         broker = adapter.prepare(
             folder, adapter.effective(), list(queues.values()), ledger, offline=offline, client=client
         )
-        said.append(str(broker.facts.folder))
-    with broker, _shown(adapter, broker):
-        with _step(tell, "start") as said:
-            broker.start()
-            said.append(
-                "it runs already"
-                if broker.facts.by_command
-                else f"pids {', '.join(map(str, broker.target.processes()))}"
-            )
-        queues = {protocol: broker.service.queue_of(queue) for protocol, queue in queues.items()}
-        for protocol in sorted(set(adapter.file.protocols) - set(spoken)):
-            tell(Step(f"{protocol}: send and receive", 0.0, _silent(adapter, protocol), tried=False))
-        for protocol, queue in queues.items():
-            with _step(tell, f"{protocol}: send and receive"):
-                ProbeClient(adapter, protocol).exchange(broker, queue)
-        if broker.facts.by_command:
-            _by_command(adapter, broker, queues, tell)
-            return
-        left = _leave(adapter, broker, queues, tell)
-        _kill(adapter, broker, tell)
-        with _step(tell, "restart"):
-            broker.start()
-        for protocol, message in left.items():
-            with _step(tell, f"{protocol}: found again"):
-                _find(adapter, broker, protocol, queues[protocol], message)
-        with _step(tell, "stop"):
-            broker.stop()
-        with _step(tell, "nothing is left"):
-            _nothing_left(adapter, broker, ledger)
-
-
-@contextlib.contextmanager
-def _shown(adapter: Adapter, broker: Broker) -> Iterator[None]:
-    """Add the end of the broker's log to an error of a client: it often says why."""
-    try:
-        yield
-    except ClientError as error:
-        raise with_log(adapter, broker, str(error)) from error
+        details.append(str(broker.facts.folder))
+    with broker:
+        try:
+            _Check(adapter, broker, queues, ledger, tell).run()
+        except ClientError as error:  # the broker's log often says why
+            raise with_log(adapter, broker, str(error)) from error
 
 
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
     """Return an error with the end of the broker's log, without secrets."""
     log = broker.facts.log
-    said = log.read_text(errors="replace") if log.is_file() else ""
-    tail = adapter.file.without_secrets(said, adapter.path.parent).splitlines()[-_TAIL:]
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    tail = adapter.file.without_secrets(text, adapter.path.parent).splitlines()[-_TAIL:]
     return LaunchError(what, log_tail=tail, log=str(log))
 
 
 @contextlib.contextmanager
 def _step(tell: Tell, name: str) -> Iterator[list[str]]:
-    """Time a step, and report it when it has passed; an error names its step."""
-    said: list[str] = []
+    """Time a step, and report it with its details when it has passed; an error names its step."""
+    details: list[str] = []
     began = time.monotonic()
     try:
-        yield said
+        yield details
     except ConformanceError as error:
         raise error.within(name) from error
-    tell(Step(name, time.monotonic() - began, " ".join(said)))
+    tell(Step(name, time.monotonic() - began, " ".join(details)))
 
 
-def _by_command(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> None:
-    """Check the faults that have commands; each leaves a message before its fault."""
-    for fault in ("kill", "stop"):
-        why = adapter.able(fault) if adapter.able else ""
-        if why:
-            tell(Step(fault, 0.0, why, tried=False))
-            continue
-        left = _leave(adapter, broker, queues, tell)
-        with _step(tell, fault) as said:
-            said.append(_fire_by_command(broker.target, fault, broker.service.endpoint(next(iter(queues)))))
-        with _step(tell, f"back after {fault}"):
-            broker.start()
+class _Check:
+    """The steps of a check on a prepared broker; `queues` has a queue for each protocol."""
+
+    def __init__(self, adapter: Adapter, broker: Broker, queues: Mapping[str, str], ledger: Ledger, tell: Tell) -> None:
+        self.adapter, self.broker, self.queues, self.ledger, self.tell = adapter, broker, queues, ledger, tell
+
+    def run(self) -> None:
+        by_command, target = self.broker.facts.by_command, self.broker.target
+        with self.step("start") as details:
+            self.broker.start()
+            details.append("it runs already" if by_command else f"pids {', '.join(map(str, target.processes()))}")
+        self.queues = {protocol: self.broker.service.queue_of(queue) for protocol, queue in self.queues.items()}
+        for protocol in sorted(set(self.adapter.file.protocols) - set(self.queues)):
+            self.not_tried(f"{protocol}: send and receive", _not_checked(self.adapter, protocol))
+        for protocol, queue in self.queues.items():
+            with self.step(f"{protocol}: send and receive"):
+                ProbeClient(self.adapter, protocol).exchange(self.broker, queue)
+        if by_command:
+            self.faults_by_command()
+            return
+        left = self.leave_messages()
+        self.kill()
+        self.find_after("restart", left)
+        with self.step("stop"):
+            self.broker.stop()
+        with self.step("nothing is left"):
+            if pids := target.processes() or marked(self.ledger.run_id):
+                raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, pids))}")
+            if held := self.listening():
+                raise LaunchError(f"after a clean stop a process listens on {held}")
+
+    def step(self, name: str) -> contextlib.AbstractContextManager[list[str]]:
+        return _step(self.tell, name)
+
+    def not_tried(self, name: str, why: str) -> None:
+        self.tell(Step(name, 0.0, why, tried=False))
+
+    def faults_by_command(self) -> None:
+        """Check the faults that have commands; each leaves a message before its fault."""
+        for fault in ("kill", "stop"):
+            if why := self.adapter.able(fault) if self.adapter.able else "":
+                self.not_tried(fault, why)
+                continue
+            left = self.leave_messages()
+            with self.step(fault) as details:
+                address = self.broker.service.endpoint(next(iter(self.queues)))
+                details.append(_fire_by_command(self.broker.target, fault, address))
+            self.find_after(f"back after {fault}", left)
+
+    def leave_messages(self) -> dict[str, str]:
+        """Send one durable message over each protocol that promises to keep it, and wait for its confirm."""
+        left = {}
+        for protocol, queue in self.queues.items():
+            if missing := sorted(DURABLE - self.adapter.capabilities(protocol)):
+                self.not_tried(f"{protocol}: send and leave", f"it does not declare {', '.join(missing)}")
+                continue
+            with self.step(f"{protocol}: send and leave"):
+                left[protocol] = ProbeClient(self.adapter, protocol).send(self.broker, queue)
+            with self.step(f"{protocol}: its depth is 1"):
+                depth_of(self.broker, queue, wanted=1)
+        return left
+
+    def find_after(self, start: str, left: Mapping[str, str]) -> None:
+        """Start the broker, and receive the messages that were left; `start` is the name of that step."""
+        with self.step(start):
+            self.broker.start()
         for protocol, message in left.items():
-            with _step(tell, f"{protocol}: found again"):
-                _find(adapter, broker, protocol, queues[protocol], message)
+            with self.step(f"{protocol}: found again"):
+                try:
+                    ProbeClient(self.adapter, protocol).receive(self.broker, self.queues[protocol], message)
+                except ClientError as error:
+                    raise ClientError(
+                        f"{error}. It was confirmed before the kill: the queue is not durable, the start loses its "
+                        "data, or the broker confirms before it stores"
+                    ) from error
+
+    def kill(self) -> None:
+        target = self.broker.target
+        with self.step("kill") as details:
+            with target.armed("kill") as descriptors:
+                process.send(descriptors, signal.SIGKILL)
+                details.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
+            if not target.wait_gone(_GONE_S):
+                raise LaunchError(f"{target.processes()} are left {_GONE_S:g} s after SIGKILL")
+            if held := self.listening():
+                raise LaunchError(
+                    f"a process still listens on {held} after SIGKILL, and is not known to belong to the broker; "
+                    "let it write start.pid_file"
+                )
+
+    def listening(self) -> str:
+        """Return the addresses of its protocols that accept connections."""
+        found = []
+        for host, port in sorted({self.broker.service.endpoint(word) for word in self.adapter.file.protocols}):
+            with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+                found.append(f"{host}:{port}")
+        return ", ".join(found)
 
 
 def _fire_by_command(target: Processes, fault: str, address: tuple[str, int]) -> str:
-    """Fire the owner's command of a fault that ends the broker, as a trigger does; return what was seen of it.
+    """Fire the owner's command of a fault that ends the broker, as a trigger does; say when a connection was lost.
 
-    A connection to `address` that was open before must be lost in its time, else `FaultError`.
+    Raises `FaultError` if a connection to `address` that was open before is not lost in time.
     """
     within_s = target.within_s(fault)
     with target.armed(fault) as (gate, _), WitnessConnection(address) as witness:
@@ -230,57 +280,3 @@ def _fire_by_command(target: Processes, fault: str, address: tuple[str, int]) ->
         took = time.monotonic() - began
     process.prove_gone(target, fault)
     return f"a connection was lost {took * 1000:.0f} ms after its command began"
-
-
-def _leave(adapter: Adapter, broker: Broker, queues: dict[str, str], tell: Tell) -> dict[str, str]:
-    """Send one durable message over each protocol that promises to keep it, and wait for its confirm."""
-    left = {}
-    for protocol, queue in queues.items():
-        missing = sorted(DURABLE - adapter.capabilities(protocol))
-        if missing:
-            tell(Step(f"{protocol}: send and leave", 0.0, f"it does not declare {', '.join(missing)}", tried=False))
-            continue
-        with _step(tell, f"{protocol}: send and leave"):
-            left[protocol] = ProbeClient(adapter, protocol).send(broker, queue)
-        with _step(tell, f"{protocol}: its depth is 1"):
-            depth_of(broker, queue, wanted=1)
-    return left
-
-
-def _kill(adapter: Adapter, broker: Broker, tell: Tell) -> None:
-    with _step(tell, "kill") as said:
-        with broker.target.armed("kill") as descriptors:
-            process.send(descriptors, signal.SIGKILL)
-            said.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
-        if not broker.target.wait_gone(_GONE_S):
-            raise LaunchError(f"{broker.target.processes()} are left {_GONE_S:g} s after SIGKILL")
-        if held := _listening(adapter, broker):
-            raise LaunchError(
-                f"a process still listens on {held} after SIGKILL, and is not known to belong to the broker; "
-                "let it write start.pid_file"
-            )
-
-
-def _find(adapter: Adapter, broker: Broker, protocol: str, queue: str, message: str) -> None:
-    try:
-        ProbeClient(adapter, protocol).receive(broker, queue, message)
-    except ClientError as error:
-        raise ClientError(
-            f"{error}. It was confirmed before the kill: the queue is not durable, the start loses its data, or the "
-            "broker confirms before it stores"
-        ) from error
-
-
-def _nothing_left(adapter: Adapter, broker: Broker, ledger: Ledger) -> None:
-    if left := broker.target.processes() or marked(ledger.run_id):
-        raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left))}")
-    if held := _listening(adapter, broker):
-        raise LaunchError(f"after a clean stop a process listens on {held}")
-
-
-def _listening(adapter: Adapter, broker: Broker) -> str:
-    found = []
-    for host, port in sorted({broker.service.endpoint(protocol) for protocol in adapter.file.protocols}):
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
-            found.append(f"{host}:{port}")
-    return ", ".join(found)
