@@ -195,7 +195,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
 
     Raises:
         Interrupted: The user stopped it; what was recorded is kept and marked.
-        ConformanceError: A part of ours failed before there was anything to judge.
+        ConformanceError: A part of the suite failed before there was anything to judge.
     """
     for line in release_leftovers():
         watcher.note(f"released what an earlier run left: {line}")
@@ -444,7 +444,7 @@ def option_words(options: Options, selection: Selection) -> list[str]:
 def credential_words(typed: Access) -> list[str]:
     """Return the words of a command line that give these credentials. There is no secret among them."""
     tls, secret = typed.tls or ClientTls(), typed.password
-    said = [
+    given = [
         ("--user", typed.user),
         ("--password-env", secret.env if secret else ""),
         ("--password-file", near(secret.file) if secret else ""),
@@ -454,7 +454,7 @@ def credential_words(typed: Access) -> list[str]:
         ("--tls-key", near(tls.key)),
         ("--tls-server-name", tls.server_name),
     ]
-    words = [word for option, value in said if value for word in (option, value)]
+    words = [word for option, value in given if value for word in (option, value)]
     return ["--tls", *words] if typed.tls == ClientTls() else words
 
 

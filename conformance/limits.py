@@ -12,7 +12,7 @@ AMQP_FRAME = 1 << 20
 frame breaks the protocol. Brokers send frames of 64 to 128 KiB."""
 
 AMQP_FRAME_LEAST = 8
-"""Bytes of the frame header (AMQP 1.0 section 2.3.1): a smaller size has no end, and a reader of it makes no step."""
+"""Bytes of the frame header (AMQP 1.0 section 2.3.1): a smaller size has no end, and its reader would not advance."""
 
 STOMP_HEAD = 1 << 18
 """Bytes of the command and the headers of one STOMP frame. Ours have less than 1 KiB. The bundled broker takes as much,
@@ -48,7 +48,8 @@ HTTP_ANSWER = 1 << 24
 """Bytes of the answer to one HTTP request. The largest answer of a management interface that we know has 200 KB."""
 
 LOG = 1 << 24
-"""Bytes of a broker's log that are searched for its ready line, from the end. A start of ours logs 100 KB at most."""
+"""Bytes of a broker's log that are searched for its ready line, from the end. A start of a known broker logs 100 KB
+at most."""
 
 HANDSHAKE_S = 10.0
 """Seconds of a TLS handshake with a broker that is asked whether it is ready. A slow machine takes 0.1 s."""

@@ -285,7 +285,7 @@ def test_what_answers_is_no_engine(answering):
     """Another server on that port."""
     answering(b"[]")
 
-    assert "what answers there is no engine" in doctor.check("docker").says
+    assert "the answer is not that of a container engine" in doctor.check("docker").says
 
 
 @pytest.mark.parametrize("lacks", ["", "the `docker` command is not on PATH"])

@@ -30,7 +30,16 @@ from conformance.scenario.script import After, FailedSync, Kill, Nth, Pause, Pub
 
 TODAY = datetime.date(2026, 11, 21)
 KILLED = Publish(9, window=1, until=Kill(Nth("confirm", 3)))
-WORDS = ("--claims", "ARTEMIS-TX-09", "--scenario", "broker-killed-after-commit", "--trials", "3", "--seed", "7")
+STANDING_TEXTS = (
+    "--claims",
+    "ARTEMIS-TX-09",
+    "--scenario",
+    "broker-killed-after-commit",
+    "--trials",
+    "3",
+    "--seed",
+    "7",
+)
 
 
 @pytest.fixture
@@ -323,7 +332,7 @@ def regression(tmp_path_factory):
     """The bundled broker, whose next version forgets a message of the first transaction: the run and its folder."""
     folder = tmp_path_factory.mktemp("upgrade")
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("upgrade-state"))}
-    words = ["--from", "reference", "--to", "reference", "--to-set", "liar=loses-the-oldest", *WORDS]
+    words = ["--from", "reference", "--to", "reference", "--to-set", "liar=loses-the-oldest", *STANDING_TEXTS]
     done = subprocess.run(
         [sys.executable, "-m", "conformance.frontend.cli", "upgrade", *words, "--out", str(folder / "out")],
         cwd=folder,
@@ -442,7 +451,7 @@ def test_two_files_of_a_user_are_found_again(tmp_path):
 def test_a_new_version_that_does_not(regression, conformance):
     """Exit 0, beside the old one's report, which need not be made again."""
     _, out = regression
-    words = ["--from", "reference", "--to", "reference", "--to-set", "journal_buffer_ms=4", *WORDS]
+    words = ["--from", "reference", "--to", "reference", "--to-set", "journal_buffer_ms=4", *STANDING_TEXTS]
     done = conformance("upgrade", *words, "--baseline", out / "before", "--out", "out")
 
     assert 0 == done.returncode, done.stdout + done.stderr
@@ -457,7 +466,7 @@ def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
     _, out = regression
     file = toml(tmp_path, changes=[REFUSES])
     done = conformance(
-        "upgrade", "--from", "reference", "--to", file, *WORDS, "--baseline", out / "before", "--out", "o"
+        "upgrade", "--from", "reference", "--to", file, *STANDING_TEXTS, "--baseline", out / "before", "--out", "o"
     )
     report = read_baseline(tmp_path / "o")
 
@@ -484,7 +493,7 @@ def test_a_baseline_of_another_version(regression, typed):
 def test_a_new_version_that_starts_nowhere(typed, tmp_path):
     """It is not said to refuse anybody's data; nothing was recorded."""
     file = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])
-    done = typed("upgrade", "--from", "reference", "--to", file, *WORDS, "--out", "out")
+    done = typed("upgrade", "--from", "reference", "--to", file, *STANDING_TEXTS, "--out", "out")
 
     assert 3 == done.returncode, done.stdout + done.stderr
     assert "without any data of" in done.stderr

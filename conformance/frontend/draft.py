@@ -180,15 +180,15 @@ class Draft:
         return found
 
 
-def _pairs(option: str, said: Iterable[str]) -> dict[str, str]:
-    for one in said:
+def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    for one in given:
         if "=" not in one:
             raise UsageError(f"{option} {one!r}: expected NAME=VALUE")
-    return dict(one.split("=", 1) for one in said)
+    return dict(one.split("=", 1) for one in given)
 
 
-def _environment(said: Iterable[str]) -> Iterable[tuple[str, str]]:
-    return _pairs("--env", said).items()
+def _environment(given: Iterable[str]) -> Iterable[tuple[str, str]]:
+    return _pairs("--env", given).items()
 
 
 def _toml(value: str | list[str]) -> str:

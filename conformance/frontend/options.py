@@ -133,52 +133,52 @@ def options_of(front: str) -> list[Option]:
     return [option for option in OPTIONS if front in option.fronts]
 
 
-def prepare(said: Mapping[str, Any]) -> tuple[Campaign, Expected]:
+def prepare(values: Mapping[str, Any]) -> tuple[Campaign, Expected]:
     """Check every word of a run before anything starts: what it tests, and what the user expects of the verdicts.
 
-    `said` has each value by `Option.name`. Raises `UsageError`.
+    `values` has each value by `Option.name`. Raises `UsageError`.
     """
     from conformance import campaign
     from conformance.report.expectations import check_baseline
 
-    made = campaign.prepare(run_options(said))
-    expected = expectations(said)
+    made = campaign.prepare(run_options(values))
+    expected = expectations(values)
     check_baseline(expected.baseline, adapter=made.adapter.name, protocol=made.selection.protocol)
     return made, expected
 
 
-def run_options(said: Mapping[str, Any]) -> Options:
+def run_options(values: Mapping[str, Any]) -> Options:
     """Return the typed options of a run; an upgrade has no client, configuration or requirement."""
     from conformance import campaign, claims
 
     return campaign.Options(
-        adapter=said["adapter"],
-        protocol=said["protocol"],
-        client=said.get("client", ""),
-        settings=tuple(said["set"]),
-        claims=claims.words(said["claims"] or ["*"]),
-        required=claims.words(said.get("require", ())),
-        judge_as=claims.words(said.get("judge_as", ())),
-        quick=said["quick"],
-        trials=said["trials"],
-        seed=said["seed"],
-        out=said["out"],
-        offline=said["offline"],
-        access=access(said),
-        config=said.get("config"),
+        adapter=values["adapter"],
+        protocol=values["protocol"],
+        client=values.get("client", ""),
+        settings=tuple(values["set"]),
+        claims=claims.words(values["claims"] or ["*"]),
+        required=claims.words(values.get("require", ())),
+        judge_as=claims.words(values.get("judge_as", ())),
+        quick=values["quick"],
+        trials=values["trials"],
+        seed=values["seed"],
+        out=values["out"],
+        offline=values["offline"],
+        access=access(values),
+        config=values.get("config"),
     )
 
 
-def expectations(said: Mapping[str, Any]) -> Expected:
+def expectations(values: Mapping[str, Any]) -> Expected:
     """Read and check what the user expects of the verdicts: it changes the exit code, never a verdict."""
     from conformance import claims
     from conformance.report.expectations import Expected
 
-    required = claims.words(said["require_tried"])
-    return Expected.read(claims.load(), said["known_failures"], said["baseline"], required)
+    required = claims.words(values["require_tried"])
+    return Expected.read(claims.load(), values["known_failures"], values["baseline"], required)
 
 
-def access(said: Mapping[str, Any]) -> Access:
+def access(values: Mapping[str, Any]) -> Access:
     """Return the credentials that were typed.
 
     Raises `UsageError`: an unknown word, a missing file, or two options that do not go together.
@@ -186,7 +186,7 @@ def access(said: Mapping[str, Any]) -> Access:
     from conformance.adapters.credentials import MECHANISMS, Access, ClientTls, Secret
     from conformance.errors import UsageError
 
-    given: dict[str, Any] = {option.name: said[option.name] or "" for option in CREDENTIALS}
+    given: dict[str, Any] = {option.name: values[option.name] or "" for option in CREDENTIALS}
     if given["password_env"] and given["password_file"]:
         raise UsageError("--password-env and --password-file: give one of them", code="one-of")
     if bool(given["tls_cert"]) != bool(given["tls_key"]):

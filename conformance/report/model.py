@@ -37,7 +37,7 @@ class Standing(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Words:
+class StandingText:
     """The texts of a standing: the title of its list, what the list means, and a noun for one member."""
 
     title: str
@@ -45,27 +45,29 @@ class Words:
     noun: str
 
 
-WORDS: dict[Standing, Words] = {
-    Standing.REGRESSION: Words("Regressions", "Violated now, and not in the baseline.", "regression"),
-    Standing.MENDED: Words(
+STANDING_TEXTS: dict[Standing, StandingText] = {
+    Standing.REGRESSION: StandingText("Regressions", "Violated now, and not in the baseline.", "regression"),
+    Standing.MENDED: StandingText(
         "Known failures that did not fail", "Expected to fail every time, and they hold.", "known failure that holds"
     ),
-    Standing.LOST_COVERAGE: Words(
+    Standing.LOST_COVERAGE: StandingText(
         "Lost coverage", "Decided in the baseline, and not in this run.", "answer lost since the baseline"
     ),
-    Standing.UNTRIED: Words(
+    Standing.UNTRIED: StandingText(
         "Required to be tried", "Named by --require-tried, and not tried.", "required claim that was not tried"
     ),
-    Standing.EXPIRED: Words("Expired entries", "They no longer excuse a violation.", "expired entry"),
-    Standing.KNOWN: Words("Known failures", "Violated as expected: they do not fail the run.", "known failure"),
-    Standing.NOT_NEW: Words(
+    Standing.EXPIRED: StandingText("Expired entries", "They no longer excuse a violation.", "expired entry"),
+    Standing.KNOWN: StandingText("Known failures", "Violated as expected: they do not fail the run.", "known failure"),
+    Standing.NOT_NEW: StandingText(
         "Not new", "Violated in the baseline too: they do not fail the run.", "violation known from the baseline"
     ),
-    Standing.STILL_UNDECIDED: Words(
+    Standing.STILL_UNDECIDED: StandingText(
         "Still undecided", "Not decided in the baseline either: they do not fail the run.", "answer undecided as before"
     ),
-    Standing.IMPROVEMENT: Words("Improvements", "Violated or undecided in the baseline.", "improvement"),
-    Standing.UNMATCHED: Words("Entries that match nothing", "They match no row of this run.", "entry without a match"),
+    Standing.IMPROVEMENT: StandingText("Improvements", "Violated or undecided in the baseline.", "improvement"),
+    Standing.UNMATCHED: StandingText(
+        "Entries that match nothing", "They match no row of this run.", "entry without a match"
+    ),
 }
 
 
@@ -92,7 +94,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> list[str]:
-        return [f"{WORDS[item.standing].title.lower()}: {item.line}" for item in self.items]
+        return [f"{STANDING_TEXTS[item.standing].title.lower()}: {item.line}" for item in self.items]
 
     def of(self, standing: Standing) -> list[Item]:
         return [item for item in self.items if item.standing is standing]
@@ -106,7 +108,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     def marks(self, row: VerdictRow) -> list[str]:
         about = (row.claim, row.scenario, row.mode)
         found = [item.standing for item in self.items if (item.claim, item.scenario, item.mode) == about]
-        return [WORDS[standing].noun for standing in dict.fromkeys(found)]
+        return [STANDING_TEXTS[standing].noun for standing in dict.fromkeys(found)]
 
 
 SCHEMA: Final = 1
@@ -293,7 +295,7 @@ def _unpromised(judgement: Judgement) -> list[str]:
 
 def _expected_parts(expected: Expectations | None) -> list[str]:
     found = {standing: _claims(expected.of(standing)) for standing in ON_TOP} if expected else {}
-    return [f"{plural(len(c), WORDS[name].noun)}: {_listed(c)}" for name, c in found.items() if c]
+    return [f"{plural(len(c), STANDING_TEXTS[name].noun)}: {_listed(c)}" for name, c in found.items() if c]
 
 
 def _limits(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
@@ -377,7 +379,7 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
 def _by_expectation(expected: Expectations | None) -> Iterator[Doubt]:
     if expected is None:
         return
-    for standing, words in WORDS.items():
+    for standing, words in STANDING_TEXTS.items():
         lines = tuple((None, item.line) for item in expected.of(standing))
         yield Doubt(standing.value, words.title, words.means, lines)
 
@@ -410,9 +412,11 @@ def _by_control(judgement: Judgement) -> Iterator[Doubt]:
 def _by_selection(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doubt]:
     reasons: dict[str, list[str]] = {}
     left_out = not_tried(judgement, catalogue)
-    said = {row.claim: row.reason for row in judgement.rows + judgement.self_checks if row.verdict is Verdict.NOT_TRIED}
+    known = {
+        row.claim: row.reason for row in judgement.rows + judgement.self_checks if row.verdict is Verdict.NOT_TRIED
+    }
     for claim in left_out:
-        reasons.setdefault(said.get(claim, "the judge was not asked about it") or "no reason given", []).append(claim)
+        reasons.setdefault(known.get(claim, "the judge was not asked about it") or "no reason given", []).append(claim)
     yield Doubt(
         "not-tried",
         "Not tried",

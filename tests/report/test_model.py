@@ -12,7 +12,7 @@ from conformance import paths
 from conformance.errors import ExitCode
 from conformance.judge.rows import ControlResult, Exposure, Verdict
 from conformance.report import model, phrases
-from conformance.report.model import WORDS, Expectations, Item, Standing
+from conformance.report.model import STANDING_TEXTS, Expectations, Item, Standing
 
 CLEAN = "Nothing was violated in what was tried."
 PROMISED = "Nothing that the product promises was violated in what was tried. "
@@ -156,6 +156,9 @@ def test_the_published_schema_is_current():
 
 
 def test_every_verdict_exit_code_and_standing_has_its_own_words():
-    assert (set(Standing), len(Standing)) == (set(WORDS), len({entry.noun for entry in WORDS.values()}))
+    assert (set(Standing), len(Standing)) == (
+        set(STANDING_TEXTS),
+        len({entry.noun for entry in STANDING_TEXTS.values()}),
+    )
     assert (set(Verdict), len(Verdict)) == (set(phrases.MEANINGS), len({m.sign for m in phrases.MEANINGS.values()}))
     assert set(ExitCode) == set(phrases.EXIT_MEANS)

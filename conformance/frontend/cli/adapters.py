@@ -52,7 +52,7 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
 @click.argument("adapter")
 @click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder and its logs here.")
 @options(CHECK)
-def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **said: Any) -> int:
+def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **values: Any) -> int:
     """Check that an adapter does what the suite needs: start, message, kill, restart, message, stop.
 
     \b
@@ -68,7 +68,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **said
     from conformance.followup import contract
     from conformance.ledger import Ledger, release_leftovers
 
-    typed = access(said)
+    typed = access(values)
     found = contract.opened(adapter, typed)
     signal.signal(signal.SIGTERM, terminated)
     for line in release_leftovers():

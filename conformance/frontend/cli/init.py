@@ -49,7 +49,7 @@ def init_group() -> None:
 @click.option("--depth-url", default="", metavar="URL", help="Returns how many messages {queue} holds; required.")
 @click.option("--depth-field", default="", metavar="FIELD", help="The field of its JSON answer; required.")
 @click.option("--ready-log", default="", metavar="PATTERN", help="What it prints when it is ready.")
-def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int:
+def init_broker(command: tuple[str, ...], out: pathlib.Path, **values: Any) -> int:
     """Write a broker.toml for a broker that a command line starts.
 
     \b
@@ -63,7 +63,7 @@ def init_broker(command: tuple[str, ...], out: pathlib.Path, **said: Any) -> int
     from conformance.frontend.draft import Draft
 
     _check_new(out)
-    words = _completed({**said, "command": command})
+    words = _completed({**values, "command": command})
     draft = Draft(**words)
     text = draft.text(claims.load().capabilities, out.absolute().parent)
     _write(out, text)
@@ -87,20 +87,20 @@ def _write(out: pathlib.Path, text: str) -> None:
         raise UsageError(text, code="not-written", file=out) from error
 
 
-def _completed(said: dict[str, Any]) -> dict[str, Any]:
+def _completed(values: dict[str, Any]) -> dict[str, Any]:
     """Ask for missing values on a terminal; otherwise raise `UsageError` that names all of them."""
-    missing = [name for name in _NEEDED if not said[name]]
+    missing = [name for name in _NEEDED if not values[name]]
     if missing and not sys.stdin.isatty():
         raise UsageError(
             "missing: " + "; ".join(f"{_NEEDED[name][0]} ({_NEEDED[name][1]})" for name in missing),
             code="missing",
             names=tuple(missing),
         )
-    said |= {name: click.prompt(_NEEDED[name][1]) for name in missing}
-    command = said["command"]
+    values |= {name: click.prompt(_NEEDED[name][1]) for name in missing}
+    command = values["command"]
     if isinstance(command, str) or len(command) == 1:
-        said["command"] = tuple(shlex.split(command if isinstance(command, str) else command[0]))
-    return said
+        values["command"] = tuple(shlex.split(command if isinstance(command, str) else command[0]))
+    return values
 
 
 @init_group.command("external")

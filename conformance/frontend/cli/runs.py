@@ -22,7 +22,7 @@ _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the
 
 @cli.command("run")
 @options(RUN)
-def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
+def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     """Test a broker: record every trial, judge once, write the report.
 
     \b
@@ -49,7 +49,7 @@ def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
     from conformance.adapters.config import own_configuration
     from conformance.frontend.progress import Show
 
-    prepared, expected = prepare(said)
+    prepared, expected = prepare(values)
     signal.signal(signal.SIGTERM, terminated)
     for line in () if quiet else own_configuration.told(prepared.adapter, prepared.selection.settings):
         say(line)
@@ -85,7 +85,7 @@ def run_command(quiet: bool, verbose: bool, **said: Any) -> int:
     "--baseline", type=FILE, metavar="REPORT", help="A report about the old version; it is then not tested alone."
 )
 @options(UPGRADE)
-def upgrade_command(quiet: bool, verbose: bool, **said: Any) -> int:
+def upgrade_command(quiet: bool, verbose: bool, **values: Any) -> int:
     """Test an upgrade: the old version writes data and is killed, and the new one starts on that data.
 
     \b
@@ -106,7 +106,7 @@ def upgrade_command(quiet: bool, verbose: bool, **said: Any) -> int:
 
     prepared = runs.prepare(
         runs.UpgradeRequest(
-            run_options(said), said["new"], said["to_settings"], patterns(said["scenarios"]), said["baseline"]
+            run_options(values), values["new"], values["to_settings"], patterns(values["scenarios"]), values["baseline"]
         )
     )
     for note in prepared.notes:
@@ -136,7 +136,7 @@ def _report_before(judgement: Judgement, campaign: Campaign) -> None:
 @cli.command("judge")
 @click.argument("folder", type=FILE)
 @options(JUDGE)
-def judge_command(folder: pathlib.Path, **said: Any) -> int:
+def judge_command(folder: pathlib.Path, **values: Any) -> int:
     """Judge the folder of an earlier run again, and write its report.
 
     \b
@@ -145,7 +145,7 @@ def judge_command(folder: pathlib.Path, **said: Any) -> int:
     """
     from conformance import campaign
 
-    expected = expectations(said)
+    expected = expectations(values)
     return write_report(campaign.judge_folder(folder), folder, expected)
 
 

@@ -1,8 +1,8 @@
 """Check what this machine can do for a run, part by part, and what each missing part would enable.
 
-A tracer and a power loss are tried out, and nothing of that stays. A package is imported only by the probe that checks
-it: `python -m conformance.frontend.doctor` works without any package. `probes` has the probes. Their table is here, and
-what a missing part costs is counted here.
+A tracer and a power loss are tried out, and leave nothing. A package is imported only by the probe that checks it:
+`python -m conformance.frontend.doctor` works without any package. `probes` has the probes. Their table is here, and the
+count of the claims and scenarios that a missing part costs.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class NotTried:
     on_disk: frozenset[str]
 
     def __str__(self) -> str:
-        told = f"{_many(len(self.scenarios), 'scenario')}, {_many(len(self.claims), 'claim')} decided only there"
-        return told + (f", {len(self.on_disk)} more about the disk INCONCLUSIVE without" if self.on_disk else "")
+        counts = f"{_many(len(self.scenarios), 'scenario')}, {_many(len(self.claims), 'claim')} decided only there"
+        return counts + (f", {len(self.on_disk)} more about the disk INCONCLUSIVE without" if self.on_disk else "")
 
 
 def _many(number: int, what: str) -> str:
@@ -231,9 +231,9 @@ def _lines(checks: Sequence[PartCheck]) -> Iterator[str]:
     for check in checks:
         yield f"{check.state:8} {check.name:{wide}}  {check.says}"
         purpose = "would enable" if check.state == "missing" else "matters for"
-        for word, told in ((purpose, check.enables), ("to do", check.todo)):
-            if told:
-                yield f"{'':8} {'':{wide}}    {word}: {told}"
+        for word, text in ((purpose, check.enables), ("to do", check.todo)):
+            if text:
+                yield f"{'':8} {'':{wide}}    {word}: {text}"
 
 
 def _end(checks: Sequence[PartCheck]) -> Iterator[str]:
@@ -255,14 +255,14 @@ def _not_tried() -> str:
 def as_json(checks: Sequence[PartCheck]) -> str:
     """Return the checks, the versions of all packages, and the names of what is not tried, as JSON."""
     names = _guarded(lambda: ProbeResult("ok", json.dumps(_named(), sort_keys=True)))
-    told = {
+    data = {
         "version": conformance.__version__,
         "able": not _blocking(checks),
         "checks": [dataclasses.asdict(check) for check in checks],
         "versions": probes.versions(),
         "not_tried": json.loads(names.says) if names.state == "ok" else None,
     }
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(data, indent=2) + "\n"
 
 
 def _named() -> dict[str, list[str]]:

@@ -191,8 +191,8 @@ def loopback() -> ProbeResult:
             socket.create_connection(server.getsockname(), _ASKED_S).close()
     except OSError as error:
         return ProbeResult("missing", f"127.0.0.1 does not answer itself: {error}", "ip link set lo up")
-    told = _read("/proc/sys/net/ipv4/ip_local_port_range").split()
-    return ProbeResult("ok", f"answers; brokers listen below the kernel's own ports ({'-'.join(told) or 'unknown'})")
+    ports = _read("/proc/sys/net/ipv4/ip_local_port_range").split()
+    return ProbeResult("ok", f"answers; brokers listen below the kernel's own ports ({'-'.join(ports) or 'unknown'})")
 
 
 def _read(path: str) -> str:
@@ -257,8 +257,8 @@ def strace() -> ProbeResult:
         return ProbeResult(
             "missing", why, "apt-get install strace; in a container, allow ptrace (--cap-add SYS_PTRACE)"
         )
-    said = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False, timeout=_ASKED_S).stdout  # noqa: S607
-    return ProbeResult("ok", f"{said.splitlines()[0].rpartition(' ')[2]}, and it may trace")
+    printed = subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False, timeout=_ASKED_S).stdout  # noqa: S607
+    return ProbeResult("ok", f"{printed.splitlines()[0].rpartition(' ')[2]}, and it may trace")
 
 
 _SCOPES = {
@@ -341,7 +341,7 @@ def _asked(host: str) -> str:
         line.request("GET", "/version")
         answer = json.loads(line.getresponse().read())
     if not isinstance(answer, dict) or "Version" not in answer:
-        raise ValueError("what answers there is no engine")
+        raise ValueError("the answer is not that of a container engine")
     return str(answer["Version"])
 
 

@@ -27,7 +27,7 @@ from conformance.quoting import visible
 from conformance.records import RunRecord
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.html import timeline
-from conformance.report.model import WORDS, Standing, is_undecided
+from conformance.report.model import STANDING_TEXTS, Standing, is_undecided
 from conformance.report.phrases import control_words, exposure_words, steps_in_words
 from conformance.scenario import Scenario
 
@@ -56,8 +56,8 @@ class ClaimAnswer:
     @property
     def lines(self) -> list[str]:
         """What was expected and how the row compares, a line each."""
-        said = [f"{WORDS[item.standing].noun}: {item.text}" for item in self.outcome.items_of(self.row)]
-        return [*said, WORDS[Standing.UNTRIED].noun] if self.missing else said
+        found = [f"{STANDING_TEXTS[item.standing].noun}: {item.text}" for item in self.outcome.items_of(self.row)]
+        return [*found, STANDING_TEXTS[Standing.UNTRIED].noun] if self.missing else found
 
 
 class HarnessError(Exception):

@@ -52,7 +52,7 @@ class Front:
         self.sent: Mapping[str, Any] = getattr(config, "workerinput", {})
         self.strict = config.getoption("conformance_strict_verdicts")
         try:
-            self.campaign, self.expected = prepare(self._said())
+            self.campaign, self.expected = prepare(self._values())
         except ConformanceError as error:
             raise pytest.UsageError(visible(str(error))) from error
         self.controller = not self.sent and bool(config.getoption("tx", None))
@@ -73,12 +73,12 @@ class Front:
         for word in ("conformance", *Kind, *Scope):
             config.addinivalue_line("markers", f"{word}: a claim of the conformance suite")
 
-    def _said(self) -> dict[str, Any]:
+    def _values(self) -> dict[str, Any]:
         """The options by name; a worker of xdist records into a folder of its own, with the seed of the controller."""
-        said = {option.name: self.config.getoption(f"conformance_{option.name}") for option in options_of(PYTEST)}
+        values = {option.name: self.config.getoption(f"conformance_{option.name}") for option in options_of(PYTEST)}
         if self.sent:
-            said |= {"out": pathlib.Path(self.sent["conformance_out"]), "seed": self.sent["conformance_seed"]}
-        return said
+            values |= {"out": pathlib.Path(self.sent["conformance_out"]), "seed": self.sent["conformance_seed"]}
+        return values
 
     # collection
 
