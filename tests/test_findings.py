@@ -1,5 +1,6 @@
 """Findings are reproduced by their scripts, which use nothing of the suite."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ from conformance.adapters import web
 from conformance.adapters.distribution import installed
 from conformance.adapters.file.placeholders import fill
 from conformance.faults.disk import injection
-from conformance.ledger import Ledger
+from conformance.ledger import RUN_VARIABLE, Ledger
 
 RABBITMQ = adapters.find("rabbitmq")
 
@@ -121,113 +122,91 @@ def test_nothing_of_the_suite_is_used(name):
     assert "conformance" not in (paths.fixtures() / "findings" / name).read_text()
 
 
-@pytest.mark.artemis
-def test_reproduced(tmp_path):
-    """On the version that the README names."""
-    adapter = adapters.find("artemis@2.56.0")
-    seen = {}
-    with (
-        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
-        adapter.prepare(tmp_path / "broker", adapter.effective(), list("abcd"), ledger) as broker,
-    ):
-        broker.start()
-        host, port = broker.endpoint("amqp")  # one port speaks both protocols
-        for queue, name in zip("abcd", SAID, strict=True):
-            words = [sys.executable, paths.fixtures() / "findings" / name, f"{host}:{port}", queue]
-            seen[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+@pytest.fixture
+def prepared(tmp_path):
+    """Prepare a broker with these queues."""
+    with Ledger(tmp_path, f"findings-{os.getpid()}") as ledger, contextlib.ExitStack() as stack:
+        yield lambda adapter, queues: stack.enter_context(
+            adapter.prepare(tmp_path / "broker", adapter.effective(), list(queues), ledger)
+        )
 
-    assert SAID == seen
+
+def said(name, *words, **options):
+    """Run the script of a finding; return the lines that it prints."""
+    command = [sys.executable, paths.fixtures() / "findings" / name, *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=300, **options
+    ).stdout.splitlines()
+
+
+NEEDS_RABBITMQ = pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file))
+
+
+@pytest.mark.artemis
+def test_reproduced(prepared):
+    """On the version that the README names, as all others."""
+    broker = prepared(adapters.find("artemis@2.56.0"), "abcd")
+    broker.start()
+    address = "{}:{}".format(*broker.endpoint("amqp"))  # one port speaks both protocols
+
+    assert SAID == {name: said(name, address, queue) for queue, name in zip("abcd", SAID, strict=True)}
 
 
 @pytest.mark.full
 @pytest.mark.artemis
 @pytest.mark.parametrize("name", THROUGH_ITS_CLIENT)
-def test_reproduced_through_its_client(tmp_path, name):
-    """On the version that the README names, whose distribution has the clients' jars."""
+def test_reproduced_through_its_client(prepared, name):
+    """The distribution has the clients' jars."""
     pytest.importorskip("jpype", reason="needs JPype1: pip install 'ack-conformance[jms]'")
-    adapter = adapters.find("artemis@2.56.0")
-    with (
-        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
-        adapter.prepare(tmp_path / "broker", adapter.effective(), ["a"], ledger) as broker,
-    ):
-        broker.start()
-        host, port = broker.endpoint("amqp")  # the core protocol as well
-        jars = pathlib.Path(broker.plan.words["home"]) / "lib"
-        words = [sys.executable, paths.fixtures() / "findings" / name, f"{host}:{port}", "a", jars]
-        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
+    broker = prepared(adapters.find("artemis@2.56.0"), "a")
+    broker.start()
+    address = "{}:{}".format(*broker.endpoint("amqp"))  # the core protocol as well
 
-    assert said == THROUGH_ITS_CLIENT[name]
+    assert THROUGH_ITS_CLIENT[name] == said(name, address, "a", pathlib.Path(broker.plan.words["home"]) / "lib")
 
 
 @pytest.mark.full
-@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file))
+@NEEDS_RABBITMQ
 @pytest.mark.parametrize("name", STARTED_THERE)
 def test_reproduced_on_a_rabbitmq_of_its_own(tmp_path, name):
-    """On the version that the README names."""
-    words = [sys.executable, paths.fixtures() / "findings" / name, tmp_path / "broker"]
-    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
-
-    assert said == STARTED_THERE[name]
+    assert STARTED_THERE[name] == said(name, tmp_path / "broker")
 
 
 @pytest.mark.full
-@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file))
-def test_reproduced_on_rabbitmq(tmp_path):
-    """On the version that the README names."""
-    seen = {}
-    with (
-        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
-        RABBITMQ.prepare(tmp_path / "broker", RABBITMQ.effective(), list("abd"), ledger) as broker,
-    ):
-        broker.start()
-        status, _ = web.ask(
-            "PUT", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/queues/%2F/c", FULL
-        )
-        assert status == 201
-        for queue, name in zip("abcd", ON_RABBITMQ, strict=True):
-            host, port = broker.endpoint("stomp" if "stomp" in name else "amqp")
-            words = [sys.executable, paths.fixtures() / "findings" / name, f"{host}:{port}", queue]
-            told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-            seen[name] = told.replace(f"{host}:{port}", "BROKER").splitlines()
+@NEEDS_RABBITMQ
+def test_reproduced_on_rabbitmq(prepared):
+    broker = prepared(RABBITMQ, "abd")
+    broker.start()
+    port, seen = broker.service.endpoint("http")[1], {}
+    status, _ = web.ask("PUT", f"http://guest:guest@127.0.0.1:{port}/api/queues/%2F/c", FULL)
+    for queue, name in zip("abcd", ON_RABBITMQ, strict=True):
+        address = "{}:{}".format(*broker.endpoint("stomp" if "stomp" in name else "amqp"))
+        seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 
-    assert seen == ON_RABBITMQ
+    assert (201, ON_RABBITMQ) == (status, seen)
 
 
 @pytest.mark.qpid
-def test_reproduced_on_qpid(tmp_path):
-    """On the version that the README names; each script also gets the address of its queue in the management."""
-    adapter = adapters.find("qpid@10.1.0")
-    seen = {}
-    with (
-        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
-        adapter.prepare(tmp_path / "broker", adapter.effective(), list("ab"), ledger) as broker,
-    ):
-        broker.start()
-        host, port = broker.endpoint("amqp")
-        for queue, name in zip("ab", ON_QPID, strict=True):
-            script, url = paths.fixtures() / "findings" / name, broker.depth_probe(queue).url
-            words = [sys.executable, script, f"{host}:{port}", queue, url]
-            seen[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+def test_reproduced_on_qpid(prepared):
+    """Each script also gets the address of its queue in the management."""
+    broker = prepared(adapters.find("qpid@10.1.0"), "ab")
+    broker.start()
+    address = "{}:{}".format(*broker.endpoint("amqp"))
+    queues = zip("ab", ON_QPID, strict=True)
 
-    assert seen == ON_QPID
+    assert ON_QPID == {name: said(name, address, queue, broker.depth_probe(queue).url) for queue, name in queues}
 
 
 @pytest.mark.full
 @pytest.mark.artemis
 @pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot())
 @pytest.mark.parametrize("name", ON_A_FULL_DISK)
-def test_reproduced_on_a_full_disk(tmp_path, name):
-    """On the version that the README names. What the script starts bears the mark of the ledger, should it hang."""
-    adapter = adapters.find("artemis@2.56.0")
-    with (
-        Ledger(tmp_path, f"findings-{os.getpid()}") as ledger,
-        adapter.prepare(tmp_path / "broker", adapter.effective(), [], ledger) as broker,
-    ):
-        host, port = broker.endpoint("stomp")
-        words = broker.plan.words
-        wanted = {key: fill(text, words) for key, text in broker.plan.source.file.start.environment.items()}
-        command = [sys.executable, paths.fixtures() / "findings" / name, words["instance"], f"{host}:{port}"]
-        environment = {**os.environ, **wanted, **ledger.environment}
-        script = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=180)
+def test_reproduced_on_a_full_disk(prepared, name):
+    """What the script starts bears the mark of the ledger, should it hang."""
+    broker = prepared(adapters.find("artemis@2.56.0"), "")
+    words = broker.plan.words
+    environment = {key: fill(text, words) for key, text in broker.plan.source.file.start.environment.items()}
+    environment = {**os.environ, **environment, RUN_VARIABLE: f"findings-{os.getpid()}"}
+    address = "{}:{}".format(*broker.endpoint("stomp"))
 
-    assert script.stdout.splitlines() == ON_A_FULL_DISK[name], script.stderr
+    assert ON_A_FULL_DISK[name] == said(name, words["instance"], address, env=environment)

@@ -47,27 +47,10 @@ def test_option_of_somebody_else(run_pytest, tmp_path):
         (["--adapter=artmis"], "unknown adapter 'artmis': did you mean 'artemis'?"),
         (["--config=mine"], "--config mine: reference has no [config] in its broker.toml"),
         (["-n2", "--dist=loadgroup"], "--dist loadgroup: the tests of a scenario share its trials"),
-        *(
-            pytest.param(*each, marks=pytest.mark.full)
-            for each in (
-                (["--claims=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
-                (["--trials=0"], "--trials 0: at least 1"),
-                (["--user=alice"], "a login is a user and a password: give --password-env or --password-file too"),
-                (["--protocol=amqq"], "unknown protocol 'amqq': did you mean 'amqp'?"),
-                (["--require=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
-                (["--judge-as=solac"], "unknown vendor 'solac': did you mean 'solace'?"),
-                (["--set=sync_transactionl=false"], "did you mean 'sync_transactional'?"),
-                (["--tls-ca=none.pem"], "--tls-ca none.pem: there is no such file"),
-                (["--sasl=plane"], "unknown SASL mechanism 'PLANE': did you mean 'PLAIN'?"),
-                (["--require-tried=SOLCD-ACK-1"], "unknown claim 'SOLCD-ACK-1': did you mean 'SOLCD-ACK-01'?"),
-                (["--known-failures=nowhere.toml"], "--known-failures nowhere.toml: No such file or directory"),
-                (["--baseline=nowhere.json"], "--baseline nowhere.json: No such file or directory"),
-            )
-        ),
     ],
 )
 def test_wrong_words(run_pytest, suites, words, said):
-    """One line that names the closest, and exit code 4, before anything is started."""
+    """One line that names the closest, and exit code 4, before anything is started; see `test_cli` for other words."""
     done = run_pytest(suites, "--adapter=reference", *words)
 
     assert 4 == done.returncode, done.stdout + done.stderr
