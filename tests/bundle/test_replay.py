@@ -13,7 +13,7 @@ from reproductions import NAME, SCENARIOS, change
 
 from conformance import campaign, records
 from conformance.campaign import Watcher
-from conformance.errors import ExitCode, UsageError
+from conformance.errors import ExitCode, FaultError, UsageError
 from conformance.followup import replay
 from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
@@ -139,63 +139,63 @@ def test_a_failed_test_prints_the_line(recorded):
     assert named == part
 
 
-@pytest.mark.parametrize(
-    ("scenario", "trial", "arm", "line"),
-    [
-        ("broker-killed-while-publshing", "1", "", f"did you mean '{NAME}'?"),
-        (NAME, "9", "", "has no trial 9 of subject in copy; it has subject: 1, 2, 3"),
-        (NAME, f"{NAME}.subject.7", "", f"did you mean '{NAME}.subject."),
-        (NAME, "1", "weakend", "unknown arm of broker-killed-while-publishing 'weakend'"),
-    ],
-)
-def test_words_that_name_no_trial(copy, monkeypatch, scenario, trial, arm, line):
-    """What there is, and what is closest."""
-    monkeypatch.chdir(copy.parent)
-    with pytest.raises(UsageError) as caught:
-        replay.prepare(ReplayRequest(pathlib.Path("copy"), scenario, trial, arm))
-
-    assert line in str(caught.value)
-
-
-def test_two_controls_with_the_same_number(copy):
-    """Both are named."""
-    change(trial_file(copy, 1), arm="control", control="a=false", index=1)
-    change(trial_file(copy, 2), arm="control", control="b=false", index=1)
-    with pytest.raises(UsageError, match="is in 2 arms: say --arm 'a=false' or 'b=false'"):
-        replay.prepare(ReplayRequest(copy, NAME, "1", "weakened"))
-
-
-def test_a_control_that_is_gone(copy):
-    """The claims of the run need another one today."""
-    change(trial_file(copy), arm="control", control="never_heard=of")
-    with pytest.raises(UsageError, match="no control 'never_heard=of'"):
-        replay.prepare(ReplayRequest(copy, NAME, "1", "never_heard=of"))
+CONTROL = {"arm": "control", "index": 1}
+STEPS = [{"step": "publish", "count": 7, "window": 1}, {"step": "drain"}]
 
 
 @pytest.mark.parametrize(
-    ("fields", "code", "line"),
+    ("asked", "fields", "code", "line"),
     [
+        (("broker-killed-while-publshing", "1"), {}, "unknown-scenario", f"did you mean '{NAME}'?"),
+        ((NAME, "9"), {}, "no-trial", "has no trial 9 of subject in copy; it has subject: 1, 2, 3"),
+        ((NAME, f"{NAME}.subject.7"), {}, "unknown-trial", f"did you mean '{NAME}.subject."),
+        ((NAME, "1", "weakend"), {}, "unknown-arm", f"unknown arm of {NAME} 'weakend'"),
         (
-            {"steps": [{"step": "publish", "count": 7, "window": 1}, {"step": "drain"}]},
+            (NAME, "1", "weakened"),
+            {1: {**CONTROL, "control": "a=false"}, 2: {**CONTROL, "control": "b=false"}},
+            "ambiguous-arm",
+            "is in 2 arms: say --arm 'a=false' or 'b=false'",
+        ),
+        (
+            (NAME, "1", "never_heard=of"),
+            {1: {**CONTROL, "control": "never_heard=of"}},
+            "control-gone",
+            "no control 'never_heard=of'",
+        ),
+        (
+            (NAME, "1"),
+            {1: {"steps": STEPS}},
             "script-changed",
             "cannot be repeated: its scenario has changed since: step 1: count was 7, and is ",
         ),
-        ({"steps": [{"step": "drain"}]}, "script-changed", "step 1 was Drain, and is Publish"),
-        ({"client": "raw"}, "script-changed", "client was 'raw', and is 'library'"),
-        ({"queue": {"max_length": 9}}, "script-changed", "max_length was 9, and is nothing"),
+        ((NAME, "1"), {1: {"steps": STEPS[1:]}}, "script-changed", "step 1 was Drain, and is Publish"),
+        ((NAME, "1"), {1: {"client": "raw"}}, "script-changed", "client was 'raw', and is 'library'"),
+        ((NAME, "1"), {1: {"queue": {"max_length": 9}}}, "script-changed", "max_length was 9, and is nothing"),
         (
-            {"steps": None, "script": ["Publish(count=7, window=1)", "Drain()"]},
+            (NAME, "1"),
+            {1: {"steps": None, "script": ["Publish(count=7, window=1)", "Drain()"]}},
             "script-not-recorded",
             "of the suite recorded it before trial.json had the steps as data",
         ),
-        ({"scenario": "gone-since"}, "scenario-gone", "this version of the suite has no scenario gone-since"),
+        (("gone-since", "1"), {1: {"scenario": "gone-since"}}, "scenario-gone", "has no scenario gone-since"),
+        ((NAME, "1"), {"settings": {"prefetch": 7}}, "setting-changed", "prefetch was 7 in the run and would be 100"),
+        ((NAME, "1"), {"adapter": "homemade"}, "unknown-adapter", "--adapter NAME@VERSION"),
     ],
 )
-def test_a_script_that_has_changed(copy, fields, code, line):
-    """It is noticed, and never recorded as if it were the same."""
-    change(trial_file(copy), **fields)
+def test_a_trial_that_cannot_be_repeated(copy, monkeypatch, asked, fields, code, line):
+    """It is never recorded as if it were the same: what there is, what is closest, and what has changed.
+
+    `fields` are those of trials by number, or of the run.
+    """
+    monkeypatch.chdir(copy.parent)
+    run = json.loads((copy / "run.json").read_text())
+    for name, value in fields.items():
+        if isinstance(name, int):
+            change(trial_file(copy, name), **value)
+        else:
+            change(copy / "run.json", **{name: {**run[name], **value} if isinstance(value, dict) else value})
     with pytest.raises(UsageError) as caught:
-        replay.prepare(ReplayRequest(copy, fields.get("scenario", NAME), "1"))
+        replay.prepare(ReplayRequest(pathlib.Path("copy"), *asked))
 
     assert code == caught.value.code
     assert line in str(caught.value)
@@ -245,14 +245,6 @@ def test_a_broker_that_does_not_start_again_either():
     assert ([line], True) == compared({"not_recovered": ["EXPECT-RECOVER-01"]}, dead, [dead])
 
 
-def test_settings_that_have_changed(copy):
-    """What the broker's file says of stock is another thing today."""
-    run = json.loads((copy / "run.json").read_text())
-    change(copy / "run.json", settings={**run["settings"], "prefetch": 7})
-    with pytest.raises(UsageError, match="setting prefetch was 7 in the run and would be 100"):
-        replay.prepare(ReplayRequest(copy, NAME, "1"))
-
-
 def test_another_version_of_the_suite(copy):
     """A note, where the script is still the same."""
     run = json.loads((copy / "run.json").read_text())
@@ -261,19 +253,10 @@ def test_another_version_of_the_suite(copy):
     assert "recorded by version 0.0.9" in replay.prepare(ReplayRequest(copy, NAME, "1")).notes[0]
 
 
-def test_a_broker_that_is_not_known(copy):
-    """What to type instead."""
-    change(copy / "run.json", adapter="homemade")
-    with pytest.raises(UsageError, match="--adapter NAME@VERSION"):
-        replay.prepare(ReplayRequest(copy, NAME, "1"))
-
-
 def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
     """Its name and why."""
-    monkeypatch.setattr("conformance.faults.possible.unable", lambda names, launcher: {"kill": "nobody may"})
-    from conformance.errors import FaultError
-
-    with pytest.raises(FaultError, match="cannot take kill: nobody may"):
+    monkeypatch.setattr("conformance.faults.possible.unable", lambda names, launcher: {"kill": "not allowed"})
+    with pytest.raises(FaultError, match="cannot take kill: not allowed"):
         replay.prepare(ReplayRequest(copy, NAME, "1"))
 
 
