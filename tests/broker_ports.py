@@ -6,6 +6,6 @@ _KEPT = []  # until this process ends
 
 
 def broker_port():
-    """A port that nobody is given while its broker is down: see `conformance.adapters.launch.ports`."""
+    """A port that stays reserved while its broker is down: see `conformance.adapters.launch.ports`."""
     _KEPT.append(Ports(["broker"]))
     return _KEPT[-1]["broker"]

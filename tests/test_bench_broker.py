@@ -69,9 +69,9 @@ def test_a_rate_is_messages_by_seconds(monkeypatch):
     """The first round is not kept."""
     figures, clock = {}, iter([0.0, 2.0, 2.0, 6.0])
     monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
-    nobody = types.SimpleNamespace(name="reference", pids=lambda: [os.getpid()])
+    site = types.SimpleNamespace(name="reference", pids=lambda: [os.getpid()])
     for turn in (0, 1):
-        bench._take(figures, "x", nobody, 100, lambda: None, turn)
+        bench._take(figures, "x", site, 100, lambda: None, turn)
 
     assert figures["x"]["reference"].rates == [25.0]
 
@@ -147,7 +147,7 @@ def silent():
 
 @pytest.fixture
 def gone():
-    """A port where nobody listens."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return listening.getsockname()[1]
 
@@ -157,7 +157,7 @@ def gone():
     [("full", "a send was rejected"), ("silent", "10 sends had no answer"), ("gone", "Connection refused")],
 )
 def test_no_rate_of_a_container_that_was_refused(peer, why, request, monkeypatch):
-    """By one message, by silence, by nobody."""
+    """By a rejection, by silence, by a closed port."""
     monkeypatch.setattr(broker_proton, "PATIENCE_S", 1.0)
     with pytest.raises(RuntimeError, match=why):
         broker_proton.publish(request.getfixturevalue(peer), "bench", 10, 10)
@@ -165,7 +165,7 @@ def test_no_rate_of_a_container_that_was_refused(peer, why, request, monkeypatch
 
 @pytest.mark.artemis
 def test_artemis_keeps_the_journal_that_create_chose(tmp_path):
-    """The adapter says NIO, for its tracer; written over ASYNCIO, with the tuning of that, it is a broker that nobody has."""
+    """The adapter says NIO, for its tracer; written over ASYNCIO, with the tuning of that, it is a broker that no user has."""
     with Ledger(tmp_path, f"bench-{os.getpid()}") as ledger, broker_sites.artemis(tmp_path / "a", ledger) as site:
         chosen = re.search(r"journal-type (\w+), journal-buffer-timeout \d+, journal-max-io (\d+)", site.about)
 

@@ -16,8 +16,8 @@ from conformance.reference.liars import LIARS
 from conformance.scenario.script import After, Kill, Nth, Publish
 
 
-class Told:
-    """A bench whose trials end as they are told: the offences of each, and what its kill said."""
+class ScriptedBench:
+    """A bench with given offences for each trial, and the report of its kill."""
 
     def __init__(self, *offences):
         self.left = list(offences)
@@ -30,16 +30,16 @@ class Told:
 
 def test_a_hunt_ends_when_something_is_found():
     """In the third trial; what comes after is not tried."""
-    told = Told(0, 0, 2, 0)
+    scripted = ScriptedBench(0, 0, 2, 0)
 
-    assert hunt(told, QUARRIES[0], Nth("confirm", 5), "x", 30) == Hunt(3, 3, (10, 20, 30))
-    assert [number for _, _, number in told.asked] == [1, 2, 3]
+    assert hunt(scripted, QUARRIES[0], Nth("confirm", 5), "x", 30) == Hunt(3, 3, (10, 20, 30))
+    assert [number for _, _, number in scripted.asked] == [1, 2, 3]
 
 
 def test_a_hunt_finds_nothing():
     """Neither in the trials that it may take, nor in the time."""
-    assert hunt(Told(0, 0, 0, 1), QUARRIES[0], Nth("confirm", 5), None, 3) == Hunt(None, 3, (10, 20, 30))
-    assert hunt(Told(), QUARRIES[0], After(5), "x", 30, 0.0) == Hunt(None, 0)
+    assert hunt(ScriptedBench(0, 0, 0, 1), QUARRIES[0], Nth("confirm", 5), None, 3) == Hunt(None, 3, (10, 20, 30))
+    assert hunt(ScriptedBench(), QUARRIES[0], After(5), "x", 30, 0.0) == Hunt(None, 0)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_the_plugin_takes_it(where, words):
 
 
 def test_each_has_what_it_is_for():
-    """Both run, with known failures, a report that is kept whatever the end was, JUnit, and a cache of downloads."""
+    """Both run, with known failures, a report that is kept after every exit code, JUnit, and a cache of downloads."""
     (run,) = [
         understood(words[1:]) for where, words in commands("conformance") if where == "github" and words[1] == "run"
     ]

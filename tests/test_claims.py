@@ -149,7 +149,7 @@ DROPS = {"max_delivery_attempts": 1, "dead_letter_destination": "", "message_ttl
         ({**DROPS, "max_delivery_attempts": 10}, ""),
         ({**DROPS, "max_delivery_attempts": -1}, ""),
         ({**DROPS, "max_delivery_attempts": 0}, ""),
-        ({"max_delivery_attempts": 1}, ""),  # the file does not say where they go: nothing is given up
+        ({"max_delivery_attempts": 1}, ""),  # the file does not say where they go: no claim is excused
         ({"message_ttl_ms": 200, "expiry_destination": ""}, "message_ttl_ms is 200, expiry_destination is empty"),
         ({"message_ttl_ms": 200, "expiry_destination": "EXP"}, ""),
         ({"message_ttl_ms": 3_600_001, "expiry_destination": ""}, ""),  # no trial takes an hour

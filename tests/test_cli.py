@@ -69,7 +69,7 @@ def test_unknown_words(typed, words, line):
 
 
 def test_out_that_is_not_empty(typed, tmp_path):
-    """A run never writes into what somebody else wrote."""
+    """A run never writes into a folder with other files."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("keep")
     done = typed("run", "--adapter", "reference", "--out", tmp_path / "out")
@@ -184,7 +184,7 @@ def test_suites_are_a_folder_for_pytest(typed):
 
 
 @pytest.mark.parametrize(("words", "code"), [(["claims"], 141), (["claims", "--help"], 141), (["nothing-like"], 4)])
-def test_an_output_that_nobody_reads_is_no_violation(words, code):
+def test_a_closed_output_is_not_a_violation(words, code):
     """`conformance claims | head -1` ended with 1, which says that a claim was violated; other errors stay."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -230,11 +230,11 @@ def test_adapters_are_listed(typed):
     assert ["2.56.0" in text, "sync_non_transactional" in text, "reference" in text] == [True] * 3
 
 
-def test_an_error_that_nobody_expected_accuses_nobody(monkeypatch, capsys):
+def test_an_unexpected_error_is_not_a_violation(monkeypatch, capsys):
     """Python would exit with 1, which is what a violated claim is."""
 
     def broken(**_):
-        raise ZeroDivisionError("of ours")
+        raise ZeroDivisionError("of the suite")
 
     monkeypatch.setattr(entry.cli, "main", broken)
     with pytest.raises(SystemExit) as ended:
@@ -242,13 +242,13 @@ def test_an_error_that_nobody_expected_accuses_nobody(monkeypatch, capsys):
 
     assert (3, True) == (
         ended.value.code,
-        "nothing is concluded: ZeroDivisionError('of ours')" in capsys.readouterr().err,
+        "nothing is concluded: ZeroDivisionError('of the suite')" in capsys.readouterr().err,
     )
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
 def test_a_folder_that_takes_no_more_is_one_line(monkeypatch, capsys, number):
-    """It names the file and what to do; a traceback would look like an error of ours."""
+    """It names the file and what to do; a traceback would look like an error of the suite."""
 
     def full(**_):
         raise OSError(number, os.strerror(number), "out/run.json")

@@ -97,20 +97,20 @@ def test_without_strace(no_path):
     gone = played_with(DiskFault)
 
     assert ("missing", True) == (found.state, "apt-get install strace" in found.todo)
-    told = f"faults at the disk: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
-    assert told == found.enables
+    reported = f"faults at the disk: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
+    assert reported == found.enables
     assert {"held_sync", "failed_sync", "disk_full", "watched"} <= doctor.unable().keys()
 
 
 def test_without_root(not_root):
     """A loss of power is not tried."""
     gone = played_with(PowerLoss)
-    told = f"power loss: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
+    reported = f"power loss: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
     lost, user = map(doctor.check, ("power loss, ext4", "root"))
 
     assert ["missing"] * 2 == [found.state for found in (lost, user)]
     assert (True, True) == ("CAP_SYS_ADMIN" in lost.says, "this is user 1000" == user.says)
-    assert (told, told) == (lost.enables, user.enables)
+    assert (reported, reported) == (lost.enables, user.enables)
     assert "apt-get install e2fsprogs" in lost.todo
     assert "apt-get install xfsprogs" in doctor.check("power loss, xfs").todo
 
@@ -118,12 +118,12 @@ def test_without_root(not_root):
 def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
     """More than the sum of the two: each of them alone leaves the other to decide it."""
     gone = played_with(DiskFault) | played_with(PowerLoss)
-    told = doctor.text([]).splitlines()
+    reported = doctor.text([]).splitlines()
     on_disk = {claim for claim in CATALOGUE.claims if CATALOGUE.claims[claim].needs == "disk"}
     one, other = (decided_only(played_with(kind)) for kind in (DiskFault, PowerLoss))
 
     expected = f"NOT_TRIED here: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
-    assert expected in "\n".join(told)
+    assert expected in "\n".join(reported)
     assert decided_only(gone) > one | other
     lost = doctor.lost(doctor.unable())
     assert (gone, decided_only(gone), set()) == (lost.scenarios, lost.claims, lost.claims & lost.on_disk)
@@ -159,8 +159,8 @@ def test_without_the_library_of_a_protocol(monkeypatch, name, module, protocol, 
     spoken = {p: {c.id for c in decided if claims.spoken(c, p, bundled=True)} for p in ("amqp", "stomp")}
     (other,) = spoken.keys() - {protocol}
 
-    told = f"--protocol {protocol}: {len(spoken[protocol])} claims, {len(spoken[protocol] - spoken[other])} of them"
-    assert ("missing", told) == (found.state, found.enables.removesuffix(" decided only there"))
+    reported = f"--protocol {protocol}: {len(spoken[protocol])} claims, {len(spoken[protocol] - spoken[other])} of them"
+    assert ("missing", reported) == (found.state, found.enables.removesuffix(" decided only there"))
     assert package in found.todo
     assert (module == "proton") == (doctor.exit_code([found]) == ExitCode.HARNESS)
 
@@ -254,7 +254,7 @@ def test_a_socket_that_never_answers(machine_of_its_own, monkeypatch):
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """An HTTP server that gives what the class is told."""
+    """An HTTP server that answers with `body`."""
 
     body = b"{}"
 
@@ -290,7 +290,7 @@ def test_what_answers_is_no_engine(answering):
 
 @pytest.mark.parametrize("lacks", ["", "the `docker` command is not on PATH"])
 def test_an_engine_that_answers(answering, monkeypatch, lacks):
-    """Its version; and what the launcher says that it lacks all the same."""
+    """Its version, or what the launcher lacks although the engine answers."""
     answering(b'{"Version": "26.1.5"}')
     monkeypatch.setattr(engine, "connect", lambda: said(lacks))
     found = doctor.check("docker")
@@ -408,7 +408,7 @@ def test_the_cache(machine_of_its_own, monkeypatch):
     ],
 )
 def test_the_scope_of_ptrace(monkeypatch, scope, user, state):
-    """A tracer of ours starts what it traces: 1 is enough."""
+    """The suite's tracer starts the process that it traces: 1 is enough."""
     monkeypatch.setattr(probes, "_read", lambda path: scope)
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
@@ -416,7 +416,7 @@ def test_the_scope_of_ptrace(monkeypatch, scope, user, state):
 
 
 def test_a_probe_that_fails_is_a_finding():
-    """Whatever it raises; where it is needed, it is also the end."""
+    """With any error; without a needed part no broker can be tried."""
 
     def broken():
         raise RuntimeError("the ground shakes")
@@ -428,18 +428,18 @@ def test_a_probe_that_fails_is_a_finding():
     assert "not counted: it cannot be asked: RuntimeError: the ground shakes" == found.enables
     assert ExitCode.HARNESS == doctor.exit_code([found])
     assert "Not even the bundled broker can be tried: ground." in doctor.text([found])
-    told = doctor.text([found, doctor.PartCheck("sky", "note", "it is grey", "the view", "wait", needed=False)])
-    assert ["would enable", "matters for"] == re.findall(r"^ +(would enable|matters for): ", told, re.MULTILINE)
+    reported = doctor.text([found, doctor.PartCheck("sky", "note", "it is grey", "the view", "wait", needed=False)])
+    assert ["would enable", "matters for"] == re.findall(r"^ +(would enable|matters for): ", reported, re.MULTILINE)
 
 
 def test_for_machines(no_path, not_root):
     """The same, with versions, and by name what is not tried."""
-    told = json.loads(doctor.as_json([doctor.check("strace"), doctor.check("root")]))
+    reported = json.loads(doctor.as_json([doctor.check("strace"), doctor.check("root")]))
 
-    assert (True, ["strace", "root"]) == (told["able"], [check["name"] for check in told["checks"]])
-    assert sorted(probes.PACKAGES.values()) == sorted(told["versions"])
-    assert re.fullmatch(r"\d+\.\d+.*", told["versions"]["click"])
-    assert sorted(played_with(DiskFault) | played_with(PowerLoss)) == told["not_tried"]["scenarios"]
+    assert (True, ["strace", "root"]) == (reported["able"], [check["name"] for check in reported["checks"]])
+    assert sorted(probes.PACKAGES.values()) == sorted(reported["versions"])
+    assert re.fullmatch(r"\d+\.\d+.*", reported["versions"]["click"])
+    assert sorted(played_with(DiskFault) | played_with(PowerLoss)) == reported["not_tried"]["scenarios"]
 
 
 def test_where_nothing_is_installed(tmp_path):

@@ -1,4 +1,4 @@
-"""Known failures, a baseline, and what must be tried: who fails the run, and what is said of it."""
+"""Known failures, a baseline, and claims that must be tried: what fails the run, and the lines about it."""
 
 import datetime
 import doctest

@@ -92,7 +92,7 @@ BY_CHANCE = [
     "artemis_stomp_message_stays_behind.py",
     "qpid_settled_deliveries_stay_counted.py",
 ]
-"""Scripts that need many rounds, or minutes: nobody can wait for them here."""
+"""Scripts that need many rounds or minutes, too long for a test."""
 
 EVERY = [*SAID, *THROUGH_ITS_CLIENT, *ON_A_FULL_DISK, *ON_RABBITMQ, *STARTED_THERE, *ON_QPID, *BY_CHANCE]
 

@@ -148,7 +148,7 @@ def test_the_intent_is_on_file_before_the_process_is_made(tmp_path: pathlib.Path
 def test_a_command_that_does_not_exist_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
     with Ledger(tmp_path / "run", RUN) as book:
         with pytest.raises(FileNotFoundError):
-            book.spawn("nobody", ["/no/such/command"])
+            book.spawn("missing", ["/no/such/command"])
 
         assert list(ledger._left(book.path)) == []
 
@@ -171,7 +171,7 @@ def test_closing_ends_the_index_entry_and_may_be_repeated(tmp_path: pathlib.Path
     assert not entry.exists()
 
 
-def test_an_entry_of_an_earlier_boot_is_dropped_and_kills_nobody(tmp_path: pathlib.Path) -> None:
+def test_an_entry_of_an_earlier_boot_is_dropped_and_kills_no_process(tmp_path: pathlib.Path) -> None:
     book = Ledger(tmp_path / "run", RUN)
     bystander = subprocess.Popen(["sleep", "600"])
     start = identify(bystander.pid)
@@ -237,7 +237,7 @@ _needs_mounts = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def _mounted(target: pathlib.Path, source: str) -> Iterator[None]:
-    """A mount that the test itself takes away, where nobody else has."""
+    """A mount that the test removes if it is still there."""
     target.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", source, target], check=True)
     try:
@@ -267,7 +267,7 @@ def _dead(book: Ledger) -> None:
 
 
 @_needs_mounts
-def test_a_mount_is_found_whatever_its_path(tmp_path: pathlib.Path) -> None:
+def test_a_mount_is_found_by_any_path(tmp_path: pathlib.Path) -> None:
     """The kernel writes a space, a tab and a backslash in octal."""
     target = tmp_path / "a b\tc\\d"
     book = Ledger(tmp_path / "run", RUN)
@@ -281,7 +281,7 @@ def test_a_mount_is_found_whatever_its_path(tmp_path: pathlib.Path) -> None:
 
 @_needs_mounts
 def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Path) -> None:
-    """Instead of ours, and on top of ours."""
+    """Instead of the recorded one, and on top of it."""
     target = tmp_path / "mounted"
     book = Ledger(tmp_path / "run", RUN)
     book.made(book.intend("mount", target=str(target), device="ours"))
@@ -299,7 +299,7 @@ def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Pa
 
 @_needs_mounts
 def test_a_mount_that_is_in_use_is_out_of_the_way(tmp_path: pathlib.Path) -> None:
-    """Its user is nobody of ours, and keeps what it has open."""
+    """The process that uses it keeps its open files."""
     target = tmp_path / "mounted"
     book = Ledger(tmp_path / "run", RUN)
     with _mounted(target, "ours"), (target / "file").open("w+") as held:
@@ -350,7 +350,7 @@ def test_a_loop_device_that_was_given_to_another_is_left_alone(tmp_path: pathlib
 
 @_needs_mounts
 def test_the_mount_goes_before_its_loop_device(tmp_path: pathlib.Path) -> None:
-    """Whatever their order in the record; with the mount still there the device would stay."""
+    """In any order of the record; with the mount still there the device would stay."""
     device = _attached(tmp_path / "image")
     target = tmp_path / "mounted"
     target.mkdir()
@@ -388,8 +388,8 @@ def test_an_interrupt_leaves_nothing(
     assert (1, None) == (len(started), next((found for found in map(identify, started) if found), None))
 
 
-def test_an_orderly_end_kills_nobody(tmp_path: pathlib.Path) -> None:
-    """Who is left then has an owner that ends it."""
+def test_an_orderly_end_kills_no_process(tmp_path: pathlib.Path) -> None:
+    """A process that is left then has an owner that ends it."""
     with Ledger(tmp_path / "run", RUN) as book:
         process, _ = book.spawn("sleeper", ["sleep", "600"])
 

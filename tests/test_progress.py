@@ -101,7 +101,7 @@ def test_a_slow_trial_does_not_run_backwards(course, clock):
 
 
 def test_a_patient_trial_of_unknown_length(course, clock):
-    """Nobody knows how long it waits: the rest takes at least so long."""
+    """Its wait is unknown, so the estimate of the others is a minimum."""
     course.feed(began(PATIENT, 0, 7))
     for done, trial in enumerate(MAIN[:5]):
         play(course, clock, trial, 10, done)
@@ -268,7 +268,7 @@ def test_verdicts_are_told():
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"])
-def test_a_pipe_is_a_pipe_whatever_the_environment_says(monkeypatch, capsys, variable):
+def test_a_pipe_gets_no_live_line_in_any_environment(monkeypatch, capsys, variable):
     """A CI log that asks for colours gets no live line."""
     monkeypatch.setenv(variable, "1")
     with Show(PREPARED) as show:

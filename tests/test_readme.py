@@ -33,7 +33,7 @@ OF_PYTEST = [words for words in LINES if words[0] == "pytest"]
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_parse(words):
-    """Every command line of the README is one of ours, with options, adapters and claims that exist."""
+    """Every command line of the README is one of the suite, with options, adapters and claims that exist."""
     name, *rest = words[1:]
     parsed = cli.commands[name].make_context(name, list(rest)).params
     if name == "broker" and "--liars" not in rest:

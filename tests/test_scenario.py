@@ -162,7 +162,7 @@ def test_a_claim_is_tried_under_a_fault_that_it_names():
 
 
 def test_a_scenario_of_the_suite_is_checked_when_it_is_loaded(registered, tmp_path):
-    """The folder's own modules, and whatever was registered before."""
+    """The modules of the folder, and scenarios that were registered before."""
 
     @scenario.scenario
     class Odd:
@@ -248,7 +248,7 @@ def test_labels_of_controls():
 
 
 def test_the_examples_of_the_docstrings():
-    """Examples that nobody runs are wrong after a while."""
+    """An example that is never run becomes wrong."""
     assert 0 == doctest.testmod(scenario).failed
 
 

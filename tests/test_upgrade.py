@@ -318,7 +318,6 @@ def test_what_is_a_regression(before, after, refused, code, standing):
 
 
 def test_a_trial_without_the_new_version_says_nothing():
-    """Whatever its rows say."""
     with pytest.raises(FaultError, match=r"killed\.1 was played without the new version"):
         runs.check_starts([trial("killed.1")], record())
     runs.check_starts([trial("killed.1", void="x"), trial("killed.2", arm="control")], record())

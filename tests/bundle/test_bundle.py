@@ -119,14 +119,14 @@ def test_no_word_about_this_machine(made, recorded):
     for name in [name for name in data if name.endswith(".tar.gz")]:
         with tarfile.open(fileobj=io.BytesIO(data.pop(name))) as journal:
             assert all(not pathlib.Path(each).is_absolute() for each in journal.getnames())
-    told = {
+    found_places = {
         (name, place)
         for name, text in data.items()
         for place in here
         if archive.cleaned(text, [(place.encode(), b"")]) != text
     }
 
-    assert set() == told
+    assert set() == found_places
     assert b"conformance.reference" in data["bug.md"]  # what stays is still of use
 
 
@@ -156,7 +156,7 @@ def test_a_maintainer_runs_the_script(made, reproduce):
 
 @pytest.mark.spark
 def test_a_trial_in_which_nothing_was_violated(copy, spark, tmp_path):
-    """Allowed, and said; nobody required the claim here, so the loss is what the settings permit."""
+    """The bundle says so: the claim is not required here, so the settings permit the loss."""
     change(copy / "run.json", required=[])
     (copy / "report.json").unlink()
     report = bundle.make(f"{copy}#{FIRST}", tmp_path / "b.zip", spark)
@@ -169,7 +169,7 @@ def test_a_trial_in_which_nothing_was_violated(copy, spark, tmp_path):
 
 @pytest.mark.spark
 def test_a_run_that_kept_no_evidence(copy, spark, tmp_path):
-    """What is missing is said, in the bundle and to the user."""
+    """The bundle and the command name what is missing."""
     (copy / "trials" / FIRST / FILE).unlink()
     report = bundle.make(f"{copy}#{FIRST}", tmp_path / "b.zip", spark)
     found = members(tmp_path / "b.zip")

@@ -1,4 +1,4 @@
-"""A run folder of somebody else: nothing in it runs, and no other file of this machine is read or written."""
+"""A run folder from another person: nothing in it runs, and no other file of this machine is read or written."""
 
 import ast
 import json
@@ -237,7 +237,7 @@ def test_text_of_the_run_is_no_python():
 
 @pytest.mark.parametrize("text", ["plain", 'ends in "', '"""', '\\"""', "back\\slash", "\\", "", "two\nlines\n"])
 def test_a_docstring_reads_back(text):
-    """Whatever quotes and backslashes are in it."""
+    """With any quotes and backslashes in it."""
     assert text == ast.literal_eval(script.docstring(text))
 
 
@@ -251,7 +251,7 @@ def test_a_command_line_of_the_report():
 
 
 def test_a_run_of_another_protocol(copy):
-    """It is said, and nothing is guessed."""
+    """The error names it, and nothing is guessed."""
     change(copy / "run.json", protocol="ftp")
 
     with pytest.raises(HistoryError, match="protocol 'ftp': a bundle knows amqp and stomp"):

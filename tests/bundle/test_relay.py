@@ -1,4 +1,4 @@
-"""The relay of `reproduce.py`: it names frames as the suite's own link does, and cuts where it is told to."""
+"""The relay of `reproduce.py` names frames as the suite's link proxy does, and cuts at the given place."""
 
 import argparse
 import shlex
@@ -46,11 +46,11 @@ def bundled(tmp_path, python_path, started):
 def test_frames_are_named_as_the_link_names_them(bundled, protocol):
     """Commits, rollbacks, sends, acknowledgements and every answer, of a conversation with a real broker."""
     names = module(protocol)
-    told, splitters = [], dict(zip((True, False), pair(protocol), strict=True))
+    named, splitters = [], dict(zip((True, False), pair(protocol), strict=True))
 
     def both(frame, to_broker, asked, kind_of=names["kind_of"]):
-        told.append((kind_of(frame, to_broker, asked), [each.kind for each in splitters[to_broker].feed(frame)]))
-        return told[-1][0]
+        named.append((kind_of(frame, to_broker, asked), [each.kind for each in splitters[to_broker].feed(frame)]))
+        return named[-1][0]
 
     names["kind_of"] = both
     notes = names["Notes"]()
@@ -60,9 +60,9 @@ def test_frames_are_named_as_the_link_names_them(bundled, protocol):
     ):
         splitters = dict(zip((True, False), pair(protocol), strict=True))
         work(names["Cut"](words_for(bundled[protocol]), "send", 4000, "after", "rst").words)
-    own = [kind for kind, _ in told if kind]
+    own = [kind for kind, _ in named if kind]
 
-    assert own == [kind for _, kinds in told for kind in kinds if kind != frames.OTHER]
+    assert own == [kind for _, kinds in named for kind in kinds if kind != frames.OTHER]
     assert {"send", "answer", "deliver", "acknowledge", "begin", "commit", "rollback"} <= set(own)
     assert {"begin_answer", "commit_answer", "rollback_answer"} <= set(own)
     assert (20, 4, 2, 2) == tuple(own.count(kind) for kind in ("send", "begin", "commit", "rollback"))
@@ -70,7 +70,7 @@ def test_frames_are_named_as_the_link_names_them(bundled, protocol):
 
 @pytest.mark.parametrize(("where", "passed"), [("before", 0), ("middle", len(SEND % 3) // 2), ("after", len(SEND % 3))])
 @pytest.mark.parametrize("how", ["rst", "fin"])
-def test_it_cuts_where_it_is_told_to(how, where, passed):
+def test_it_cuts_at_the_given_place(how, where, passed):
     """So many bytes have passed, and both ends read a reset, or an end of stream."""
     names = module("stomp")
     with socket.create_server(("127.0.0.1", 0)) as listening:

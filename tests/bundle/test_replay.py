@@ -65,7 +65,7 @@ def test_seen_again(recorded, spark, tmp_path):
 
 
 def test_not_seen_again(copy, spark, tmp_path, capsys, request):
-    """On an honest broker: it says so, and one clean trial decides nothing."""
+    """An honest broker does not lose the message again; one clean trial decides nothing."""
     request.addfinalizer(functools.partial(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM)))
     honest(copy)
     words = ["replay", str(copy), "--scenario", NAME, "--trial", "1", "--out", str(tmp_path / "again"), "-q"]
@@ -79,7 +79,7 @@ def test_not_seen_again(copy, spark, tmp_path, capsys, request):
 
 
 def test_recovery_is_compared(copy, spark, tmp_path):
-    """The broker did not start again in the first recording, and does now: that is said, whatever was selected."""
+    """The broker did not start again in the first recording, and does now: the replay says so, with any selection of claims."""
     honest(copy)
     folder, words = trial_file(copy).parent, "not recovered: it ended with status 1"
     for path in [*folder.glob("drain-*.jsonl"), *folder.glob("events.*")]:
@@ -131,7 +131,7 @@ def test_every_violated_row_prints_a_line_that_works(recorded, tmp_path):
 
 
 def test_a_failed_test_prints_the_line(recorded):
-    """With the folder as it was named; a worker's part is joined to the whole before anybody can type it."""
+    """With the folder as it was named; a worker's part is joined to the whole before a user can type it."""
     row = next(r for r in model.read_json(recorded / "report.json").verdicts if r.verdict is Verdict.VIOLATED)
     named, part = (claim_tests.violation(row, pathlib.Path(name)) for name in ("out", "out/workers/gw0"))
 

@@ -26,7 +26,7 @@ from conformance.scenario.script import Restart
 
 @pytest.fixture
 def homemade(tmp_path):
-    """A TOML file of somebody's: the bundled broker by another name."""
+    """A user's TOML file: the bundled broker by another name."""
     text = (paths.fixtures() / "brokers" / "reference" / "broker.toml").read_text()
     version = adapters.find("reference").version
     for was, is_ in (
@@ -114,7 +114,7 @@ def test_a_file_that_has_changed(run, homemade, was, is_, line):
 
 @pytest.mark.spark
 def test_a_change_that_changes_nothing(run, homemade):
-    """A comment: it is told, and the trial is the same."""
+    """A comment: there is a note, and the trial is the same."""
     homemade.write_text(homemade.read_text() + "\n# one more remark\n")
 
     assert (f"{homemade} has changed since, in words that mean the same",) == replay.prepare(
@@ -142,7 +142,7 @@ def test_the_bundle_of_a_broker_that_is_gone(run, homemade, spark, tmp_path):
 
 
 def test_a_class_in_a_python_file(tmp_path):
-    """Named by its file and class; a change of it is a change, whatever it is."""
+    """Named by its file and class; every change of the file counts."""
     path, run = tmp_path / "mine.py", tmp_path / "run"
     run.mkdir()
     path.write_text("class Mine: pass\n")
@@ -242,7 +242,7 @@ def test_a_file_of_its_owner_that_has_changed(external):
 
 
 def test_what_its_owner_has_no_command_for(copy, tmp_path):
-    """The launcher is asked, and not the machine, which could kill whatever it likes."""
+    """The launcher decides, and not the machine, which could kill any process."""
     file = owners(tmp_path, 'stop = ["/bin/true"]\n')
     as_run(copy, f"reference:external={file}")
     (copy / "access.json").write_text(json.dumps({"password": {"file": str(file)}}))
@@ -282,7 +282,7 @@ def test_a_folder_with_a_distribution(tmp_path, monkeypatch):
     prepared = campaign.prepare(campaign.Options("reference", out=tmp_path / "out"))
     adapter = adapters.find("artemis@9.9.9:native=mine")
     run = campaign._run_record(dataclasses.replace(prepared, adapter=adapter, folder=tmp_path / "run"))
-    told = []
+    notes = []
 
-    assert f"artemis@9.9.9:native={tmp_path}/mine" == artifacts.spec(tmp_path / "run", run, "9.9.9", told)
-    assert [] == told
+    assert f"artemis@9.9.9:native={tmp_path}/mine" == artifacts.spec(tmp_path / "run", run, "9.9.9", notes)
+    assert [] == notes

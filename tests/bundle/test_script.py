@@ -1,4 +1,4 @@
-"""`reproduce.py` for every script of the suite: right, or not written, and then it is said why."""
+"""`reproduce.py` for every script of the suite: it is right, or it is not written and the bundle says why."""
 
 import ast
 import re
@@ -180,7 +180,7 @@ def test_it_sees_what_is_wrong_and_nothing_else(reproduce, name, protocol, words
     assert 0 == honest.returncode, honest.stdout + honest.stderr
 
 
-def test_a_client_that_gets_nothing_accuses_nobody(reproduce):
+def test_a_client_that_gets_nothing_does_not_accuse(reproduce):
     """A message is seen through the broker first: one that takes and never gives back cannot be tried."""
     text = written(SCENARIOS["broker-killed-while-publishing"], "stomp").text
     blind = text.replace('headers.get("reproduce-id", "")', '""')

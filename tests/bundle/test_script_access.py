@@ -1,4 +1,4 @@
-"""`reproduce.py` comes in as the clients of the trial did: TLS, a login, an address; and no secret is written into it."""
+"""`reproduce.py` connects as the clients of the trial did: TLS, login, address; it contains no secret."""
 
 import pathlib
 import shlex
@@ -158,7 +158,7 @@ def test_the_words_of_rabbitmq(tmp_path, protocol, wrong):
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 def test_a_relay_reads_no_tls(protocol):
-    """So no script is written for a cut there, and it is said why."""
+    """No script is written for a cut there, and the bundle says why."""
     cut = next(name for name, item in SCENARIOS.items() if any(fault.name == "cut" for fault in item.faults))
     made = [written(protocol, typed, name=cut) for typed in (OPEN, Access(tls=ClientTls()))]
 

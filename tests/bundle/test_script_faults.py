@@ -117,9 +117,9 @@ def test_the_disk_fails_as_in_the_trial(fault):
     steps = (Restart(clean=True, under=fault), Publish(4, window=1), Restart(clean=True), Drain())
     made = written(Scenario("s", "", "", steps, {}), anomalies=["lost"])
     own = injection._injection(fault)[1].partition("=")[2].split(":")
-    told = re.search(r'"inject=(.*)"\]', made.text)[1].split(":")
+    injected = re.search(r'"inject=(.*)"\]', made.text)[1].split(":")
 
-    assert (set(own[0].split(",")), own[1:]) == (set(told[0].split(",")), told[1:])
+    assert (set(own[0].split(",")), own[1:]) == (set(injected[0].split(",")), injected[1:])
     assert "FILES = ('{n:08d}.journal',)" in made.text
     assert {"strace", "journal"} < made.needs
     assert "strace" in made.text.split('"""')[1]
@@ -222,7 +222,7 @@ def test_what_no_sync_has_stored(tmp_path, monkeypatch, trace, sent, confirmed, 
     ],
 )
 def test_a_disk_that_was_not_hurt(tmp_path, monkeypatch, trace, why):
-    """It is no answer, whatever the client has seen."""
+    """The trial has no answer, with any result of the client."""
     names = names_of(SCENARIOS["disk-full-while-publishing"])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reproduce-strace.log").write_text("".join(trace))

@@ -14,7 +14,7 @@ OPTIONS = campaign.Options(adapter="artemis", claims=("SOLCD-ACK-*",), judge_as=
 
 
 def test_judged_as_is_in_the_command():
-    """Whoever repeats the run applies the same sentences."""
+    """A run that is repeated applies the same sentences."""
     prepared = campaign.prepare(OPTIONS)
 
     assert "--judge-as ems --judge-as solace" in campaign.command(prepared)
@@ -113,7 +113,7 @@ def test_the_plan_grows_with_what_is_recorded(tmp_path):
     (place / "drain-1.jsonl").write_text("as it was recorded")
     written.close()
     recorded = records.read(tmp_path / "run.json", RunFile).checksums[first.id]
-    (place / "drain-1.jsonl").write_text("as somebody changed it")
+    (place / "drain-1.jsonl").write_text("changed later")
     written.plan([second])
     written.close(seconds=2.0)
 

@@ -32,7 +32,7 @@ def answer(now, then=None, *known, untried=False):
     return ClaimAnswer(row(now), found, untried=untried)
 
 
-def told(answer, strict=False):
+def outcome_of(answer, strict=False):
     """What pytest makes of it, and the text."""
     try:
         claim_tests.raise_for(answer, strict=strict)
@@ -60,7 +60,7 @@ def told(answer, strict=False):
 )
 def test_nothing_expected(now, plain, strict):
     """The verdict alone decides."""
-    assert (plain, strict) == (told(answer(now))[0], told(answer(now), strict=True)[0])
+    assert (plain, strict) == (outcome_of(answer(now))[0], outcome_of(answer(now), strict=True)[0])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_nothing_expected(now, plain, strict):
 )
 def test_baseline(now, then, outcome, said):
     """Under `--strict-verdicts` too, only what is worse than before fails."""
-    found, text = told(answer(now, then), strict=True)
+    found, text = outcome_of(answer(now, then), strict=True)
 
     assert (outcome, True) == (found, said in text)
 
@@ -98,7 +98,7 @@ def test_a_known_failure_fails_as_expected():
 @pytest.mark.parametrize(("expect", "outcome"), [(Expect.ALWAYS, "failed"), (Expect.SOMETIMES, "passed")])
 def test_a_known_failure_that_holds(expect, outcome):
     """One that should fail always must go, and the test says so first."""
-    found, text = told(answer("HOLDS", None, msgspec.structs.replace(KNOWN, expect=expect)))
+    found, text = outcome_of(answer("HOLDS", None, msgspec.structs.replace(KNOWN, expect=expect)))
 
     assert (outcome, outcome == "failed") == (found, text.startswith("known failure that holds: expected to fail"))
 
@@ -107,7 +107,7 @@ def test_an_expired_entry_excuses_nothing():
     """The day after its last."""
     old = msgspec.structs.replace(KNOWN, expires=datetime.date(2026, 11, 20))
 
-    assert "failed" == told(answer("VIOLATED", None, old))[0]
+    assert "failed" == outcome_of(answer("VIOLATED", None, old))[0]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_expired_entry_excuses_nothing():
 )
 def test_what_had_to_be_tried(now, outcome):
     """The test of a claim that nothing tries fails, with the reason."""
-    found, text = told(answer(now, untried=True))
+    found, text = outcome_of(answer(now, untried=True))
 
     assert outcome == found
     assert outcome != "failed" or "required claim that was not tried\nNOT_TRIED AMQP-DUR-01: Why." in text

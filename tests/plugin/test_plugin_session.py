@@ -32,8 +32,8 @@ def test_nothing_without_adapter(run_pytest, tmp_path):
     assert (0, True) == (done.returncode, "1 passed" in done.stdout), done.stdout + done.stderr
 
 
-def test_option_of_somebody_else(run_pytest, tmp_path):
-    """Beside `--adapter` their `--seed` cannot be told from ours: said in one line."""
+def test_option_of_another_plugin(run_pytest, tmp_path):
+    """Beside `--adapter` the two `--seed` cannot be told apart: one line says so."""
     (tmp_path / "conftest.py").write_text("def pytest_addoption(parser): parser.addoption('--seed', type=int)\n")
     done = run_pytest(".", "--adapter=reference", cwd=tmp_path)
 

@@ -63,7 +63,7 @@ def test_judging_the_folder_again_gives_the_same_rows(two, place):
 
 @pytest.mark.full
 def test_a_baseline(two, place):
-    """What was not decided before is skipped, and not a failure of `--strict-verdicts`; it is said in the end."""
+    """What was not decided before is skipped, and not a failure of `--strict-verdicts`; the summary says so."""
     expected = model.read_json(place / "two" / "report.json").expectations
 
     assert "2 passed, 1 skipped" in two.stdout

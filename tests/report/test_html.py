@@ -154,8 +154,8 @@ def test_what_was_expected_is_marked(page_of):
         Item(standing=Standing.KNOWN, text="<b>bold</b> 4711", **about),
         Item(standing=Standing.UNMATCHED, claim="AMQP-DUR-01", text="no match"),
     )
-    told = Expectations(exit_code=0, means="nothing new", items=items)
-    page = page_of(judgement(row), told)
+    expected = Expectations(exit_code=0, means="nothing new", items=items)
+    page = page_of(judgement(row), expected)
 
     assert {"doubt-known", "doubt-unmatched"} <= set(page.ids)
     assert [True, True] == ["<b>bold</b> 4711" in page.text, "Exit code 0: nothing new." in page.text]

@@ -80,9 +80,9 @@ def test_a_long_timeline_is_cut_in_the_middle():
 def test_a_long_timeline_keeps_what_shows_the_violation():
     """The second delivery of a message that two consumers got was in the middle that was cut."""
     each = [("deliver", "ok"), ("process", "invoke"), ("process", "ok"), ("ack", "invoke"), ("ack", "ok")]
-    told = [("send", "ok", "publisher-1"), *((op, phase, f"consumer-{n}") for n in (1, 2) for op, phase in each)]
-    told += [("broker", "invoke", "orchestrator"), ("broker", "ok", "orchestrator")]
-    events = tuple({"at_ms": 0.0, "op": op, "phase": phase, "process": who} for op, phase, who in told)
+    found = [("send", "ok", "publisher-1"), *((op, phase, f"consumer-{n}") for n in (1, 2) for op, phase in each)]
+    found += [("broker", "invoke", "orchestrator"), ("broker", "ok", "orchestrator")]
+    events = tuple({"at_ms": 0.0, "op": op, "phase": phase, "process": who} for op, phase, who in found)
     text = plain(judgement(violated(witnesses=(Witness(trial="t", queue="q", message="m", timeline=events),))))
 
     assert 2 == text.count("deliver  ok")
@@ -131,8 +131,8 @@ def test_a_run_without_anything():
 
 def test_what_was_expected_is_told():
     item = Item(standing=Standing.KNOWN, claim="SOLCD-ACK-01", scenario="s", text="flaky (link; until 2027-01-31)")
-    told = Expectations(exit_code=0, means="nothing new", items=(item,) * 25)
-    text = plain(judgement(violated()), expected=told)
+    found = Expectations(exit_code=0, means="nothing new", items=(item,) * 25)
+    text = plain(judgement(violated()), expected=found)
 
     assert 20 == text.count("known failures: SOLCD-ACK-01 in s: flaky (link; until 2027-01-31)\n")
     assert ["... and 5 more in the report\n" in text, "exit 0: nothing new\n" in text] == [True, True]
