@@ -68,16 +68,26 @@ def _end(harness: subprocess.Popen[str]) -> None:
         harness.stdout.close()
 
 
-def test_a_killed_harness_leaves_a_child_that_the_next_run_ends(tmp_path: pathlib.Path) -> None:
-    harness, child = _harness(tmp_path)
-    _end(harness)
+@pytest.mark.parametrize(
+    ("program", "reaped", "line"),
+    [
+        (_HARNESS, True, "killed sleeper (pid {child})"),
+        (_HARNESS, False, "killed sleeper (pid {child})"),  # a zombie is dead
+        (_KILLED_IN_SPAWN, True, "killed an unrecorded child (pid {child})"),  # found by its environment
+    ],
+)
+def test_a_killed_harness_leaves_a_child_that_the_next_run_ends(
+    tmp_path: pathlib.Path, program: str, line: str, *, reaped: bool
+) -> None:
+    harness, child = _harness(tmp_path, program=program)
+    harness.kill()
+    os.waitid(os.P_PID, harness.pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
     assert identify(child) is not None
 
-    lines = release_leftovers()
-
-    assert lines == [f"run {RUN}: killed sleeper (pid {child})"]
+    assert release_leftovers() == [f"run {RUN}: {line.format(child=child)}"]
     assert identify(child) is None
     assert not list((paths.state() / "live").glob("*.json"))
+    _end(harness)
 
 
 def test_a_live_harness_is_left_alone(tmp_path: pathlib.Path) -> None:
@@ -88,15 +98,6 @@ def test_a_live_harness_is_left_alone(tmp_path: pathlib.Path) -> None:
     finally:
         _end(harness)
         release_leftovers()
-
-
-def test_a_zombie_harness_is_dead(tmp_path: pathlib.Path) -> None:
-    harness, child = _harness(tmp_path)
-    harness.kill()
-    os.waitid(os.P_PID, harness.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
-
-    assert release_leftovers() == [f"run {RUN}: killed sleeper (pid {child})"]
-    _end(harness)
 
 
 def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
@@ -116,14 +117,6 @@ def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
     assert lines == [f"run {RUN}: killed an unrecorded child (pid {child})"]
     bystander.kill()
     bystander.wait()
-
-
-def test_a_child_spawned_between_intent_and_record_is_found_by_its_environment(tmp_path: pathlib.Path) -> None:
-    harness, child = _harness(tmp_path, program=_KILLED_IN_SPAWN)
-    _end(harness)
-
-    assert release_leftovers() == [f"run {RUN}: killed an unrecorded child (pid {child})"]
-    assert identify(child) is None
 
 
 def test_what_was_released_is_not_looked_for(tmp_path: pathlib.Path) -> None:
@@ -213,21 +206,6 @@ def test_a_run_id_that_cannot_be_a_file_name_is_refused(tmp_path: pathlib.Path) 
         Ledger(tmp_path, "../escape")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_mount_that_was_left_is_unmounted(tmp_path: pathlib.Path) -> None:
-    target = tmp_path / "mounted"
-    target.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "none", str(target)], capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not allow mounts")
-    book = Ledger(tmp_path / "run", RUN)
-    book.made(book.intend("mount", target=str(target)))
-    entry = paths.state() / "live" / f"{RUN}.json"
-    entry.write_text(json.dumps({**json.loads(entry.read_text()), "start": 1}))  # the harness is another process now
-
-    assert release_leftovers() == [f"run {RUN}: unmounted {target}"]
-    assert not target.is_mount()
-
-
 _needs_mounts = pytest.mark.skipif(
     os.geteuid() != 0
     or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0,
@@ -267,12 +245,13 @@ def _dead(book: Ledger) -> None:
 
 
 @_needs_mounts
-def test_a_mount_is_found_by_any_path(tmp_path: pathlib.Path) -> None:
-    """The kernel writes a space, a tab and a backslash in octal."""
+@pytest.mark.parametrize("device", ["ours", ""])
+def test_a_mount_is_found_by_any_path(tmp_path: pathlib.Path, device: str) -> None:
+    """The kernel writes a space, a tab and a backslash in octal; the device may be unknown."""
     target = tmp_path / "a b\tc\\d"
     book = Ledger(tmp_path / "run", RUN)
     with _mounted(target, "ours"):
-        book.made(book.intend("mount", target=str(target), device="ours"))
+        book.made(book.intend("mount", target=str(target), device=device))
         _dead(book)
 
         assert release_leftovers() == [f"run {RUN}: unmounted {target}"]

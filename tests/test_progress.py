@@ -72,32 +72,22 @@ def play(course, clock, planned, seconds, done):
     course.feed(ended(planned, done + 1, 7))
 
 
-def test_nothing_is_said_about_the_end_before_there_is_data(course, clock):
-    """One trial is no pace."""
-    play(course, clock, MAIN[0], 10, 0)
-    course.feed(began(MAIN[1], 1, 7))
+@pytest.mark.parametrize(
+    ("seconds", "running", "left"),
+    [
+        ([10], 0, ""),  # one trial is no pace
+        ([8, 12], 5, "about 35 s left"),  # four are left, less what the current one has had
+        ([10, 10], 500, "about 30 s left"),  # a slow trial uses up its own share of the time only
+    ],
+)
+def test_the_end_follows_the_pace(course, clock, seconds, running, left):
+    """Of the trials that have ended, if there are two."""
+    for done, each in enumerate(seconds):
+        play(course, clock, MAIN[done], each, done)
+    course.feed(began(MAIN[len(seconds)], len(seconds), 7))
+    clock.now += running
 
-    assert ("", "") == (course.left(), course.lines()[0][-1])
-
-
-def test_the_end_follows_the_pace(course, clock):
-    """Two of six took 10 s each: four are left, less what the current one has had."""
-    play(course, clock, MAIN[0], 8, 0)
-    play(course, clock, MAIN[1], 12, 1)
-    course.feed(began(MAIN[2], 2, 7))
-    clock.now += 5
-
-    assert "about 35 s left" == course.left()
-
-
-def test_a_slow_trial_does_not_run_backwards(course, clock):
-    """It can use up its own share of the time, not that of the others."""
-    play(course, clock, MAIN[0], 10, 0)
-    play(course, clock, MAIN[1], 10, 1)
-    course.feed(began(MAIN[2], 2, 7))
-    clock.now += 500
-
-    assert "about 30 s left" == course.left()
+    assert (left, bool(left)) == (course.left(), bool(course.lines()[0][-1]))
 
 
 def test_a_patient_trial_of_unknown_length(course, clock):
@@ -124,22 +114,18 @@ def test_a_line_for_each_broker_at_work(course, clock):
     assert 1 == len(course.lines())
 
 
-def test_void_trials_are_counted(course, clock):
+def test_void_trials_and_verdicts_are_counted(course):
     """And a broker that is not the one as configured says so."""
     weak = next(trial for trial in PLAN if trial.arm_label == "weakened")
+    course.verdicts = {"HOLDS": 3, "VIOLATED": 1}
     course.feed(began(MAIN[0], 0, 7))
+    before = course.lines()[0][2]
     course.feed(ended(MAIN[0], 1, 7, void="the kill missed"))
     course.feed(began(weak, 1, 7))
 
-    assert ("1 of 6 recorded, 1 void", True) == (course.lines()[0][2], course.lines()[0][0].endswith(" weakened"))
-
-
-def test_verdicts_of_a_front_that_judges_in_between(course):
-    """They stand beside the counts of the main lane."""
-    course.verdicts = {"HOLDS": 3, "VIOLATED": 1}
-    course.feed(began(MAIN[0], 0, 7))
-
-    assert "0 of 6 recorded, 1 VIOLATED, 3 HOLDS" == course.lines()[0][2]
+    assert "0 of 6 recorded, 1 VIOLATED, 3 HOLDS" == before
+    assert "1 of 6 recorded, 1 void, 1 VIOLATED, 3 HOLDS" == course.lines()[0][2]
+    assert course.lines()[0][0].endswith(" weakened")
 
 
 def test_repeats_are_a_recording_of_their_own(course, clock):
