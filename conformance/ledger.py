@@ -118,7 +118,7 @@ class Ledger:
 
     def __init__(self, run_dir: pathlib.Path, run_id: str) -> None:
         if not _RUN_ID.fullmatch(run_id):
-            raise UsageError(f"run id {run_id!r}: letters, digits, '.', '_' and '-' only")
+            raise UsageError(f"run id {run_id!r}: letters, digits, '.', '_' and '-' only", code="bad-run-id")
         self.run_id = run_id
         self.path = (run_dir / "resources.jsonl").absolute()
         run_dir.mkdir(parents=True, exist_ok=True)

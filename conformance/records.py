@@ -264,7 +264,9 @@ def file_changed(record: FileRecord, part: pathlib.Path) -> str | None:
     except OSError as error:
         raise UsageError(
             f"the run tried the broker of {path}, which cannot be read: {error.strerror}. The run kept a copy: put "
-            f"{copy} back there with what lay beside it, or name another by --adapter"
+            f"{copy} back there with the files that were beside it, or name another by --adapter",
+            code="not-read",
+            file=path,
         ) from error
     if hashlib.sha256(data).hexdigest() == record.sha256:
         return None
@@ -324,7 +326,9 @@ def check_run(folder: pathlib.Path) -> None:
     if not (folder / "run.json").is_file():
         above = next((each for each in folder.absolute().parents if (each / "run.json").is_file()), None)
         hint = f"; its run is {above.name}, some folders up" if above else ""
-        raise UsageError(f"{folder} is not the folder of a run: it has no run.json{hint}")
+        raise UsageError(
+            f"{folder} is not the folder of a run: it has no run.json{hint}", code="not-a-run", folder=folder
+        )
     for place, folders, files in os.walk(folder):
         below = pathlib.Path(place).relative_to(folder)
         for name in (*folders, *files):

@@ -266,24 +266,24 @@ def test_a_file_is_read(file):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "code", "words"),
     [
-        ("reason", "raeson", "entry 1: unknown key 'raeson': did you mean 'reason'?"),
-        ("[[known]]", "[[knwon]]", "unknown table 'knwon': did you mean 'known'?"),
-        ("[[known]]", "[known]", "every entry begins with a line [[known]]"),
-        ("AMQP-DUR-01", "AMQP-DRU-01", "entry 1: unknown claim 'AMQP-DRU-01': did you mean 'AMQP-"),
-        ("2027-01-31", '"soon"', "expires"),
-        ("2027-01-31", '2027-01-31\nexpect = "never"', "expect"),
-        ("2027-01-31", '2027-01-31\nversions = "2.31 or so"', "versions '2.31 or so' is not a bound"),
-        ('link = "https://example.org/1"', "", "link"),
-        ("= 2027", "2027", "line 7"),
+        ("reason", "raeson", "unknown-key", "known.toml: entry 1: unknown key 'raeson': did you mean 'reason'?"),
+        ("[[known]]", "[[knwon]]", "unknown-table", "'knwon': did you mean 'known'?"),
+        ("[[known]]", "[known]", "bad-known-failures", "every entry begins with a line [[known]]"),
+        ("AMQP-DUR-01", "AMQP-DRU-01", "unknown-claim", "entry 1: unknown claim 'AMQP-DRU-01': did you mean 'AMQP-"),
+        ("2027-01-31", '"soon"', "bad-known-failures", "expires"),
+        ("2027-01-31", '2027-01-31\nexpect = "never"', "bad-known-failures", "expect"),
+        ("2027-01-31", '2027-01-31\nversions = "2.31 or so"', "bad-bound", "versions '2.31 or so' is not a bound"),
+        ('link = "https://example.org/1"', "", "bad-known-failures", "link"),
+        ("= 2027", "2027", "not-read", "line 7"),
     ],
 )
-def test_a_file_with_a_wrong_word(file, before, after, words):
+def test_a_file_with_a_wrong_word(file, before, after, code, words):
     with pytest.raises(UsageError) as raised:
         read_known(file(ENTRY.replace(before, after)), claims.load())
 
-    assert (True, 0) == (words in str(raised.value), str(raised.value).count("\n")), str(raised.value)
+    assert (code, True, 0) == (raised.value.code, words in str(raised.value), str(raised.value).count("\n"))
 
 
 def test_files_that_are_not_there(tmp_path):

@@ -90,13 +90,13 @@ class Draft:
     def text(self, capabilities: Mapping[str, str], here: pathlib.Path) -> str:
         """The file; `capabilities` are all that there are, with their meaning, and `here` the folder it is for.
 
-        Raises `UsageError` where the words make no broker: what `adapters check` would refuse without a start.
+        Raises `UsageError` if the words describe no broker, as `adapters check` would before a start.
         """
         made = "\n".join(self._lines(capabilities)) + "\n"
         try:
             read_table(tomllib.loads(made), here)
         except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"the draft is not TOML: {error}") from error
+            raise UsageError(f"the draft is not TOML: {error}", code="bad-draft") from error
         return made
 
     def unknown(self) -> list[str]:
@@ -171,7 +171,8 @@ class Draft:
         if not asked:
             raise UsageError(
                 "no protocol: write {amqp_port} or {stomp_port} where the command line takes a port, or give "
-                "--protocol WORD=PORT with the name of another ({PORT_port})"
+                "--protocol WORD=PORT with the name of another ({PORT_port})",
+                code="no-protocol",
             )
         found = {word: port or word for word, _, port in (one.partition("=") for one in asked)}
         for word in found:
@@ -183,7 +184,7 @@ class Draft:
 def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
     for one in given:
         if "=" not in one:
-            raise UsageError(f"{option} {one!r}: expected NAME=VALUE")
+            raise UsageError(f"{option} {one!r}: expected NAME=VALUE", code="not-a-pair", option=option)
     return dict(one.split("=", 1) for one in given)
 
 

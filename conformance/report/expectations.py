@@ -125,11 +125,11 @@ def read_known(path: pathlib.Path, catalogue: Catalogue) -> tuple[Known, ...]:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:  # a TOML error and one of the encoding are ValueErrors
-        raise UsageError(f"--known-failures {path}: {_line(error)}") from error
+        raise UsageError(f"--known-failures {path}: {_line(error)}", code="not-read", file=path) from error
     _known_words(f"{path}: table", data, ["known"])
     entries = data.get("known", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UsageError(f"{path}: every entry begins with a line [[known]]")
+        raise UsageError(f"{path}: every entry begins with a line [[known]]", code="bad-known-failures", file=path)
     return tuple(_entry(f"{path}: entry {number}", entry, catalogue) for number, entry in enumerate(entries, 1))
 
 
@@ -138,11 +138,11 @@ def _entry(where: str, data: Mapping[str, Any], catalogue: Catalogue) -> Known:
     try:
         known = msgspec.convert(data, Known)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: {_line(error)}") from error
+        raise UsageError(f"{where}: {_line(error)}", code="bad-known-failures") from error
     _known_words(f"{where}: claim", [known.claim], catalogue.claims)
     for part in filter(None, (part.strip() for part in known.versions.split(","))):
         if not _BOUND.fullmatch(part):
-            raise UsageError(f"{where}: versions {part!r} is not a bound such as '>=2.31,<2.60'")
+            raise UsageError(f"{where}: versions {part!r} is not a bound such as '>=2.31,<2.60'", code="bad-bound")
     return known
 
 
@@ -151,7 +151,7 @@ def _known_words(what: str, words: Iterable[str], known: Iterable[str]) -> None:
     for word in words:
         if word not in known:
             where, _, noun = what.rpartition(": ")
-            raise UsageError(f"{where}: {UsageError.unknown(noun, word, known)}")
+            raise UsageError.unknown(noun, word, known).within(where)
 
 
 def read_baseline(path: pathlib.Path) -> Report:
@@ -160,7 +160,7 @@ def read_baseline(path: pathlib.Path) -> Report:
     try:
         return model.read_json(file)
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise UsageError(f"--baseline {path}: {_line(error)}") from error
+        raise UsageError(f"--baseline {path}: {_line(error)}", code="not-read", file=path) from error
 
 
 def check_baseline(baseline: Report | None, *, adapter: str, protocol: str) -> None:
@@ -169,7 +169,9 @@ def check_baseline(baseline: Report | None, *, adapter: str, protocol: str) -> N
         return
     then, now = (baseline.run.adapter, baseline.run.protocol), (adapter, protocol)
     if then != now:
-        raise UsageError(f"the baseline is about {' over '.join(then)}, this run about {' over '.join(now)}")
+        raise UsageError(
+            f"the baseline is about {' over '.join(then)}, this run about {' over '.join(now)}", code="other-baseline"
+        )
 
 
 _NOTHING = Expectations(exit_code=0, means="")
