@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan.relations import EVERY, Check
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.judge.warm_up import write
 from conformance.records import TrialRecord

@@ -17,7 +17,7 @@ from conformance.adapters.opening import PROTOCOLS
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.reference.liars import LIARS, Lie
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 
 SEED = 20_240_229
 TRIALS = 3

@@ -26,7 +26,7 @@ from conformance.judge.input.packing import compact_all
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, After, Between, ClientEvent, Consume, Kill, Nth, Publish, Restart, Step

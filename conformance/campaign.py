@@ -32,14 +32,13 @@ from conformance.errors import Interrupted, UsageError
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run import artifacts, policies
-from conformance.run.planning.plan import Planned, Selection, clients_of, plan, subject_trials, wanted
-from conformance.run.planning.quick import quick
+from conformance.run.planning import Planned, Selection, clients_of, plan, quick, subject_trials, wanted
 from conformance.run.record import Progress, Recording, RunWriter
 from conformance.scenario import FRAMES, MODIFIED, Scenario
 from conformance.scenario.script import DiskFull, FailedSync

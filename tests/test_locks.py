@@ -25,7 +25,7 @@ with locks.scratch("spark") as one, locks.scratch("warm") as two:
 """
 GATEWAY = """
 import sys
-from conformance.judge.spark.gateway import Gateway
+from conformance.judge.spark import Gateway
 gateway = Gateway()
 print(gateway.folder, gateway._process.pid, flush=True)
 sys.stdin.read()

@@ -24,7 +24,7 @@ from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
 from conformance.reference import liars
-from conformance.run.planning.plan import Selection
+from conformance.run.planning import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()

@@ -25,7 +25,7 @@ from conformance.report import model
 from conformance.report.expectations import read_baseline
 from conformance.report.model import Standing
 from conformance.run import artifacts, readiness_probe
-from conformance.run.planning.plan import instances
+from conformance.run.planning import instances
 from conformance.scenario.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
 
 TODAY = datetime.date(2026, 11, 21)

@@ -28,7 +28,7 @@ from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import Ledger, marked
-from conformance.run.planning.plan import Selection
+from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
 
 _GONE_S = 20.0

@@ -30,7 +30,7 @@ from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.trial_anomalies import RECOVERY, compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
-from conformance.run.planning.plan import Planned, Selection, arm_label, drawn_for, plan, subject_trials
+from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
 from conformance.run.trial import describe
 from conformance.scenario import Scenario, names_of
 

@@ -26,7 +26,7 @@ from rich.text import Text
 from conformance.campaign import Campaign, Watcher
 from conformance.quoting import visible
 from conformance.report.phrases import MEANINGS, steps_in_words
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Progress
 
 ENOUGH = 2

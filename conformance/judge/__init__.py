@@ -9,7 +9,7 @@ counts), `verdict`. Importing this package imports no Spark: the thread of `star
 """
 
 from conformance.judge.exits import REPEATS, exit_code, needs_repeats
-from conformance.judge.spark.session import JudgeSession, StartingSession, start_in_background, start_when_asked
+from conformance.judge.spark import JudgeSession, StartingSession, start_in_background, start_when_asked
 from conformance.judge.verdict import judge
 
 __all__ = [

@@ -34,7 +34,6 @@ _OF_SUITE = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
 def exit_code(
     judgement: Judgement, *, spared: Callable[[VerdictRow], bool] = lambda _: False, also: Iterable[ExitCode] = ()
 ) -> ExitCode:
-    """Return the first of `codes` by `errors.PRECEDENCE`."""
     asked = codes(judgement, spared=spared, also=also)
     return next(code for code in PRECEDENCE if code in asked)
 

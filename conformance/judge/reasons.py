@@ -57,7 +57,6 @@ def counted(tally: Tally) -> str:
 
 
 def holds(tally: Tally) -> str:
-    """Give exposure, bound, control and failure model of a pass."""
     exposure = tally.exposure
     least = exposure.minimum if exposure else 0
     risk = "at risk" if tally.fault != NONE else "exposed"
@@ -72,14 +71,12 @@ def holds(tally: Tally) -> str:
 
 
 def _everywhere(tally: Tally) -> str:
-    """Say how many scenarios a standing check covered, and how many of its trials had a fault."""
     scenarios = len({trial.scenario for trial, _ in tally.subject.valid})
     faults = sum(bool(facts.counts["faults_effective"]) for facts in tally.subject.facts)
     return f"Judged in the trials of {scenarios:,} scenarios; {faults:,} of these trials had a fault."
 
 
 def incomplete(run: RunRecord) -> str:
-    """Say that the run is incomplete, and what is wrong in its folder."""
     return f"The run is incomplete{': ' if run.incomplete else ''}{run.incomplete}."
 
 
@@ -98,7 +95,6 @@ def control(tally: Tally) -> str:
 
 
 def failure_model(tally: Tally) -> str:
-    """Say what failed: a process, the disk, the link, or `no fault`."""
     fault = next((fault for fault in reversed(tally.scenario.faults) if tally.fault in names_of(fault)), None)
     if fault is None or tally.fault == NONE:
         return "no fault"
@@ -106,7 +102,6 @@ def failure_model(tally: Tally) -> str:
 
 
 def violated(tally: Tally) -> str:
-    """Give the figure, how often it was seen, which part of the sequence, and the first counterexample."""
     first = next(iter(tally.witnesses), None)
     return " ".join(
         part
@@ -152,7 +147,6 @@ def permission(tally: Tally, beside: int | None) -> str:
 
 
 def expected(tally: Tally) -> str:
-    """Say what the trials show of an expectation that is not judged."""
     if not tally.applies:
         return f"An expectation of this suite. No message in {units(tally, tally.trials)} could have shown it."
     found = seen(tally).replace("seen", "seen to fail", 1)
@@ -161,7 +155,6 @@ def expected(tally: Tally) -> str:
 
 
 def observed(tally: Tally) -> str:
-    """Say what the trials show of a claim that is not judged here."""
     if tally.anomaly.figures:
         return f"Observed here, medians of {units(tally, tally.trials)}: {', '.join(tally.figures)}."
     return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}.{_also(hidden(tally))}"

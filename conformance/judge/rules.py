@@ -155,7 +155,6 @@ def _in_force(run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
 
 
 def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    """Return the policies that excuse the evidence of this check."""
     return ((exclusion, words) for exclusion, words in _in_force(run) if one.anomaly.rests_on(exclusion.excuses))
 
 
@@ -311,7 +310,6 @@ def short_of_disk(one: Tally) -> str:
 
 
 def _moved(one: Tally) -> str:
-    """Say how many messages their queue moved to another by a policy."""
     moved = sum(int(facts.counts.get("all_set_aside", 0)) for facts in one.subject.facts)
     return f" {moved:,} messages were found in the dead-letter or expiry queue." if moved else ""
 
@@ -423,7 +421,6 @@ def is_self_check(row: VerdictRow) -> bool:
 
 
 def names_used(scenarios: Iterable[Scenario]) -> Iterator[tuple[str, str]]:
-    """Return every (anomaly, exposure) that the scenarios name."""
     for scenario in scenarios:
         for check in scenario.decides.values():
             yield check.anomaly, check.exposure

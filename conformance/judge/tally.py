@@ -45,11 +45,9 @@ class Arm:
 
     @property
     def facts(self) -> list[TrialFacts]:
-        """The facts of the valid trials."""
         return [facts for _, facts in self.valid]
 
     def offended(self, anomaly: str) -> int:
-        """Count the valid trials in which the anomaly was seen."""
         return sum(facts.offences(anomaly) > 0 for facts in self.facts)
 
 
@@ -66,7 +64,6 @@ class Tally:
 
     @property
     def anomaly(self) -> Anomaly:
-        """The anomaly that decides."""
         return ANOMALIES[self.check.anomaly]
 
     @property
@@ -81,12 +78,10 @@ class Tally:
 
     @property
     def offences(self) -> int:
-        """The number of counterexamples in all trials."""
         return sum(facts.offences(self.anomaly.name) for facts in self.subject.facts)
 
     @property
     def applies(self) -> int:
-        """The number of messages that the check applied to."""
         return sum(facts.applies(self.anomaly.name) for facts in self.subject.facts)
 
     @property

@@ -11,7 +11,7 @@ from conformance.history import message_id
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.input.packing import compact_all
 from conformance.judge.plan.facts import TrialFacts
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
 from conformance.scenario import Scenario

@@ -25,7 +25,7 @@ from conformance.scenario import Scenario
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from conformance.judge.spark.session import JudgeSession, StartingSession
+    from conformance.judge.spark import JudgeSession, StartingSession
 
 TIMELINE = 200
 """At most so many events of one timeline."""
@@ -89,11 +89,9 @@ class Remembered:
         return self._checksums[path][1]
 
     def of(self, trials: frozenset[str]) -> dict[str, TrialFacts] | None:
-        """Return the facts of exactly these trials; None if they are not known."""
         return self._facts.get(trials)
 
     def keep(self, trials: frozenset[str], facts: Mapping[str, TrialFacts]) -> None:
-        """Remember the facts of the trials of one scenario."""
         self._facts[trials] = {trial: facts[trial] for trial in trials if trial in facts}
 
 

@@ -1,4 +1,4 @@
-"""One plan, one recorder: `planning.plan` says which trials, `trial` plays one, `record` is the only loop over them.
+"""Record the histories of a run: `planning` chooses the trials, `trial` plays one, `record` loops over them.
 
-Nothing here judges. What comes out is a folder of histories.
+Nothing here judges.
 """

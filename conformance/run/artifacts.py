@@ -20,7 +20,7 @@ _SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
 
 
 def keep(folder: pathlib.Path, adapter: Adapter) -> None:
-    """Store what name and version alone do not find: a file of the user, or the folder or address of the launcher.
+    """Store the broker's data that name and version do not give: a file of the user, or the launcher's place.
 
     An upgrade has two brokers, each in a part of the folder.
     """
@@ -67,8 +67,8 @@ def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) ->
         other = "" if named or found == [_ACCESS] else ", or name a broker of your own by --adapter"
         raise UsageError(
             f"{folder}: {', '.join(found)}: these files of the run say how to start, configure or reach the broker. "
-            "They can run any program as you, and send your passwords to any address. Read them. If you trust whoever "
-            f"made the folder, add --trust{other if replayed else ''}",
+            "They can run any program as you, and send your passwords to any address. Read them. If you trust the "
+            f"author of the folder, add --trust{other if replayed else ''}",
             code="untrusted-folder",
             files=tuple(found),
         )
@@ -97,8 +97,8 @@ def installed(run: RunRecord, name: str, version: str) -> str:
     return found
 
 
-def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) -> str:
-    """Return the `--adapter` word of the broker of the run; append to `told` what a user should know of its files.
+def spec(folder: pathlib.Path, run: RunRecord, version: str, notices: list[str]) -> str:
+    """Return the `--adapter` word of the broker of the run; append to `notices` what the user should know of its files.
 
     Raises `UsageError` if a file is gone or has changed in meaning.
     """
@@ -118,7 +118,7 @@ def spec(folder: pathlib.Path, run: RunRecord, version: str, told: list[str]) ->
                 file=file.path,
             )
         if changed is not None:
-            told.append(f"{file.path} has changed since, in words that mean the same")
+            notices.append(f"{file.path} has changed since, in words that mean the same")
     return found
 
 

@@ -16,7 +16,7 @@ from conformance.adapters import Broker
 from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient
 
 KEPT = 3
@@ -42,7 +42,6 @@ class RunningBroker:
     start_seconds: list[float] = dataclasses.field(default_factory=list)
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> None:
-        """Start the broker; see `Broker.start`."""
         self.start_seconds.append(self.broker.start(wrap, more=more, ready_s=ready_s))
 
     def exchange(self, other: Broker, queue: str) -> None:
@@ -50,22 +49,21 @@ class RunningBroker:
         self.client.exchange(other, other.service.queue_of(queue))
 
     def power(self) -> contextlib.AbstractContextManager[int]:
-        """A descriptor by which its power can be cut; `FaultError` if it has no disk of its own."""
-        return self._own().handle()
+        """Yield a descriptor by which its power can be cut; raises `FaultError` if it has no disk of its own."""
+        return self._lossy_disk().handle()
 
     def after_loss(self) -> None:
-        """Prove that the disk is gone, and mount it again; `FaultError` if it is not gone."""
-        self._own().after_loss()
+        """Prove that the disk is gone, and mount it again; raises `FaultError` if it is not gone."""
+        self._lossy_disk().after_loss()
 
     def close(self) -> None:
-        """End the broker, and give its disk back."""
         try:
             self.broker.close()
         finally:
             if self.disk is not None:
                 self.disk.release()
 
-    def _own(self) -> LossyDisk:
+    def _lossy_disk(self) -> LossyDisk:
         if self.disk is None:
             raise FaultError("a power loss needs a disk of its own, and this broker has none")
         return self.disk
@@ -108,22 +106,21 @@ class BrokerPool:
         made = self._make(group[0], sorted(declared))
         return made, made.start_seconds[-1]
 
-    def release(self, instance: tuple[object, ...], stand: RunningBroker) -> None:
+    def release(self, instance: tuple[object, ...], running: RunningBroker) -> None:
         """Keep the broker if more trials of its instance are expected, else end it."""
         with self._lock:
-            ended = [] if self._left.get(instance) else [stand]
+            ended = [] if self._left.get(instance) else [running]
             if not ended:
-                self._kept[instance] = stand
+                self._kept[instance] = running
                 while len(self._kept) > KEPT:
                     ended.append(self._kept.pop(next(iter(self._kept))))
         for each in ended:
             each.close()
 
     def close(self) -> None:
-        """End every kept broker."""
         with contextlib.ExitStack() as stack:
-            for stand in self._kept.values():
-                stack.callback(stand.close)
+            for running in self._kept.values():
+                stack.callback(running.close)
             self._kept.clear()
 
     def _make(self, first: Planned, queues: Sequence[str]) -> RunningBroker:
@@ -146,7 +143,7 @@ class BrokerPool:
             )
 
         broker = prepare(name)
-        stand = RunningBroker(
+        running = RunningBroker(
             broker,
             client,
             self._ledger,
@@ -157,19 +154,19 @@ class BrokerPool:
         try:
             if first.own_disk:
                 image = broker.facts.folder / "disk.img"
-                stand = dataclasses.replace(stand, disk=LossyDisk.make(self._ledger, image, broker.facts.data))
-            stand.start()
-            if stand.disk is not None:
-                stand.disk.settle()
+                running = dataclasses.replace(running, disk=LossyDisk.make(self._ledger, image, broker.facts.data))
+            running.start()
+            if running.disk is not None:
+                running.disk.settle()
         except FaultError as error:
-            stand.close()
+            running.close()
             raise LaunchError(f"{first.adapter.file.title} has no disk to lose: {error}") from error
         except BaseException:
-            stand.close()
+            running.close()
             raise
-        return stand
+        return running
 
 
 def _wire(planned: Planned) -> str:
-    """The protocol of the suite's own clients: a broker is ready or not, whichever client a trial uses."""
+    """Return the protocol of the readiness probe, which uses the suite's own clients."""
     return "amqp" if planned.client else planned.protocol

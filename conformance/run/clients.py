@@ -21,7 +21,7 @@ from conformance.clients.workers.job import Job, JobResult, Vendor
 from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
@@ -30,25 +30,23 @@ _GOING_S = 5.0
 
 @dataclasses.dataclass
 class Abort:
-    """Set when the user stopped the run: running clients are told to end, and no step begins."""
+    """Set when the user stopped the run: running clients are ended, and no step begins."""
 
     requested: bool = False
     children: set[Child] = dataclasses.field(default_factory=set)
 
     def now(self) -> None:
-        """End every client at once."""
         self.requested = True
         for child in list(self.children):
             child.end()
 
     def watch(self, child: Child) -> None:
-        """It ends with the others, also where it was started while they were being ended."""
+        """End this child with the others, at once if they have already been ended."""
         self.children.add(child)
         if self.requested:
             child.end()
 
     def check(self) -> None:
-        """Raise `Interrupted` where the user stopped the run."""
         if self.requested:
             raise Interrupted("stopped by the user")
 
@@ -56,9 +54,9 @@ class Abort:
 class ClientRunner:
     """Starts the clients of a trial, and closes the history of each.
 
-    `queue` is what its queue is called at the broker. `waited_s` is what they spent waiting for silence, or for answers
-    that never came. `slowest_s` is the longest that the broker took for an answer: a drain waits ten times as long
-    before it calls a message stuck, and at least the liveness bound.
+    `queue` is the name of its queue at the broker. `waited_s` is the time that clients waited for silence, or for
+    answers that never came. `slowest_s` is the longest time that the broker took for an answer: a drain waits ten times
+    as long before it calls a message stuck, and at least the liveness bound.
     """
 
     def __init__(
@@ -85,14 +83,13 @@ class ClientRunner:
         self._ends = time.monotonic() + limits.TRIAL_S
 
     def header(self, name: str) -> Header:
-        """The header of the process of that name."""
         return msgspec.structs.replace(self._template, process=name)
 
     def job(self, step: ClientStep, **fields: Any) -> Job:
         """Return the job of the client that does this step; the client connects to the broker itself."""
         broker, planned = self.broker, self.planned
         host, port = broker.service.endpoint(planned.protocol)
-        spoken = planned.adapter.file.protocols[planned.protocol]
+        speaks = planned.adapter.file.protocols[planned.protocol]
         if isinstance(step, Drain) and not fields.get("collects"):
             least = fields.get("liveness_s", jobs.LIVENESS_S)
             fields["liveness_s"] = max(least, jobs.LIVENESS_FACTOR * self.slowest_s)
@@ -109,12 +106,12 @@ class ClientRunner:
             epoch=broker.epoch,
             client=planned.script.client,
             producer=self.counts.get(_PROCESS[Publish], 0) + 1,
-            ack_confirm=spoken.ack_confirm or jobs.NEVER,
+            ack_confirm=speaks.ack_confirm or jobs.NEVER,
             depth=depth_probe(broker, self.queue),
-            destination=spoken.destination,
-            outcomes=spoken.outcomes,
-            answers_at_commit=spoken.transacted_sends == "at_commit",
-            stomp=jobs.StompWords(spoken.destination, dict(spoken.send), dict(spoken.subscribe), spoken.virtual_host),
+            destination=speaks.destination,
+            outcomes=speaks.outcomes,
+            answers_at_commit=speaks.transacted_sends == "at_commit",
+            stomp=jobs.StompWords(speaks.destination, dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.backwards)),
             **fields,
@@ -122,12 +119,12 @@ class ClientRunner:
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job
 
     def _asked(self, step: ClientStep) -> tuple[ClientStep, jobs.Asks]:
-        """Return the step, and what its client asks of this broker, as far as the broker can be asked."""
+        """Return the step without requests that this broker does not know, and those that depend on it."""
         if isinstance(step, Publish):
-            able = self.planned.adapter.capabilities(self.planned.protocol)
-            if "ack_immediately" not in able:
+            capabilities = self.planned.adapter.capabilities(self.planned.protocol)
+            if "ack_immediately" not in capabilities:
                 step = msgspec.structs.replace(step, immediate_every=0)
-            windows = "ranged_confirms" in able
+            windows = "ranged_confirms" in capabilities
             return step, jobs.Asks(window=step.window, event_mode=step.ack_event_mode) if windows else jobs.Asks()
         mode = self.planned.adapter.file.ack_modes.get(step.mode, "") if isinstance(step, Consume) else ""
         return step, jobs.Asks(mode=mode)
@@ -142,35 +139,34 @@ class ClientRunner:
     def play(self, job: Job, descriptors: Sequence[int] = ()) -> JobResult:
         """Run one client to its end.
 
-        Raises:
-            ClientError: It could not do its part; `LaunchError` where that is because the broker died by itself.
+        Raises `ClientError` if it failed, or `LaunchError` if it failed because the broker ended by itself.
         """
         return self._finish(*self._spawn(job, descriptors))
 
     def play_together(self, consumers: Iterable[Job], publishers: Iterable[Job]) -> list[JobResult]:
-        """Run these clients beside each other to their ends; publishers begin when every consumer is attached.
+        """Run these clients in parallel to their ends; publishers begin when every consumer is attached.
 
-        Raises what `play` raises; the clients that are left are ended then.
+        Raises what `play` raises, after it has ended the other clients.
         """
         running: list[tuple[Child, Job]] = []
         results: list[JobResult] = []
-        told: list[int] = []
+        attachments: list[int] = []
         try:
             for job in consumers:
                 attached, tells = os.pipe2(os.O_CLOEXEC)
-                told.append(attached)
+                attachments.append(attached)
                 try:
                     self._beside(running, msgspec.structs.replace(job, tells_attached=True), [tells])
                 finally:
                     os.close(tells)
-            for attached in told:
+            for attached in attachments:
                 select.select([attached], [], [], limits.CLIENT_S)  # it is attached, or has ended
             for job in publishers:
                 self._beside(running, job)
             while running:
                 results.append(self._finish(*running.pop(0)))
         finally:
-            for attached in told:
+            for attached in attachments:
                 os.close(attached)
             for child, job in running:
                 child.end()
@@ -180,12 +176,10 @@ class ClientRunner:
         return results
 
     def _beside(self, running: list[tuple[Child, Job]], job: Job, descriptors: Sequence[int] = ()) -> None:
-        """Start one more client; the user's stop ends it from now on."""
         running.append(self._spawn(job, descriptors))
         self.abort.watch(running[-1][0])
 
     def _finish(self, child: Child, job: Job) -> JobResult:
-        """Wait for the end of a client, and close its history."""
         path = pathlib.Path(job.history)
         result = self._wait(child)
         if result is None or result.error:
@@ -203,7 +197,7 @@ class ClientRunner:
         return result
 
     def crash(self, job: Job) -> None:
-        """Run one client that kills itself; `FaultError` where it ends in any other way."""
+        """Run one client that kills itself; raises `FaultError` if it ends in any other way."""
         child, job = self._spawn(job, ())
         result = self._wait(child)
         path = pathlib.Path(job.history)
@@ -255,7 +249,7 @@ def vendor_of(
     *,
     asynchronous: bool = False,
 ) -> Vendor:
-    """Describe the vendor's client of that name for a worker process; its jars are here already.
+    """Describe the vendor's client of that name, whose jars are installed, for a worker process.
 
     It has no transactions if the broker has none: RabbitMQ 3.10.8 never answers a client that asks for one.
     """
@@ -277,12 +271,12 @@ def vendor_of(
 
 
 def depth_probe(broker: Broker, queue: str) -> jobs.DepthRequest:
-    """How a client asks for a depth; over AMQP at the broker's AMQP port, whatever it speaks itself."""
+    """Describe how a client asks for a depth, which may need another protocol than its own."""
     return reachable(broker, broker.service.depth_probe(queue))
 
 
 def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthRequest:
-    """The question with where it is asked, and how a client comes in there."""
+    """Return the request with the address and the credentials for it."""
     question = jobs.DepthRequest(**{**vars(probe), "properties": dict(probe.properties)})
     if probe.method != "amqp-management":
         return msgspec.structs.replace(question, access=broker.service.access("http"))
@@ -294,14 +288,11 @@ def _last_line(path: pathlib.Path) -> str:
     lines: Iterator[str] = iter([])
     with contextlib.suppress(OSError):
         lines = reversed(path.read_text(errors="replace").splitlines())
-    return next(lines, "it left no word")
+    return next(lines, "its log is empty")
 
 
 def check_alive(broker: Broker) -> None:
-    """Raise `LaunchError` where a broker has ended by itself, or is about to.
-
-    It loses its connections before it ends: an interpreter or a JVM takes a moment for that.
-    """
+    """Raise `LaunchError` if a broker has ended by itself, or is ending: it loses its connections first."""
     if not broker.facts.by_command:
         broker.target.wait_gone(_GOING_S)
     broker.target.alive_check()

@@ -15,7 +15,7 @@ from conformance.clients.session import Disconnected
 from conformance.errors import ClientError, UsageError
 from conformance.run.clients import reachable
 
-_WHOLE_S = 30.0
+_COMPLETE_S = 30.0
 _TICK_S = 0.1
 
 
@@ -29,7 +29,7 @@ def read(broker: Broker, file: BrokerFile, settings: EffectiveSettings) -> tuple
         return settings, ""
     asked = DepthClient(reachable(broker, probe), "policies")
     try:
-        found = _found(_whole(asked, file.policies.present), file)
+        found = _found(_complete(asked, file.policies.present), file)
     except (ClientError, Disconnected, UsageError) as error:
         return settings, str(error)
     finally:
@@ -38,31 +38,30 @@ def read(broker: Broker, file: BrokerFile, settings: EffectiveSettings) -> tuple
     return dataclasses.replace(settings, values=values, absent=settings.absent.difference(found)), ""
 
 
-def _whole(asked: DepthClient, present: str) -> str:
-    """The answer, once it has what every whole answer has: RabbitMQ adds a queue's policy some seconds later."""
-    deadline = time.monotonic() + _WHOLE_S
+def _complete(asked: DepthClient, present: str) -> str:
+    """Wait for an answer that has the field `present`: RabbitMQ adds a queue's policy some seconds later."""
+    deadline = time.monotonic() + _COMPLETE_S
     while True:
         text = asked.text()
         if _at(text, present) is not None:
             return text
         if time.monotonic() > deadline:
-            raise ClientError(f"the answer has no {present} after {_WHOLE_S:g} s")
+            raise ClientError(f"the answer has no {present} after {_COMPLETE_S:g} s")
         time.sleep(_TICK_S)
 
 
 def _found(text: str, file: BrokerFile) -> dict[str, Value]:
-    """The settings in the answer; `UsageError` for a value of another type."""
+    """Return the settings in the answer; raises `UsageError` for a value of another type."""
     found: dict[str, Value] = {}
     for name, places in file.policies.fields.items() if file.policies else ():
-        said = [(place, value) for place in places if (value := _at(text, place)) is not None and value != "null"]
-        chosen = first_in_force(file.settings[name], said, name)
+        values = [(place, value) for place in places if (value := _at(text, place)) is not None and value != "null"]
+        chosen = first_in_force(file.settings[name], values, name)
         if chosen is not None:
             found[name] = value_of(file.settings[name], chosen[1], chosen[0], name)
     return found
 
 
 def _at(text: str, place: str) -> str | None:
-    """The value at that place; None if there is no such place."""
     try:
         return field_of(text, place)
     except ValueError:

@@ -42,7 +42,6 @@ class ProbeClient:
     protocol: str
 
     def exchange(self, broker: Broker, queue: str) -> None:
-        """Send a durable message, and receive it again."""
         self.receive(broker, queue, self.send(broker, queue))
 
     def send(self, broker: Broker, queue: str) -> str:
@@ -99,12 +98,11 @@ class ProbeClient:
                     raise ClientError(f"{queue} still holds {left} messages, and none comes: it cannot be emptied")
 
     def depth(self, broker: Broker, queue: str) -> int:
-        """Return the number of messages in the queue, as the broker counts them."""
         return depth_of(broker, queue)
 
     @contextlib.contextmanager
     def _session(self, broker: Broker, queue: str) -> Iterator[Session]:
-        """A lost connection becomes a `ClientError`."""
+        """Yield a session; a lost connection becomes a `ClientError`."""
         protocol, service = self.adapter.file.protocols[self.protocol], broker.service
         host, port = service.endpoint(self.protocol)
         job = Job(

@@ -27,7 +27,7 @@ from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
 from conformance.run.clients import Abort
-from conformance.run.planning.plan import Planned, instances
+from conformance.run.planning import Planned, instances
 from conformance.run.trial import TrialPlayer, describe, unstarted
 
 
@@ -45,7 +45,6 @@ class RunWriter:
         self.save()
 
     def plan(self, trials: Iterable[Planned]) -> None:
-        """Add trials to the plan, before they are recorded."""
         self._plan |= {trial.id: describe(trial) for trial in trials}
         self.save(finished=False)
 
@@ -138,7 +137,6 @@ class Recording:
         return [record for records, _ in played for record in records]
 
     def close(self) -> None:
-        """Stop the brokers that still run, and the worker pool."""
         try:
             self._brokers.close()
         finally:

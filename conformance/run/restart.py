@@ -1,8 +1,8 @@
 """Start a broker again after a fault: in place, and if that fails, from a copy of the same data.
 
-The copy is made before the start, so that it is the data as the fault left it. It is given to a second broker with
-ports of its own, which rules out a port that is taken and a start that was slow for once. A third one, without data,
-then shows that this machine can start a broker at all. What remains is the data: the broker has not recovered.
+The copy is made before the start, so it is the data as the fault left them. A second broker, on other ports, starts
+from the copy: this rules out a port in use and a start that was slow once. A third broker, without data, shows that
+this machine can start a broker at all. Then only the data explain the failure: the broker has not recovered.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import check_alive
 
 LONGEST = 10
-"""A broker may take so many times its slowest start in health, and `AT_LEAST_S` in any case."""
+"""A start may take so many times the slowest start before any fault, and always `AT_LEAST_S`."""
 AT_LEAST_S = 60.0
 
 FULL = 1 << 20
-"""A disk with fewer free bytes is full: a log says it in words of its own, or not at all."""
+"""A disk with fewer free bytes counts as full: a log may not say so."""
 
 COPY_BYTES = 1 << 30
 """More data than this is not copied."""
@@ -42,7 +42,7 @@ MACHINE = {
     r"resource temporarily unavailable|unable to create (new )?native thread",
     "a file must not be read or written": r"permission denied|\bEACCES\b|read-only file system",
 }
-"""Reasons of this machine why a start fails, by the words that the log of the broker has for them.
+"""Causes in this machine why a start fails, and the patterns that show them in the log of the broker.
 
 Names of errors are whole words: `DirectMethodHandleAccessor`, in stack traces of Java 18 and later, has EACCES in it.
 """
@@ -52,35 +52,35 @@ _ERROR = re.compile(r"^(?!at ).*(\b(ERROR|FATAL|SEVERE)\b|Exception\b|Error\b)")
 
 @dataclasses.dataclass(frozen=True)
 class NotReady:
-    """A broker that did not come back. In `FAIL` it has not recovered; in `INFO` it is unknown whose fault that is."""
+    """A broker that did not start again. `FAIL`: it has not recovered; `INFO`: the cause is unknown."""
 
     phase: Phase
-    words: str
+    reason: str
 
 
 class RestartAttempt:
-    """One start after a fault, or one death after such a start, with a copy of the data as they were before it."""
+    """One start after a fault, or one end after such a start, with a copy of the data from before it."""
 
-    def __init__(self, stand: RunningBroker) -> None:
-        self._stand = stand
-        facts = stand.broker.facts
+    def __init__(self, running: RunningBroker) -> None:
+        self._running = running
+        facts = running.broker.facts
         self._copy = facts.folder.parent / f"{facts.folder.name}-data"
         self._no_copy = facts.no_copy or _copied(facts.data, self._copy)
 
     def start(self, traced: Callable[..., None] | None = None) -> NotReady | None:
         """Start the broker, by `traced` if a tracer is its parent; returns None if it is ready.
 
-        Raises `LaunchError` if the start failed for a reason of this machine, or for one that is not clear. A traced
-        start that fails is no fault of the broker either, unless the data fail without a tracer as well: the tracer
-        slows the broker down, or fails its syncs, and a broker whose sync fails should end.
+        Raises `LaunchError` if this machine caused the failure, or the cause is not clear. A traced start that fails
+        does not count against the broker unless the data also fail without a tracer: the tracer slows the broker down,
+        or fails its syncs, and a broker whose sync fails should end.
         """
         try:
-            (traced or self._stand.start)(ready_s=self._ready_s)
+            (traced or self._running.start)(ready_s=self._ready_s)
         except LaunchError as error:
-            if not self._stand.start_seconds:
+            if not self._running.start_seconds:
                 raise
-            self._look_at_the_machine(error)
-            found = self._kept_if_fail(self._second(_clear(error)))
+            self._check_machine(error)
+            found = self._without_copy(self._second(_only_of_broker(error)))
             if traced and found.phase is not Phase.FAIL:
                 raise
             return found
@@ -90,28 +90,28 @@ class RestartAttempt:
     def died(self, error: LaunchError, queue: str) -> NotReady:
         """Judge a broker that ended by itself after a start that followed a fault; `error` says how.
 
-        The second broker starts from the data as the death left them, and a client takes what its queue holds. If it
-        ends too, the broker has not recovered, unless the client also ends a broker without data. Raises `LaunchError`
-        like `start`.
+        The second broker starts from the data as they were at the end of the first, and a client receives the messages
+        of its queue. If it ends too, the broker has not recovered, unless the client also ends a broker without data.
+        Raises `LaunchError` like `start`.
         """
-        self._look_at_the_machine(error)
-        return self._kept_if_fail(self._second(_clear(error), queue))
+        self._check_machine(error)
+        return self._without_copy(self._second(_only_of_broker(error), queue))
 
-    def _look_at_the_machine(self, error: LaunchError) -> None:
+    def _check_machine(self, error: LaunchError) -> None:
         """Raise `LaunchError` if the disk of the data is full, or another process has a port of the broker.
 
-        Counter-example to the words of a log alone: Broker-J writes nothing about its port to standard output.
+        Counter-example to reading the log only: Broker-J writes nothing about its port to standard output.
         """
         if self._no_copy:
             return
-        if shutil.disk_usage(self._stand.broker.facts.data).free < FULL:
-            raise _ours(error, "a disk is full")
-        for protocol in self._stand.protocols:
-            port = self._stand.broker.service.endpoint(protocol)[1]
+        if shutil.disk_usage(self._running.broker.facts.data).free < FULL:
+            raise _of_machine(error, "a disk is full")
+        for protocol in self._running.protocols:
+            port = self._running.broker.service.endpoint(protocol)[1]
             if not ports.free(port):
-                raise _ours(error, f"port {port} is taken")
+                raise _of_machine(error, f"port {port} is taken")
 
-    def _kept_if_fail(self, found: NotReady) -> NotReady:
+    def _without_copy(self, found: NotReady) -> NotReady:
         """Remove the copy, unless it is evidence."""
         if found.phase is not Phase.FAIL:
             shutil.rmtree(self._copy, ignore_errors=True)
@@ -119,10 +119,10 @@ class RestartAttempt:
 
     @property
     def _ready_s(self) -> float:
-        return max(AT_LEAST_S, LONGEST * max(self._stand.start_seconds, default=0.0))
+        return max(AT_LEAST_S, LONGEST * max(self._running.start_seconds, default=0.0))
 
     def _second(self, first: LaunchError, queue: str = "") -> NotReady:
-        """What a second broker does with a copy of the data; with a `queue`, a client uses that after the start."""
+        """Try a second broker on a copy of the data; with a `queue`, a client uses that queue after the start."""
         if self._no_copy:
             return _unknown(first, f"no copy of its data could be tried: {self._no_copy}")
         second = self._try(self._copy, queue)
@@ -130,23 +130,25 @@ class RestartAttempt:
             served = ", and a client used its queue" if queue else ""
             return _unknown(first, f"a second broker started from a copy of the same data, on other ports{served}")
         if second.failure is None:
-            return _unknown(first, f"a second broker, on a copy of its data, failed in another way: {said(second)}")
-        _clear(second)
+            return _unknown(
+                first, f"a second broker, on a copy of its data, failed in another way: {describe_failure(second)}"
+            )
+        _only_of_broker(second)
         if not self._shows_the_data(first, second, queue):
-            return _unknown(first, "a copy of the data of a broker in health does not start on other ports either")
-        more = f"{said(first)}; a second broker, on a copy of the same data and on other ports: {said(second)}"
-        return NotReady(Phase.FAIL, f"{NOT_RECOVERED}: {more}")
+            return _unknown(first, "a copy of the data of a healthy broker does not start on other ports either")
+        copied = f"a second broker, on a copy of the same data and on other ports: {describe_failure(second)}"
+        return NotReady(Phase.FAIL, f"{NOT_RECOVERED}: {describe_failure(first)}; {copied}")
 
     def _shows_the_data(self, first: LaunchError, second: LaunchError, queue: str) -> bool:
-        """Whether both failed because of the data: a broker without any starts, and a copy of that one's starts too.
+        """Whether both failed because of the data: a broker without data starts, and so does one on a copy of its data.
 
-        A copy proves nothing if the data names ports or hosts. Two starts that ended with the same last words have
-        the same cause, whatever the data names. Raises `LaunchError` if not even a broker without data starts.
+        A copy proves nothing if the data name ports or hosts. But two starts whose logs end with the same line have the
+        same cause. Raises `LaunchError` if a broker without data does not start.
         """
-        with contextlib.closing(self._stand.another()) as fresh:
+        with contextlib.closing(self._running.another()) as fresh:
             fresh.start()
             self._use(fresh, queue)
-            if _last_words(first) and _last_words(first) == _last_words(second):
+            if _ending(first) and _ending(first) == _ending(second):
                 return True
             fresh.stop()
             return self._try(fresh.facts.data, queue) is None
@@ -156,7 +158,7 @@ class RestartAttempt:
 
         Returns why it was not ready, or how it ended by itself; None if it did neither.
         """
-        with contextlib.closing(self._stand.another()) as other:
+        with contextlib.closing(self._running.another()) as other:
             shutil.rmtree(other.facts.data, ignore_errors=True)
             if why := _copied(data, other.facts.data):
                 raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
@@ -170,24 +172,24 @@ class RestartAttempt:
     def _use(self, broker: Broker, queue: str) -> None:
         """Send a message to the queue and receive until it comes; `LaunchError` if the broker ends meanwhile.
 
-        Any other error there shows nothing: the broker is up.
+        Other errors are ignored: the broker is running.
         """
         try:
             if queue:
-                self._stand.exchange(broker, queue)
+                self._running.exchange(broker, queue)
         except ClientError:
             check_alive(broker)
 
 
-def said(error: LaunchError) -> str:
-    """What happened, and the line of the log that tells most; without the paths of this machine."""
+def describe_failure(error: LaunchError) -> str:
+    """Return the failure and the line of the log that explains most, without paths of this machine."""
     what = str(error).partition("; its log ")[0]
     last = _last_line(error)
     return f"{what} (its log says: {_plain(last)[:200]})" if last else what
 
 
 def reason_of_machine(error: LaunchError) -> str:
-    """Why the start failed, where the machine is to blame for it; empty if nothing says so.
+    """Return the cause of a failed start if it is this machine; else empty.
 
     >>> reason_of_machine(LaunchError("ended", log_tail=["bind: Address already in use"]))
     'a port is taken'
@@ -198,32 +200,32 @@ def reason_of_machine(error: LaunchError) -> str:
     return next((why for why, words in MACHINE.items() if re.search(words, text, re.IGNORECASE)), "")
 
 
-def _clear(error: LaunchError) -> LaunchError:
-    """The error, where nothing but the broker explains it; else raises it, with the reason where one is known."""
+def _only_of_broker(error: LaunchError) -> LaunchError:
+    """Return the error if only the broker explains it; else raise it, with the cause if that is known."""
     if error.failure is None or error.failure is StartFailure.SIGNALLED:
         raise error
     if why := reason_of_machine(error):
-        raise _ours(error, why) from error
+        raise _of_machine(error, why) from error
     return error
 
 
-def _ours(error: LaunchError, why: str) -> LaunchError:
-    return LaunchError(f"{error}; {why}: that is this machine's, not the broker's", log_tail=error.log_tail)
+def _of_machine(error: LaunchError, why: str) -> LaunchError:
+    return LaunchError(f"{error}; {why}: this machine is the cause, not the broker", log_tail=error.log_tail)
 
 
 def _unknown(first: LaunchError, why: str) -> NotReady:
-    return NotReady(Phase.INFO, f"{NOT_READY}: {said(first)}; {why}")
+    return NotReady(Phase.INFO, f"{NOT_READY}: {describe_failure(first)}; {why}")
 
 
-def _last_words(error: LaunchError) -> str:
-    """That line of the log of a broker that ended by itself, without what differs between two brokers."""
+def _ending(error: LaunchError) -> str:
+    """Return `_last_line` of a broker that ended by itself, without paths and numbers, to compare two brokers."""
     return re.sub(r"\d+", "#", _plain(_last_line(error))) if error.failure is StartFailure.ENDED else ""
 
 
 def _last_line(error: LaunchError) -> str:
-    """The last line of the log that names an error, or else the last one.
+    """Return the last line of the log that names an error, or else the last line.
 
-    Artemis says farewell after its error, and a stack trace follows that of Broker-J.
+    Artemis logs its orderly end after the error, and Broker-J logs a stack trace after it.
     """
     lines = [line.strip() for line in error.log_tail if line.strip()]
     return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
@@ -234,7 +236,7 @@ def _plain(line: str) -> str:
 
 
 def _copied(data: pathlib.Path, to: pathlib.Path) -> str:
-    """Copy a data folder to a new place; returns why that is not possible, empty if it was done."""
+    """Copy a data folder; return why that is not possible, or empty."""
     shutil.rmtree(to, ignore_errors=True)
     try:
         size = sum(path.lstat().st_blocks * 512 for path in data.rglob("*"))

@@ -1,7 +1,4 @@
-"""Run the broker under the tracer; what the tracer saw becomes a history of its own.
-
-`over_link` does the same for a client whose bytes pass the link proxy.
-"""
+"""Run the broker under the tracer, or a client over the link proxy; each writes a history of its own."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ from conformance.scenario.script import DiskFault, DiskFull, FailedSync, LinkFau
 
 
 def over_link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault) -> JobResult:
-    """Run the client over a link with that fault. `FaultError` where the fault did not fire, or had no effect."""
+    """Run the client over a link with that fault; raises `FaultError` if it did not fire, or had no effect."""
     with _link(ledger, client_runner, job, fault) as link:
         result = client_runner.play(_to(link, job))
-        told = link.finish()
-    prove(fault, told)
+        result_of_link = link.finish()
+    prove(fault, result_of_link)
     return result
 
 
 @contextlib.contextmanager
 def watched(ledger: Ledger, client_runner: ClientRunner, job: Job) -> Iterator[Job]:
-    """The job of a client whose link records every frame, for as long as the block; `FaultError` where that died."""
+    """Yield the job with a link that records every frame; raises `FaultError` if the proxy died."""
     with _link(ledger, client_runner, job, None) as link:
         yield _to(link, job)
 
@@ -58,10 +55,10 @@ def _to(link: LinkProxy, job: Job) -> Job:
 class TracedRun:
     """One run of the broker under the tracer, from `start` to `finish`."""
 
-    def __init__(self, client_runner: ClientRunner, stand: RunningBroker, fault: DiskFault) -> None:
-        self.client_runner, self.stand, self.fault = client_runner, stand, fault
+    def __init__(self, client_runner: ClientRunner, running: RunningBroker, fault: DiskFault) -> None:
+        self.client_runner, self.running, self.fault = client_runner, running, fault
         self.name = f"disk-{client_runner.next_number('disk')}"
-        broker = stand.broker
+        broker = running.broker
         contained = broker.target.processes if client_runner.planned.adapter.launcher == DOCKER else None
         journal = broker.facts.journal_files
         self.tracer = injection.Tracer(
@@ -70,19 +67,17 @@ class TracedRun:
 
     @property
     def may_end_broker(self) -> bool:
-        """Whether a broker may end by itself under this fault: one whose disk fails should."""
+        """A broker whose disk fails should end by itself."""
         return isinstance(self.fault, FailedSync | DiskFull)
 
     def start(self, *, ready_s: float) -> None:
-        """Start the broker as the tracer's child."""
-        self.stand.start(self.tracer.wrap, ready_s=ready_s)
+        self.running.start(self.tracer.wrap, ready_s=ready_s)
         self.tracer.look()
 
     def finish(self) -> None:
-        """End the broker, and write down when what the clients asked for was written and synced.
+        """End the broker, and write the history of when each record was written and synced.
 
-        Raises:
-            FaultError: The tracer was lost, or the fault met nothing.
+        Raises `FaultError` if the tracer was lost, or no operation met the fault.
         """
         broker = self.client_runner.broker
         self.tracer.look()
@@ -95,10 +90,10 @@ class TracedRun:
         )
 
     def _operations(self) -> Iterator[Operation]:
-        """What clients asked this run of the broker to store: sends outside transactions by their mark, and discharges.
+        """Yield what clients asked this run of the broker to store: sends outside transactions, and discharges.
 
-        What is written after a discharge and before the next request is its record: the client asks for one thing at a
-        time, and waits for the answer.
+        A send is found by the id in its body. Writes after a discharge and before the next request are the record of
+        the discharge: the client sends one request at a time, and waits for its answer.
         """
         for path in sorted(self.client_runner.folder.glob("publisher-*.jsonl")):
             asked = [

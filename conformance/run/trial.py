@@ -1,6 +1,6 @@
-"""Play one trial: its steps against a running broker, its histories closed.
+"""Play one trial: run its steps against a running broker, and close its histories.
 
-Whatever goes wrong on our side voids the trial and says why; it is never held against the broker.
+An error of the suite voids the trial and says why; it never counts against the broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
 from conformance.run.evidence import EvidenceKeeper
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt
 from conformance.run.traced import TracedRun, over_link, watched
 from conformance.scenario.script import (
@@ -55,20 +55,20 @@ from conformance.scenario.script import (
 
 
 class TrialPlayer:
-    """Plays one planned trial; `play` returns its record and has written `trial.json`."""
+    """Plays one planned trial; `play` writes `trial.json` and returns its record."""
 
     def __init__(
         self,
         planned: Planned,
-        stand: RunningBroker,
+        running: RunningBroker,
         worker_pool: WorkerPool,
         folder: pathlib.Path,
         header: Header,
         abort: Abort,
     ) -> None:
-        self.planned, self.stand, self.folder, self.abort = planned, stand, folder, abort
-        self.broker = stand.broker
-        self.client_runner = ClientRunner(planned, stand.broker, worker_pool, folder, header, abort)
+        self.planned, self.running, self.folder, self.abort = planned, running, folder, abort
+        self.broker = running.broker
+        self.client_runner = ClientRunner(planned, running.broker, worker_pool, folder, header, abort)
         self.floor_s = 0.0
         self.seen_stuck = self.broker_is_lost = self.recovered = False
         self.current: Step | None = None
@@ -76,14 +76,13 @@ class TrialPlayer:
         self.brought = 0
         self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
-        self.evidence = EvidenceKeeper(folder, stand.broker)
+        self.evidence = EvidenceKeeper(folder, running.broker)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
-        """Every step in order; an error of ours becomes `TrialRecord.void`.
+        """Play every step in order; an error of the suite becomes `TrialRecord.void`.
 
-        Raises:
-            Interrupted: The user stopped the run; the histories are closed as interrupted.
+        Raises `Interrupted` if the user stopped the run; the histories are closed as interrupted.
         """
         started, ended, void = time.monotonic(), Ended.FINISHED, ""
         log: tuple[str, ...] = ()
@@ -115,9 +114,8 @@ class TrialPlayer:
     # steps
 
     def _play_steps(self) -> None:
-        """Every step, as long as there is a broker to look at."""
         try:
-            self._wake()
+            self._prepare_broker()
             for step in self.planned.script.steps:
                 if self.broker_is_lost:
                     return
@@ -131,36 +129,34 @@ class TrialPlayer:
         except LaunchError as error:
             if not self._after_recovery(error):
                 raise
-            self._lose(RestartAttempt(self.stand).died(error, self.planned.queue))
+            self._end_unready(RestartAttempt(self.running).died(error, self.planned.queue))
 
     def _after_recovery(self, error: LaunchError) -> bool:
-        """Whether the broker ended by itself, after a start that followed a fault, with nothing to blame but its data.
+        """Whether the broker ended by itself after a start that followed a fault, so that only its data explain it.
 
-        Not where a fault is at work in the same step, nor under a tracer, whose fault may end a broker: then it is
-        unknown what ended it, and the trial is void. Nor in a later trial without a fault: it has a queue of its own,
-        and what that asks of the broker may be the reason.
+        A fault in the same step, or a tracer, may also have ended the broker: then the cause is unknown and the trial
+        is void. A later trial without a fault does not count: its own queue may be the cause.
         """
         fault = getattr(self.current, "until", None) or getattr(self.current, "under", None)
         return (
             self.recovered and error.failure is not None and not fault and not self.traced and self.broker.target.gone()
         )
 
-    def _lose(self, found: NotReady) -> None:
-        """Note that the broker did not come back: the trial ends here."""
+    def _end_unready(self, found: NotReady) -> None:
         self.broker_is_lost = True
-        self._note(Op.BROKER, found.phase, detail=found.words)
+        self._note(Op.BROKER, found.phase, detail=found.reason)
 
-    def _wake(self) -> None:
-        """Start a broker that the trial before left ended, unless the first step does; and name the trial's queue.
+    def _prepare_broker(self) -> None:
+        """Start a broker that the previous trial left ended, unless the first step starts it; then name the queue.
 
-        In that order: whether an existing queue is empty can only be asked of a broker that is up. The trial before
-        ended it by a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
+        In this order: only a running broker can say whether an existing queue is empty. The previous trial ended it by
+        a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
         """
         if self.broker.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
-            if failed := RestartAttempt(self.stand).start():
+            if failed := RestartAttempt(self.running).start():
                 self._note(Op.BROKER, Phase.INVOKE, detail="start")
-                self._lose(failed)
+                self._end_unready(failed)
                 return
             self.floor_s += time.monotonic() - started
         self.client_runner.queue = self.broker.service.queue_of(self.planned.queue)
@@ -171,7 +167,7 @@ class TrialPlayer:
         elif isinstance(step, Offer):
             self._offer(step)
         elif isinstance(step, Ask):
-            self._alive(self.client_runner.play(self._client(step)))
+            self._check_connected(self.client_runner.play(self._client(step)))
         elif isinstance(step, Drain):
             self._drain()
         elif isinstance(step, Together):
@@ -182,8 +178,8 @@ class TrialPlayer:
     def _drain(self) -> None:
         """Empty the queue of the trial, and the queues to which its policies move messages.
 
-        Whatever waits for its redelivery is waited for: the broker's depth may leave it out, and ten times the delay
-        is its liveness bound.
+        The drain waits for delayed redeliveries, which the broker's depth may leave out. Their liveness bound is ten
+        times the delay.
         """
         settings = self.planned.settings.values
         delay = int(settings.get("redelivery_delay_ms", 0))
@@ -191,32 +187,32 @@ class TrialPlayer:
         if delay <= LONGEST_DELAY_MS:
             delay_s = max(delay, 0) / 1000
             waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
-        if self._stays:
+        if self._keeps_messages:
             waits = {"delayed": True, "liveness_s": jobs.SILENCE_S}
         result = self.client_runner.play(self.client_runner.job(Drain(), **waits))
-        self._alive(result)
+        self._check_connected(result)
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
         if self.planned.adapter.launcher == EXTERNAL:
-            return  # its owner's messages are there
+            return  # those queues may hold messages of their owner
         for queue in claims.set_aside(claims.load().exclusions, settings):
             job = self.client_runner.job(Drain(), collects=queue)
             probe = depth_probe(self.broker, queue)
-            self._alive(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))
+            self._check_connected(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))
 
     @property
-    def _stays(self) -> bool:
-        """Whether a message stays in its queue after its acknowledgement: then no drain empties it."""
+    def _keeps_messages(self) -> bool:
+        """Whether an acknowledged message stays in its queue, so that no drain empties it."""
         return bool(self.planned.settings.values.get("non_destructive"))
 
     def _drain_to_the_end(self) -> None:
-        """Where the script ends with two drains: restart and drain again until a drain brings nothing.
+        """If the script ends with two drains, restart and drain again until a drain brings nothing.
 
         Counter-example to two drains: the second brings one of three missing messages, and a third would bring the
-        others. A broker that cannot be restarted here is drained again without it.
+        others. A broker that the suite cannot restart is drained again without a restart.
         """
         steps = self.planned.script.steps
-        if self.drains < 2 or steps[-1] != Drain() or self._stays:
+        if self.drains < 2 or steps[-1] != Drain() or self._keeps_messages:
             return
         while self.brought and self.drains < MOST_DRAINS:
             self.abort.check()
@@ -230,10 +226,9 @@ class TrialPlayer:
         consumers = (self._client(each) for each in step.steps if isinstance(each, Consume))
         publishers = (self._client(each) for each in step.steps if isinstance(each, Publish))
         for result in self.client_runner.play_together(consumers, publishers):
-            self._alive(result)
+            self._check_connected(result)
 
     def _client(self, step: Publish | Consume | Ask) -> Job:
-        """Return the job of the client of this step."""
         honest = isinstance(step, Consume) and step.honest
         fault = None if isinstance(step, Ask) else step.until
         return self.client_runner.job(
@@ -248,7 +243,7 @@ class TrialPlayer:
         if isinstance(step.until, LinkFault):
             self._over_link(job, step.until)
         elif step.linked:
-            with watched(self.stand.ledger, self.client_runner, job) as linked:
+            with watched(self.running.ledger, self.client_runner, job) as linked:
                 self._play(linked, step.until)
         else:
             self._play(job, step.until)
@@ -266,7 +261,7 @@ class TrialPlayer:
             case PowerLoss():
                 self._lose_power(job, fault)
             case _:
-                self._alive(self.client_runner.play(job))
+                self._check_connected(self.client_runner.play(job))
 
     def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
         with self.broker.target.armed(fault.name) as descriptors:
@@ -274,25 +269,19 @@ class TrialPlayer:
         self._prove_ended(fault, result, fault.name)
 
     def _pause(self, job: Job, fault: Pause) -> None:
-        """The client that owns the trigger halts the broker, shows that every thread is stopped, and lets it go on.
-
-        Or it kills what it halted.
-        """
+        """Let the client halt the broker, show that every thread has stopped, and resume or kill the broker."""
         with self.broker.target.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
             result = self.client_runner.play(job, descriptors)
         self.floor_s += fault.hold_s
         if fault.then_kill:
             self._prove_ended(fault, result, "kill")
             return
-        self._alive(result)
+        self._check_connected(result)
         process.prove_fired("pause", fired=result.fired, seen=result.seen, wanted=largest(fault.at))
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
-        """The client takes the disk away and kills the broker; here it is shown that both are gone.
-
-        Then the disk is mounted again.
-        """
-        with self.stand.power() as disk, self.broker.target.armed("power_loss") as pidfds:
+        """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
+        with self.running.power() as disk, self.broker.target.armed("power_loss") as pidfds:
             result = self.client_runner.play(job, [disk, *pidfds])
         self._prove_ended(fault, result, fault.name)
 
@@ -302,12 +291,12 @@ class TrialPlayer:
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
         process.prove_gone(self.broker.target, name)
         if isinstance(fault, PowerLoss):
-            self.stand.after_loss()
+            self.running.after_loss()
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
         self._note(Op.BROKER, Phase.OK, detail=name)
 
     def _over_link(self, job: Job, fault: LinkFault) -> None:
-        result = over_link(self.stand.ledger, self.client_runner, job, fault)
+        result = over_link(self.running.ledger, self.client_runner, job, fault)
         self.floor_s += getattr(fault, "hold_s", 0.0)
         self.broker.target.alive_check()
         if result.ended == "disconnected" and fault.name != "cut":
@@ -325,19 +314,19 @@ class TrialPlayer:
         if step.until is not None:
             self._kill_in_recovery(step.until)
             self.evidence.before_restart()
-        self.traced = TracedRun(self.client_runner, self.stand, step.under) if step.under is not None else None
-        if failed := RestartAttempt(self.stand).start(self.traced.start if self.traced else None):
+        self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
+        if failed := RestartAttempt(self.running).start(self.traced.start if self.traced else None):
             self.traced = None
-            self._lose(failed)
+            self._end_unready(failed)
             return
         self.recovered = self.recovered or not step.clean or step.until is not None
         self._note(Op.BROKER, Phase.OK, detail=detail)
         self.floor_s += time.monotonic() - started
 
     def _offer(self, step: Offer) -> None:
-        """A start with each setting; the broker refuses to, or takes it. Then one with all that it took.
+        """Start the broker with each setting alone, which it may refuse, and then with all that it accepted.
 
-        Each is a BROKER event: `offered NAME=VALUE`, `fail` where it was refused and `ok` where it was taken.
+        Each start is a BROKER event `offered NAME=VALUE`: `fail` if the broker refused the setting, else `ok`.
         """
         started = time.monotonic()
         self._untrace()
@@ -345,17 +334,17 @@ class TrialPlayer:
         taken: list[str] = []
         for setting in step.settings:
             words = offered(self.planned.adapter, setting)
-            if took := self._takes(words):
+            if accepted := self._accepts(words):
                 taken += words
                 self.broker.stop()
-            self._note(Op.BROKER, Phase.OK if took else Phase.FAIL, detail=f"offered {setting}")
-        self.stand.start(more=taken)
+            self._note(Op.BROKER, Phase.OK if accepted else Phase.FAIL, detail=f"offered {setting}")
+        self.running.start(more=taken)
         self.floor_s += time.monotonic() - started
 
-    def _takes(self, words: Sequence[str]) -> bool:
-        """Whether it starts with these; `LaunchError` where it does not for any other reason than not knowing them."""
+    def _accepts(self, words: Sequence[str]) -> bool:
+        """Whether the broker starts with these words; raises `LaunchError` if it fails for another reason."""
         try:
-            self.stand.start(more=words)
+            self.running.start(more=words)
         except LaunchError:
             if self.broker.target.exit_status != self.planned.adapter.file.start.refused_status:
                 raise
@@ -372,15 +361,15 @@ class TrialPlayer:
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
 
     def _untrace(self) -> None:
-        """The end of a traced run of the broker: it is stopped, and what was seen of its disk becomes a history."""
+        """End a traced run of the broker; its disk operations become a history."""
         if self.traced is not None:
             traced, self.traced = self.traced, None
             traced.finish()
 
-    def _alive(self, result: JobResult) -> None:
+    def _check_connected(self, result: JobResult) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
             check_alive(self.broker)
-            raise ClientError("the broker closed the connection of a client although no fault was at work")
+            raise ClientError("the broker closed the connection of a client although no fault was active")
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
@@ -388,13 +377,13 @@ class TrialPlayer:
 
 
 def offered(adapter: Adapter, setting: str) -> list[str]:
-    """The words of the command line that give the broker a setting of any name, `name=value`."""
+    """Return the words of the command line that give the broker the setting `name=value`."""
     name, _, value = setting.partition("=")
     return [fill(word, {"name": name, "value": value}) for word in adapter.file.start.offer]
 
 
 def describe(planned: Planned) -> TrialRecord:
-    """The record of a trial of which nothing is known yet but the plan."""
+    """Return the record of a planned trial that has not been played."""
     return TrialRecord(
         trial=planned.id,
         scenario=planned.script.id,
@@ -413,7 +402,7 @@ def describe(planned: Planned) -> TrialRecord:
 
 
 def unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> TrialRecord:
-    """The record, written, of a trial whose broker did not start: void, and without a history."""
+    """Write and return the record of a trial whose broker did not start: it is void, and has no history."""
     folder.mkdir(parents=True)
     record = msgspec.structs.replace(describe(planned), void=str(error), void_log=error.log_tail)
     records.save(record, folder / "trial.json")

@@ -85,7 +85,6 @@ class Weakened:
 
     @property
     def label(self) -> str:
-        """What the report calls it."""
         return ", ".join(f"{k}={str(v).lower()}" for k, v in self.settings)
 
     @property
@@ -110,7 +109,6 @@ class Liar:
 
     @property
     def label(self) -> str:
-        """What the report calls it."""
         return f"liar {self.name}"
 
 
@@ -127,7 +125,6 @@ class SessionLiar:
 
     @property
     def label(self) -> str:
-        """What the report calls it."""
         return f"session liar {self.name}"
 
 
@@ -135,7 +132,6 @@ Control = Weakened | Liar | SessionLiar
 
 
 def weakened(*, trials: int = TRIALS, waits_for_liveness: bool = False, **settings: bool | int) -> Weakened:
-    """The same product with the guarantee switched off."""
     return Weakened(tuple(sorted(settings.items())), trials, waits_for_liveness=waits_for_liveness)
 
 
@@ -229,7 +225,6 @@ class Scenario:
 
     @property
     def faults(self) -> tuple[Fault | DiskFault, ...]:
-        """The faults of the script, in the order of its steps."""
         found = []
         for step in singles(self.steps):
             under = step.under if isinstance(step, Restart) else None

@@ -89,7 +89,6 @@ class Nth(_Trigger, frozen=True):
 
     @property
     def number(self) -> int:
-        """The drawn number."""
         return fixed(self.k)
 
 
@@ -100,7 +99,6 @@ class After(_Trigger, frozen=True):
 
     @property
     def number(self) -> int:
-        """The drawn number."""
         return fixed(self.ms)
 
 
@@ -418,7 +416,6 @@ LONGEST_DELAY_MS = 30_000
 
 
 def singles(steps: Iterable[Step]) -> Iterator[Single]:
-    """Yield each step by itself: those that run together one after the other."""
     for step in steps:
         if isinstance(step, Together):
             yield from step.steps

@@ -29,7 +29,7 @@ from conformance.history import Op, Phase, bare_header
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.records import TrialRecord
 from conformance.run import readiness_probe
-from conformance.run.planning.plan import Planned, Selection, plan
+from conformance.run.planning import Planned, Selection, plan
 from conformance.run.record import Recording
 from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar, weakened
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Pause, Publish, Restart, Step

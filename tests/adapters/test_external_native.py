@@ -14,7 +14,7 @@ from conformance.frontend.cli import cli
 from conformance.history import Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.run import readiness_probe
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
 from conformance.scenario.script import Drain, Publish

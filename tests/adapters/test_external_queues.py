@@ -23,7 +23,7 @@ from conformance.history import Op, bare_header
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import TrialRecord
 from conformance.run import readiness_probe
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
 from conformance.scenario.script import Drain, Kill, Nth, Publish, Step

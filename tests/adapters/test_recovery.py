@@ -20,7 +20,7 @@ from conformance.errors import LaunchError
 from conformance.history import NOT_RECOVERED, Phase
 from conformance.ledger import Ledger
 from conformance.run.broker_pool import BrokerPool
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.restart import RestartAttempt
 from conformance.scenario import Scenario
 from conformance.scenario.script import Drain
@@ -102,8 +102,8 @@ def test_who_is_to_blame(
         if hook is unreadable:
             found = RestartAttempt(stand).start()
             assert found is not None
-            assert found.phase is Phase.FAIL, found.words
-            assert found.words.startswith(f"{NOT_RECOVERED}: {adapter.file.title}")
+            assert found.phase is Phase.FAIL, found.reason
+            assert found.reason.startswith(f"{NOT_RECOVERED}: {adapter.file.title}")
         else:
-            with pytest.raises(LaunchError, match="that is this machine's, not the broker's"):
+            with pytest.raises(LaunchError, match="this machine is the cause, not the broker"):
                 RestartAttempt(stand).start()

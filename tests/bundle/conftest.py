@@ -16,7 +16,7 @@ from reproductions import NAME
 
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 
 WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
 

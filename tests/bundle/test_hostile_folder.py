@@ -140,7 +140,7 @@ def test_code_beside_the_run(copy, evil, spark, tmp_path, capsys):
     for error in (bundled, replayed):
         assert f"{copy}: broker.json, broker.py: these files of the run say how" in str(error.value)
         assert "They can run any program as you" in str(error.value)
-        assert "If you trust whoever made the folder, add --trust" in str(error.value)
+        assert "If you trust the author of the folder, add --trust" in str(error.value)
     assert "--adapter" in str(replayed.value)
     assert 0 == cli.main(
         ["bundle", f"{copy}#{FIRST}", "--trust", "--out", str(tmp_path / "b.zip")], standalone_mode=False

@@ -20,7 +20,7 @@ from conformance.followup.bundle import source
 from conformance.followup.replay import ReplayRequest
 from conformance.records import BrokerRecord, RunRecord
 from conformance.run import artifacts
-from conformance.run.planning.plan import drawn_for
+from conformance.run.planning import drawn_for
 from conformance.scenario.script import Restart
 
 

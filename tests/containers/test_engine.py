@@ -17,7 +17,7 @@ from conformance.faults import possible
 from conformance.faults.power import image as powerloss
 from conformance.history import Op, Phase, bare_header
 from conformance.ledger import Ledger, release_leftovers
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
 from conformance.scenario.script import SETTLE, HeldSync, Kill, Nth, PowerLoss, Publish, Recovery, Restart

@@ -8,7 +8,7 @@ import pytest
 from conformance import adapters
 from conformance.history import Phase
 from conformance.run.broker_pool import BrokerPool
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient
 from conformance.run.restart import RestartAttempt
 from conformance.scenario import Scenario
@@ -32,4 +32,4 @@ def test_after_a_kill(real, ledger, tmp_path, liar, phase):
         found = RestartAttempt(stand).start()
 
     assert phase is (found and found.phase)
-    assert found is None or 2 == found.words.count("is not taken over"), found.words
+    assert found is None or 2 == found.reason.count("is not taken over"), found.reason

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 

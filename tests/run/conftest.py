@@ -9,9 +9,9 @@ import pytest
 
 from conformance import adapters
 from conformance.history import bare_header
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.ledger import Ledger
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
 

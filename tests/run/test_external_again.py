@@ -15,7 +15,7 @@ from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.launch import greeting, ports
 from conformance.campaign import Options, Watcher
 from conformance.followup import bundle, replay
-from conformance.run.planning.plan import subject_trials
+from conformance.run.planning import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates

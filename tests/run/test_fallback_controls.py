@@ -11,10 +11,10 @@ from conformance.claims import Kind
 from conformance.faults import possible
 from conformance.history import bare_header
 from conformance.judge.input.packing import compact
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
-from conformance.run.planning.plan import Selection, plan
+from conformance.run.planning import Selection, plan
 from conformance.run.record import Recording
 from conformance.scenario import Liar, Weakened
 

@@ -6,8 +6,8 @@ import doctest
 import pytest
 
 from conformance import adapters, campaign, claims, scenario
-from conformance.run.planning import plan as plans
-from conformance.run.planning.plan import Selection, arm_label, instances, plan, subject_trials, wanted
+from conformance.run import planning
+from conformance.run.planning import Selection, arm_label, instances, plan, subject_trials, wanted
 from conformance.run.trial import describe
 
 CATALOGUE = claims.load()
@@ -202,7 +202,7 @@ def test_lanes():
 def test_arms_in_a_word(arm, control, expected):
     """Weakened settings have a line of their own in the report; a liar is known by its name."""
     assert expected == arm_label(arm, control)
-    assert 0 == doctest.testmod(plans).failed
+    assert 0 == doctest.testmod(planning).failed
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

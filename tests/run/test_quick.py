@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from conformance import adapters, claims, scenario
-from conformance.run.planning import quick as quicks
-from conformance.run.planning.plan import Selection, plan, wanted
-from conformance.run.planning.quick import BUDGET_S, CLAIMS, quick
+from conformance.run import planning
+from conformance.run.planning import QUICK_CLAIMS, QUICK_S, Selection, plan, quick, wanted
 from conformance.scenario import Check, Liar, Scenario, Weakened
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish
 
@@ -60,7 +59,7 @@ def test_few_claims_that_need_no_patience(adapter, protocol):
     found = quick(everything(adapter, protocol), SCENARIOS, CATALOGUE)
     decided = [(claim, control) for claim, control in controls(found) if control is not None]
 
-    assert 0 < len(found.claims) <= CLAIMS
+    assert 0 < len(found.claims) <= QUICK_CLAIMS
     assert {claim.id for claim in found.claims} == {
         claim for claim, c in decided if isinstance(c, Weakened | Liar) and not getattr(c, "waits_for_liveness", False)
     }
@@ -73,10 +72,11 @@ def test_the_trials_fit_into_the_budget(adapter, protocol):
     found = quick(everything(adapter, protocol), SCENARIOS, CATALOGUE)
     ids = {claim.id for claim in found.claims}
     seconds = sum(
-        quicks._cost(SCENARIOS[name], {c: 1 for c in SCENARIOS[name].decides if c in ids}, found) for name in found.only
+        planning._cost(SCENARIOS[name], {c: 1 for c in SCENARIOS[name].decides if c in ids}, found)
+        for name in found.only
     )
 
-    assert 0 < seconds <= BUDGET_S
+    assert 0 < seconds <= QUICK_S
     assert {trial.script.id for trial in plan(found, SCENARIOS, CATALOGUE)} <= found.only
 
 
@@ -107,7 +107,7 @@ def test_the_strong_ones_of_many():
     strong = {"SOLCD-ACK-01", "AMQP-DUR-01"}
     found, _ = chosen(script("all", {**dict.fromkeys(by_liars, LIAR), **dict.fromkeys(sorted(strong), WEAK)}))
 
-    assert (CLAIMS, True) == (len(found), strong <= set(found))
+    assert (QUICK_CLAIMS, True) == (len(found), strong <= set(found))
 
 
 def test_a_strong_scenario_before_one_of_a_liar():

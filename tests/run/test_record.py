@@ -15,7 +15,7 @@ from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run import record as recording
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.run.trial import describe
 from conformance.scenario import Scenario

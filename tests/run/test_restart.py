@@ -99,7 +99,7 @@ def recovery(tmp_path):
         ([LATE, LATE, None, None], Phase.FAIL, "on a copy of the same data and on other ports"),
         ([DEAD, failed("page 3 is gone"), None, None], Phase.FAIL, "page 3 is gone"),
         ([DEAD, None], Phase.INFO, "a second broker started from a copy of the same data"),
-        ([LATE, LATE, None, LATE], Phase.INFO, "of a broker in health does not start on other ports either"),
+        ([LATE, LATE, None, LATE], Phase.INFO, "of a healthy broker does not start on other ports either"),
         ([DEAD, failed(failure=None)], Phase.INFO, "failed in another way"),
     ],
     ids=["the same end", "never ready", "another end", "the copy starts", "copies never start", "unclear"],
@@ -110,8 +110,8 @@ def test_who_is_to_blame(recovery, ends, phase, words):
 
     found = start.start()
 
-    assert (phase, True) == (found.phase, words in found.words), found.words
-    assert found.words.startswith("not recovered: " if phase is Phase.FAIL else "not ready: ")
+    assert (phase, True) == (found.phase, words in found.reason), found.reason
+    assert found.reason.startswith("not recovered: " if phase is Phase.FAIL else "not ready: ")
     assert len(ends) - 1 == len(made)
 
 
@@ -146,7 +146,7 @@ def test_a_machine_that_the_log_does_not_speak_of(recovery, monkeypatch, what):
             monkeypatch.setattr(restart, "FULL", 1 << 60)
         start, _, made = recovery(DEAD, protocols=["amqp"] * (what == "a port"), endpoint=lambda protocol: place)
 
-        with pytest.raises(LaunchError, match=f"(port {place[1]} is taken|a disk is full): that is this machine's"):
+        with pytest.raises(LaunchError, match=f"(port {place[1]} is taken|a disk is full): this machine is the cause"):
             start.start()
 
     assert [] == made
@@ -156,7 +156,10 @@ def test_the_line_that_tells_most():
     """Not the farewell of a broker that ends in good order, nor the stack of its error."""
     tail = ["INFO starts", "ERROR AMQ224000: no journal", "at java.io.Exception", "INFO stopped"]
 
-    assert restart.said(LaunchError("x ended", log_tail=tail)) == "x ended (its log says: ERROR AMQ224000: no journal)"
+    assert (
+        restart.describe_failure(LaunchError("x ended", log_tail=tail))
+        == "x ended (its log says: ERROR AMQ224000: no journal)"
+    )
 
 
 def test_a_broker_that_was_never_ready_is_not_accused(recovery):
@@ -175,7 +178,7 @@ def test_where_no_copy_can_be_made_nobody_is_accused(recovery, why):
     found = start.start()
 
     assert (Phase.INFO, []) == (found.phase, made)
-    assert found.words.endswith(f"no copy of its data could be tried: {why}")
+    assert found.reason.endswith(f"no copy of its data could be tried: {why}")
 
 
 def test_too_much_data_is_not_copied(recovery, monkeypatch):
@@ -183,7 +186,7 @@ def test_too_much_data_is_not_copied(recovery, monkeypatch):
     monkeypatch.setattr(restart, "COPY_BYTES", 0)
     start, _, _ = recovery(DEAD)
 
-    assert "at most 0 are copied" in start.start().words
+    assert "at most 0 are copied" in start.start().reason
 
 
 def test_the_copy_is_what_the_fault_left(recovery):
@@ -196,11 +199,11 @@ def test_the_copy_is_what_the_fault_left(recovery):
 
 
 def test_the_copy_has_holes_for_zeros(recovery):
-    """Journals are preallocated; whoever writes to the copy changes nothing in the data."""
+    """Journals are preallocated; writing to the copy changes nothing in the data."""
     start, broker, _ = recovery(DEAD, DEAD, None)
     kept = start._copy / "large"
     (broker.data / "large").write_bytes(bytes(4 << 20) + b"record")
-    copied = RestartAttempt(start._stand)
+    copied = RestartAttempt(start._running)
 
     assert (broker.data / "large").read_bytes() == kept.read_bytes()
     assert kept.stat().st_blocks * 512 < 1 << 20
@@ -263,7 +266,7 @@ def test_a_broker_that_ends_after_it_was_ready_again(recovery, ends, phase, word
 
     found = judge.died(DEAD, "orders")
 
-    assert (phase, True) == (found.phase, words in found.words), found.words
+    assert (phase, True) == (found.phase, words in found.reason), found.reason
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,11 @@ from conformance.errors import LaunchError, UsageError
 from conformance.followup import bundle, replay
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Verdict
-from conformance.judge.spark.gateway import Gateway
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import Gateway, JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import artifacts
-from conformance.run.planning.plan import subject_trials
+from conformance.run.planning import subject_trials
 from conformance.scenario import FRAMES
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))

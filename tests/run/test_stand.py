@@ -10,7 +10,7 @@ from conformance import adapters
 from conformance.ledger import Ledger
 from conformance.run import broker_pool as stand_of
 from conformance.run.broker_pool import BrokerPool
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.scenario import Scenario
 from conformance.scenario.script import Drain, Nth, PowerLoss, Publish
 
@@ -55,25 +55,25 @@ def test_a_broker_is_kept_for_the_rest_of_its_instance(stands):
     """With the queues of all that is expected; it is started once, and ended when nothing more can come."""
     first, second = planned(1), planned(2)
     keeper, made = stands([first, second])
-    stand, took = keeper.acquire([first])
-    keeper.release(first.instance, stand)
+    running, took = keeper.acquire([first])
+    keeper.release(first.instance, running)
     kept = made[0].closed
     again, no_time = keeper.acquire([second])
     keeper.release(second.instance, again)
 
-    assert (stand, 1, {"odd-1", "odd-2"}, 1.5, 0.0) == (again, len(made), made[0].queues, took, no_time)
+    assert (running, 1, {"odd-1", "odd-2"}, 1.5, 0.0) == (again, len(made), made[0].queues, took, no_time)
     assert (False, True) == (kept, made[0].closed)
 
 
 def test_a_broker_without_the_queue_is_not_used(stands):
     """A trial that nobody expected, such as a repeat, gets a broker of its own."""
     keeper, made = stands([planned(1), planned(2)])
-    stand, _ = keeper.acquire([planned(1)])
-    keeper.release(planned(1).instance, stand)
+    running, _ = keeper.acquire([planned(1)])
+    keeper.release(planned(1).instance, running)
     other, _ = keeper.acquire([planned(9)])
 
     assert (2, True, {"odd-2", "odd-9"}) == (len(made), made[0].closed, made[1].queues)
-    assert other is not stand
+    assert other is not running
 
 
 def test_only_a_few_are_kept(stands):
@@ -81,8 +81,8 @@ def test_only_a_few_are_kept(stands):
     several = [[planned(n, liar=f"l{n}"), planned(n + 10, liar=f"l{n}")] for n in range(stand_of.KEPT + 1)]
     keeper, made = stands([trial for pair in several for trial in pair])
     for first, _ in several:
-        stand, _ = keeper.acquire([first])
-        keeper.release(first.instance, stand)
+        running, _ = keeper.acquire([first])
+        keeper.release(first.instance, running)
     waiting = [broker.closed for broker in made]
     keeper.close()
 
@@ -110,8 +110,8 @@ def test_a_power_loss_has_a_broker_of_its_own(stands, monkeypatch):
     loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
     lost, plain = planned(1, script=loses), planned(2)
     keeper, made = stands([])
-    stand, _ = keeper.acquire([lost])
-    keeper.release(lost.instance, stand)
+    running, _ = keeper.acquire([lost])
+    keeper.release(lost.instance, running)
 
     assert lost.instance != plain.instance
     assert [("disk.img", "data"), "settled", "released"] == disks

@@ -17,7 +17,7 @@ from conformance.history import Op, Phase, read
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.report import html
-from conformance.run.planning.plan import clients_of, instances, wanted
+from conformance.run.planning import clients_of, instances, wanted
 
 HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
 

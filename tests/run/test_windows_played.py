@@ -11,7 +11,7 @@ from conformance.errors import LaunchError
 from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
 from conformance.run.broker_pool import BrokerPool
-from conformance.run.planning.plan import Planned
+from conformance.run.planning import Planned
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart
 

@@ -19,7 +19,7 @@ from conformance.followup.bundle import archive, bug
 from conformance.followup.bundle.configuration import configuration
 from conformance.followup.bundle.script import Reproduction, write
 from conformance.followup.bundle.source import MESSAGES, BundleSource, frames, gather
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.run import artifacts
 
 README = """# {title}

@@ -17,7 +17,7 @@ from conformance.followup.upgrade import runs
 from conformance.history import Event, Op, read
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
-from conformance.judge.spark.session import JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.judge.trial_anomalies import TrialAnomaly, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model

@@ -37,8 +37,7 @@ from conformance.records import TrialRecord
 from conformance.report import expectations, model
 from conformance.report.expectations import ExpectationOutcome, Expected
 from conformance.report.model import Item, Report, Standing
-from conformance.run.planning.plan import Planned
-from conformance.run.planning.quick import quick
+from conformance.run.planning import Planned, quick
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario import Scenario
 from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop

@@ -154,17 +154,16 @@ def spark() -> ProbeResult:
     import pyspark.find_spark_home as finder
 
     from conformance.adapters.launch.java import find_java
-    from conformance.judge.spark.class_archive import Classes
+    from conformance.judge.spark import ClassArchive
 
     try:
         java = find_java(_JAVA)
     except LaunchError:
         return ProbeResult("missing", f"{_version('pyspark')}, and no Java for it", "a Java, see above")
     home = pathlib.Path(finder._find_spark_home())
-    kept = (
-        "its classes are kept" if Classes(java, home).there else "its classes are not kept yet: sessions start slowly"
-    )
-    return ProbeResult("ok", f"{_version('pyspark')} in {home}, on Java {java.version} ({java.path}); {kept}")
+    kept = "kept" if ClassArchive(java, home).there else "not kept yet: sessions start slowly"
+    about = f"{_version('pyspark')} in {home}, on Java {java.version} ({java.path})"
+    return ProbeResult("ok", f"{about}; its classes are {kept}")
 
 
 def kernel() -> ProbeResult:

@@ -37,7 +37,7 @@ from conformance.quoting import visible
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.model import Standing, headline
 from conformance.report.phrases import MEANINGS
-from conformance.run.planning.plan import wanted
+from conformance.run.planning import wanted
 from conformance.run.record import Progress
 
 _WHOLE = ("loadscope", "loadfile")

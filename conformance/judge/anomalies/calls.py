@@ -10,7 +10,7 @@ numbered in the order of the steps.
 from __future__ import annotations
 
 from conformance.clients.workers.job import LIVENESS_S
-from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.model import Anomaly, LinkAnomaly, UndrainedAnomaly
 
 
 def _of(half: int, column: str) -> str:
@@ -19,13 +19,12 @@ def _of(half: int, column: str) -> str:
 
 
 def _figures(name: str, sentence: str, figures: tuple[tuple[str, str], ...], *, on_link: bool = False) -> Anomaly:
-    return Anomaly(
+    return UndrainedAnomaly(
         name,
         sentence,
         applies="attempted",
         offends="false",
         words="messages compared",
-        drained=False,
         on_link=on_link,
         figures=figures,
     )
@@ -54,7 +53,7 @@ COMPARED = (
         words="messages of one mode came again or were lost, and none of the other",
         repeated=True,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "answered_within_window",
         """An asynchronous send was answered although at most one other was sent after it.
 
@@ -63,7 +62,6 @@ COMPARED = (
         applies="attempted AND send_txn IS NULL",
         offends="confirmed_at IS NOT NULL",
         words="sends were answered before their confirmation window was full",
-        drained=False,
     ),
     _figures(
         "rates_of_sending",
@@ -113,25 +111,23 @@ def _decided(called_at: str, returned_at: str) -> str:
 
 
 def _returned(name: str, what: str, called_at: str, returned_at: str, more: str = "true") -> Anomaly:
-    return Anomaly(
+    return UndrainedAnomaly(
         name,
         f"{what} was called while the broker was halted, and returned before the broker resumed.",
         applies=f"{more} AND {halted(called_at)}",
         offends=f"{returned_at} < resumed_at",
         words=f"calls of {what} in the pause returned before the broker resumed",
-        drained=False,
     )
 
 
 def _waited(name: str, what: str, called_at: str, returned_at: str, more: str = "true") -> Anomaly:
-    return Anomaly(
+    return UndrainedAnomaly(
         name,
         f"{what} was called while the broker was halted, and did not return within the liveness bound.",
         applies=f"{more} AND {_decided(called_at, returned_at)}",
         # If a call had not returned when the broker resumed, only its wait in the pause is known.
         offends=f"coalesce({returned_at}, resumed_at) - {called_at} >= {_BOUND_NS}L",
         words=f"calls of {what} in the pause did not return within {LIVENESS_S:g} s",
-        drained=False,
     )
 
 
@@ -143,14 +139,12 @@ _SEEN = "attempted AND (flagged OR unflagged)"
 
 
 def _flag(name: str, sentence: str, applies: str, offends: str, sent: str) -> Anomaly:
-    return Anomaly(
+    return LinkAnomaly(
         name,
         sentence,
         applies=f"{_SEEN} AND {applies}",
         offends=offends,
         words=f"sends seen on the link left {sent}",
-        drained=False,
-        on_link=True,
     )
 
 
@@ -177,19 +171,18 @@ CALLS = (
         "with the flag of another mode",
     ),
     _returned("send_returned", "send()", "sent_at", "confirmed_at", _PLAIN),
-    Anomaly(
+    UndrainedAnomaly(
         "sooner_than_round_trip",
         "send() over a slow link returned sooner than the delay that the link adds to a round trip.",
         applies=f"{_PLAIN} AND added_us IS NOT NULL AND confirmed_at IS NOT NULL",
         offends="confirmed_at - sent_at < added_us * 1000L",
         words="calls of send() over a slow link returned sooner than a round trip takes",
-        drained=False,
     ),
     _waited("send_waited", "send()", "sent_at", "confirmed_at", _PLAIN),
     _waited("transacted_send_waited", "send() in a transaction", "sent_at", "returned_at", "in_transaction"),
     # Its answer comes to a listener: only the return of the call shows whether it waited.
     _waited("asynchronous_send_waited", "send() with a listener", "sent_at", "returned_at", _PLAIN),
-    Anomaly(
+    UndrainedAnomaly(
         "answered_afterwards",
         """The listener of a send in the pause was called when the broker resumed, and none was called before.
 
@@ -198,27 +191,24 @@ CALLS = (
         applies=f"{_PLAIN} AND {halted('sent_at')}",
         offends="confirmed_at >= resumed_at AND NOT answered_in_pause",
         words="sends in the pause were answered when the broker resumed",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "sent_ahead",
         "The witness of a permission: send() returned while the broker was halted, and its transaction was committed.",
         applies=f"in_transaction AND {halted('sent_at')}",
         offends="returned_at < resumed_at AND committed_at IS NOT NULL",
         words="calls of send() in a transaction in the pause returned before the broker resumed, and committed",
-        drained=False,
     ),
     _returned("acknowledge_returned", "acknowledge()", "ack_sent_at", "acked_at", _BY_CALL),
     _waited("acknowledge_waited", "acknowledge()", "ack_sent_at", "acked_at", _BY_CALL),
     _returned("commit_returned", "commit()", "commit_asked_at", "committed_at"),
     _returned("rollback_returned", "rollback()", "rollback_asked_at", "rolled_back_at"),
-    Anomaly(
+    UndrainedAnomaly(
         "denied",
         "The client answered a question otherwise than the claim says.",
         applies="granted OR denied",
         offends="denied",
         words="questions to the client were answered otherwise",
-        drained=False,
     ),
     Anomaly(
         "acknowledged_again",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
 REFUSALS = (
     Anomaly(
@@ -65,7 +65,7 @@ REFUSALS = (
 
 
 DELIVERIES = (
-    Anomaly(
+    UndrainedAnomaly(
         "stuck",
         """A waiting consumer with credit was not given a confirmed message in time.
 
@@ -77,7 +77,6 @@ DELIVERIES = (
         offends="(ack_sent_at IS NULL AND (redelivered_at > stuck_at OR (stuck_at IS NOT NULL AND left_in_queue)))"
         " OR late_after_restart",
         words="confirmed messages stuck in the queue, or delivered only after another restart",
-        drained=False,
     ),
     Anomaly(
         "gone",
@@ -191,7 +190,7 @@ DELIVERIES = (
         offends="unmarked",
         words="messages delivered again without the redelivered mark",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "counted_at_first",
         """The first delivery of a message, before any fault, carried a delivery count above zero.
 
@@ -200,7 +199,6 @@ DELIVERIES = (
         applies="fresh_at IS NOT NULL AND attempted",
         offends="first_count > 0",
         words="first deliveries counted above zero",
-        drained=False,
     ),
     Anomaly(
         "first_acquirer_twice",
@@ -220,15 +218,14 @@ DELIVERIES = (
         offends="held > 1000",
         words="deliveries held beside 1,000 other unacknowledged ones",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "over_prefetch",
         "With this delivery its consumer held more unacknowledged messages than its prefetch limit.",
         applies="handed > 0",
         offends="over_limit",
         words="deliveries sent beyond the prefetch limit",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "starved",
         """The broker withheld a message from a consumer without open deliveries, and gave it to a later one.
 
@@ -237,6 +234,5 @@ DELIVERIES = (
         applies="confirmed",
         offends="confirmed_at < starved_at AND handed = 0 AND redelivered > 0",
         words="confirmed messages withheld from a consumer that had acknowledged everything",
-        drained=False,
     ),
 )

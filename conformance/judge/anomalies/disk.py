@@ -6,7 +6,7 @@ read the answer. A broker that answers first can lose what it confirmed, and no 
 
 from __future__ import annotations
 
-from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.model import DiskAnomaly
 
 # A message that was acknowledged in one transaction, rolled back, and acknowledged in another has the records of both.
 _ONE_DISCHARGE = "discharges = 1 AND durable AND NOT refused"
@@ -25,7 +25,7 @@ def _in_vain(answered: str, failed: str, written: str, synced: str) -> str:
 
 
 DISK = (
-    Anomaly(
+    DiskAnomaly(
         "confirmed_before_sync",
         """The broker confirmed a persistent message before a sync that covers its record had returned.
 
@@ -34,21 +34,17 @@ DISK = (
         applies="confirmed AND durable AND written_at IS NOT NULL AND seen",
         offends="synced_at IS NULL OR synced_at > confirmed_at",
         words="persistent messages were confirmed before a sync of their record had returned",
-        drained=False,
-        at_disk=True,
         missed="confirmed AND durable AND written_at IS NULL AND sync_failed_at IS NULL AND confirm_traced",
     ),
-    Anomaly(
+    DiskAnomaly(
         "committed_before_sync",
         "The broker answered a commit before a sync that covers the record of the commit had returned.",
         applies=f"{_COMMITTED} AND discharge_written_at IS NOT NULL AND seen",
         offends="discharge_synced_at IS NULL OR discharge_synced_at > committed_at",
         words="persistent messages of commits were answered before a sync of their commit had returned",
-        drained=False,
-        at_disk=True,
         missed=f"{_COMMITTED} AND discharge_written_at IS NULL AND discharge_failed_at IS NULL AND commit_traced",
     ),
-    Anomaly(
+    DiskAnomaly(
         "rolled_back_before_sync",
         """The broker answered a rollback before a sync that covers the record of the rollback had returned.
 
@@ -57,25 +53,19 @@ DISK = (
         applies=f"rolled_back_at IS NOT NULL AND {_ONE_DISCHARGE} AND discharge_written_at IS NOT NULL AND seen",
         offends="discharge_synced_at IS NULL OR discharge_synced_at > rolled_back_at",
         words="persistent messages of rollbacks were answered before a sync of their rollback had returned",
-        drained=False,
-        at_disk=True,
     ),
-    Anomaly(
+    DiskAnomaly(
         "confirmed_though_sync_failed",
         "The broker confirmed a persistent message although the write or the sync of its record had failed.",
         applies="attempted AND send_txn IS NULL AND durable AND NOT refused AND sync_failed_at IS NOT NULL AND seen",
         offends=_in_vain("confirmed_at", "sync_failed_at", "written_last_at", "synced_at"),
         words="persistent messages whose record could not be stored were confirmed",
-        drained=False,
-        at_disk=True,
     ),
-    Anomaly(
+    DiskAnomaly(
         "committed_though_sync_failed",
         "The broker answered a commit although the write or the sync of its record had failed.",
         applies=f"commit_asked_at IS NOT NULL AND {_ONE_DISCHARGE} AND discharge_failed_at IS NOT NULL AND seen",
         offends=_in_vain("committed_at", "discharge_failed_at", "discharge_written_last_at", "discharge_synced_at"),
         words="persistent messages of commits that could not be stored were answered",
-        drained=False,
-        at_disk=True,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Mapping
 
@@ -58,5 +59,11 @@ class Anomaly:
         return self.at_disk or self.name == "not_recovered"
 
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
-        """Whether it concludes from evidence of one of these kinds."""
         return any(re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds)
+
+
+UndrainedAnomaly = functools.partial(Anomaly, drained=False)
+"""Its evidence is an event: it needs no drained queue."""
+
+LinkAnomaly = functools.partial(UndrainedAnomaly, on_link=True)
+DiskAnomaly = functools.partial(UndrainedAnomaly, at_disk=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
 KEPT = "confirmed AND durable AND settled"
 
@@ -50,7 +50,7 @@ SENDS = (
         offends="received = 0",
         words="sends without an answer were absent after recovery",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "unanswered_send",
         """A persistent send had no answer within the liveness bound, on an open connection.
 
@@ -59,7 +59,6 @@ SENDS = (
         applies="attempted AND durable AND (answered OR overdue)",
         offends="overdue AND NOT answered",
         words="persistent sends left without an answer",
-        drained=False,
     ),
     Anomaly(
         "unasked_missing",
@@ -71,13 +70,12 @@ SENDS = (
         offends="received = 0",
         words="sends without a receipt before an answered one were missing after the fault",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "outcome_changed",
         "The broker gave a send two different outcomes (accepted, rejected, released, modified) on one link.",
         applies="answered",
         offends="outcomes > 1",
         words="answered sends given a second, different outcome",
-        drained=False,
     ),
     Anomaly(
         "refused_delivered",
@@ -89,13 +87,12 @@ SENDS = (
         offends="received > 0",
         words="refused sends were received",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "receipt_untrue",
         "A receipt for a send came twice, or a receipt came that answers no send.",
         applies="accepted OR receipt_untrue",
         offends="receipt_untrue",
         words="sends were answered twice or wrongly",
-        drained=False,
     ),
 )
 
@@ -165,12 +162,11 @@ TRANSACTIONS = (
         " OR (commit_asked_at IS NULL AND received_last_at <= rolled_back_at)",
         words="messages acknowledged in transactions came again after a commit, or are gone after a rollback",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "rollback_refused",
         "The broker refused to roll back the transaction of an operation.",
         applies="rolled_back_at IS NOT NULL OR rollback_refused",
         offends="rollback_refused",
         words="operations are in a transaction whose rollback was refused",
-        drained=False,
     ),
 )

@@ -13,7 +13,7 @@ most: the slowest round trip of the same trial, through the disk, plus the time 
 
 from __future__ import annotations
 
-from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.model import Anomaly, LinkAnomaly, UndrainedAnomaly
 
 TIMER_NS = "1000000000L"
 """After this time the broker confirms everything that it has (shared seed 001)."""
@@ -30,7 +30,7 @@ LESS_SENT = "in_window AND 3 * burst < window_size - 2"
 OFFERED = "n = 1 AND in_window AND accepted AND confirm_epoch > first_epoch AND offered > 0"
 
 WINDOWS = (
-    Anomaly(
+    UndrainedAnomaly(
         "waited_for_timer",
         """The broker answered a third of a window no sooner than its one-second timer does.
 
@@ -40,9 +40,8 @@ WINDOWS = (
         applies=f"{THIRD_SENT} AND burst_answered_at IS NOT NULL AND {_AT_ONCE}",
         offends=f"burst_answered_at - burst_began_at >= {TIMER_NS}",
         words="sends of a third of their window were answered only by the timer",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "answered_late",
         """A send below a third of its window had no answer after 1.5 s and the slowest round trip of its trial.
 
@@ -51,9 +50,8 @@ WINDOWS = (
         applies=f"{LESS_SENT} AND answer_at IS NOT NULL AND round_trip_ns < 500000000L",
         offends=f"answer_at - sent_at > {LATE_NS} + round_trip_ns",
         words="sends below a third of their window were answered later than the timer, half a second and a round trip",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "threshold_moved",
         """The broker answered a single send well before the timer after it had been offered settings for thresholds.
 
@@ -62,9 +60,8 @@ WINDOWS = (
         applies=f"{OFFERED} AND default_wait_ns >= {SOONER_NS}",
         offends=f"answer_at - sent_at < {SOONER_NS}",
         words="sends after the offer of threshold settings were answered sooner than before",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "immediate_waited",
         """A send with Ack Immediately waited for the timer, or shared its answer with another such send.
 
@@ -73,7 +70,6 @@ WINDOWS = (
         applies=f"immediate AND {LESS_SENT} AND answer_at IS NOT NULL AND {_AT_ONCE}",
         offends=f"answer_at - burst_began_at >= {TIMER_NS} OR (range_last IS NOT NULL AND immediates > 1)",
         words="sends with Ack Immediately were answered by the timer, or together with another",
-        drained=False,
     ),
     Anomaly(
         "lost_immediate",
@@ -107,7 +103,7 @@ WINDOWS = (
 _UNHANDED = "received_at IS NULL OR ack_framed_at < received_at"
 
 SESSIONS = (
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_early",
         """An acknowledgement left on the link before the processing of its message had ended.
 
@@ -116,10 +112,8 @@ SESSIONS = (
         applies="ack_framed_at IS NOT NULL",
         offends="processed_at IS NULL OR ack_framed_at < processed_at",
         words="messages were acknowledged before their processing ended",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_unhanded",
         """An acknowledgement left on the link for a message that the application had not been handed.
 
@@ -130,10 +124,8 @@ SESSIONS = (
         applies="ack_framed_at IS NOT NULL",
         offends=_UNHANDED,
         words="messages were acknowledged before they were handed over",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_undelivered",
         """An acknowledge covered a message that was not yet handed over, or left out one that was.
 
@@ -143,10 +135,8 @@ SESSIONS = (
         applies="ack_framed_at IS NOT NULL OR (handed_before_answer AND carried > 0)",
         offends=f"ack_framed_at IS NULL OR {_UNHANDED}",
         words="messages were wrongly covered or left out by an acknowledge",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_unreceived",
         """An acknowledgement left on the link for a message that the application never received.
 
@@ -156,10 +146,8 @@ SESSIONS = (
         applies="carried > 0 AND handed = 0 AND fired_at IS NULL",
         offends="ack_framed_at IS NOT NULL",
         words="messages that were only prefetched were acknowledged",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "not_each_passed",
         """A message was passed to the application without an acknowledgement, or acknowledged and never passed.
 
@@ -168,10 +156,8 @@ SESSIONS = (
         applies="carried > 0 AND fired_at IS NULL",
         offends="(handed > 0) <> (ack_framed_at IS NOT NULL)",
         words="messages were passed without an acknowledgement, or acknowledged and not passed",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_after_processing",
         """An acknowledgement reached the link after the processing of its message had ended.
 
@@ -180,10 +166,8 @@ SESSIONS = (
         applies="ack_framed_at IS NOT NULL AND processed_at IS NOT NULL",
         offends="ack_framed_at > processed_at",
         words="messages were acknowledged after their processing",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_in_bulk",
         """An acknowledgement has the flag `multiple`, or is for a message that the application had not been handed.
 
@@ -192,10 +176,8 @@ SESSIONS = (
         applies="ack_framed_at IS NOT NULL",
         offends=f"ack_up_to OR {_UNHANDED}",
         words="messages were acknowledged together with others",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_lazily",
         """The witness of a permission to delay: an acknowledgement left after the next message was processed.
 
@@ -204,35 +186,29 @@ SESSIONS = (
         applies="ack_framed_at IS NOT NULL AND next_processed_at IS NOT NULL",
         offends="ack_framed_at > next_processed_at",
         words="messages were acknowledged after the processing of their successor",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "acknowledged_late",
         "The acknowledgement of a PRE session did not leave before the processing of its delivery began.",
         applies="handed > 0 OR ack_sent_at IS NOT NULL",
         offends="handed = 0 OR began_at < coalesce(ack_sent_at, began_at + 1)",
         words="deliveries were not acknowledged before their processing",
-        drained=False,
     ),
-    Anomaly(
+    LinkAnomaly(
         "acknowledged_at_all",
         "The link saw an acknowledgement of a NO_ACK session.",
         applies="carried > 0 OR ack_framed_at IS NOT NULL",
         offends="ack_framed_at IS NOT NULL",
         words="deliveries were acknowledged",
-        drained=False,
-        on_link=True,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "over_window",
         "With this send its publisher had more sends unanswered than its window allows.",
         applies="attempted",
         offends="over_window",
         words="sends beyond the publish window",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "window_stayed_shut",
         """A publish had to wait for its window and never continued, although an answer had made room for it.
 
@@ -241,14 +217,12 @@ SESSIONS = (
         applies="waited_with IS NOT NULL",
         offends="shut_with < window_size AND NOT attempted",
         words="publishes that had to wait for their window never continued",
-        drained=False,
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "blocked_early",
         "A publish had to wait for its window although fewer sends were unanswered than the window allows.",
         applies="attempted OR waited_with IS NOT NULL",
         offends="waited_with < window_size",
         words="publishes had to wait for a window that was not full",
-        drained=False,
     ),
 )

@@ -5,7 +5,7 @@ A phantom, an altered message, or a broker that did not start keeps every other 
 
 from __future__ import annotations
 
-from conformance.judge.anomalies.model import Anomaly
+from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
 _DRAINED_AGAIN = (
     "(bit_count(drained_in) > 1 AND (drained_in & -drained_in & silent_mask) <> 0)"
@@ -74,12 +74,11 @@ STRANGE = (
         offends="overtaken",
         words="received messages overtaken by a later one of their producer",
     ),
-    Anomaly(
+    UndrainedAnomaly(
         "not_recovered",
         "After a fault neither the broker nor a second one on a copy of its data started.",
         applies="attempted",
         offends="not_recovered IS NOT NULL",
         words="sent messages out of reach of a broker that did not start again",
-        drained=False,
     ),
 )

@@ -96,7 +96,6 @@ def _without(event: Event) -> Event:
 
 
 def _carried(event: Event, connection: _Connection, *, settled: bool, more: bool) -> Tied:
-    """Tie a frame with a message in it, to the broker or to the client."""
     if event.link == TO_BROKER:
         return Tied(msgspec.structs.replace(event, durable=_persistent(event)), _CODE["send"])
     whole = not more and event.phase is Phase.OK and connection.stream <= connection.reached

@@ -263,7 +263,6 @@ def _columns(
     discharged: Discharged,
     sent: Mapping[str | None, str | None],
 ) -> dict[str, Sequence[Any]]:
-    """Return the events of one process, by column."""
     process = history.header.process
     match = _PROCESS.fullmatch(process)
     if match is None:

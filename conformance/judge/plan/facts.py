@@ -37,11 +37,9 @@ class TrialFacts:
     failing: Mapping[str, Failing]
 
     def applies(self, anomaly: str) -> int:
-        """Count the messages that the anomaly applies to."""
         return int(self.counts[f"applies_{anomaly}"]) or self._dead_at_the_start(anomaly)
 
     def offences(self, anomaly: str) -> int:
-        """Count the messages that offend."""
         return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
 
     def _dead_at_the_start(self, anomaly: str) -> int:
@@ -52,7 +50,6 @@ class TrialFacts:
         return int(anomaly == "not_recovered" and bool(self.unrecovered))
 
     def exposed(self, exposure: str) -> int:
-        """Count the operations at risk."""
         return int(self.counts[f"exposed_{exposure}"])
 
     def window_ns(self, exposure: str) -> int | None:
@@ -64,12 +61,10 @@ class TrialFacts:
         return int(self.counts.get(f"missed_{anomaly}", 0))
 
     def figure(self, anomaly: str, place: int) -> float | None:
-        """Return one figure of an observation; None if no event gives it."""
         found = self.counts.get(figure_column(ANOMALIES[anomaly], place))
         return None if found is None else float(found)
 
     def effective(self, fault: str) -> bool:
-        """Whether the fault of that name was shown to take effect."""
         return bool(int(self.counts["faults_effective"]) & effective_mask(fault))
 
     @property
@@ -117,12 +112,10 @@ class TrialFacts:
 
 
 def effective_mask(*faults: str) -> int:
-    """Return the bits of these faults in `faults_effective`."""
     return sum(1 << (FAULTS.index(fault) + 1) for fault in dict.fromkeys(faults))
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:
-    """Return the facts by trial, from the rows of `relations.summary`."""
     grouped: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
         grouped.setdefault(row["trial"], {}).setdefault(row["failing"], []).append(row)
@@ -163,5 +156,4 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median; 0.0 without values."""
     return float(statistics.median(values)) if values else 0.0

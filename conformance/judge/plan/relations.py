@@ -55,7 +55,6 @@ def checks(used: Iterable[Check]) -> tuple[tuple[Anomaly, ...], dict[str, Exposu
 
 
 def figure_column(anomaly: Anomaly, place: int) -> str:
-    """Return the name of the column for a figure of an anomaly."""
     return f"figure_{anomaly.name}_{place}"
 
 

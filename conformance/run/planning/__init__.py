@@ -1,1 +1,0 @@
-"""Which trials a run consists of: claims, scenarios, controls, protocols and clients."""
