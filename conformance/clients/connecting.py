@@ -57,7 +57,41 @@ class Login:
         self.password = access.password.read() if access.password is not None else ""
 
     def dial(self, connect_s: float) -> Line:
-        return dial(self._host, self._port, self.access, connect_s)
+        """Return a connected socket, with TLS if `access` asks for it.
+
+        `connect_s` limits the TCP connection, and again the TLS handshake. `ClientError` names what failed and what to
+        do.
+        """
+        try:
+            plain = socket.create_connection((self._host, self._port), timeout=connect_s)
+        except OSError as error:
+            raise ClientError(f"no connection to {self.where}: {error}") from error
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return plain if self.access.tls is None else self._secured(plain, self.access.tls, connect_s)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _secured(self, plain: socket.socket, tls: ClientTls, within_s: float) -> TlsLine:
+        import ssl
+
+        where = self.where
+        try:
+            with hung_up_after(plain, within_s):
+                return TlsLine.over(plain, _context(tls), self.server_name)
+        except ssl.SSLCertVerificationError as error:
+            why = _VERIFIED.get(error.verify_code, _UNTRUSTED)
+            raise ClientError(f"TLS: the certificate of {where} {why} ({error.verify_message.rstrip('.')})") from error
+        except TimeoutError as error:
+            raise ClientError(f"TLS: {where} did not answer a handshake in time; is that a TLS port?") from error
+        except ssl.SSLError as error:
+            raise ClientError(f"TLS: {where} {explain(error)}") from error
+        except OSError as error:
+            raise ClientError(
+                f"TLS: {where} ended the handshake ({error or 'end of stream'}); is that a TLS port? Does it require a "
+                "client's certificate (--tls-cert, tls.certificate)?"
+            ) from error
 
     def clean(self, text: str) -> str:
         """Return words of the peer without the secret, which it may quote, and cut to a bounded length."""
@@ -70,50 +104,27 @@ class Login:
         is plain, try a TLS handshake on a second one: a broker that has just died answers none.
         """
         if isinstance(line, TlsLine):
-            alert = line.alert or _ends_at_once(self._host, self._port, self.access)
+            alert = line.alert or self._ends_at_once()
             return alert and f"TLS: it {alert}"
         return _IN_TLS if speaks_tls(self._host, self._port, _GREETS_S) else ""
 
-
-def dial(host: str, port: int, access: Access, connect_s: float) -> Line:
-    """Return a connected socket, with TLS if `access` asks for it.
-
-    `connect_s` limits the TCP connection, and again the TLS handshake. `ClientError` names what failed and what to do.
-    """
-    where = f"{host}:{port}"
-    try:
-        plain = socket.create_connection((host, port), timeout=connect_s)
-    except OSError as error:
-        raise ClientError(f"no connection to {where}: {error}") from error
-    try:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return plain if access.tls is None else _secured(plain, host, where, access.tls, connect_s)
-    except BaseException:
-        plain.close()
-        raise
+    def _ends_at_once(self) -> str:
+        """Return the reason if a second connection ends right after its handshake: not every server sends an alert."""
+        try:
+            line = self.dial(_GREETS_S)
+        except ClientError:  # it is gone
+            return ""
+        try:
+            return "" if line.recv(1) else _LEAVES
+        except TimeoutError:
+            return ""
+        except OSError:
+            return _LEAVES
+        finally:
+            line.close()
 
 
-def _secured(plain: socket.socket, host: str, where: str, tls: ClientTls, within_s: float) -> TlsLine:
-    import ssl
-
-    try:
-        with hung_up_after(plain, within_s):
-            return TlsLine.over(plain, context(tls), tls.server_name or host)
-    except ssl.SSLCertVerificationError as error:
-        why = _VERIFIED.get(error.verify_code, _UNTRUSTED)
-        raise ClientError(f"TLS: the certificate of {where} {why} ({error.verify_message.rstrip('.')})") from error
-    except TimeoutError as error:
-        raise ClientError(f"TLS: {where} did not answer a handshake in time; is that a TLS port?") from error
-    except ssl.SSLError as error:
-        raise ClientError(f"TLS: {where} {explain(error)}") from error
-    except OSError as error:
-        raise ClientError(
-            f"TLS: {where} ended the handshake ({error or 'end of stream'}); is that a TLS port? Does it require a "
-            "client's certificate (--tls-cert, tls.certificate)?"
-        ) from error
-
-
-def context(tls: ClientTls) -> ssl.SSLContext:
+def _context(tls: ClientTls) -> ssl.SSLContext:
     """Return a client's context: TLS 1.2 or later, certificate and name verified. `ClientError` names the file."""
     try:
         return web.context(tls)
@@ -134,22 +145,6 @@ def explain(error: ssl.SSLError) -> str:
 def answered_in_tls(said: bytes | bytearray) -> str:
     """Return what to do if the first bytes of a plain connection are TLS; empty if they are not."""
     return _IN_TLS if bytes(said[:2]) in TLS_RECORD else ""
-
-
-def _ends_at_once(host: str, port: int, access: Access) -> str:
-    """Return the reason if a second connection ends right after its handshake: not every server sends an alert."""
-    try:
-        line = dial(host, port, access, _GREETS_S)
-    except ClientError:  # it is gone
-        return ""
-    try:
-        return "" if line.recv(1) else _LEAVES
-    except TimeoutError:
-        return ""
-    except OSError:
-        return _LEAVES
-    finally:
-        line.close()
 
 
 class _Stream:

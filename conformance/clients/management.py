@@ -18,9 +18,9 @@ from conformance.adapters import web
 from conformance.adapters.credentials import Access
 from conformance.adapters.external import leftovers
 from conformance.adapters.external.leftovers import Removal
+from conformance.adapters.launch.prepared import DepthProbe
 from conformance.clients.amqp.connection import AmqpClientConnection, decoded
 from conformance.clients.session import Disconnected, Refused
-from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
 _ANSWER_S = 30.0
@@ -112,7 +112,7 @@ class DepthClient:
         name: AMQP container id of its connection.
     """
 
-    def __init__(self, probe: DepthRequest | None, name: str) -> None:
+    def __init__(self, probe: DepthProbe | None, name: str) -> None:
         self._probe, self._name = probe, name
         self._management: Management | None = None
 
@@ -143,12 +143,12 @@ class DepthClient:
         first = json.loads(reply)[0] if isinstance(reply, str) and reply.startswith("[") else reply
         return first if isinstance(first, str) else json.dumps(first)
 
-    def _reply(self, probe: DepthRequest) -> Any:
+    def _reply(self, probe: DepthProbe) -> Any:
         if self._management is None:
             self._management = Management(
                 probe.host, probe.port, probe.address, probe.access, self._name, relayed=probe.relayed
             )
-        answer = self._management.ask(dict(probe.properties), probe.body or None, within_s=_ANSWER_S)
+        answer = self._management.ask(probe.properties, probe.body or None, within_s=_ANSWER_S)
         if answer is None:
             needs = f". It needs {probe.needs}" if probe.needs else ""
             raise ClientError(f"the broker did not answer a management request ({probe.address}){needs}")
@@ -161,14 +161,14 @@ class DepthClient:
             self._management = None
 
 
-def _answered(probe: DepthRequest) -> tuple[int, str]:
+def _answered(probe: DepthProbe) -> tuple[int, str]:
     try:
         return web.ask("GET", probe.url, timeout_s=_ANSWER_S, access=probe.access)
     except OSError as error:
         raise ClientError(f"{web.shown(probe.url)} gives no answer: {error}") from error
 
 
-def _over_http(probe: DepthRequest) -> int:
+def _over_http(probe: DepthProbe) -> int:
     status, text = _answered(probe)
     try:
         return int(web.field_of(text, probe.field))
@@ -177,7 +177,7 @@ def _over_http(probe: DepthRequest) -> int:
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
 
 
-def _number_of(probe: DepthRequest, body: Any) -> int:
+def _number_of(probe: DepthProbe, body: Any) -> int:
     """Return the depth in an answer: a map with it, a JSON list with it as first item, or the depth itself."""
     if isinstance(body, dict):
         if probe.field not in body:

@@ -84,11 +84,11 @@ class Received:
 
 
 class QuestionResult(NamedTuple):
-    """One question to a vendor's client, whether the answer is what the claim says, and the answer."""
+    """One call of a vendor's client, whether its result is what the claim says, and the result."""
 
-    asked: str
-    so: bool
-    said: str
+    call: str
+    holds: bool
+    result: str
 
 
 class DeliveryBuffer(deque[Received]):

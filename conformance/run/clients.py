@@ -270,18 +270,17 @@ def vendor_of(
     )
 
 
-def depth_probe(broker: Broker, queue: str) -> jobs.DepthRequest:
+def depth_probe(broker: Broker, queue: str) -> DepthProbe:
     """Describe how a client asks for a depth, which may need another protocol than its own."""
     return reachable(broker, broker.service.depth_probe(queue))
 
 
-def reachable(broker: Broker, probe: DepthProbe) -> jobs.DepthRequest:
-    """Return the request with the address and the credentials for it."""
-    question = jobs.DepthRequest(**{**vars(probe), "properties": dict(probe.properties)})
+def reachable(broker: Broker, probe: DepthProbe) -> DepthProbe:
+    """Return the probe with the address and the credentials for it."""
     if probe.method != "amqp-management":
-        return msgspec.structs.replace(question, access=broker.service.access("http"))
+        return msgspec.structs.replace(probe, access=broker.service.access("http"))
     host, port = broker.service.endpoint("amqp")
-    return msgspec.structs.replace(question, host=host, port=port, access=broker.service.access("amqp"))
+    return msgspec.structs.replace(probe, host=host, port=port, access=broker.service.access("amqp"))
 
 
 def _last_line(path: pathlib.Path) -> str:

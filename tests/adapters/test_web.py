@@ -10,11 +10,10 @@ import threading
 import pytest
 
 from conformance import adapters
-from conformance.adapters import web
+from conformance.adapters import DepthProbe, web
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.external.addresses import at_its_host, places
 from conformance.clients.management import DepthClient
-from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError, UsageError
 from conformance.ledger import Ledger
 from conformance.run.clients import depth_probe
@@ -62,7 +61,7 @@ def test_a_depth_over_https(secure):
     """The certificate is verified by the authority that was named."""
     url, folder = secure
     tls = ClientTls(ca=str(folder / "ca.pem"))
-    probe = DepthRequest("http", f"{url}/queues/q", "depth", access=Access(tls=tls))
+    probe = DepthProbe("http", f"{url}/queues/q", "depth", access=Access(tls=tls))
 
     assert 3 == DepthClient(probe, "test").ask("q")
     assert (200, '{"depth": 3}') == web.ask(
@@ -87,7 +86,7 @@ def test_a_certificate_that_cannot_be_trusted(secure, ca, name, says):
     with pytest.raises(OSError, match=says):
         web.ask("GET", url, access=Access(tls=tls))
     with pytest.raises(ClientError, match=says):
-        DepthClient(DepthRequest("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
+        DepthClient(DepthProbe("http", url, "depth", access=Access(tls=tls)), "test").ask("q")
 
 
 def test_the_management_of_an_external_broker_over_https(secure, tmp_path):

@@ -8,12 +8,11 @@ import time
 import pytest
 
 from conformance import limits
-from conformance.adapters import web
+from conformance.adapters import DepthProbe, web
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch import greeting
-from conformance.clients.connecting import dial
+from conformance.clients.connecting import Login
 from conformance.clients.management import DepthClient
-from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
 
@@ -88,7 +87,7 @@ def test_an_answer_without_end_is_not_kept(serve, monkeypatch):
 def test_a_depth_that_is_no_number_is_said_in_few_words(serve, text):
     """Neither a deep document nor a long number is an error of ours."""
     port = serve(lambda over: [b"HTTP/1.0 200 OK\r\n\r\n", text.encode()])
-    ask_depth = DepthClient(DepthRequest("http", f"http://127.0.0.1:{port}/", "n"), "d")
+    ask_depth = DepthClient(DepthProbe("http", f"http://127.0.0.1:{port}/", "n"), "d")
 
     with pytest.raises(ClientError, match="gives no number") as told:
         ask_depth.ask("q")
@@ -102,7 +101,7 @@ def test_a_tls_handshake_that_drips_ends_in_time(serve, monkeypatch):
     port = serve(drip(b"\x16\x03\x03\x3f\xff\x02", b"\0"))
 
     with pytest.raises(ClientError, match="did not answer a handshake in time"):
-        dial("127.0.0.1", port, Access(tls=ClientTls()), 0.5)
+        Login("127.0.0.1", port, Access(tls=ClientTls())).dial(0.5)
     what, final = greeting.wrong("amqp", "127.0.0.1", port, tls=ClientTls())
 
     assert (False, True) == (final, "answers no TLS handshake" in what)

@@ -19,12 +19,12 @@ import pytest
 from stomp_peer import job
 
 from conformance import adapters, history
-from conformance.adapters import vendor_clients
+from conformance.adapters import DepthProbe, vendor_clients
 from conformance.clients.jms import jvm
 from conformance.clients.jms.questions import Application
 from conformance.clients.jms.session import JmsSession
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import NEVER, DepthRequest, Job, Vendor
+from conformance.clients.workers.job import NEVER, Job, Vendor
 from conformance.clients.workers.pool import JvmPool
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
@@ -94,7 +94,7 @@ class Clients:
             epoch=1,
             ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
             vendor=vendor_of(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
-            depth=DepthRequest(probe.method, probe.url, probe.field),
+            depth=DepthProbe(probe.method, probe.url, probe.field),
             **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
         )
         child = (pool or self.pool).spawn(work, work.vendor, path.with_suffix(".log"), pidfds)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import re
 import select
 import socket
@@ -17,16 +16,16 @@ import pytest
 import stomp_peer
 from proton import SASL
 
+from conformance.adapters import DepthProbe
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
-from conformance.clients.connecting import dial
+from conformance.clients.connecting import Login
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect, run_job
 from conformance.clients.session import Disconnected, pump_until
-from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError, UsageError
+from conformance.ledger import python_environment
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = [("amqp", "library"), ("stomp", "library"), ("stomp", "raw")]
 PATIENCE = 20.0
 
@@ -44,7 +43,7 @@ def serving(folder, data, certificate="broker", login=()):
     process = subprocess.Popen(
         [sys.executable, "-m", "conformance.reference", *words, *login],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=python_environment(),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -265,7 +264,7 @@ def test_a_peer_that_quotes_the_passcode(folder, tmp_path, client):
 
 def test_a_depth_over_management_logs_in_like_any_client(ports, folder):
     """A gauge has a connection and a login of its own."""
-    probe = DepthRequest(
+    probe = DepthProbe(
         "amqp-management", address="", host="127.0.0.1", port=ports["amqps"], access=login(folder, "wrong")
     )
     ask_depth = DepthClient(probe, "depth")
@@ -289,7 +288,7 @@ def test_one_thread_may_read_while_another_writes(folder):
                 line.unwrap()
 
     with peer(echo) as port:
-        line = dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
+        line = Login("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem")))).dial(PATIENCE)
 
         def read():
             while data := line.recv(1 << 16):
@@ -317,7 +316,7 @@ def test_bytes_that_a_full_socket_refused_are_sent_once(folder):
                 heard.extend(data)
 
     with peer(listen) as port:
-        line = dial("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem"))), PATIENCE)
+        line = Login("127.0.0.1", port, Access(tls=ClientTls(ca=str(folder / "ca.pem")))).dial(PATIENCE)
         line.setblocking(False)
         at = 0
         while at < len(sent):

@@ -12,10 +12,10 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance import limits
+from conformance.adapters import DepthProbe
 from conformance.clients.amqp.connection import AmqpClientConnection
 from conformance.clients.management import DepthClient
 from conformance.clients.session import Refused
-from conformance.clients.workers.job import DepthRequest
 from conformance.errors import ClientError
 
 _IDLE_S = 1.5
@@ -50,7 +50,7 @@ class Manager(Peer):
 
     @property
     def probe(self):
-        return DepthRequest(
+        return DepthProbe(
             "amqp-management", address="management", properties={"op": "count"}, host="127.0.0.1", port=self.port
         )
 
@@ -163,7 +163,7 @@ def test_management_messages_answer_a_map_by_its_field(served):
 
 def test_an_unused_gauge_does_not_connect():
     """The port of its probe is closed."""
-    DepthClient(DepthRequest("amqp-management", host="127.0.0.1", port=1), "x").close()
+    DepthClient(DepthProbe("amqp-management", host="127.0.0.1", port=1), "x").close()
 
 
 def test_http_answers_by_the_field_of_its_document():
@@ -181,7 +181,7 @@ def test_http_answers_by_the_field_of_its_document():
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        ask_depth = DepthClient(DepthRequest("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
+        ask_depth = DepthClient(DepthProbe("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
         depth = ask_depth.ask("q1")
         ask_depth.close()
         server.shutdown()
@@ -211,4 +211,4 @@ def test_no_connection_for_management():
         port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        DepthClient(DepthRequest("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")
+        DepthClient(DepthProbe("amqp-management", host="127.0.0.1", port=port), "x").ask("q1")

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from conformance import adapters, history
+from conformance.adapters import DepthProbe
 from conformance.clients.workers import pool
-from conformance.clients.workers.job import DepthRequest, Job
+from conformance.clients.workers.job import Job
 from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
@@ -60,7 +61,7 @@ def client(tmp_path, worker_pool, broker):
             queue="q",
             epoch=1,
             ack_confirm="disposition",
-            depth=DepthRequest(probe.method, probe.url, probe.field),
+            depth=DepthProbe(probe.method, probe.url, probe.field),
             **fields,
         )
         return worker_pool.spawn(job, tmp_path / f"{process}.log", pidfds), path

@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
+import msgspec
+
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.external.addresses import HTTP, Place, WitnessConnection, at_its_host, numbers_of, places
 from conformance.adapters.external.commands import Commands, RunningCommand
@@ -208,7 +210,7 @@ class ExternalBroker:
         if asked is None:
             return None
         probe = filled_probe(asked, words, self._at_its_host)
-        return dataclasses.replace(probe, body=fill(asked.body, words, "policies.body"))
+        return msgspec.structs.replace(probe, body=fill(asked.body, words, "policies.body"))
 
     def queue_of(self, queue: str) -> str:
         """What a queue is called at the broker: it has the run's id in its name, or is an empty one of its owner's.

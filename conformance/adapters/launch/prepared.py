@@ -8,7 +8,9 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from conformance.adapters.credentials import Access
+import msgspec
+
+from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill, python_words
 from conformance.adapters.file.settings import EffectiveSettings, explicit
@@ -55,23 +57,27 @@ class BrokerSource:
     own: OwnCopy | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class DepthProbe:
+class DepthProbe(msgspec.Struct, frozen=True):
     """How a client asks for the depth of one queue.
 
     `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
-    `properties` as application properties, and `body`; the answer's body is a map with the depth as its `field`, or a
-    JSON array whose first item is the depth.
+    `properties` as application properties, and `body`. The answer's body is a map with the depth as its `field`
+    (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis). `needs` names what the broker must have
+    to answer at all. With `relayed` no link is made to `address` itself. `host` and `port` are those of its AMQP
+    endpoint, for a client of any protocol, and `access` is its login; they are set when the broker runs.
     """
 
     method: Literal["http", "amqp-management"]
     url: str = ""
     field: str = ""
     address: str = ""
-    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    properties: dict[str, str] = {}
     body: str = ""
     needs: str = ""
     relayed: bool = False
+    host: str = ""
+    port: int = 0
+    access: Access = OPEN
 
 
 def probe_of(file: BrokerFile, words: Mapping[str, str], moved: Callable[[str], str] = str) -> DepthProbe:

@@ -30,13 +30,13 @@ class Application:
     def __init__(self, connection: Any, vendor: Vendor, job: Job, jpype: Any, is_loss: Callable[[Any], bool]) -> None:
         self.connection, self.vendor, self.job, self.jpype, self._is_loss = connection, vendor, job, jpype, is_loss
 
-    def refused(self, asked: str, error: Exception) -> QuestionResult:
+    def refused(self, call: str, error: Exception) -> QuestionResult:
         """Return the result of an exception; raise `ClientError` if it is about the connection."""
         if not isinstance(error, self.jpype.JException):
-            return QuestionResult(asked, False, str(error))
+            return QuestionResult(call, False, str(error))
         if self._is_loss(error):
-            raise ClientError(f"{asked}: the connection was lost: {jvm.text(error)}")
-        return QuestionResult(asked, False, jvm.text(error))
+            raise ClientError(f"{call}: the connection was lost: {jvm.text(error)}")
+        return QuestionResult(call, False, jvm.text(error))
 
     @contextlib.contextmanager
     def session(self, mode: str, number: int | None = None) -> Iterator[Any]:
@@ -125,7 +125,7 @@ def _comes_again(consumer: Any, message: str) -> bool:
 
 
 def _constant(mode: str, name: str) -> Callable[[Application], Iterator[QuestionResult]]:
-    def asked(app: Application) -> Iterator[QuestionResult]:
+    def ask(app: Application) -> Iterator[QuestionResult]:
         try:
             number = int(app.constant(name))
             with app.session(mode, number) as session:
@@ -135,7 +135,7 @@ def _constant(mode: str, name: str) -> Callable[[Application], Iterator[Question
         else:
             yield QuestionResult(f"createSession({name})", found == number, f"a session of mode {found}")
 
-    return asked
+    return ask
 
 
 _CORE = "org.apache.activemq.artemis.api.core.client"

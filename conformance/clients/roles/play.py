@@ -185,6 +185,6 @@ def inquire(job: Job, question: str, session: Session, recorder: Recorder) -> Jo
     answers = session.asked(question)
     for number, answer in enumerate(answers, 1):
         message = message_id(_ASKER, number)
-        note(Op.ASK, Phase.INVOKE, message=message, detail=answer.asked)
-        note(Op.ASK, Phase.OK if answer.so else Phase.FAIL, message=message, detail=answer.said)
+        note(Op.ASK, Phase.INVOKE, message=message, detail=answer.call)
+        note(Op.ASK, Phase.OK if answer.holds else Phase.FAIL, message=message, detail=answer.result)
     return JobResult(count=len(answers))

@@ -7,6 +7,7 @@ import os
 import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.launch.prepared import DepthProbe
 from conformance.history import Header
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
 
@@ -17,28 +18,6 @@ DRAIN_CREDIT = 1000
 SILENCE_S = 0.25
 LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
-
-
-class DepthRequest(msgspec.Struct, frozen=True):
-    """How to ask a broker for the depth of a queue: `http` with `url` and `field`, or `amqp-management`.
-
-    For `amqp-management` a request with the application properties of `properties` goes to `address`; the answer's body
-    is a map with the depth as its `field` (ActiveMQ Classic), or a JSON list whose first item is the depth (Artemis).
-    `host`, `port` and `access` are those of its AMQP endpoint, for a client of any protocol. `needs` names what the
-    broker must have to answer at all. With `relayed` no link is made to `address` itself.
-    """
-
-    method: str
-    url: str = ""
-    field: str = ""
-    address: str = ""
-    properties: dict[str, str] = {}
-    body: str = ""
-    host: str = ""
-    port: int = 0
-    access: Access = OPEN
-    needs: str = ""
-    relayed: bool = False
 
 
 class StompWords(msgspec.Struct, frozen=True):
@@ -138,7 +117,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     broker_may_end: bool = False
     may_be_refused: bool = False
     ack_confirm: str = ""
-    depth: DepthRequest | None = None
+    depth: DepthProbe | None = None
     collects: str = ""
     delayed: bool = False
     destination: str = "{queue}"
