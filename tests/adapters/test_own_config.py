@@ -28,7 +28,8 @@ from conformance.campaign import Options, prepare
 from conformance.claims import unmet
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.followup import replay
-from conformance.followup.bundle.configuration import configuration
+from conformance.followup.bundle.archive import Contents
+from conformance.followup.bundle.configuration import add_configuration
 from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Judgement
@@ -822,7 +823,9 @@ def test_a_bundle_has_no_login_file_and_no_secret(recorded, tmp_path):
         (etc / name).write_text("alice = s3cret")
     (etc / "broker.xml").write_text("<a><cluster-password>s3cret</cluster-password></a>")
     trial = SimpleNamespace(folder=recorded, broker=broker, adapter=ARTEMIS, record=SimpleNamespace(settings={}))
-    files = configuration(trial).files
+    contents = Contents()
+    add_configuration(trial, contents)
+    files = {name.removeprefix("configuration/"): data for name, data in contents.members.items()}
 
     assert {"effective/etc/broker.xml"} == {name for name in files if name.startswith("effective/")}
     assert [] == [name for name, data in files.items() if b"s3cret" in data]

@@ -16,7 +16,8 @@ from conformance.adapters.credentials import REDACTED, forms
 from conformance.adapters.opening import credentials_of
 from conformance.errors import UsageError
 from conformance.followup.bundle import archive, bug
-from conformance.followup.bundle.configuration import configuration
+from conformance.followup.bundle.archive import Contents
+from conformance.followup.bundle.configuration import add_configuration
 from conformance.followup.bundle.script import Reproduction, write
 from conformance.followup.bundle.source import MESSAGES, BundleSource, frames, gather
 from conformance.judge.spark import JudgeSession
@@ -70,23 +71,40 @@ def make(
         raise UsageError(f"--out {out}: name a file in a folder that exists", code="no-such-folder", file=out)
     source = gather(words, spark, trust=trust)
     path = out or pathlib.Path(f"{source.record.trial}.zip")
-    made = _reproduction(source)
-    members, missing = _members(source)
-    timelines = _timelines(source)
-    members |= {
-        "bug.md": bug.text(source, made, timelines, missing).encode(),
-        "timeline.json": msgspec.json.format(msgspec.json.encode(timelines), indent=1) + b"\n",
-        "timeline.txt": _text_of(timelines).encode(),
-    }
-    if made.text:
-        members["reproduce.py"] = made.text.encode()
-    members["README.md"] = _readme(source, members).encode()
+    script = _reproduction(source)
+    contents = _contents(source, script)
     for secret in _secrets(source):
-        members = {name: data.replace(secret, REDACTED.encode()) for name, data in members.items()}
+        contents.members = {name: data.replace(secret, REDACTED.encode()) for name, data in contents.members.items()}
     kept = records.kept_broker(source.folder)
     theirs = [(pathlib.Path(kept[0].path).parent, "<broker>")] if kept and kept[0].path else []
-    archive.write(path, members, archive.places(source.folder, *theirs))
-    return Made(path, tuple(_lines(source, made, missing)))
+    archive.write(path, contents.members, archive.places(source.folder, *theirs))
+    lines = [bug.title(source), *([] if source.findings else [bug.NOTHING])]
+    lines += [f"missing: {each}" for each in contents.missing]
+    return Made(path, (*lines, *(f"reproduce.py: {each}" for each in script.missing)))
+
+
+def _contents(source: BundleSource, script: Reproduction) -> Contents:
+    contents = Contents()
+    add_configuration(source, contents)
+    _add_logs(source, contents)
+    _add_journals(source, contents)
+    if wire := b"".join(msgspec.json.encode(frame) + b"\n" for frame in frames(source)):
+        contents.members["wire.jsonl"] = wire
+    else:
+        contents.missing.append(f"`wire.jsonl`: the trial did not go over the link; {bug.capture(source)}")
+    kept = [*sorted(source.place.glob("*.jsonl")), *sorted(source.place.glob("*.json")), source.folder / "run.json"]
+    contents.members |= {f"history/{path.name}": path.read_bytes() for path in kept}
+    contents.add_json("versions.json", {"broker": f"{source.run.title} {source.run.version}", **source.run.versions})
+    timelines = _timelines(source)
+    contents.add_json("timeline.json", timelines)
+    contents.members["timeline.txt"] = _text_of(timelines).encode()
+    contents.members["bug.md"] = bug.text(source, script, timelines, contents.missing).encode()
+    if script.text:
+        contents.members["reproduce.py"] = script.text.encode()
+    there = [name for name in CONTENTS if any(member.startswith(name) for member in contents.members)]
+    rows = "\n".join(f"| `{name}` | {CONTENTS[name]} |" for name in there)
+    contents.members["README.md"] = README.format(title=bug.title(source), rows=rows).encode()
+    return contents
 
 
 def _secrets(source: BundleSource) -> list[bytes]:
@@ -96,13 +114,6 @@ def _secrets(source: BundleSource) -> list[bytes]:
         every.append(credentials_of(source.adapter, source.run.protocol))
     found = {form for access in every for form in forms(access)}
     return [form.encode() for form in sorted(found, key=len, reverse=True)]
-
-
-def _lines(source: BundleSource, made: Reproduction, missing: list[str]) -> list[str]:
-    lines = [bug.title(source)]
-    if not source.findings:
-        lines.append(bug.NOTHING)
-    return [*lines, *(f"missing: {each}" for each in missing), *(f"reproduce.py: {each}" for each in made.missing)]
 
 
 def _reproduction(source: BundleSource) -> Reproduction:
@@ -119,72 +130,40 @@ def _reproduction(source: BundleSource) -> Reproduction:
     return write(source.script, anomalies, source.adapter, source.run.protocol, source.queue, bug.title(source))
 
 
-def _members(source: BundleSource) -> tuple[dict[str, bytes], list[str]]:
-    members: dict[str, bytes] = {}
-    missing: list[str] = []
-    found = configuration(source)
-    members |= {f"configuration/{name}": data for name, data in found.files.items() if data}
-    missing += found.missing
-    members |= _broker_file(source)
-    members |= _logs(source, missing)
-    members |= _journals(source, missing)
-    wire = b"".join(msgspec.json.encode(frame) + b"\n" for frame in frames(source))
-    if wire:
-        members["wire.jsonl"] = wire
-    else:
-        missing.append(f"`wire.jsonl`: the trial did not go over the link; {bug.capture(source)}")
-    kept = [*sorted(source.place.glob("*.jsonl")), *sorted(source.place.glob("*.json")), source.folder / "run.json"]
-    members |= {f"history/{path.name}": path.read_bytes() for path in kept}
-    versions = {"broker": f"{source.run.title} {source.run.version}", **source.run.versions}
-    members["versions.json"] = msgspec.json.format(msgspec.json.encode(versions), indent=1) + b"\n"
-    return members, missing
-
-
-def _broker_file(source: BundleSource) -> dict[str, bytes]:
-    """Return the broker's file if it was the user's."""
-    kept = records.kept_broker(source.folder)
-    if kept is None or not kept[0].copy:
-        return {}
-    copy = records.inside(kept[1], kept[0].copy)
-    return {f"configuration/{copy.name}": copy.read_bytes()} if copy.is_file() else {}
-
-
-def _logs(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
+def _add_logs(source: BundleSource, contents: Contents) -> None:
     if source.broker is None or source.evidence is None:
-        missing.append("`broker.log`: the run kept no log of the broker for this trial")
-        return {}
+        contents.missing.append("`broker.log`: the run kept no log of the broker for this trial")
+        return
     whole, own = [], []
     parts = {log.path: log for log in source.evidence.logs}
     later = [path.name for path in source.broker.glob("start-*.log")]  # of trials after this one
     for name in sorted({*parts, *later}, key=lambda name: (name.startswith("new/"), name)):  # of an upgrade
         path, part = records.inside(source.broker, name), parts.get(name)
         if not path.is_file():
-            missing.append(f"`broker.log`: {name} is gone")
+            contents.missing.append(f"`broker.log`: {name} is gone")
             continue
         data = path.read_bytes()
         head = f"=== {name}\n".encode()
         whole.append(head + data)
         if part is not None and part.end > part.begin:
             own.append(head + data[part.begin : part.end])
-    return {"broker.log": b"".join(whole), "broker-trial.log": b"".join(own)}
+    contents.members |= {"broker.log": b"".join(whole), "broker-trial.log": b"".join(own)}
 
 
-def _journals(source: BundleSource, missing: list[str]) -> dict[str, bytes]:
+def _add_journals(source: BundleSource, contents: Contents) -> None:
     journals = source.evidence.journals if source.evidence else ()
     if not journals:
-        missing.append("`journal/`: no copy was made, because no fault ended the broker in this trial")
-        return {}
-    members: dict[str, bytes] = {}
+        contents.missing.append("`journal/`: no copy was made, because no fault ended the broker in this trial")
+        return
     for journal in journals:
         path = records.inside(source.place, journal.file) if journal.file else None
         if path is not None and path.is_file():
-            members[f"journal/{path.name}"] = path.read_bytes()
+            contents.members[f"journal/{path.name}"] = path.read_bytes()
         elif path is not None:
-            missing.append(f"`journal/`: {journal.file} is gone")
-        missing += [f"`journal/`: {name} of start {journal.epoch}: {why}" for name, why in journal.left_out.items()]
-    sizes = {str(journal.epoch): journal.sizes for journal in journals}
-    members["journal/sizes.json"] = msgspec.json.format(msgspec.json.encode(sizes), indent=1) + b"\n"
-    return members
+            contents.missing.append(f"`journal/`: {journal.file} is gone")
+        left_out = journal.left_out.items()
+        contents.missing += [f"`journal/`: {name} of start {journal.epoch}: {why}" for name, why in left_out]
+    contents.add_json("journal/sizes.json", {str(journal.epoch): journal.sizes for journal in journals})
 
 
 def _timelines(source: BundleSource) -> list[dict[str, object]]:
@@ -208,9 +187,3 @@ def _text_of(timelines: list[dict[str, object]]) -> str:
         about = f"{timeline['message']} in {timeline['queue']}" if timeline["message"] else "faults and starts"
         parts.append("\n".join([about, *bug.timeline_lines(timeline)]))
     return "\n\n".join(parts) + "\n"
-
-
-def _readme(source: BundleSource, members: dict[str, bytes]) -> str:
-    there = [name for name in CONTENTS if any(member.startswith(name) for member in members)]
-    rows = "\n".join(f"| `{name}` | {CONTENTS[name]} |" for name in there)
-    return README.format(title=bug.title(source), rows=rows)

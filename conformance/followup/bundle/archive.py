@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -9,6 +10,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from conformance import paths
 from conformance.errors import HistoryError
@@ -20,6 +23,17 @@ BINARY = (".gz",)
 """Members that are not text; their names are all that could tell of the machine."""
 
 _SECRET = re.compile(rb"(?im)^(\s*[\w.-]*(?:password|passwd|secret|token)[\w.-]*\s*[=:]\s*)(\S.*)$")
+
+
+@dataclasses.dataclass
+class Contents:
+    """The members of a bundle by name, and a sentence for everything that it does not have."""
+
+    members: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    missing: list[str] = dataclasses.field(default_factory=list)
+
+    def add_json(self, name: str, data: object) -> None:
+        self.members[name] = msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n"
 
 
 def places(folder: pathlib.Path, *more: tuple[pathlib.Path, str]) -> list[tuple[bytes, bytes]]:

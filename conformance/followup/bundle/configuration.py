@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import pathlib
 import shutil
@@ -17,6 +16,7 @@ from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.prepared import BrokerSource
 from conformance.errors import ConformanceError
+from conformance.followup.bundle.archive import Contents
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
 
@@ -27,34 +27,27 @@ _NOT_ITS_OWN = ("data", "log", "tmp", "lock")
 """Folders of an instance that hold what the broker wrote."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Configuration:
-    """`files` by their name in the bundle; `missing` says what is not there, and why."""
-
-    files: dict[str, bytes]
-    missing: tuple[str, ...]
-
-
-def configuration(source: BundleSource) -> Configuration:
-    """Return the effective files of the broker, its settings, and unified diffs against stock."""
-    files: dict[str, bytes] = {"settings.diff": _settings_diff(source).encode()}
-    missing: list[str] = []
+def add_configuration(source: BundleSource, contents: Contents) -> None:
+    """Add the effective files of the broker, its settings, unified diffs against stock, and the user's broker file."""
+    if changed := _settings_diff(source):
+        contents.members["configuration/settings.diff"] = changed.encode()
+    kept = records.kept_broker(source.folder)
+    if kept is not None and kept[0].copy and (copy := records.inside(kept[1], kept[0].copy)).is_file():
+        contents.members[f"configuration/{copy.name}"] = copy.read_bytes()
     if source.broker is None:
-        missing.append("the folder of the broker is gone, and with it its configuration: record the trial again")
-        return Configuration(files, tuple(missing))
+        why = "the folder of the broker is gone, and with it its configuration: record the trial again"
+        contents.missing.append(why)
+        return
     pair = pair_of(source.adapter)
-    if pair is not None:
-        for name, adapter in {"old": pair.old, "new": pair.new}.items():
-            found = _of_one(source, adapter, records.inside(source.broker, name), missing)
-            files |= {f"{name}/{file}": data for file, data in found.items()}
-    else:
-        files |= _of_one(source, source.adapter, source.broker, missing)
-    return Configuration(files, tuple(missing))
+    brokers = {"old/": pair.old, "new/": pair.new} if pair else {"": source.adapter}
+    for part, adapter in brokers.items():
+        folder = records.inside(source.broker, part) if part else source.broker
+        for name, data in _files(source, adapter, folder, contents.missing).items():
+            if data:
+                contents.members[f"configuration/{part}{name}"] = data
 
 
-def _of_one(
-    source: BundleSource, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]
-) -> dict[str, bytes]:
+def _files(source: BundleSource, adapter: Adapter | None, broker: pathlib.Path, missing: list[str]) -> dict[str, bytes]:
     settings, instance = (records.inside(broker, name) for name in ("settings.toml", "instance"))
     files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
     effective = dict(_text_files(instance))
