@@ -103,13 +103,6 @@ def test_a_known_failure_that_holds(expect, outcome):
     assert (outcome, outcome == "failed") == (found, text.startswith("known failure that holds: expected to fail"))
 
 
-def test_an_expired_entry_excuses_nothing():
-    """The day after its last."""
-    old = msgspec.structs.replace(KNOWN, expires=datetime.date(2026, 11, 20))
-
-    assert "failed" == outcome_of(answer("VIOLATED", None, old))[0]
-
-
 @pytest.mark.parametrize(
     ("now", "outcome"), [("NOT_TRIED", "failed"), ("NOT_APPLICABLE", "skipped"), ("HOLDS", "passed")]
 )

@@ -1,6 +1,5 @@
 """What a pytest session does before and around its tests: nothing unasked, one line for a wrong word, a clean end."""
 
-import importlib.metadata
 import json
 import os
 import signal
@@ -10,13 +9,6 @@ import sys
 import pytest
 
 HEAVY = ("pyspark", "proton", "pyarrow", "pydantic", "pandas", "conformance.campaign")
-
-
-def test_entry_point():
-    """It is loaded wherever the package is installed."""
-    found = {entry.name: entry.value for entry in importlib.metadata.entry_points(group="pytest11")}
-
-    assert "conformance.frontend.plugin" == found["conformance"]
 
 
 def test_nothing_without_adapter(run_pytest, tmp_path):
