@@ -1,4 +1,4 @@
-"""Write a first `broker.toml` (`conformance init broker`), or a first file for a broker that runs already."""
+"""Write a first `broker.toml` (`conformance init broker`), or a first file for an external broker."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from conformance.claims import STORED
 from conformance.errors import UsageError
 
 _COMMANDS = """\
-# The commands by which the suite may hurt it. A fault without its command is not tried (docs/external-brokers.md).
+# Commands that inject faults. A fault without a command is not tried (docs/external-brokers.md).
 # kill = ["docker", "kill", "broker"]       # ends it at once
 # start = ["docker", "start", "broker"]     # starts it again on the same data, unless it comes back by itself
 # stop = { command = ["docker", "stop", "--time", "20", "broker"], seconds = 30 }
 # pause = ["docker", "pause", "broker"]
 # resume = ["docker", "unpause", "broker"]
 """
-_EXISTING = '# queues = ["tests.a", "tests.b", "tests.ready"]   # existing ones, where your users may make none'
+_EXISTING = '# queues = ["tests.a", "tests.b", "tests.ready"]   # existing ones, if your user may not create queues'
 
 
 def text(file: BrokerFile, urls: str) -> str:
@@ -37,10 +37,10 @@ def text(file: BrokerFile, urls: str) -> str:
     settings = [name for name, setting in file.settings.items() if setting.settable]
     return "\n".join(
         [
-            f"# {file.title}, one that runs already.",
+            f"# {file.title}, an external broker.",
             f"urls = {{ {addresses} }}",
             "",
-            "# What it runs with, where that differs from stock; the settings are:",
+            "# Its settings that differ from stock; the known settings are:",
             *(f"#   {name}: {file.settings[name].description}" for name in settings),
             "# settings = { NAME = VALUE }",
             "",
@@ -53,24 +53,24 @@ def text(file: BrokerFile, urls: str) -> str:
 
 def _queues(file: BrokerFile, own: External) -> list[str]:
     if own.creates_queues:
-        return ["creates_queues = true   # it makes a durable queue when a client names one", _EXISTING]
+        return ["creates_queues = true   # it creates a durable queue when a client names one", _EXISTING]
     if own.declare is not None or file.queues is not None:
-        return ["# The suite declares its queues as it does for a broker of its own.", _EXISTING]
+        return ["# The suite declares its queues as it does for a broker that it starts.", _EXISTING]
     return ["creates_queues = true   # if it does not, say how: [declare], or queues", _EXISTING]
 
 
 PROMISED = ("durable_queues", "individual_ack", "queues", "send_confirmed")
-"""The capabilities of a draft: without these a broker has nothing that a kill could show."""
+"""The capabilities of a draft: without them a kill can show no loss."""
 
-_SPOKEN = ("amqp", "stomp")
+_PROTOCOLS = ("amqp", "stomp")
 
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """What a user says of a broker. Texts hold the words in braces of a `broker.toml`, such as `{amqp_port}`.
+    """A user's description of a broker. Texts may have the placeholders of a `broker.toml`, such as `{amqp_port}`.
 
-    `protocols` are `WORD` or `WORD=PORT`; without one, those whose `{WORD_port}` is in a text. `destinations` are
-    `WORD=ADDRESS`, `environment` is `NAME=VALUE`, and `declare` the address of a PUT that makes a queue.
+    `protocols` are `WORD` or `WORD=PORT`; by default those whose `{WORD_port}` is in a text. `destinations` are
+    `WORD=ADDRESS`, `environment` is `NAME=VALUE`, and `declare` the address of a PUT that creates a queue.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Draft:
     ready_log: str = ""
 
     def text(self, capabilities: Mapping[str, str], here: pathlib.Path) -> str:
-        """The file; `capabilities` are all that there are, with their meaning, and `here` the folder it is for.
+        """Write the file for the folder `here`; `capabilities` are all known ones, with their meaning.
 
         Raises `UsageError` if the words describe no broker, as `adapters check` would before a start.
         """
@@ -102,21 +102,21 @@ class Draft:
     def unknown(self) -> list[str]:
         """List what the file cannot know, and where to say it."""
         return [
-            "capabilities: durable queues and confirmed sends are assumed. Remove what your broker does not promise",
+            "capabilities: durable queues and confirmed sends are assumed. Remove one that it does not promise",
             "other capabilities: none. Uncomment what its documentation promises, or claims about them do not apply",
-            "settings: none. Promises about storage are assumed; describe each setting that gives one up",
+            "settings: none. Promises about storage are assumed; describe each setting that weakens one",
             "ack_confirm: none, so claims about confirmed acknowledgements do not apply",
             "journal.files: none. Name the journal's files, so that faults at the disk are confined to them",
-            "profiles: none. The documents of no vendor bind it",
+            "profiles: none. No vendor's documents bind it",
         ]
 
     def _lines(self, capabilities: Mapping[str, str]) -> Iterator[str]:
-        spoken = self._spoken()
+        ports = self._port_of_protocols()
         yield f"name = {_toml(self.name)}"
         yield f"title = {_toml(self.title or self.name)}"
         yield f"vendor = {_toml(self.vendor)}"
         yield f"default_version = {_toml(self.version)}"
-        yield f"ports = {_toml([*dict.fromkeys([*spoken.values(), *self._ports()])])}"
+        yield f"ports = {_toml([*dict.fromkeys([*ports.values(), *self._ports()])])}"
         yield "# Read your broker's documentation, and uncomment what it promises: claims about the rest do not apply."
         yield "capabilities = ["
         for word, means in capabilities.items():
@@ -126,7 +126,7 @@ class Draft:
                 yield f"  # {_toml(word)},  # {means}"
         yield "]"
         addresses = _pairs("--destination", self.destinations)
-        for word, port in spoken.items():
+        for word, port in ports.items():
             yield f"\n[protocols.{word}]"
             yield f"port = {_toml(port)}"
             if word in addresses:
@@ -134,7 +134,7 @@ class Draft:
             yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
             yield f"{'' if word == 'amqp' else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
         if addresses:
-            raise UsageError.unknown("protocol", next(iter(addresses)), spoken, of="--destination")
+            raise UsageError.unknown("protocol", next(iter(addresses)), ports, of="--destination")
         yield from self._start()
         yield "\n[depth]"
         yield 'method = "http"'
@@ -166,8 +166,8 @@ class Draft:
         words = [word for text in self._texts() for word in placeholders(text)]
         return [word.removesuffix("_port") for word in dict.fromkeys(words) if word.endswith("_port")]
 
-    def _spoken(self) -> dict[str, str]:
-        asked = [*self.protocols] or [word for word in _SPOKEN if word in self._ports()]
+    def _port_of_protocols(self) -> dict[str, str]:
+        asked = [*self.protocols] or [word for word in _PROTOCOLS if word in self._ports()]
         if not asked:
             raise UsageError(
                 "no protocol: write {amqp_port} or {stomp_port} where the command line takes a port, or give "
@@ -176,8 +176,8 @@ class Draft:
             )
         found = {word: port or word for word, _, port in (one.partition("=") for one in asked)}
         for word in found:
-            if word not in _SPOKEN:
-                raise UsageError.unknown("protocol", word, _SPOKEN)
+            if word not in _PROTOCOLS:
+                raise UsageError.unknown("protocol", word, _PROTOCOLS)
         return found
 
 

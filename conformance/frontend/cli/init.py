@@ -1,4 +1,4 @@
-"""`conformance init`: write a first file for a broker of one's own."""
+"""`conformance init`: write a first file for your own broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEEDED = {
 
 @cli.group("init")
 def init_group() -> None:
-    """Write a first file for a broker of your own.
+    """Write a first file for your own broker.
 
     \b
     conformance init broker
@@ -108,7 +108,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 @click.argument("urls", metavar="URL[,URL]")
 @click.option("--out", type=FILE, default=pathlib.Path("external.toml"), show_default=True, metavar="FILE")
 def init_external(name: str, urls: str, out: pathlib.Path) -> int:
-    """Write a file for a broker that runs already: its addresses, its queues, and a place for your commands.
+    """Write a file for an external broker: its addresses, its queues, and a place for your commands.
 
     \b
     conformance init external artemis amqp://127.0.0.1:5672
