@@ -24,9 +24,8 @@ import msgspec
 
 from conformance import adapters, claims, judge, records, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
-from conformance.adapters.config import own_configuration
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.interface import EXTERNAL
 from conformance.claims import Catalogue
 from conformance.errors import Interrupted, UsageError
 from conformance.faults import possible
@@ -468,7 +467,8 @@ def _run_record(campaign: Campaign) -> RunRecord:
     client, clients = opening.client_versions(selection.protocol, selection.vendor)
     artifacts.keep(campaign.folder, adapter)
     artifacts.keep_access(campaign.folder, campaign.options.access)
-    difference = own_configuration.kept_in(campaign.folder, adapter, selection.settings)
+    own = opening.configuration_of(adapter)
+    difference = own.keep(campaign.folder, adapter.file, selection.settings) if own else ""
     return RunRecord(
         run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=now.isoformat(timespec="seconds"),

@@ -55,7 +55,7 @@ from conformance.report import model
         (["bundle", "nowhere"], "expected RUN#TRIAL"),
         (["bundle", "nowhere#x"], "nowhere is not the folder of a run"),
         (["bundle", "nowhere#x", "--out", "."], "--out .: name a file"),
-        (["run", "--adapter", "ems:docker"], "it is reached from outside only"),
+        (["run", "--adapter", "ems:docker"], "use it as an external broker"),
         (["run", "--adapter", "reference", "--user", "alice"], "a login is a user and a password: give --password-env"),
         (["run", "--adapter", "reference", "--tls-ca", "none.pem"], "--tls-ca none.pem: there is no such file"),
         (["run", "--adapter", "reference", "--sasl", "plane"], "unknown SASL mechanism 'PLANE': did you mean 'PLAIN'?"),

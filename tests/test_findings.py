@@ -11,7 +11,7 @@ import pytest
 
 from conformance import adapters, paths
 from conformance.adapters import web
-from conformance.adapters.distribution import installed
+from conformance.adapters.distribution import fetch
 from conformance.adapters.file.placeholders import fill
 from conformance.faults.disk import injection
 from conformance.ledger import RUN_VARIABLE, Ledger
@@ -139,7 +139,7 @@ def said(name, *words, **options):
     ).stdout.splitlines()
 
 
-NEEDS_RABBITMQ = pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file))
+NEEDS_RABBITMQ = pytest.mark.skipif(bool(fetch.not_installed(RABBITMQ.file)), reason=fetch.not_installed(RABBITMQ.file))
 
 
 @pytest.mark.artemis

@@ -18,7 +18,7 @@ from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
 from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weakened
-from conformance.adapters.launchers import LAUNCHERS
+from conformance.adapters.interface import LAUNCHERS
 from conformance.adapters.opening import WIRES
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies

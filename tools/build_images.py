@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from conformance.adapters.container.engine import connect
 from conformance.adapters.container.images import Recipe, broker_image
 from conformance.adapters.file_adapter import FileAdapter
-from conformance.adapters.registry import find
+from conformance.adapters.opening import find
 from conformance.errors import ConformanceError, UsageError
 from conformance.ledger import Ledger
 from conformance.quoting import visible

@@ -1,9 +1,8 @@
 """Adapters: a broker is described by data (`fixtures/brokers/NAME/broker.toml`) and run by a launcher.
 
 `interface`     the two protocols that the rest of the suite uses: `Adapter` and `Broker`
-`opening`       opens the broker that a user asks for: settings, client, configuration, credentials
-`registry`      finds an adapter by the words of a user; `launchers` reads the last of these words
-`file_adapter`  the adapter that a `broker.toml` makes
+`opening`       finds an adapter by name, and opens it: settings, client, configuration, credentials
+`file_adapter`  the adapter that a `broker.toml` makes, and its launcher
 `file`          the tables of a `broker.toml`, how it is read, its settings, placeholders and schema
 `distribution`  fetches and unpacks a broker, or finds the installed one
 `launch`        starts a broker as processes of this machine
@@ -18,16 +17,14 @@
 
 from __future__ import annotations
 
-from conformance.adapters.external import leftovers
-from conformance.adapters.file.distribution_table import Progress
+from conformance.adapters.external import queues
+from conformance.adapters.external.broker import left
+from conformance.adapters.file.launch_tables import Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings, parse_assignments, untraced
 from conformance.adapters.file_adapter import FileAdapter
-from conformance.adapters.interface import Adapter, Broker
-from conformance.adapters.launch.prepared import READY_QUEUE, DepthProbe, Options
-from conformance.adapters.launchers import left
-from conformance.adapters.opening import BrokerRequest, OpenedBroker, open_broker
-from conformance.adapters.registry import GROUP, fetch_to, find, names, plugged
+from conformance.adapters.interface import READY_QUEUE, Adapter, Broker, DepthProbe, Options
+from conformance.adapters.opening import GROUP, BrokerRequest, OpenedBroker, fetch_to, find, names, open_broker, plugged
 from conformance.ledger import releases
 
 __all__ = [
@@ -55,4 +52,4 @@ __all__ = [
     "untraced",
 ]
 
-releases(leftovers.KIND, leftovers.release)
+releases(queues.KIND, queues.release)

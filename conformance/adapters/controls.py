@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.interface import EXTERNAL
 from conformance.claims import VENDOR_SURFACES, Kind
 from conformance.scenario import Check, Liar, SessionLiar, Weakened
 

@@ -1,4 +1,7 @@
-"""The adapter that a `broker.toml` makes, and the base class of adapters in Python."""
+"""The adapter that a `broker.toml` makes, and the base class of adapters in Python.
+
+The launcher in an adapter's name is `native[=FOLDER]`, `docker`, `external[=URL,...]` or `external=FILE.toml`.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,25 @@ import functools
 import importlib.metadata
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from conformance import paths
-from conformance.adapters import launchers
+from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.container import docker, images
 from conformance.adapters.container.images import HOME, Recipe
-from conformance.adapters.distribution import fetch, installed
+from conformance.adapters.distribution import fetch
 from conformance.adapters.external import broker as external
+from conformance.adapters.external.addresses import places, urls_by_protocol, with_management
 from conformance.adapters.file import settings
-from conformance.adapters.file.distribution_table import Artifact, Progress
+from conformance.adapters.file.launch_tables import Artifact, External, Progress, read_external
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
-from conformance.adapters.file.reading import read_table
+from conformance.adapters.file.placeholders import placeholders
+from conformance.adapters.file.reading import check_external, read_table
 from conformance.adapters.file.settings import EffectiveSettings
-from conformance.adapters.interface import Adapter, Broker, QueueClient
-from conformance.adapters.launch import class_archive, native
-from conformance.adapters.launch.prepared import BrokerSource, Options, OwnCopy
-from conformance.adapters.launchers import Launcher
+from conformance.adapters.interface import DOCKER, EXTERNAL, LAUNCHERS, NATIVE, Adapter, Broker, Options, QueueClient
+from conformance.adapters.launch import native
+from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
@@ -39,10 +43,32 @@ BUNDLED = "bundled"
 
 
 @dataclasses.dataclass(frozen=True)
+class Launcher:
+    """A launcher as the user named it: `word` is one of `LAUNCHERS`, `at` the text after its `=`.
+
+    `home` is the folder of the distribution, if the user named one. `rules` are those of an external broker, and `here`
+    is the folder of their file.
+    """
+
+    word: str = NATIVE
+    at: str = ""
+    home: pathlib.Path | None = None
+    rules: External | None = None
+    here: pathlib.Path = pathlib.Path()
+
+    def __str__(self) -> str:
+        return f"{self.word}={self.at}" if self.at else self.word
+
+
+HERE = Launcher()
+"""Natively, from the distribution that is fetched."""
+
+
+@dataclasses.dataclass(frozen=True)
 class FileAdapter:
     """See `Adapter`. `file` is its data, `path` the file it was read from, `asked` the text that named it.
 
-    `own` is the configuration of a user (`own_configuration.applied`).
+    `own` is the configuration of a user (`opening.with_configuration`).
     """
 
     name: str
@@ -51,17 +77,17 @@ class FileAdapter:
     file: BrokerFile
     path: pathlib.Path
     asked: str = dataclasses.field(default="", compare=False)
-    place: Launcher = launchers.HERE
-    own: OwnCopy | None = dataclasses.field(default=None, compare=False)
+    place: Launcher = HERE
+    own: OwnConfig | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def make(cls, version: str | None, launcher: str | None, *, path: pathlib.Path, asked: str) -> Self:
-        """The adapter that a user asked for by these words; `UsageError` if it has no such version or launcher."""
+        """Make the adapter of a version and launcher; `UsageError` if there is no such one. A plugin's entry point."""
         return cls.of(read_table(cls.table(), path.parent), version, launcher, path=path, asked=asked)
 
     @classmethod
     def table(cls) -> Mapping[str, Any]:
-        """What a `broker.toml` would say; a class that derives from this one has its own."""
+        """The data of a `broker.toml`; a class that derives from this one has its own."""
         raise UsageError(f"{cls.__name__} has no table(): what a broker.toml would say")
 
     @classmethod
@@ -69,60 +95,50 @@ class FileAdapter:
         cls, file: BrokerFile, version: str | None, launcher: str | None, *, path: pathlib.Path, asked: str = ""
     ) -> Self:
         """The adapter of a file; None is its default version, and the native launcher, or that of its `[external]`."""
-        place = launchers.read(file, launcher, path)
-        found = _said_version(file, version) if place.rules or place.home else _version(file, version, place.word)
+        place = _launcher(file, launcher, path)
+        found = _stated_version(file, version) if place.rules or place.home else _version(file, version, place.word)
         return cls(file.name, found, place.word, file, path, asked or file.name, place)
 
     @property
     def spec(self) -> str:
-        """The text that finds it again."""
         return f"{self.asked or self.name}@{self.version}:{self.place}"
 
     def capabilities(self, protocol: str) -> frozenset[str]:
-        """What the broker can do over `protocol`; `UsageError` if it does not speak it."""
         if protocol not in self.file.protocols:
             raise UsageError.unknown("protocol", protocol, self.file.protocols, of=self.name)
         found = self.file.capabilities | self.file.protocols[protocol].capabilities
         return found | {STORED} if protocol == "amqp" and found >= DURABLE else found
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:
-        """The broker that these settings make of it: with its variant, and with a title that says so, and which liar.
-
-        Only `profile` and `liar` change what a broker is; any other setting changes what it does.
-        """
-        file = self.file.varied({**self._said, **overrides}.get(VARIANT))
+        """As `Adapter.chosen`. Only `profile` and `liar` change what a broker is; others change what it does."""
+        file = self.file.varied({**self._stated, **overrides}.get(VARIANT))
         if overrides.get(LIAR):
             file = file.model_copy(update={"title": f"{file.title}, liar {overrides[LIAR]}"})
         return dataclasses.replace(self, file=file)
 
     def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
-        """Stock with these overrides; `UsageError` for an unknown or fixed setting, or a value of another type.
-
-        An external broker has what its owner says, and cannot be given anything else.
-        """
+        """As `Adapter.effective`; an external broker has the settings that its owner states, and no others."""
         wanted = dict(overrides or {})
         for name, value in wanted.items() if self.place.rules else ():
-            if self._said.get(name) != value:
+            if self._stated.get(name) != value:
                 raise UsageError(
-                    f"{name}={str(value).lower()}: an external broker is not reconfigured; what it runs with is said "
-                    "in external.settings"
+                    f"{name}={str(value).lower()}: the suite does not reconfigure an external broker; state its "
+                    "settings in external.settings"
                 )
-        return settings.effective(self.file, {**self._said, **wanted})
+        return settings.effective(self.file, {**self._stated, **wanted})
 
     def lacks(self, need: str) -> str:
-        """Why a scenario that needs this (`Scenario.needs`) cannot be played here; empty if it can."""
         if self.place.rules is not None:
             return external.why_not(self.place.rules, need)
         if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the protocol decides the last two
             return ""
         kind, _, option = need.rpartition(" with ")
         if kind and option not in self.file.queue_options:
-            return f"the adapter of {self.name} has no words for one"
-        return "" if kind or self.file.start.offer else f"the adapter of {self.name} does not say how one is offered"
+            return f"the adapter of {self.name} has no queue option {option}"
+        return "" if kind or self.file.start.offer else f"the adapter of {self.name} has no start.offer"
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The distribution in a Maven repository: an archive, or its jars; empty if there is nothing to fetch."""
         if self.file.fetch is None or self.place.rules or self.place.home:
             return ()
         return self.file.fetch.artifacts(self.version, self.name)
@@ -130,7 +146,7 @@ class FileAdapter:
     def install(
         self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
     ) -> pathlib.Path:
-        """Have the distribution unpacked, in the cache or in `into`; returns its folder. `FetchError` if not."""
+        """As `Adapter.install`, in the cache or in `into`."""
         if self.place.home is not None:
             return self.place.home
         if self.file.fetch is None or self.place.rules is not None:
@@ -148,12 +164,12 @@ class FileAdapter:
         )
 
     @property
-    def _said(self) -> Mapping[str, Value]:
-        """The settings that the owner of an external broker says that it runs with."""
+    def _stated(self) -> Mapping[str, Value]:
+        """The settings of an external broker, as its owner states them."""
         return self.place.rules.settings if self.place.rules else {}
 
     def recipe(self, *, offline: bool = False) -> Recipe:
-        """What its image is made from, where it runs in a container."""
+        """The recipe of its container image."""
         source = BrokerSource(self.file, self.path.parent, self.version, HOME, self.own)
         if self.file.default_version == BUNDLED:
             return Recipe(source, images.distribution, offline, images.content())
@@ -161,15 +177,13 @@ class FileAdapter:
 
     @property
     def parts(self) -> Mapping[str, Adapter]:
-        """The adapter alone."""
         return {"": self}
 
     @property
     def able(self) -> Callable[[str], str] | None:
-        """Tells by the name of a fault why its launcher cannot inject it; None if only this machine decides."""
         if self.place.rules is not None:
             return functools.partial(external.why_not, self.place.rules)
-        if self.launcher != "docker":
+        if self.launcher != DOCKER:
             return None
         return docker.Able(self.recipe())
 
@@ -185,37 +199,30 @@ class FileAdapter:
         options: Mapping[str, Options] | None = None,
         client: QueueClient | None = None,
     ) -> Broker:
-        """A broker in `folder` (new or empty) with these queues, durable but for their `options`; not yet started.
+        """As `Adapter.prepare`. Installs the broker first if it is missing.
 
-        Installs it first if it is missing; the first broker of a version and Java also leaves a class archive in the
-        cache, which halves every later start. Raises `FetchError`, `LaunchError`, `UsageError`.
+        The first broker of a version and Java also leaves a class archive in the cache, which halves every later start.
         """
+        setup = BrokerSetup(folder.absolute(), settings, queues, ledger, liar, options or {}, client)
         if self.place.rules is not None:
-            rules, here = self.place.rules, self.place.here
             source = BrokerSource(self.file, self.path.parent, self.version, self.path.parent)
-            return external.prepare(
-                source, rules, here, folder, settings, queues, ledger, liar=liar, options=options, client=client
-            )
-        if self.launcher == "docker":
-            recipe = self.recipe(offline=offline)
-            return docker.prepare(recipe, folder, settings, queues, ledger, liar=liar, options=options, client=client)
+            return external.prepare(source, self.place.rules, self.place.here, setup)
+        if self.launcher == DOCKER:
+            return docker.prepare(self.recipe(offline=offline), setup)
         source = BrokerSource(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
         stock = dataclasses.replace(self, file=self.own.base, own=None) if self.own else self
         learns = dataclasses.replace(source, file=stock.file, own=None)
-        option = class_archive.option(learns, stock.effective(), ledger)
-        return native.prepare(
-            source, folder, settings, queues, ledger, liar=liar, archive=option, options=options, client=client
-        )
+        return native.prepare(source, setup, native.class_archive_option(learns, stock.effective(), ledger))
 
 
-def _said_version(file: BrokerFile, asked: str | None) -> str:
-    """The version that its owner states: nothing is installed for it."""
+def _stated_version(file: BrokerFile, asked: str | None) -> str:
+    """The version that the user states: the suite installs nothing for it."""
     return asked or (_own_version() if file.default_version == BUNDLED else file.default_version)
 
 
 def _version(file: BrokerFile, asked: str | None, launcher: str) -> str:
     if file.installed is not None and (asked is None or _VERSION.fullmatch(asked)):
-        return installed.version(file, asked, native=launcher == "native")
+        return fetch.installed_version(file, asked, native=launcher == NATIVE)
     if file.fetch is None:
         own = _own_version() if file.default_version == BUNDLED else file.default_version
         if asked not in (None, own):
@@ -233,3 +240,74 @@ def _own_version() -> str:
         return importlib.metadata.version(paths.PROJECT)
     except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
         return "0.1.0"
+
+
+def _launcher(file: BrokerFile, asked: str | None, path: pathlib.Path) -> Launcher:
+    """The launcher that a user asked for; None is `external` if the file has the broker's address, else `native`.
+
+    `path` is the file of the broker. Raises `UsageError` that names the word, key or address, and the next step.
+    """
+    outside = file.external is not None and bool(file.external.urls)
+    word, equals, at = (asked or (EXTERNAL if outside else NATIVE)).partition("=")
+    if word not in LAUNCHERS:
+        raise UsageError.unknown("launcher", word, LAUNCHERS)
+    if equals and not at:
+        raise UsageError(f"{word}=: expected a value after it")
+    if word == EXTERNAL:
+        return _external(file, at, path)
+    if file.is_external:
+        raise UsageError(f"{file.name} has no [start]: use it as an external broker, by its [external]")
+    if word == DOCKER:
+        if at or file.container is None:
+            raise UsageError(f"{file.name} has no [container]: it runs natively only" if not at else f"{asked}: docker")
+        return Launcher(DOCKER)
+    return Launcher(NATIVE, at, _home(file, pathlib.Path(at))) if at else HERE
+
+
+def _external(file: BrokerFile, at: str, path: pathlib.Path) -> Launcher:
+    base = file.external or External()
+    if at.endswith(".toml"):
+        rules, here, where = base.under(read_external(pathlib.Path(at))), pathlib.Path(at).absolute().parent, at
+    elif at or base.urls:
+        rules, here, where = base.under(External(urls={**base.urls, **urls_by_protocol(at)})), path.parent, file.name
+    else:
+        raise UsageError(
+            f"{file.name}:external: the address is missing: give {file.name}:external=amqp://HOST:PORT, or "
+            "external=FILE.toml with its addresses and the commands for its faults"
+        )
+    try:
+        places(rules.urls, file)
+        rules = rules.model_copy(update={"urls": with_management(rules.urls, rules.management_port)})
+        if not (rules.declare or file.queues or rules.creates_queues or rules.queues):
+            raise UsageError(
+                "the file does not say how a queue is made: give "
+                'declare = { command = [..., "{queue}"], remove = [...] }, creates_queues = true, or '
+                'queues = ["existing", "others"], in a file: external=FILE.toml (see docs/external-brokers.md)'
+            )
+        check_external(file, rules)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+    return Launcher(EXTERNAL, at, rules=rules, here=here)
+
+
+def _home(file: BrokerFile, folder: pathlib.Path) -> pathlib.Path:
+    """The folder of the distribution: the one that the user named, or the one in it that the archive unpacked to."""
+    if not folder.is_dir():
+        raise UsageError(f"native={folder}: no such folder; name the one that the distribution was unpacked to")
+    inside = [one for one in sorted(folder.iterdir()) if one.is_dir()]
+    wanted = list(_programs(file))
+    for home in (folder, *inside):
+        if all((home / program).exists() for program in wanted):
+            return home.absolute()
+    raise UsageError(
+        f"native={folder}: it holds no {wanted[0]}, nor does a folder in it; name the one that the distribution of "
+        f"{file.name} was unpacked to"
+    )
+
+
+def _programs(file: BrokerFile) -> Iterator[str]:
+    """The programs that the file calls in `{home}`, by their paths there."""
+    commands = [file.start.command, file.template.command if file.template else ()]
+    for command in commands:
+        if command and command[0].startswith("{home}/") and list(placeholders(command[0])) == ["home"]:
+            yield command[0].removeprefix("{home}/")

@@ -15,15 +15,48 @@ import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
-from conformance.adapters.credentials import Access
-from conformance.adapters.file.distribution_table import Artifact, Progress
+import msgspec
+
+from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.file.launch_tables import Artifact, Progress
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings
-from conformance.adapters.launch.prepared import DepthProbe, Options
 from conformance.claims import Value
 from conformance.ledger import Ledger
+
+NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"
+LAUNCHERS = (NATIVE, DOCKER, EXTERNAL)
+
+Options = tuple[tuple[str, bool | int], ...]
+"""Names and values of a queue's own rules."""
+
+READY_QUEUE = "conformance-ready"
+"""The queue for the message that proves that a broker is ready (`start.ready_message`)."""
+
+
+class DepthProbe(msgspec.Struct, frozen=True):
+    """How a client asks for the depth of one queue.
+
+    `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
+    `properties` as application properties, and `body`. The answer's body is a map with the depth as its `field`
+    (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis). `needs` names what the broker must have
+    to answer at all. With `relayed` no link is made to `address` itself. `host` and `port` are those of its AMQP
+    endpoint, for a client of any protocol, and `access` is its login; they are set when the broker runs.
+    """
+
+    method: Literal["http", "amqp-management"]
+    url: str = ""
+    field: str = ""
+    address: str = ""
+    properties: dict[str, str] = {}
+    body: str = ""
+    needs: str = ""
+    relayed: bool = False
+    host: str = ""
+    port: int = 0
+    access: Access = OPEN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +230,7 @@ class Adapter(Protocol):
 
     @property
     def launcher(self) -> str:
-        """`native`, `docker` or `external`."""
+        """One of `LAUNCHERS`."""
 
     @property
     def file(self) -> BrokerFile:

@@ -17,7 +17,7 @@ import pydantic
 
 from conformance import paths
 from conformance.adapters.distribution import fetch
-from conformance.adapters.file.distribution_table import Jar, Progress
+from conformance.adapters.file.launch_tables import Jar, Progress
 from conformance.adapters.file.model import BrokerFile, Protocol, Setting
 from conformance.adapters.file.settings import EffectiveSettings, explicit
 from conformance.adapters.file.table import Table, Word, problems, read_toml, together

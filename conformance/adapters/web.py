@@ -12,14 +12,18 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conformance import limits
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.errors import UsageError
+
+PORTS = {"http": 80, "https": 443}
+_EXPECTED = "expected http://HOST:PORT/PATH or https://HOST:PORT/PATH"
 
 
 @contextlib.contextmanager
@@ -52,13 +56,6 @@ def hung_up_after(line: socket.socket, seconds: float) -> Iterator[None]:
 
 def _too_late(seconds: float) -> str:
     return f"the answer did not end within {seconds:g} s"
-
-
-if TYPE_CHECKING:
-    import ssl
-
-_EXPECTED = "expected http://HOST:PORT/PATH or https://HOST:PORT/PATH"
-PORTS = {"http": 80, "https": 443}
 
 
 def ask(
@@ -107,7 +104,7 @@ def ask(
             raise OSError(limits.exceeded("an answer in HTTP", limits.HTTP_ANSWER))
         return answer.status, said.decode(errors="replace")
     except ConnectionRefusedError as error:
-        raise OSError("nobody listens there") from error
+        raise OSError("nothing listens there") from error
     except _TlsError:
         raise
     except (OSError, http.client.HTTPException) as error:  # reset, silent, or of another protocol
@@ -129,9 +126,6 @@ class _Secure(http.client.HTTPSConnection):
         super().__init__(host, port, timeout=timeout_s, context=self._made)
 
     def connect(self) -> None:
-        """Connect, and shake hands."""
-        import ssl
-
         http.client.HTTPConnection.connect(self)
         try:
             with hung_up_after(self.sock, self._within_s):
@@ -146,14 +140,19 @@ class _Secure(http.client.HTTPSConnection):
 
 
 @functools.lru_cache(maxsize=8)
-def context(tls: ClientTls) -> ssl.SSLContext:
-    """Make a TLS context of a client: TLS 1.2 or later, certificate and name verified. `OSError` names the file."""
-    import ssl
+def context(tls: ClientTls, *, verified: bool = True) -> ssl.SSLContext:
+    """Make a TLS context of a client; `OSError` names a file that cannot be used.
 
-    try:
-        made = ssl.create_default_context(cafile=tls.ca or None)
-    except (OSError, ValueError) as error:
-        raise _TlsError(f"tls.ca (--tls-ca): {tls.ca} has no certificates of authorities: {error}") from error
+    It speaks TLS 1.2 or later and verifies certificate and name. One that is not `verified` only finds out who answers.
+    """
+    if verified:
+        try:
+            made = ssl.create_default_context(cafile=tls.ca or None)
+        except (OSError, ValueError) as error:
+            raise _TlsError(f"tls.ca (--tls-ca): {tls.ca} has no certificates of authorities: {error}") from error
+    else:
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
     if tls.certificate:
         try:
             made.load_cert_chain(tls.certificate, tls.key, password=_no_passphrase)

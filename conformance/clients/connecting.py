@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from conformance import limits
 from conformance.adapters import web
 from conformance.adapters.credentials import Access, ClientTls, redacted
-from conformance.adapters.launch.greeting import TLS_RECORD, speaks_tls
+from conformance.adapters.launch.readiness import TLS_RECORD, speaks_tls
 from conformance.adapters.web import hung_up_after
 from conformance.errors import ClientError
 

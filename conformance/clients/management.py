@@ -16,9 +16,8 @@ from proton import Delivery, Message, symbol
 from conformance import limits
 from conformance.adapters import web
 from conformance.adapters.credentials import Access
-from conformance.adapters.external import leftovers
-from conformance.adapters.external.leftovers import Removal
-from conformance.adapters.launch.prepared import DepthProbe
+from conformance.adapters.external.queues import Removal, by_amqp
+from conformance.adapters.interface import DepthProbe
 from conformance.clients.amqp.connection import AmqpClientConnection, decoded
 from conformance.clients.session import Disconnected, Refused
 from conformance.errors import ClientError
@@ -83,7 +82,7 @@ class Management:
             delivery.settle()
 
 
-@leftovers.by_amqp
+@by_amqp
 def remove(how: Removal) -> str:
     """Remove one queue. Return why it is still there; empty if it is gone."""
     try:

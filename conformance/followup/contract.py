@@ -22,8 +22,7 @@ from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
 from conformance.adapters.file_adapter import DURABLE, FileAdapter
-from conformance.adapters.interface import Processes
-from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.interface import EXTERNAL, Processes
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process

@@ -9,8 +9,8 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conformance.adapters.external.addresses import places, with_management, words_of
-from conformance.adapters.file.external_table import External
+from conformance.adapters.external.addresses import places, urls_by_protocol, with_management
+from conformance.adapters.file.launch_tables import External
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.file.reading import read_table
@@ -31,7 +31,7 @@ _EXISTING = '# queues = ["tests.a", "tests.b", "tests.ready"]   # existing ones,
 def text(file: BrokerFile, urls: str) -> str:
     """Write the file for a broker of this product at these addresses, `URL,URL`; raises `UsageError` for a bad one."""
     own = file.external or External()
-    found = with_management(words_of(urls), own.management_port)
+    found = with_management(urls_by_protocol(urls), own.management_port)
     places(found, file)
     addresses = ", ".join(f"{name} = {json.dumps(url)}" for name, url in found.items())
     settings = [name for name, setting in file.settings.items() if setting.settable]

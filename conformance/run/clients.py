@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from conformance import limits
-from conformance.adapters import Adapter, Broker, EffectiveSettings, vendor_clients
-from conformance.adapters.launch.prepared import DepthProbe
+from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job, JobResult, Vendor
 from conformance.clients.workers.pool import Child, WorkerPool

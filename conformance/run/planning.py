@@ -19,7 +19,7 @@ from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, vendor_clients
 from conformance.adapters.controls import changes_broker, substitute
 from conformance.adapters.file.settings import weakened
-from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.interface import EXTERNAL
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug

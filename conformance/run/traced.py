@@ -10,8 +10,8 @@ import msgspec
 
 from conformance import history
 from conformance.adapters import vendor_clients
+from conformance.adapters.interface import DOCKER
 from conformance.adapters.launch.ports import HOST
-from conformance.adapters.launchers import DOCKER
 from conformance.clients.workers.job import Job, JobResult
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation

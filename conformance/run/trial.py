@@ -14,7 +14,7 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.interface import EXTERNAL
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job, JobResult
 from conformance.clients.workers.pool import WorkerPool

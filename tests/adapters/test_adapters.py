@@ -72,7 +72,7 @@ def test_a_spec_is_name_version_launcher(spec: str, expected: str) -> None:
     [
         ("artmis", "did you mean 'artemis'"),
         ("artemis@2.5x", "unknown version of artemis '2.5x'"),
-        ("ems:docker", "it is reached from outside only"),
+        ("ems:docker", "use it as an external broker"),
         ("artemis:nativ", "did you mean 'native'"),
         ("reference@9.9", "reference has one version"),
         ("external=amqp://somewhere", "expected NAME:external=amqp://somewhere"),

@@ -13,12 +13,20 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters.credentials import ClientTls, mechanism_of
 from conformance.adapters.file import schema
-from conformance.adapters.file.credentials_table import AccessTable, ProtocolAccess, TlsTable
-from conformance.adapters.file.distribution_table import Installed
-from conformance.adapters.file.model import BrokerFile, Depth, Folder, JournalFolder, Protocol, Setting
+from conformance.adapters.file.launch_tables import Installed, QueuesTable, ReadyHttp, StartTable, TemplateFile
+from conformance.adapters.file.model import (
+    AccessTable,
+    BrokerFile,
+    Depth,
+    Folder,
+    JournalFolder,
+    Protocol,
+    ProtocolAccess,
+    Setting,
+    TlsTable,
+)
 from conformance.adapters.file.placeholders import MEANING
 from conformance.adapters.file.reading import read_table
-from conformance.adapters.file.start_table import QueuesTable, ReadyHttp, StartTable, TemplateFile
 
 PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])

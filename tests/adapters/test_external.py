@@ -18,8 +18,8 @@ from conformance.adapters.controls import substitute
 from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.external.commands import Commands
-from conformance.adapters.external.leftovers import PREFIX
-from conformance.adapters.file.external_table import External
+from conformance.adapters.external.queues import PREFIX
+from conformance.adapters.file.launch_tables import External
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.process_tree import MARK, is_alive
 from conformance.claims import Kind

@@ -8,11 +8,11 @@ import pytest
 
 from conformance import adapters, paths
 from conformance.adapters import web
-from conformance.adapters.distribution import installed
+from conformance.adapters.distribution import fetch
 from conformance.ledger import Ledger
 
 COMPOSE = (paths.root() / "docker-compose.yml").read_text()
-LACKS = installed.missing(adapters.find("rabbitmq").file)
+LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
 MARKS = {
     "artemis": pytest.mark.artemis,
     "qpid": pytest.mark.qpid,

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from conformance import adapters, history, paths
-from conformance.adapters import launchers, web
-from conformance.adapters.distribution import installed
-from conformance.adapters.external import leftovers
+from conformance.adapters import interface, web
+from conformance.adapters.distribution import fetch
+from conformance.adapters.external import queues as run_queues
 from conformance.clients.management import Management
 from conformance.errors import UsageError
 from conformance.frontend.cli import cli
@@ -34,7 +34,7 @@ LINES = sorted(
 )
 """The words of every line of these texts that gives an address and nothing else."""
 
-LACKS = installed.missing(adapters.find("rabbitmq").file)
+LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
 
 
 def _messages(folder, op):
@@ -138,7 +138,7 @@ def test_a_queue_that_still_holds_messages_is_removed_with_them(tried, name):
 
 def test_a_queue_that_the_broker_does_not_remove_is_emptied_and_told(tried, monkeypatch):
     """A broker whose answer is no: it is there afterwards."""
-    monkeypatch.setattr(leftovers, "removed", lambda how: f"DELETE {how.url} answered 403")
+    monkeypatch.setattr(run_queues, "removed", lambda how: f"DELETE {how.url} answered 403")
     (line,) = tried("reference", lambda broker: _at(broker, "reference", "amqp"), STEPS[:1])
 
     assert "2 queues of this run are left, empty: DELETE http:" in line
@@ -217,7 +217,7 @@ def test_a_first_file_is_written_and_can_be_read(tmp_path, capsys, name, urls, s
     cli.main(["init", "external", name, urls, "--out", str(out)], standalone_mode=False)
 
     assert said in out.read_text()
-    assert launchers.EXTERNAL == adapters.find(f"{name}:external={out}").launcher
+    assert interface.EXTERNAL == adapters.find(f"{name}:external={out}").launcher
     assert f"next: conformance adapters check {name}:external={out}" in capsys.readouterr().out
     with pytest.raises(UsageError, match="it exists"):
         cli.main(["init", "external", name, urls, "--out", str(out)], standalone_mode=False)

@@ -14,10 +14,9 @@ import pytest
 
 from conformance import adapters, history, paths
 from conformance.adapters import web
-from conformance.adapters.external import leftovers
-from conformance.adapters.external.leftovers import Removal
-from conformance.adapters.external.queues import Existing
-from conformance.adapters.file.external_table import External
+from conformance.adapters.external import queues as run_queues
+from conformance.adapters.external.queues import Existing, Removal
+from conformance.adapters.file.launch_tables import External
 from conformance.errors import LaunchError
 from conformance.history import Op, bare_header
 from conformance.ledger import Ledger, release_leftovers
@@ -375,8 +374,8 @@ def served() -> Iterator[tuple[str, list[str], list[int]]]:
 def _dead(folder: pathlib.Path, name: str, how: dict[str, Removal]) -> None:
     """What a run of a dead process has written down."""
     book = Ledger(folder, "dead")
-    leftovers.write(folder / "how.json", how)
-    book.intend(leftovers.KIND, name=name, how=str(folder / "how.json"))
+    run_queues.write_removals(folder / "how.json", how)
+    book.intend(run_queues.KIND, name=name, how=str(folder / "how.json"))
     entry = json.loads(book._index.read_text())
     book._index.write_text(json.dumps({**entry, "start": entry["start"] - 1}))
 

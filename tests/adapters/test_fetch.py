@@ -18,7 +18,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters.distribution import download, fetch
-from conformance.adapters.file.distribution_table import Artifact
+from conformance.adapters.file.launch_tables import Artifact
 from conformance.errors import FetchError, NotFoundError, UsageError
 
 _PATH = "org/example/broker/1.0/broker-1.0-bin.tar.gz"

@@ -18,7 +18,7 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external.addresses import Place
-from conformance.adapters.launch import greeting
+from conformance.adapters.launch.readiness import GREETED, greeting_error
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
@@ -94,21 +94,21 @@ def answering(certificate: pathlib.Path | None, said: bytes) -> Iterator[int]:
     thread.join(20)
 
 
-@pytest.mark.parametrize("protocol", greeting.KNOWN)
+@pytest.mark.parametrize("protocol", GREETED)
 def test_a_port_of_tls_is_asked_in_tls(numbers: Mapping[str, int], protocol: str) -> None:
     """And greets: nothing is wrong with it, whoever signed its certificate."""
-    assert greeting.wrong(protocol, HOST, numbers[f"{protocol}s"], tls=ClientTls()) == ("", False)
-    assert greeting.wrong(protocol, HOST, numbers[protocol]) == ("", False)
+    assert greeting_error(protocol, HOST, numbers[f"{protocol}s"], tls=ClientTls()) == ("", False)
+    assert greeting_error(protocol, HOST, numbers[protocol]) == ("", False)
 
 
-@pytest.mark.parametrize("protocol", greeting.KNOWN)
+@pytest.mark.parametrize("protocol", GREETED)
 def test_a_port_of_the_other_kind_is_told_at_once(numbers: Mapping[str, int], protocol: str) -> None:
     """Waiting is no use: TLS where none was to be spoken, and none where it was."""
-    plain = greeting.wrong(protocol, HOST, numbers[f"{protocol}s"])
-    secured = greeting.wrong("amqp", HOST, numbers["amqp"], tls=ClientTls())
+    plain = greeting_error(protocol, HOST, numbers[f"{protocol}s"])
+    secured = greeting_error("amqp", HOST, numbers["amqp"], tls=ClientTls())
 
     assert (plain[1], "answers in TLS: say so ([access.tls], --tls" in plain[0]) == (True, True), plain
-    assert (secured[1], "answers, and not in TLS (" in secured[0]) == (True, True), secured
+    assert (secured[1], "does not answer in TLS (" in secured[0]) == (True, True), secured
 
 
 def test_another_protocol_behind_tls_is_told(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
@@ -124,13 +124,13 @@ def test_another_protocol_behind_tls_is_told(numbers: Mapping[str, int], folder:
 def test_who_may_still_be_starting_is_waited_for(folder: pathlib.Path) -> None:
     """Silence before and behind TLS, and nobody at all."""
     with answering(None, b"") as port:
-        silent = greeting.wrong("amqp", HOST, port, 0.3, tls=ClientTls())
+        silent = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
     with answering(folder, b"") as port:
-        no_client_reason = greeting.wrong("amqp", HOST, port, 0.3, tls=ClientTls())
-    nobody = greeting.wrong("amqp", HOST, port, 0.3, tls=ClientTls())
+        no_client_reason = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
+    nobody = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
 
     assert silent == (
-        f"{HOST}:{silent[0].partition(' ')[0].rpartition(':')[2]} takes connections and answers no TLS handshake",
+        f"{HOST}:{silent[0].partition(' ')[0].rpartition(':')[2]} accepts connections and answers no TLS handshake",
         False,
     )
     assert ("says nothing in AMQP 1.0" in no_client_reason[0], no_client_reason[1]) == (True, False)
@@ -139,15 +139,15 @@ def test_who_may_still_be_starting_is_waited_for(folder: pathlib.Path) -> None:
 
 def test_a_key_that_is_none_is_told_with_its_field(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
     tls = ClientTls(certificate=str(folder / "alice.pem"), key=str(folder / "mallory.key"))
-    told, final = greeting.wrong("amqp", HOST, numbers["amqps"], tls=tls)
+    told, final = greeting_error("amqp", HOST, numbers["amqps"], tls=tls)
 
     assert (told.startswith("tls.certificate and tls.key (--tls-cert, --tls-key): "), final) == (True, True)
 
 
 def test_a_host_that_nobody_knows() -> None:
-    told, final = greeting.wrong("amqp", "nowhere.invalid", 1)
+    told, final = greeting_error("amqp", "nowhere.invalid", 1)
 
-    assert (told.startswith("nowhere.invalid is no host that is known here: "), final) == (True, False)
+    assert (told.startswith("the host nowhere.invalid is unknown: "), final) == (True, False)
 
 
 def external(numbers: Mapping[str, int], scheme: str, port: str, tmp_path: pathlib.Path, typed: Access) -> None:

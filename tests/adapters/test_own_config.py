@@ -13,17 +13,14 @@ import pytest
 from conformance import adapters, campaign, claims, paths, records, scenario
 from conformance.adapters import opening, web
 from conformance.adapters.config import own_configuration
+from conformance.adapters.config.editors import KeysText, XmlText
 from conformance.adapters.config.own_configuration import difference, redacted
-from conformance.adapters.config.properties_file import KeysText
-from conformance.adapters.config.xml_editor import XmlText
 from conformance.adapters.credentials import Access, Secret
-from conformance.adapters.distribution import installed
-from conformance.adapters.file.config_table import Beside, Config, Listeners, Refuse, Rewrite
-from conformance.adapters.file.model import Setting
+from conformance.adapters.distribution import fetch
+from conformance.adapters.file.model import Beside, Config, Listeners, Refuse, Rewrite, Setting
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
-from conformance.adapters.launch.prepared import BrokerSource
+from conformance.adapters.launch.plan import BrokerSource, make_instance
 from conformance.campaign import Options, prepare
 from conformance.claims import unmet
 from conformance.errors import ClientError, LaunchError, UsageError
@@ -59,7 +56,7 @@ def own_of(text: str, tmp_path: pathlib.Path, adapter=ARTEMIS):
     """The adapter with that configuration."""
     file = tmp_path / adapter.file.config.file
     file.write_text(text)
-    return own_configuration.applied(adapter, file)
+    return opening.with_configuration(adapter, file)
 
 
 def core(inside: str) -> str:
@@ -69,7 +66,7 @@ def core(inside: str) -> str:
 
 def added(adapter) -> list[str]:
     """The lines that a copy has and the user's file has not, and those that it lacks."""
-    lines = own_configuration.of(adapter).preview(adapter.file, adapter.effective()).splitlines()[2:]
+    lines = adapter.own.preview(adapter.file, adapter.effective()).splitlines()[2:]
     return [line[0] + line[1:].strip() for line in lines if line[0] in "+-"]
 
 
@@ -98,7 +95,7 @@ def test_a_number_is_scaled_back_and_what_is_lost_is_told(tmp_path):
     mine = own_of(core("<journal-buffer-timeout>3333333</journal-buffer-timeout>"), tmp_path)
 
     assert 3 == mine.effective().values["journal_buffer_ms"]
-    (note,) = own_configuration.of(mine).notes
+    (note,) = mine.own.notes
     assert "core/journal-buffer-timeout is 3333333, which is journal_buffer_ms=3.33" in note
     assert not [line for line in added(mine) if "buffer" in line]  # and what is run is what the file says
 
@@ -106,7 +103,7 @@ def test_a_number_is_scaled_back_and_what_is_lost_is_told(tmp_path):
 def test_a_scaled_number_that_fits_is_no_news(tmp_path):
     mine = own_of(core("<journal-buffer-timeout>500000000</journal-buffer-timeout>"), tmp_path)
 
-    assert (500, ()) == (mine.effective().values["journal_buffer_ms"], own_configuration.of(mine).notes)
+    assert (500, ()) == (mine.effective().values["journal_buffer_ms"], mine.own.notes)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +169,7 @@ def test_policies_of_queues_are_read(tmp_path, inside, expected):
 def test_a_dead_letter_address_without_a_queue_is_told(tmp_path):
     mine = own_of(core(policies("#", dead_letter_address="DEAD")), tmp_path)
 
-    (note,) = own_configuration.of(mine).notes
+    (note,) = mine.own.notes
     assert "dead-letter-address is DEAD, and the file has no such queue" in note
 
 
@@ -210,7 +207,7 @@ def test_a_copy_changes_ports_paths_and_addresses_and_has_the_queues(tmp_path):
 
 def test_a_setting_on_top_is_in_the_difference_and_no_other_is(tmp_path):
     mine = own_of(SMALL, tmp_path)
-    own = own_configuration.of(mine)
+    own = mine.own
     before, after = (own.preview(mine.file, mine.effective(one)) for one in ({}, {"sync_transactional": False}))
 
     new = set(after.splitlines()) - set(before.splitlines())
@@ -220,9 +217,7 @@ def test_a_setting_on_top_is_in_the_difference_and_no_other_is(tmp_path):
 
 def test_a_setting_whose_place_is_not_there_gets_one(tmp_path):
     mine = own_of(SMALL, tmp_path)
-    ran = own_configuration.of(mine).copy(
-        mine.file, mine.effective({"max_delivery_attempts": 3}), [], {"listen": "h", "main_port": "1"}
-    )
+    ran = mine.own.copy(mine.file, mine.effective({"max_delivery_attempts": 3}), [], {"listen": "h", "main_port": "1"})
 
     path = ARTEMIS.file.settings["max_delivery_attempts"].xml
     assert "3" == XmlText(ran).read(path)
@@ -234,7 +229,7 @@ def test_deviations_of_ours_do_not_hold_but_the_ones_that_are_kept(tmp_path):
 
     assert () == mine.file.xml.edits
     assert {"JVM options"} == mine.file.deviations.keys()
-    assert {"journal-directory", "acceptor"} == own_configuration.of(mine).why.keys()
+    assert {"journal-directory", "acceptor"} == mine.own.why.keys()
     assert mine.file.title.endswith("(own configuration)")
 
 
@@ -248,9 +243,7 @@ def test_an_acceptor_for_each_protocol_has_a_port_of_its_own(tmp_path):
     )
     text = re.sub(r"<acceptor name=.*</acceptor>", acceptors, SMALL)
     mine = own_of(text, tmp_path)
-    ran = own_configuration.of(mine).copy(
-        mine.file, mine.effective(), [], {"listen": "h", "main_port": "1", "stomp_port": "2"}
-    )
+    ran = mine.own.copy(mine.file, mine.effective(), [], {"listen": "h", "main_port": "1", "stomp_port": "2"})
 
     assert XmlText(ran).values("core/acceptors/acceptor") == [
         "vm://0",
@@ -261,7 +254,7 @@ def test_an_acceptor_for_each_protocol_has_a_port_of_its_own(tmp_path):
     assert ("main", "stomp") == mine.file.ports == mine.file.start.ready_ports
     with pytest.raises(UsageError, match="unknown protocol of artemis 'jms'"):
         mine.capabilities("jms")
-    assert "s3cret" not in own_configuration.of(mine).preview(mine.file, mine.effective())
+    assert "s3cret" not in mine.own.preview(mine.file, mine.effective())
 
 
 def test_a_broker_without_a_protocol_does_not_speak_it(tmp_path):
@@ -295,9 +288,9 @@ def test_an_acceptor_that_names_no_protocol_speaks_all(tmp_path):
 def test_every_other_byte_stays(tmp_path, text):
     data = text.encode("latin-1")
     (tmp_path / "broker.xml").write_bytes(data)
-    mine = own_configuration.applied(ARTEMIS, tmp_path / "broker.xml")
+    mine = opening.with_configuration(ARTEMIS, tmp_path / "broker.xml")
     words = {"listen": "0.0.0.0", "main_port": "61616"}  # those of the file: what is left is nothing of ours
-    ran = own_configuration.of(mine).copy(mine.file, mine.effective(), [], words)
+    ran = mine.own.copy(mine.file, mine.effective(), [], words)
 
     assert data.replace(b"/srv/prod/journal", b"data/journal") == ran
 
@@ -462,9 +455,7 @@ def test_a_copy_of_keys_listens_on_ports_of_its_own(tmp_path):
         tmp_path,
         RABBITMQ,
     )
-    ran = own_configuration.of(mine).copy(
-        mine.file, mine.effective(), ["q"], own_configuration._Braces(listen="127.0.0.1")
-    )
+    ran = mine.own.copy(mine.file, mine.effective(), ["q"], own_configuration._Braces(listen="127.0.0.1"))
 
     assert ran.decode().splitlines() == [
         "channel_max = 9",
@@ -485,7 +476,7 @@ def test_a_setting_of_a_key_is_read_and_written(tmp_path):
     }
     adapter = dataclasses.replace(RABBITMQ, file=RABBITMQ.file.model_copy(update={"settings": table}))
     mine = own_of("raft.sync = off\n", tmp_path, adapter)
-    own = own_configuration.of(mine)
+    own = mine.own
 
     assert (False, frozenset()) == (mine.effective().values["sync_transactional"], mine.effective().absent)
     assert "raft.sync" not in own.preview(mine.file, mine.effective())
@@ -513,7 +504,7 @@ def test_a_folder_with_a_file_that_is_none_is_told(tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
 
     with pytest.raises(UsageError, match=words) as told:
-        own_configuration.applied(ARTEMIS, tmp_path)
+        opening.with_configuration(ARTEMIS, tmp_path)
     assert f"--config {tmp_path}: " in str(told.value)
 
 
@@ -532,9 +523,9 @@ def test_a_broker_that_cannot_says_so(tmp_path, spec, words, monkeypatch):
     (tmp_path / "broker.xml").write_text(SMALL)
 
     with pytest.raises(UsageError, match=words):
-        own_configuration.applied(adapters.find(spec), tmp_path / "broker.xml")
+        opening.with_configuration(adapters.find(spec), tmp_path / "broker.xml")
     with pytest.raises(UsageError, match="there is no such file or folder"):
-        own_configuration.applied(ARTEMIS, tmp_path / "nothing")
+        opening.with_configuration(ARTEMIS, tmp_path / "nothing")
 
 
 LOGIN_OF_A_USER = """activemq {
@@ -556,13 +547,13 @@ def test_only_named_files_are_taken_and_others_are_listed(tmp_path):
         "log4j2.properties": "x",
     }.items():
         (tmp_path / "etc" / name).write_text(text)
-    mine = own_configuration.applied(ARTEMIS, tmp_path)  # the folder of an instance will do
-    own = own_configuration.of(mine)
+    mine = opening.with_configuration(ARTEMIS, tmp_path)  # the folder of an instance will do
+    own = mine.own
 
     assert {"etc/login.config", "etc/artemis-users.properties"} == own.beside.keys()
     assert ("log4j2.properties",) == own.not_taken
-    assert "left where they are: log4j2.properties" in own.told(mine.file, mine.effective())
-    assert "s3cret" not in "\n".join(own.told(mine.file, mine.effective()))
+    assert "left where they are: log4j2.properties" in own.summary(mine.file, mine.effective())
+    assert "s3cret" not in "\n".join(own.summary(mine.file, mine.effective()))
     public = own_configuration.public(
         mine.file, {**own.beside, "etc/broker.xml": b"<a><cluster-password>s3cret</cluster-password></a>"}
     )
@@ -585,7 +576,7 @@ def test_a_login_that_asks_another_server_is_refused(tmp_path, module):
     (tmp_path / "login.config").write_text(LOGIN.replace(*renamed(module)))
 
     with pytest.raises(UsageError, match=f"login.config: .*{module}: .+ take it out of a copy of the folder"):
-        own_configuration.applied(ARTEMIS, tmp_path)
+        opening.with_configuration(ARTEMIS, tmp_path)
 
 
 # RabbitMQ's advanced.config.
@@ -615,7 +606,7 @@ def with_advanced(text: str, tmp_path: pathlib.Path):
     """The adapter with such a folder."""
     (tmp_path / "rabbitmq.conf").write_text("channel_max = 9\n")
     (tmp_path / "advanced.config").write_text(text)
-    return own_configuration.applied(RABBITMQ, tmp_path)
+    return opening.with_configuration(RABBITMQ, tmp_path)
 
 
 @pytest.mark.parametrize("name", ADVANCED)
@@ -635,15 +626,14 @@ def test_terms_that_do_no_harm_are_carried_along_and_said(tmp_path):
     """Comments are not looked at; the file is run as it is, and the difference names it."""
     text = '[{rabbit, [ %% {tcp_listeners, [5672]}, "\n  {tcp_listen_options, [{backlog, 9}]},\n  {x, $"} %{port, 1}\n]}].\n'
     mine = with_advanced(text, tmp_path)
-    own = own_configuration.of(mine)
+    own = mine.own
     shown = own.preview(mine.file, mine.effective())
 
     assert {"advanced.config": text.encode()} == own.beside
     assert "# advanced.config (yours): run as it is, as advanced.config" in shown
-    assert shown.splitlines()[-1] in own.told(mine.file, mine.effective())
-    assert "advanced.config" not in own_configuration.of(
-        own_configuration.applied(RABBITMQ, tmp_path / "rabbitmq.conf")
-    ).preview(mine.file, mine.effective())
+    assert shown.splitlines()[-1] in own.summary(mine.file, mine.effective())
+    alone = opening.with_configuration(RABBITMQ, tmp_path / "rabbitmq.conf").own
+    assert "advanced.config" not in alone.preview(mine.file, mine.effective())
 
 
 # In a container.
@@ -651,12 +641,12 @@ def test_terms_that_do_no_harm_are_carried_along_and_said(tmp_path):
 
 def test_in_a_container_a_copy_listens_on_every_address_of_it(tmp_path):
     (tmp_path / "broker.xml").write_text(SMALL)
-    mine = own_configuration.applied(adapters.find("artemis:docker"), tmp_path / "broker.xml")
+    mine = opening.with_configuration(adapters.find("artemis:docker"), tmp_path / "broker.xml")
 
     assert [line for line in added(mine) if line.startswith("+<acceptor")] == [
         '+<acceptor name="all">tcp://0.0.0.0:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>'
     ]
-    assert mine.recipe().source.own is own_configuration.of(mine)
+    assert mine.recipe().source.own is mine.own
     assert "127.0.0.1:{main_port}" in "".join(added(own_of(SMALL, tmp_path)))  # natively
 
 
@@ -670,8 +660,8 @@ def test_files_that_a_configuration_names_are_given_to_its_container(tmp_path):
         f"sslEnabled=true;keyStorePath={store};trustStorePath=/nowhere.ks;x=/usr/bin/env;y={store.parent};z=a{store}",
     )
 
-    assert [store] == own_configuration.of(own_of(text, tmp_path)).outside
-    assert [] == own_configuration.of(own_of(SMALL, tmp_path)).outside
+    assert [store] == own_of(text, tmp_path).own.outside
+    assert [] == own_of(SMALL, tmp_path).own.outside
 
 
 # A run.
@@ -723,7 +713,7 @@ def test_a_copy_runs_beside_the_original_and_touches_nothing_of_its(tmp_path, le
     text = (etc / "broker.xml").read_text().replace(">data/", f">{production}/")
     (etc / "broker.xml").write_text(text)
     assert 4 <= text.count(str(production))
-    mine = own_configuration.applied(ARTEMIS, etc)
+    mine = opening.with_configuration(ARTEMIS, etc)
 
     with mine.prepare(tmp_path / "broker", mine.effective(), ["orders"], ledger) as broker:
         broker.start()
@@ -751,7 +741,7 @@ def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tm
     (etc / "artemis-users.properties").write_text("alice = wonderland\n")
     (etc / "artemis-roles.properties").write_text("amq = alice\n")
     monkeypatch.setenv("OF_ALICE", "wonderland")
-    mine = own_configuration.applied(ARTEMIS, etc)
+    mine = opening.with_configuration(ARTEMIS, etc)
     alice = opening.with_credentials(mine, Access(user="alice", password=Secret(env="OF_ALICE")))
 
     with alice.prepare(tmp_path / "broker", alice.effective(), ["orders"], ledger) as broker:
@@ -800,7 +790,7 @@ def test_a_run_keeps_what_it_was_given_for_its_owner(recorded):
 
 def test_a_replay_finds_what_the_run_kept(recorded):
     prepared = replay.prepare(ReplayRequest(recorded, NAME, "1", trust=True))
-    own = own_configuration.of(prepared.campaign.adapter)
+    own = prepared.campaign.adapter.own
 
     assert (False, {}) == (prepared.campaign.selection.settings.values["sync_transactional"], {})
     assert ({"etc/login.config": LOGIN.encode()}, "broker.xml") == (own.beside, own.name)
@@ -865,7 +855,7 @@ def block(kind: str) -> str:
 def test_the_difference_of_the_page_is_what_is_printed(tmp_path):
     mine = own_of(block("xml"), tmp_path)
 
-    assert block("diff") == own_configuration.of(mine).preview(mine.file, mine.effective())
+    assert block("diff") == mine.own.preview(mine.file, mine.effective())
 
 
 def test_the_settings_of_the_page_are_those_that_are_read(tmp_path):
@@ -885,7 +875,7 @@ def test_the_error_of_the_page_is_what_is_said(tmp_path, monkeypatch):
     (tmp_path / "broker.xml").write_text(core(REFUSED["cluster-connections"]))
 
     with pytest.raises(UsageError) as told:
-        own_configuration.applied(ARTEMIS, pathlib.Path("broker.xml"))
+        opening.with_configuration(ARTEMIS, pathlib.Path("broker.xml"))
     assert f"conformance: {told.value}\n" in PAGE
 
 
@@ -917,7 +907,7 @@ def test_the_table_of_the_page_is_one_and_shows_every_key():
     assert [] == [name for name in Listeners.model_fields if f"`{name}`" not in PAGE]
 
 
-@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file) or "-")
+@pytest.mark.skipif(bool(fetch.not_installed(RABBITMQ.file)), reason=fetch.not_installed(RABBITMQ.file) or "-")
 def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     """Its ports and its log are those of the copy; what it says of the broker itself is in force."""
     log = tmp_path / "production.log"
@@ -937,7 +927,7 @@ def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     assert '"rates_mode":"detailed"' in said
 
 
-@pytest.mark.skipif(bool(installed.missing(RABBITMQ.file)), reason=installed.missing(RABBITMQ.file) or "-")
+@pytest.mark.skipif(bool(fetch.not_installed(RABBITMQ.file)), reason=fetch.not_installed(RABBITMQ.file) or "-")
 def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
     """What an advanced.config says is what the broker runs with; without the file it is not."""
     (tmp_path / "etc").mkdir()
@@ -951,7 +941,7 @@ def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
         _, said = web.ask(
             "GET", f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/overview", timeout_s=10
         )
-    alone = own_configuration.applied(RABBITMQ, tmp_path / "etc" / "rabbitmq.conf")
+    alone = opening.with_configuration(RABBITMQ, tmp_path / "etc" / "rabbitmq.conf")
     with alone.prepare(tmp_path / "alone", alone.effective(), ["orders"], ledger) as broker:
         broker.start()
         _, without = web.ask(

@@ -14,7 +14,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import READY_QUEUE, Broker, web
-from conformance.adapters.distribution import installed
+from conformance.adapters.distribution import fetch
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import weakened
 from conformance.clients.amqp import session as amqp_session
@@ -28,13 +28,13 @@ from conformance.scenario.script import Drain
 
 RABBITMQ = adapters.find("rabbitmq")
 SYNC_OFF = {"sync_non_transactional": False, "sync_transactional": False, "journal_buffer_ms": 500}
-LACKS = installed.missing(RABBITMQ.file)
+LACKS = fetch.not_installed(RABBITMQ.file)
 needs_it = pytest.mark.skipif(bool(LACKS), reason=LACKS)
 
 
 def finding(version: str) -> BrokerFile:
     """The file where that version is installed; where none is, with an empty one."""
-    table = installed.Installed(command=("echo", version), pattern="(.+)", logged="RabbitMQ (.+)", needs="apt-get it")
+    table = fetch.Installed(command=("echo", version), pattern="(.+)", logged="RabbitMQ (.+)", needs="apt-get it")
     return RABBITMQ.file.model_copy(update={"installed": table})
 
 
@@ -42,18 +42,18 @@ def finding(version: str) -> BrokerFile:
 
 
 def test_what_is_installed_is_what_is_tried() -> None:
-    assert installed.version(finding("3.9"), None, native=True) == "3.9"
-    assert installed.version(finding("3.9"), "3.9", native=True) == "3.9"
+    assert fetch.installed_version(finding("3.9"), None, native=True) == "3.9"
+    assert fetch.installed_version(finding("3.9"), "3.9", native=True) == "3.9"
 
 
 def test_another_version_is_refused_and_the_next_step_is_named() -> None:
     with pytest.raises(UsageError, match=r"rabbitmq@4\.1: version 3\.9 is installed here.*rabbitmq@4\.1:docker"):
-        installed.version(finding("3.9"), "4.1", native=True)
+        fetch.installed_version(finding("3.9"), "4.1", native=True)
 
 
 def test_a_container_has_any_version() -> None:
-    assert installed.version(finding("3.9"), "4.1", native=False) == "4.1"
-    assert installed.version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version
+    assert fetch.installed_version(finding("3.9"), "4.1", native=False) == "4.1"
+    assert fetch.installed_version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version
 
 
 def test_a_machine_without_it_is_told_how_to_have_it(tmp_path: pathlib.Path) -> None:
@@ -70,9 +70,9 @@ def test_a_machine_without_it_is_told_how_to_have_it(tmp_path: pathlib.Path) -> 
 def test_a_start_says_what_really_runs() -> None:
     file = finding("3.9")
 
-    assert installed.another(file, "3.9", "##  RabbitMQ 3.9\n") == ""
-    assert installed.another(file, "3.9", "##  RabbitMQ 4.0\n") == "is version 4.0, not 3.9 (installed.logged)"
-    assert installed.another(file, "3.9", "nothing of it") == ""
+    assert fetch.version_differs(file, "3.9", "##  RabbitMQ 3.9\n") == ""
+    assert fetch.version_differs(file, "3.9", "##  RabbitMQ 4.0\n") == "is version 4.0, not 3.9 (installed.logged)"
+    assert fetch.version_differs(file, "3.9", "nothing of it") == ""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_start_says_what_really_runs() -> None:
 )
 def test_a_pattern_without_its_group_is_refused(pattern: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        installed.Installed(command=("true",), pattern=pattern, needs="it")
+        fetch.Installed(command=("true",), pattern=pattern, needs="it")
 
 
 # its settings

@@ -15,7 +15,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters.launch import native
-from conformance.adapters.launch.prepared import Plan
+from conformance.adapters.launch.plan import Plan
 from conformance.errors import LaunchError
 from conformance.history import NOT_RECOVERED, Phase
 from conformance.ledger import Ledger

@@ -20,7 +20,7 @@ import pytest
 from conformance import adapters, limits
 from conformance.adapters import web
 from conformance.adapters.launch import native, readiness
-from conformance.adapters.launch.prepared import Options
+from conformance.adapters.launch.plan import Options
 from conformance.adapters.launch.process_tree import MARK, Tree, is_alive
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, identify
@@ -347,7 +347,7 @@ def test_a_queue_has_rules_of_its_own(make: Make, tmp_path: pathlib.Path) -> Non
     adapter = adapters.find(str(tmp_path / "fake.toml"))
     limited: dict[str, Options] = {"q2": (("max_length", 40),)}
     assert adapter.lacks("a queue with max_length") == ""
-    assert adapter.lacks("a queue with durable") == "the adapter of fake has no words for one"
+    assert adapter.lacks("a queue with durable") == "the adapter of fake has no queue option durable"
     with Ledger(tmp_path / "run", "limited") as book:
         with adapter.prepare(tmp_path / "b", adapter.effective(), ["q1", "q2"], book, options=limited) as broker:
             broker.start()
@@ -571,7 +571,7 @@ def test_the_oldest_of_a_tree_is_its_main_process() -> None:
     [
         ("sys.exit('no such option')", "ended with status 1 before it was ready (start.command)"),
         ("print('up', flush=True); time.sleep(60)", "start.ready_port: nothing listens on 127.0.0.1:"),
-        ("amqp(said['amqp'], b'')", "takes connections and says nothing in AMQP 1.0"),
+        ("amqp(said['amqp'], b'')", "accepts connections and says nothing in AMQP 1.0"),
         ("amqp(said['amqp'], b'HTTP/1.1 400 Bad')", "protocols.amqp.port: amqp, 127.0.0.1:"),
         ("amqp(said['amqp'], b'AMQP\\0\\0\\x09\\1')", "which is not AMQP 1.0"),
         ("amqp(0)", "; its processes listen on "),

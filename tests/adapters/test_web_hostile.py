@@ -10,7 +10,7 @@ import pytest
 from conformance import limits
 from conformance.adapters import DepthProbe, web
 from conformance.adapters.credentials import Access, ClientTls
-from conformance.adapters.launch import greeting
+from conformance.adapters.launch.readiness import greeting_error
 from conformance.clients.connecting import Login
 from conformance.clients.management import DepthClient
 from conformance.errors import ClientError
@@ -102,6 +102,6 @@ def test_a_tls_handshake_that_drips_ends_in_time(serve, monkeypatch):
 
     with pytest.raises(ClientError, match="did not answer a handshake in time"):
         Login("127.0.0.1", port, Access(tls=ClientTls())).dial(0.5)
-    what, final = greeting.wrong("amqp", "127.0.0.1", port, tls=ClientTls())
+    what, final = greeting_error("amqp", "127.0.0.1", port, tls=ClientTls())
 
     assert (False, True) == (final, "answers no TLS handshake" in what)

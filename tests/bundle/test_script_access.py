@@ -13,14 +13,14 @@ from reproductions import NAME, SCENARIOS
 from conformance import adapters
 from conformance.adapters import BrokerRequest, open_broker
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
-from conformance.adapters.distribution import installed
+from conformance.adapters.distribution import fetch
 from conformance.followup.bundle import archive, script
 from conformance.ledger import Ledger
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
 
-LACKS = installed.missing(adapters.find("rabbitmq").file)
+LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conformance.adapters.container import docker, engine, host_processes
+from conformance.adapters.container import docker, engine
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
@@ -102,7 +102,7 @@ def pretend(monkeypatch):
 
     found = PretendEngine("vendor/broker:1.0")
     monkeypatch.setattr(docker, "connect", lambda: found)
-    monkeypatch.setattr(host_processes, "belongs", belongs)
+    monkeypatch.setattr(docker, "belongs", belongs)
     return found
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import opening
-from conformance.adapters.config import own_configuration
 from conformance.adapters.container.images import broker_image
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch.java import find_java
@@ -49,7 +48,7 @@ def mine(folder, text=XML):
     """The adapter with that configuration."""
     folder.mkdir()
     (folder / "broker.xml").write_text(text)
-    return own_configuration.applied(ARTEMIS, folder / "broker.xml")
+    return opening.with_configuration(ARTEMIS, folder / "broker.xml")
 
 
 def test_a_copy_runs_in_a_container(image, ledger, tmp_path):
@@ -93,5 +92,5 @@ def test_a_key_store_that_it_names_is_there_to_be_read(image, ledger, tmp_path):
             readiness_probe.ProbeClient(adapter, protocol).exchange(broker, "orders")
         status, said = broker._beside(["touch", str(store)], 10)
 
-    assert [store] == own_configuration.of(adapter).outside
+    assert [store] == adapter.own.outside
     assert (True, True) == (bool(status), "ead-only" in said)

@@ -15,11 +15,11 @@ import types
 import pytest
 
 from conformance import adapters, paths
-from conformance.adapters.container import docker, host_processes
+from conformance.adapters.container import docker
 from conformance.adapters.container.images import Recipe
 from conformance.adapters.file import model
-from conformance.adapters.file.start_table import QueuesTable, Template, TemplateFile
-from conformance.adapters.launch.prepared import READY_QUEUE, BrokerSource
+from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
+from conformance.adapters.launch.plan import READY_QUEUE, BrokerSource
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
@@ -146,7 +146,7 @@ def test_the_command_waits_until_its_pid_is_known(broker, monkeypatch):
     """The gate: whoever wants to hurt a start has its pids before there is anything to hurt."""
     seen = []
 
-    class Watched(host_processes.ContainerTree):
+    class Watched(docker.ContainerTree):
         def __init__(self, container, pid, **more):
             super().__init__(container, pid, **more)
             deadline = time.monotonic() + 10
@@ -207,7 +207,7 @@ class Word:
 
 @pytest.fixture
 def child(monkeypatch):
-    monkeypatch.setattr(host_processes, "belongs", lambda pid, container: True)
+    monkeypatch.setattr(docker, "belongs", lambda pid, container: True)
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
@@ -219,7 +219,7 @@ def child(monkeypatch):
 )
 def test_how_the_first_process_ended(child, word, expected):
     """A container that was removed by force was killed."""
-    first = host_processes.Init(word, child.pid)
+    first = docker.Init(word, child.pid)
     before = first.poll()
     child.kill()
 
@@ -228,21 +228,21 @@ def test_how_the_first_process_ended(child, word, expected):
 
 def test_a_container_that_ended_at_once(child):
     with pytest.raises(LaunchError, match="ended at once: sh: no such file"):
-        host_processes.Init(Word(), 0)
+        docker.Init(Word(), 0)
 
 
 def test_processes_that_are_another_machines(child, monkeypatch):
     """A pid of that number may well live here: it is another process."""
-    monkeypatch.setattr(host_processes, "belongs", lambda pid, container: False)
+    monkeypatch.setattr(docker, "belongs", lambda pid, container: False)
     with pytest.raises(LaunchError, match="cannot be seen from here"):
-        host_processes.Init(Word(), child.pid)
+        docker.Init(Word(), child.pid)
 
 
 def test_a_process_belongs_to_the_container_in_the_name_of_its_control_group():
     group = pathlib.Path("/proc/self/cgroup").read_text().strip().splitlines()[-1]
 
-    assert host_processes.belongs(os.getpid(), group)
-    assert not host_processes.belongs(os.getpid(), "0123456789abcdef" * 4)
+    assert docker.belongs(os.getpid(), group)
+    assert not docker.belongs(os.getpid(), "0123456789abcdef" * 4)
 
 
 # the same rules as for every launcher: words, readiness, queues, proof
@@ -294,10 +294,10 @@ def test_what_listens_is_read_from_the_kernel():
             made[-1].bind((host, 0))
             made[-1].listen()
         names = [one.getsockname()[:2] for one in made]
-        found = host_processes.listening(os.getpid())
+        found = docker.listening(os.getpid())
         with socket.create_connection(names[0]) as line:
             mine = line.getsockname()
-            also = host_processes.listening(os.getpid())
+            also = docker.listening(os.getpid())
 
     assert {*names[:3], ("127.0.0.1", names[3][1])} <= found
     assert mine not in also
@@ -315,7 +315,7 @@ def test_a_pid_file_holds_a_number_of_the_inside(pretend, ledger, tmp_path):
 
     assert 2 == len(tree)
     assert (tree[1], True) == (main, made.gone())
-    assert os.getpid() == host_processes.number_inside(os.getpid())
+    assert os.getpid() == docker.number_inside(os.getpid())
 
 
 def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):

@@ -17,7 +17,7 @@ import pytest
 from conformance import adapters, mounts
 from conformance.adapters.container import engine, images
 from conformance.adapters.file import model
-from conformance.adapters.launch.prepared import BrokerSource
+from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
 from tools import build_images, dockerd

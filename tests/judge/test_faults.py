@@ -6,7 +6,7 @@ from judge_evidence import CATALOGUE, evidence, facts, rule
 from judge_histories import RUN
 
 from conformance.adapters.external import broker
-from conformance.adapters.file.external_table import External
+from conformance.adapters.file.launch_tables import External
 from conformance.errors import ExitCode
 from conformance.judge import exits, reasons, rules, tally
 from conformance.judge.plan.columns import FAULTS

@@ -6,15 +6,14 @@ import dataclasses
 import pytest
 
 from conformance import adapters
-from conformance.adapters import web
-from conformance.adapters.config import own_configuration
-from conformance.adapters.distribution import installed
+from conformance.adapters import opening, web
+from conformance.adapters.distribution import fetch
 from conformance.errors import ExitCode
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import policies, readiness_probe
 
-LACKS = installed.missing(adapters.find("rabbitmq").file)
+LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
 BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
   <journal-type>NIO</journal-type>
   <max-disk-usage>100</max-disk-usage>
@@ -61,7 +60,7 @@ def asked(tmp_path):
 def test_artemis_says_its_address_settings(asked, tmp_path):
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML)
-    with asked(own_configuration.applied(adapters.find("artemis"), file)) as (before, known, unread):
+    with asked(opening.with_configuration(adapters.find("artemis"), file)) as (before, known, unread):
         changed = {
             "max_delivery_attempts": 2,
             "full_queue_policy": "discard",

@@ -12,7 +12,8 @@ import pytest
 
 from conformance import campaign, claims, paths, report, scenario
 from conformance.adapters.credentials import Access, ClientTls, Secret
-from conformance.adapters.launch import greeting, ports
+from conformance.adapters.launch import ports
+from conformance.adapters.launch.readiness import greeting_error
 from conformance.campaign import Options, Watcher
 from conformance.followup import bundle, replay
 from conformance.run.planning import subject_trials
@@ -51,7 +52,7 @@ def theirs(tmp_path, monkeypatch):
     )
     subprocess.run([script, "start"], check=True, env=dict(os.environ))
     deadline = time.monotonic() + 60
-    while greeting.wrong("amqp", "127.0.0.1", reserved["amqp"], tls=ClientTls())[0]:
+    while greeting_error("amqp", "127.0.0.1", reserved["amqp"], tls=ClientTls())[0]:
         assert time.monotonic() < deadline, (folder / "broker.log").read_text()
         time.sleep(0.05)
     yield folder / "mine.toml"

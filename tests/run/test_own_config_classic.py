@@ -5,7 +5,7 @@ import re
 import pytest
 
 from conformance import adapters, history
-from conformance.adapters.config import own_configuration
+from conformance.adapters import opening
 from conformance.errors import UsageError
 from conformance.history import Op, Phase
 from conformance.scenario.script import Drain, Publish, Restart
@@ -53,7 +53,7 @@ def own_of(tmp_path, **parts):
         text = text.replace(name.upper(), parts.get(name, ""))
     file = tmp_path / "activemq.xml"
     file.write_text(text)
-    return own_configuration.applied(CLASSIC, file)
+    return opening.with_configuration(CLASSIC, file)
 
 
 def strategy(inside):

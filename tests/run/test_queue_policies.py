@@ -3,7 +3,7 @@
 import pytest
 
 from conformance import adapters, history
-from conformance.adapters.config import own_configuration
+from conformance.adapters import opening
 from conformance.errors import ExitCode
 from conformance.history import Op, Phase
 from conformance.judge.rows import Verdict
@@ -153,7 +153,7 @@ def test_artemis_with_a_configuration_of_its_owner(play, tmp_path, policy, steps
     """What a policy moved is found there, and what waits for its redelivery is waited for: each message is found."""
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML.replace("POLICY", policy))
-    mine = own_configuration.applied(ARTEMIS, file)
+    mine = opening.with_configuration(ARTEMIS, file)
     record, folder = play(*steps, adapter=mine, settings=mine.effective())
     aside = drained(folder, Phase.INFO)
     accepted = {event.message for event in events_of(folder) if (event.op, event.phase) == (Op.ACK, Phase.INVOKE)}

@@ -1,11 +1,11 @@
 """Read a user's own configuration (`--config DIR|FILE`), check that it can be copied, and copy it for each broker.
 
-    adapter = applied(adapters.find("artemis"), pathlib.Path("etc"))   # its settings are those of etc/broker.xml
-    of(adapter).told(adapter.file, adapter.effective())                # how the copies will differ, line by line
-
 The values of the file replace `stock`, so that conditions of claims, controls and `--set` start from them. The file
 itself is never written. Each broker gets a copy, which differs only in what `[config]` of its `broker.toml` names.
 The difference holds no secret, so it can be printed.
+
+A copy keeps only the listeners that it needs to speak the protocols of the user's broker. Their parameters stay:
+credits, prefixes and limits of an acceptor are part of what is tested.
 """
 
 from __future__ import annotations
@@ -14,21 +14,15 @@ import dataclasses
 import difflib
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from conformance.adapters.config.listeners import Picked, pick
-from conformance.adapters.config.neighbours import fit, named_in
-from conformance.adapters.config.neighbours import read as read_file
-from conformance.adapters.config.properties_file import KeysText
-from conformance.adapters.config.xml_editor import XmlText
+from conformance.adapters.config.editors import KeysText, XmlText
 from conformance.adapters.credentials import REDACTED
-from conformance.adapters.file.config_table import Config
-from conformance.adapters.file.model import BrokerFile, Setting
+from conformance.adapters.file.model import Beside, BrokerFile, Config, Listeners, Protocol, Setting
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import EffectiveSettings
-from conformance.adapters.file_adapter import FileAdapter
-from conformance.adapters.interface import Adapter
 from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.errors import UsageError
@@ -66,7 +60,7 @@ def _without(found: re.Match[str]) -> str:
 
 
 def difference(yours: bytes, ran: bytes, name: str, to: str) -> str:
-    """A unified diff without context: everything else is the same, byte for byte."""
+    """A unified diff without context, without secrets: everything else is the same, byte for byte."""
     before, after = (data.decode("utf-8", errors="replace").splitlines() for data in (yours, ran))
     lines = difflib.unified_diff(before, after, f"{name} (yours)", f"{to} (what ran)", n=0, lineterm="")
     return redacted("".join(f"{line}\n" for line in lines))
@@ -82,15 +76,70 @@ Text = XmlText | KeysText
 _FORMATS: Mapping[str, type[Text]] = {"xml": XmlText, "keys": KeysText}
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
+_ADDRESS = re.compile(r"(?P<before>\s*[A-Za-z][\w+.-]*://)(?P<place>[^?;\s<]*)(?P<after>.*)", re.DOTALL)
+_PARAMETER = re.compile(r"[?;&]\s*(?P<name>[\w-]+)=(?P<value>[^;&\s<]*)")
+_BINDS = re.compile(r"(?<=[?;&])(?:host|port)=[^;&<]*(?:;|&amp;|&)?")
+_NOT_A_SOCKET = "vm://"
+
+_NAMED = re.compile(rb"""(?<![\w:/.$}])/[^\s<>"'&;,?=()\[\]{}]+""")
+_OF_THE_IMAGE = ("/bin/", "/dev/", "/lib", "/proc/", "/sbin/", "/sys/", "/usr/")
+"""Folders of an image. A file of this machine in their place would break it."""
+
+
+class Listener(NamedTuple):
+    """One address: its number among the elements, its protocols (None means all), and whether it uses TLS."""
+
+    number: int
+    speaks: frozenset[str] | None
+    tls: bool
+
+    def knows(self, word: str) -> bool:
+        """Whether it speaks the protocol with this name of the product."""
+        return self.speaks is None or word.upper() in self.speaks
+
+
+@dataclasses.dataclass(frozen=True)
+class Picked:
+    """The listeners that are kept: their port by number among the elements, and the port of each protocol."""
+
+    rules: Listeners
+    ports: Mapping[int, str]
+    protocols: Mapping[str, str]
+
+    def moved(self, text: XmlText, words: Mapping[str, str]) -> XmlText:
+        """Move these listeners to the ports that `words` has, and remove all others."""
+        count = len(text.elements(self.rules.at))
+        for number in reversed(range(count)):  # from the end: a removal moves no element before it
+            element = text.elements(self.rules.at)[number]
+            if number in self.ports:
+                text = text.with_raw(element, _at_port(text.raw(element), self.ports[number], words))
+            elif not element.text.strip().startswith(_NOT_A_SOCKET):
+                text = text.without(element)
+        return text
+
+    def ports_of(self, file: BrokerFile) -> dict[str, object]:
+        """The changes of the broker's file: its ports, its protocols, and the ports at which it becomes ready."""
+        kept: dict[str, Protocol] = {
+            name: file.protocols[name].model_copy(update={"port": port}) for name, port in self.protocols.items()
+        }
+        ports = tuple(dict.fromkeys(self.protocols.values()))
+        start = file.start.model_copy(update={"ready_port": ports[0], "ready_ports": ports})
+        gone = {one.port for one in file.protocols.values()} - set(ports)
+        return {
+            "protocols": kept,
+            "ports": tuple(dict.fromkeys([*(one for one in file.ports if one not in gone), *ports])),
+            "start": start,
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig:
-    """What a user gave.
+    """The configuration that a user gave.
 
-    `name` is the main file's, `text` what it says; `beside` are the further files, by their place in the instance;
-    `not_taken` those of the folder that stay where they are. `base` is the broker as it is without all this, `stock`
-    the settings as this file has them, and `notes` what of that a user should know. `listen` is the address that a copy
-    listens on: in a container any, where what is published decides who comes.
+    `name` is the name of the main file, `text` its content. `beside` are the further files, by their place in the
+    instance; `not_taken` are files of the folder that are not copied. `base` is the broker without this configuration,
+    `stock` the settings in it, and `notes` are remarks about them for the user. `listen` is the address that a copy
+    listens on: in a container any, because only published ports can be reached.
     """
 
     name: str
@@ -105,28 +154,47 @@ class OwnConfig:
 
     @property
     def rules(self) -> Config:
-        """The table of the broker."""
-        assert self.base.config is not None  # `applied` has looked
+        assert self.base.config is not None  # `with_configuration` has looked
         return self.base.config
+
+    @property
+    def configured(self) -> BrokerFile:
+        """The broker of that configuration: its values are stock, and only the `[deviations]` of `keeps` hold."""
+        file, rules = self.base, self.rules
+        settings = {
+            name: setting.model_copy(update={"stock": self.stock[name]}) if name in self.stock else setting
+            for name, setting in file.settings.items()
+        }
+        update: dict[str, object] = {
+            "title": f"{file.title} (own configuration)",
+            "settings": settings,
+            "deviations": {name: why for name, why in file.deviations.items() if name in rules.keeps},
+        }
+        if file.xml is not None:
+            update["xml"] = file.xml.model_copy(update={"edits": ()})
+        if file.template is not None:
+            files = tuple(one for one in file.template.files if (one.to or one.file) != rules.to)
+            update["template"] = file.template.model_copy(update={"files": files})
+        return file.model_copy(update={**update, **(self.picked.ports_of(file) if self.picked else {})})
 
     def copy(
         self, file: BrokerFile, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
     ) -> bytes:
-        """The copy that runs: with rewritten places, the settings that differ, and the queues."""
+        """The text of the copy: with rewritten places, the settings that differ, and the queues."""
         made = self.text
         for rewrite in self.rules.rewrite:
             text = None if rewrite.text is None else fill(rewrite.text, words, f"config.rewrite ({rewrite.at})")
             made = made.rewritten(rewrite.at, text, add=rewrite.add)
         for name, setting in file.settings.items():
-            at, value = place(setting, self.rules), settings.values[name]
+            at, value = place_of(setting, self.rules), settings.values[name]
             if at and setting.settable and name not in settings.absent and value != setting.stock:
                 made = made.with_value(at, setting.text(value))
         if not isinstance(made, XmlText):
             return made.data
         if self.picked is not None:
             made = self.picked.moved(made, words)
-        told = {f"setting.{name}": entry.text(settings.values[name]) for name, entry in file.settings.items()}
-        return (made.with_queues(file.xml, queues, told) if file.xml is not None else made).data
+        filled = {f"setting.{name}": entry.text(settings.values[name]) for name, entry in file.settings.items()}
+        return (made.with_queues(file.xml, queues, filled) if file.xml is not None else made).data
 
     def install(
         self, file: BrokerFile, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
@@ -142,7 +210,7 @@ class OwnConfig:
     @property
     def outside(self) -> list[pathlib.Path]:
         """Files of this machine that it names and the copy does not hold: a container needs them mounted."""
-        return named_in([self.text.data, *self.beside.values()])
+        return _named_in([self.text.data, *self.beside.values()])
 
     @property
     def why(self) -> dict[str, str]:
@@ -158,8 +226,8 @@ class OwnConfig:
         queues = ["{queue}"] if file.xml is not None else []
         return self._shown(self.copy(file, settings, queues, _Braces(listen=self.listen)))
 
-    def told(self, file: BrokerFile, settings: EffectiveSettings) -> list[str]:
-        """What a user is told before a run, in lines."""
+    def summary(self, file: BrokerFile, settings: EffectiveSettings) -> list[str]:
+        """The lines for the user before a run: how each copy will differ, and the notes."""
         legend = "{NAME_port} is a free port" + (", {queue} each queue of the run" if file.xml is not None else "")
         found = [f"your {self.name} is run as a copy that differs in this; {legend}:"]
         found += self.preview(file, settings).splitlines()
@@ -172,15 +240,17 @@ class OwnConfig:
         beside = [f"# {names[to]} (yours): run as it is, as {to}\n" for to in sorted(self.beside)]
         return difference(self.text.data, ran, self.name, self.rules.to) + "".join(beside)
 
-    def keep(self, folder: pathlib.Path, shown: str) -> None:
-        """Keep the user's files in the folder of a run, for a replay, and the difference, for people."""
+    def keep(self, folder: pathlib.Path, file: BrokerFile, settings: EffectiveSettings) -> str:
+        """Keep the user's files in the folder of a run, for a replay. Keep the difference too, and return it."""
         kept = folder / KEPT
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = {one.to: one.file for one in self.rules.beside}
         for to, data in self.beside.items():
             _write_private(kept / names[to], data)
         _write_private(kept / self.rules.file, self.text.data)
+        shown = self.preview(file, settings)
         (folder / DIFF).write_text(shown)
+        return shown
 
 
 class _Braces(dict[str, str]):
@@ -193,66 +263,16 @@ class _Braces(dict[str, str]):
         return True
 
     def get(self, key: str, default: object = None) -> str:
-        """Every placeholder has a value."""
         return self[key]
 
 
-def applied(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
-    """The adapter whose brokers run with a copy of what is at `path`; itself for None.
-
-    Raises `UsageError`, before anything is started: a launcher or a broker that cannot, a file that is none, one of
-    another broker, one that would let its copy talk to others, a value that is not of the type of its setting.
-    """
-    if path is None:
-        return adapter
-    if not isinstance(adapter, FileAdapter) or adapter.file.config is None:
-        raise UsageError(
-            f"--config {path}: {adapter.name} has no [config] in its broker.toml, the table that says what of a "
-            "configuration is a port or a path; docs/own-configuration.md has an example"
-        )
-    contained = adapter.launcher == "docker"
-    why = "its owner configures it" if adapter.launcher == "external" else ""
-    if why := why or (adapter.file.config.natively_only if contained else ""):
-        raise UsageError(
-            f"--config {path}: {adapter.spec}: {why}; a copy runs natively, --adapter {adapter.name}@{adapter.version}"
-        )
-    try:
-        own = read(adapter.file, adapter.path.parent, path)
-    except UsageError as error:
-        raise error.within(f"--config {path}") from error
-    own = dataclasses.replace(own, listen=ports.EVERYWHERE) if contained else own
-    return dataclasses.replace(adapter, file=configured(own), own=own)
-
-
-def of(adapter: Adapter) -> OwnConfig | None:
-    """The configuration that was applied to it."""
-    own = adapter.own if isinstance(adapter, FileAdapter) else None
-    return own if isinstance(own, OwnConfig) else None
-
-
-def told(adapter: Adapter, settings: EffectiveSettings) -> list[str]:
-    """What a user is told of it before a run with these settings, in lines; nothing where it is stock."""
-    own = of(adapter)
-    return own.told(adapter.file, settings) if own else []
-
-
-def kept_in(folder: pathlib.Path, adapter: Adapter, settings: EffectiveSettings) -> str:
-    """Keep what the user gave in the folder of a run; returns the difference, which is empty where it is stock."""
-    own = of(adapter)
-    if own is None:
-        return ""
-    shown = own.preview(adapter.file, settings)
-    own.keep(folder, shown)
-    return shown
-
-
 def kept(folder: pathlib.Path) -> pathlib.Path | None:
-    """What a run kept of its user's configuration, for `applied`; None where it was run with stock."""
+    """The user's configuration that a run kept, for a replay; None if it ran with stock."""
     return folder / KEPT if (folder / KEPT).is_dir() else None
 
 
 def public(file: BrokerFile, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Of the files of an instance, by place, what others may see: no login file, no secret of the main one."""
+    """The files of an instance that others may see, by place: without login files, and without secrets."""
     rules = file.config
     if rules is None:
         return dict(files)
@@ -262,17 +282,20 @@ def public(file: BrokerFile, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return shown
 
 
-def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path) -> OwnConfig:
-    """What lies at `path`, a file or a folder; `UsageError` where no copy of it may be run. `here` is of the broker."""
+def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path, *, contained: bool = False) -> OwnConfig:
+    """Read the file or folder at `path`; `UsageError` if no copy of it may run.
+
+    `here` is the folder of the broker's file, `contained` whether the copy runs in a container.
+    """
     rules = file.config
     assert rules is not None  # the caller has looked
     main, folder = _main(rules, path)
     try:
-        text: Text = _FORMATS[rules.format](read_file(main))
+        text: Text = _FORMATS[rules.format](_read_bytes(main))
         _expected(rules, text)
         _harmless(rules, text)
         stock, notes = _stock(file, here, rules, text)
-        picked = pick(rules.listeners, file, text) if rules.listeners and isinstance(text, XmlText) else None
+        picked = _pick(rules.listeners, file, text) if rules.listeners and isinstance(text, XmlText) else None
     except UsageError as error:
         raise UsageError(f"{main.name}: {error}" if folder else str(error)) from error
     wanted = [one for one in rules.beside if folder and (folder / one.file).is_file()]
@@ -280,45 +303,26 @@ def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path) -> OwnConfig:
     return OwnConfig(
         name=main.name,
         text=text,
-        beside={one.to: fit(main.parent, one) for one in wanted},
+        beside={one.to: _read_beside(main.parent, one) for one in wanted},
         not_taken=tuple(sorted(one.name for one in folder.iterdir() if one.name not in named)) if folder else (),
         base=file,
         stock=stock,
         notes=tuple(notes),
         picked=picked,
+        listen=ports.EVERYWHERE if contained else ports.HOST,
     )
 
 
-def configured(own: OwnConfig) -> BrokerFile:
-    """The broker of that configuration: what it says is what is stock, and no deviation of ours holds but for some."""
-    file, rules = own.base, own.rules
-    settings = {
-        name: setting.model_copy(update={"stock": own.stock[name]}) if name in own.stock else setting
-        for name, setting in file.settings.items()
-    }
-    update: dict[str, object] = {
-        "title": f"{file.title} (own configuration)",
-        "settings": settings,
-        "deviations": {name: why for name, why in file.deviations.items() if name in rules.keeps},
-    }
-    if file.xml is not None:
-        update["xml"] = file.xml.model_copy(update={"edits": ()})
-    if file.template is not None:
-        files = tuple(one for one in file.template.files if (one.to or one.file) != rules.to)
-        update["template"] = file.template.model_copy(update={"files": files})
-    return file.model_copy(update={**update, **(own.picked.ports_of(file) if own.picked else {})})
-
-
-def place(setting: Setting, rules: Config) -> str | None:
-    """The place of the setting in a file of that format."""
+def place_of(setting: Setting, rules: Config) -> str | None:
+    """The path or key of the setting in a file of that format."""
     return setting.xml if rules.format == "xml" else setting.key
 
 
 def value_of(setting: Setting, said: str, at: str, name: str) -> Value:
-    """What a text of the file means, the way back from `Setting.text`; `UsageError` where it is not of its type.
+    """The value of a text of the file, the inverse of `Setting.text`; `UsageError` if it is not of the setting's type.
 
-    A number that `scale` does not divide becomes the nearest: `artemis create` writes what it measured on its disk,
-    such as 3333333 ns, and to refuse that would be to refuse nearly every file.
+    A number that `scale` does not divide becomes the nearest: `artemis create` writes the value that it measured on its
+    disk, such as 3333333 ns, so nearly every file has one.
     """
     plain = next((ours for ours, theirs in setting.texts.items() if theirs == said), said)
     plain = next((ours for theirs, ours in setting.reads.items() if re.fullmatch(theirs, said)), plain)
@@ -336,7 +340,7 @@ def value_of(setting: Setting, said: str, at: str, name: str) -> Value:
 
 
 def _main(rules: Config, path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path | None]:
-    """The main file, and the folder that further ones are taken from: of a mere file, none."""
+    """The main file, and the folder of the further files; None if `path` is a file."""
     if not path.exists():
         raise UsageError("there is no such file or folder")
     if not path.is_dir():
@@ -383,15 +387,15 @@ def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, st
 def _stock(
     file: BrokerFile, here: pathlib.Path, rules: Config, text: Text
 ) -> tuple[dict[str, Value | None], list[str]]:
-    """What the file says of each setting that it can have, None where its key is absent; and what is to be told.
+    """The value of each setting that the file can have, None if its key is absent; and notes for the user.
 
-    One that is filled in elsewhere as well keeps its stock where the key is absent: then it is never absent there.
+    A setting that a text of the broker's file fills keeps its stock if the key is absent: it is never absent there.
     """
     used = uses(file, here)
     found: dict[str, Value | None] = {}
     notes = []
     for name, setting in file.settings.items():
-        at = place(setting, rules)
+        at = place_of(setting, rules)
         if not at or not setting.settable:
             continue
         at, said = _in_force(setting, text, at, name)
@@ -406,3 +410,76 @@ def _stock(
             exact = int(said) / setting.scale
             notes.append(f"{at} is {said}, which is {name}={exact:.2f}; conditions of claims see {found[name]}")
     return found, notes
+
+
+def _read_bytes(path: pathlib.Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}") from error
+
+
+def _read_beside(folder: pathlib.Path, rules: Beside) -> bytes:
+    """Read a further file; `UsageError` if a copy of it would connect to other systems, or bind their addresses."""
+    data = _read_bytes(folder / rules.file)
+    looked_at = _uncommented(data, rules.comment.encode()) if rules.comment else data
+    for pattern, why in rules.refuses.items():
+        if found := re.search(pattern.encode(), looked_at, re.MULTILINE):
+            word = " ".join(found[0].decode(errors="replace").split())
+            raise UsageError(f"{rules.file}: {word}: {why}; take it out of a copy of the folder, and give that")
+    return data
+
+
+def _uncommented(data: bytes, mark: bytes) -> bytes:
+    """Remove the comments of a text of Erlang terms. A mark in a string, an atom or a character begins no comment.
+
+    Why comments are skipped: the `advanced.config` of the package has every key in a comment.
+    """
+    tokens = rb""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\$\\?.|""" + re.escape(mark) + rb"[^\n]*"
+    return re.sub(tokens, lambda found: b"" if found[0].startswith(mark) else found[0], data, flags=re.DOTALL)
+
+
+def _named_in(texts: Iterable[bytes]) -> list[pathlib.Path]:
+    """The files of this machine that these texts name by absolute paths, such as key stores and certificates.
+
+    Folders are left out: a folder that the broker writes to is rewritten, and no other is shared.
+    """
+    found = {pathlib.Path(name[0].decode(errors="replace")) for text in texts for name in _NAMED.finditer(text)}
+    return sorted(path for path in found if not str(path).startswith(_OF_THE_IMAGE) and path.is_file())
+
+
+def _pick(rules: Listeners, file: BrokerFile, text: XmlText) -> Picked:
+    """Choose the listeners to keep; `UsageError` if none speaks a protocol of the suite."""
+    there = [_listener(number, one.text) for number, one in enumerate(text.elements(rules.at))]
+    ports: dict[int, str] = {}
+    protocols: dict[str, str] = {}
+    for name, word in rules.speaks.items():
+        fitting = [one for one in there if one is not None and one.knows(word)]
+        if name not in file.protocols or not fitting:
+            continue
+        chosen = min(fitting, key=lambda one: (one.tls, one.number not in ports, one.number))
+        protocols[name] = ports.setdefault(chosen.number, name if ports else file.protocols[name].port)
+    asked = file.depth is not None and file.depth.method == "amqp-management"
+    if not protocols or (asked and "amqp" not in protocols):
+        wanted = rules.speaks["amqp"] if asked else " or ".join(rules.speaks.values())
+        why = ", by which the depth of a queue is asked for" if asked else ""
+        raise UsageError(f"{rules.at}: none speaks {wanted}{why}; add one to a copy of the file")
+    return Picked(rules, ports, protocols)
+
+
+def _listener(number: int, address: str) -> Listener | None:
+    """Parse an address; None if it is not a socket."""
+    if not _ADDRESS.fullmatch(address) or address.strip().startswith(_NOT_A_SOCKET):
+        return None
+    said = {found["name"].lower(): found["value"] for found in _PARAMETER.finditer(address)}
+    speaks = said.get("protocols", said.get("protocol"))
+    words = frozenset(word.strip().upper() for word in speaks.split(",")) if speaks else None
+    return Listener(number, words, said.get("sslenabled", "").lower() == "true")
+
+
+def _at_port(raw: str, port: str, words: Mapping[str, str]) -> str:
+    """Move the address to one of our ports; parameters that bind another host or port are removed."""
+    found = _ADDRESS.fullmatch(raw)
+    if found is None:
+        raise UsageError(f"the address {raw.strip()!r} is not one of the form tcp://HOST:PORT?...")
+    return f"{found['before']}{words['listen']}:{words[f'{port}_port']}{_BINDS.sub('', found['after'])}"

@@ -11,35 +11,164 @@ for each start, since a container cannot be given another command, and a traced 
 gate until the harness knows its pid: a fault of the recovery has to be armed before there is any.
 
 A trial in the image of the broker finds out which faults a container can take on this machine.
+
+The processes of a container have pids and pidfds on the host, like any other process. Their control group has the id of
+the container in its name, under every layout and driver. Signals go to them straight, and not through the engine:
+nothing lies between the event of a trigger and its kill.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import ipaddress
 import os
 import pathlib
 import re
 import shlex
 import signal
+import struct
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import psutil
 
 from conformance import paths
 from conformance.adapters.container.engine import Bind, Container, Engine, Spec, connect, names_of
-from conformance.adapters.container.host_processes import ContainerTree, Init, listening, unseen
 from conformance.adapters.container.images import Image, Recipe, broker_image
-from conformance.adapters.file.settings import EffectiveSettings
-from conformance.adapters.interface import QueueClient
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.instance import make_plan
 from conformance.adapters.launch.native import NativeBroker
-from conformance.adapters.launch.prepared import BrokerSource, Options, Plan
-from conformance.adapters.launch.process_tree import wait_ended
+from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
+from conformance.adapters.launch.process_tree import Tree, is_alive, wait_ended, wait_ended_now
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
+
+_KILLED = -9
+_LISTEN = "0A"
+"""TCP_LISTEN of net/tcp_states.h, as proc_pid_net(5) prints it."""
+
+
+class Init:
+    """The first process of a container, as a `Leader`. `pid` is its number on the host.
+
+    Raises `LaunchError` if it has ended already, or cannot be seen here: the engine runs on another machine, in a
+    virtual one, or rootless.
+    """
+
+    def __init__(self, container: Container, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._container = container
+        if pid == 0:
+            raise LaunchError(f"container {container.name} ended at once: {container.output().strip()[-400:]}")
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except OSError as error:
+            raise LaunchError(f"{unseen(container.name)} (pid {pid}: {error.strerror})") from error
+        if not belongs(pid, container.id):
+            os.close(self._descriptor)
+            raise LaunchError(unseen(container.name))
+
+    def poll(self) -> int | None:
+        """Its exit status if it has ended, for the engine as well: only then can it be started again."""
+        if self.returncode is None and wait_ended_now(self._descriptor):
+            self.returncode = self._status()
+            os.close(self._descriptor)
+        return self.returncode
+
+    def wait(self) -> int:
+        while (status := self.poll()) is None:
+            wait_ended_now(self._descriptor, -1)
+        return status
+
+    def _status(self) -> int:
+        try:
+            status = self._container.wait()
+        except LaunchError:  # it was removed meanwhile, which kills it
+            return _KILLED
+        return 128 - status if status > 128 else status
+
+
+class ContainerTree(Tree):
+    """The tree of a container: its first process, its descendants, and all others of its control group."""
+
+    def __init__(
+        self, container: Container, pid: int, *, pid_file: pathlib.Path | None = None, forks: bool = False
+    ) -> None:
+        super().__init__(Init(container, pid), pid_file=pid_file, forks=forks)
+        self._id = container.id
+
+    def named(self) -> int | None:
+        """The process in the pid file, which has its number inside the container."""
+        wanted = self.number_in_pid_file()
+        if wanted is None:
+            return None
+        return next((pid for pid in _members(self._id) if number_inside(pid) == wanted), None)
+
+    def members(self) -> Iterator[int]:
+        """The first process, parents before their children, then all others."""
+        if self.leader.poll() is None:
+            yield self.leader.pid
+            with contextlib.suppress(psutil.Error):
+                yield from (child.pid for child in psutil.Process(self.leader.pid).children(recursive=True))
+        yield from _members(self._id)
+
+
+def _members(container: str) -> Iterator[int]:
+    return (pid for pid in psutil.pids() if belongs(pid, container) and is_alive(pid))
+
+
+def number_inside(pid: int) -> int | None:
+    """The pid that a process has in its own namespace; None if it is gone."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return None
+
+
+def listening(pid: int) -> set[tuple[str, int]]:
+    """The addresses and numbers at which anything listens in the network of a process (proc_pid_net(5)).
+
+    All of a container share one; it is asked of any, and need not be entered.
+    """
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTEN:
+                    address, _, number = words[1].partition(":")
+                    found.add((_address(address), int(number, 16)))
+    return found
+
+
+def _address(digits: str) -> str:
+    """An address as the kernel prints it: in words of four bytes, each in the order of this machine."""
+    words = [struct.pack("=I", int(digits[start : start + 8], 16)) for start in range(0, len(digits), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def belongs(pid: int, container: str) -> bool:
+    """Whether a process is in the control group of the container with this id."""
+    try:
+        return container in pathlib.Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False
+
+
+def unseen(name: str) -> str:
+    """Why no fault can be injected into a container from here."""
+    return (
+        f"the processes of container {name} cannot be seen from here: its engine runs on another machine or in a "
+        "virtual one, and a signal through it would come too late to be at its event"
+    )
+
 
 _TRACED = frozenset({"watched", "held_sync", "failed_sync", "disk_full"})
 _SIGNALLED = frozenset({"kill", "stop", "pause", "power_loss"})
@@ -56,7 +185,6 @@ class Able:
         self._found: dict[str, str] = {}
 
     def __call__(self, fault: str) -> str:
-        """The reason, for people."""
         if fault in _TRACED:
             return self._once("trace", self._cannot_trace)
         if fault in _SIGNALLED:
@@ -119,37 +247,22 @@ _INSIDE = {
 """The placeholders with another value in a container; its ports have one as well."""
 
 
-def prepare(
-    recipe: Recipe,
-    folder: pathlib.Path,
-    settings: EffectiveSettings,
-    queues: Sequence[str],
-    ledger: Ledger,
-    *,
-    liar: str | None = None,
-    options: Mapping[str, Options] | None = None,
-    client: QueueClient | None = None,
-) -> NativeBroker:
-    """Make the broker's folder (new or empty) and reserve its ports; no container is made yet.
+def prepare(recipe: Recipe, setup: BrokerSetup) -> NativeBroker:
+    """Make the broker's folder and reserve its ports; no container is made yet.
 
-    The image is built first if the engine does not have it. `options` are rules of single queues, by queue. Raises
-    `UsageError` (no such liar or queue option), `LaunchError` (no engine, image, instance or port), `FetchError`.
+    The image is built first if the engine does not have it. Raises `UsageError` (no such liar or queue option),
+    `LaunchError` (no engine, image, instance or port), `FetchError`.
     """
-    source = recipe.source
+    source, ledger = recipe.source, setup.ledger
     engine = connect()
     image = broker_image(engine, recipe, ledger)
-    folder = folder.absolute()
     reserved = ports.Ports(source.file.ports)
     try:
         numbers = {name: recipe.table.ports.get(name, port) for name, port in reserved.by_name.items()}
         plan = make_plan(
             source,
-            folder,
-            settings,
-            queues,
+            setup,
             reserved.by_name,
-            liar=liar,
-            options=options,
             inside={**_INSIDE, **{f"{name}_port": str(port) for name, port in numbers.items()}},
             create=functools.partial(_create, engine, image, ledger),
         )
@@ -159,11 +272,11 @@ def prepare(
         outside = source.own.outside if source.own else ()
         binds = (
             Bind(ledger.path.parent, recursive=False),
-            Bind(folder),
+            Bind(setup.folder),
             *(Bind(path, recursive=False, read_only=True) for path in outside),  # key stores, found where they are
         )
-        spec = Spec(image.name, ("/bin/sh", str(folder / "start.sh")), binds, published, given)
-        return ContainerBroker(plan, reserved, ledger, client, engine, spec, numbers)
+        spec = Spec(image.name, ("/bin/sh", str(setup.folder / "start.sh")), binds, published, given)
+        return ContainerBroker(plan, setup, reserved, engine, spec, numbers)
     except BaseException:
         reserved.close()
         raise
@@ -202,14 +315,13 @@ class ContainerBroker(NativeBroker):
     def __init__(
         self,
         plan: Plan,
+        setup: BrokerSetup,
         reserved: ports.Ports,
-        ledger: Ledger,
-        client: QueueClient | None,
         engine: Engine,
         spec: Spec,
         numbers: Mapping[str, int],
     ) -> None:
-        super().__init__(plan, reserved, ledger, client)
+        super().__init__(plan, setup, reserved)
         self.container: Container | None = None
         self._engine = engine
         self._spec = spec

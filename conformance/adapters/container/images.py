@@ -28,7 +28,7 @@ from typing import IO
 from conformance import mounts, paths
 from conformance.adapters.container.engine import Engine
 from conformance.adapters.file.model import ContainerTable
-from conformance.adapters.launch.prepared import BrokerSource
+from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 from conformance.locks import locked

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import httpx
 
-from conformance.adapters.file.distribution_table import Progress
+from conformance.adapters.file.launch_tables import Progress
 from conformance.errors import FetchError, NotFoundError
 
 CENTRAL = "https://repo1.maven.org/maven2"

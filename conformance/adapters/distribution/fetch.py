@@ -3,22 +3,26 @@
 It is looked for in this order: unpacked in the cache, downloaded in the cache, in the folder that `CONFORMANCE_DIST`
 names (for machines without network), in the Maven repository. A file is used only if it has the SHA-512 that
 `broker.toml` pins, or, for a version without a pin, the SHA-512 in the file beside it.
+
+A distribution that a package manager installed (`[installed]`) is only asked for its version.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import pathlib
 import re
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance import paths
-from conformance.adapters.file.distribution_table import Artifact, Progress
+from conformance.adapters.file.launch_tables import Artifact, Installed, Progress
 from conformance.adapters.file.model import BrokerFile
 from conformance.errors import FetchError, NotFoundError, UsageError
 from conformance.locks import locked
@@ -27,7 +31,6 @@ _SUM = re.compile(r"\b[0-9a-fA-F]{128}\b")
 
 
 def dist() -> pathlib.Path:
-    """The folder of the cache that holds distributions."""
     return paths.cache() / "dist"
 
 
@@ -152,7 +155,7 @@ def _extract(stream: tarfile.TarFile, into: pathlib.Path) -> None:
 
 
 def assembled(home: pathlib.Path, jars: Iterable[str]) -> bool:
-    """Whether `assemble` made this folder of the jars with these names; an older list may have had others."""
+    """Whether `assemble` made this folder of the jars with these names; an older list may name others."""
     library = home / "lib"
     return library.is_dir() and {*jars} == {jar.name for jar in library.iterdir()}
 
@@ -189,7 +192,6 @@ def _appears(into: pathlib.Path, folder: str, what: str, make: Callable[[pathlib
 
 
 def beside(file: pathlib.Path) -> pathlib.Path:
-    """The `.sha512` of a file."""
     return file.with_name(file.name + ".sha512")
 
 
@@ -202,7 +204,7 @@ def _expected(artifact: Artifact, file: pathlib.Path) -> str:
 
 
 def _parse_sum(file: pathlib.Path) -> str:
-    """The SHA-512 in an `.sha512` file, with or without a file name."""
+    """The SHA-512 in an `.sha512` file, which may have a file name after it."""
     match = _SUM.search(file.read_text(errors="replace"))
     if match is None:
         raise FetchError(f"{file.name} holds no SHA-512")
@@ -258,3 +260,49 @@ def reported(what: str) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise FetchError(f"cannot {what}: the disk is full") from error
         raise FetchError(f"cannot {what}: {error.strerror or error}") from error
+
+
+_ASKED_S = 20.0
+
+
+def installed_version(file: BrokerFile, asked: str | None, *, native: bool) -> str:
+    """The version for a user who asked for this one; None asks for the installed one.
+
+    A container can have any version. If nothing is installed it is the version asked for, or the default: the start
+    reports what is missing. Raises `UsageError` if another version is installed.
+    """
+    assert file.installed is not None  # the caller has looked
+    found = _installed(file.installed) if native else ""
+    if not found:
+        return asked or file.default_version
+    if asked not in (None, found):
+        other = f", or take {file.name}@{asked}:docker" if file.container else ""
+        raise UsageError(f"{file.name}@{asked}: version {found} is installed here; install {asked}{other}")
+    return found
+
+
+def not_installed(file: BrokerFile) -> str:
+    """How to install the distribution; empty if it is installed, or need not be."""
+    if file.installed is None or _installed(file.installed):
+        return ""
+    return f"{file.title} is not installed here: {file.installed.needs}"
+
+
+def version_differs(file: BrokerFile, planned: str, log: str) -> str:
+    """Why the version in the log is not the planned one, which the report would name; empty if it is."""
+    logged = re.search(file.installed.logged, log) if file.installed and file.installed.logged else None
+    if logged is None or logged[1] == planned:
+        return ""
+    return f"is version {logged[1]}, not {planned} (installed.logged)"
+
+
+@functools.cache
+def _installed(table: Installed) -> str:
+    try:
+        done = subprocess.run(
+            table.command, capture_output=True, text=True, timeout=_ASKED_S, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(table.pattern, done.stdout) if done.returncode == 0 else None
+    return found[1] if found else ""

@@ -12,7 +12,7 @@ from typing import Self
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, parse_url, scheme_of
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.launch import greeting
+from conformance.adapters.launch.readiness import GREETED, connect_error, greeting_error
 from conformance.adapters.web import PORTS
 from conformance.errors import LaunchError, UsageError
 
@@ -36,17 +36,17 @@ class Place:
         return f"{self.host}:{self.port}"
 
     def wrong(self, tls: ClientTls | None = None) -> tuple[str, bool]:
-        """What is wrong with the answer there, and whether waiting is useless; see `greeting.wrong`.
+        """What is wrong with the answer there, and whether waiting is useless; see `greeting_error`.
 
         `tls` is that of the clients, which may be more than the address says. A management is only connected to.
         """
-        if self.protocol in greeting.KNOWN:
-            return greeting.wrong(self.protocol, self.host, self.port, _CONNECT_S, tls=tls or self.access.tls)
+        if self.protocol in GREETED:
+            return greeting_error(self.protocol, self.host, self.port, _CONNECT_S, tls=tls or self.access.tls)
         try:
             with socket.create_connection((self.host, self.port), _CONNECT_S):
                 return "", False
         except OSError as error:
-            return greeting.unreached(self.host, self.port, error), False
+            return connect_error(self.host, self.port, error), False
 
     @property
     def refuses(self) -> bool:
@@ -71,7 +71,7 @@ class WitnessConnection:
         try:
             self._line = socket.create_connection(address, _WITNESS_S)
         except OSError as error:
-            raise LaunchError(f"{address[0]}:{address[1]} takes no connection: {error}") from error
+            raise LaunchError(f"{address[0]}:{address[1]} accepts no connection: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +107,7 @@ class WitnessConnection:
         return True
 
 
-def words_of(urls: str) -> dict[str, str]:
+def urls_by_protocol(urls: str) -> dict[str, str]:
     """`URL,URL` as a table of addresses by protocol; `UsageError` for two of one protocol."""
     found: dict[str, str] = {}
     for url in filter(None, (part.strip() for part in urls.split(","))):

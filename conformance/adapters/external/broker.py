@@ -17,27 +17,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
-import msgspec
-
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.external.addresses import HTTP, Place, WitnessConnection, at_its_host, numbers_of, places
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
-from conformance.adapters.file.external_table import External
+from conformance.adapters.file.launch_tables import External
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.file.settings import EffectiveSettings, show
-from conformance.adapters.interface import JournalFiles, QueueClient
-from conformance.adapters.launch.prepared import (
-    READY_QUEUE,
-    BrokerSource,
-    DepthProbe,
-    Options,
-    Plan,
-    filled_probe,
-    probe_of,
-    words_of,
-)
-from conformance.adapters.launchers import LEFT
+from conformance.adapters.file.settings import show
+from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
+from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, words_of
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.scenario.script import CLEAN_RESTART, KILL_OF_HALTED, KILL_WHILE_STARTING
@@ -79,45 +67,43 @@ def why_not(rules: External, word: str) -> str:
     return ""
 
 
+LEFT = "left.txt"
+"""A file in the folder of an external broker: the queues and faults that the suite left there, and why."""
+
 _READY_S = 60.0
 _SLOW_S = 10.0
 _TICK_S = 0.05
 
 
-def prepare(
-    source: BrokerSource,
-    rules: External,
-    here: pathlib.Path,
-    folder: pathlib.Path,
-    settings: EffectiveSettings,
-    queues: Sequence[str],
-    ledger: Ledger,
-    *,
-    liar: str | None = None,
-    options: Mapping[str, Options] | None = None,
-    client: QueueClient | None = None,
-) -> ExternalBroker:
-    """The broker behind these addresses; `folder` gets what its owner's commands print. Nothing is touched yet.
+def left(folder: pathlib.Path) -> Iterator[str]:
+    """What the run in `folder` left at its external brokers, for its user: a line for each broker."""
+    for path in sorted(folder.glob(f"brokers/*/{LEFT}")):
+        first, *more = path.read_text().splitlines()
+        yield first + (f" (all lines are in {path})" if more else "")
 
-    `here` is the folder of the owner's file. Raises `UsageError` (an address that is none, a queue with options, no
-    way to a queue), `LaunchError` (a command that does not exist).
+
+def prepare(source: BrokerSource, rules: External, here: pathlib.Path, setup: BrokerSetup) -> ExternalBroker:
+    """Make the broker behind these addresses. Its folder gets the output of its owner's commands; none is run yet.
+
+    `here` is the folder of the owner's file. Raises `UsageError` (a malformed address, a queue with options, no way
+    to a queue), `LaunchError` (a command that does not exist).
     """
-    if liar is not None:
-        raise UsageError(f"an external broker is not made to lie: {liar!r} is a liar of the bundled broker")
-    for queue, chosen in (options or {}).items():
+    if setup.liar is not None:
+        raise UsageError(f"an external broker is not made to lie: {setup.liar!r} is a liar of the bundled broker")
+    for queue, chosen in setup.options.items():
         if chosen:
             raise UsageError(f"{queue}: queues of an external broker are declared without options")
-    folder = folder.absolute()
+    folder, settings, ledger = setup.folder, setup.settings, setup.ledger
     folder.mkdir(parents=True, exist_ok=True)
     if rules.depth is not None:
         file = source.file.model_copy(update={"depth": rules.depth})
         source = dataclasses.replace(source, file=file)
     found = places(rules.urls, source.file)
-    words = words_of(source, folder, settings, numbers_of(found, source.file), None, "")
+    words = words_of(source, folder, settings, numbers_of(found, source.file))
     words |= {"here": str(here), "listen": next(iter(found.values())).host}
     show(folder, settings)
-    plan = Plan(source, settings, tuple(queues), folder, words, (), None, _deviations(rules, found, ledger))
-    return ExternalBroker(plan, rules, found, here, ledger, client)
+    plan = Plan(source, settings, tuple(setup.queues), folder, words, (), _deviations(rules, found, ledger))
+    return ExternalBroker(plan, setup, rules, found, here)
 
 
 def _deviations(rules: External, found: Mapping[str, Place], ledger: Ledger) -> dict[str, str]:
@@ -147,29 +133,23 @@ class ExternalBroker:
     exit_status: int | None = None
 
     def __init__(
-        self,
-        plan: Plan,
-        rules: External,
-        found: Mapping[str, Place],
-        here: pathlib.Path,
-        ledger: Ledger,
-        client: QueueClient | None = None,
+        self, plan: Plan, setup: BrokerSetup, rules: External, found: Mapping[str, Place], here: pathlib.Path
     ) -> None:
         self.plan, self.rules, self.places = plan, rules, found
         self.folder, self.deviations = plan.folder, dict(plan.deviations)
-        self.data = plan.folder / "nothing-of-it-is-here"
+        self.data = plan.folder / "nothing-of-it-is-here"  # the broker stores elsewhere
         self.journal_files = JournalFiles(self.data, ())
         self.epoch = 0
-        self._client = client
-        self.commands = Commands(rules, plan.folder, here, self._filled, ledger)
+        self._client = setup.client
+        self.commands = Commands(rules, plan.folder, here, self._filled, setup.ledger)
         self._queues = RunQueues(
-            plan, rules, self.commands, ledger, drain=self._drain, place=self._amqp, moved=self._at_its_host
+            plan, rules, self.commands, setup.ledger, drain=self._drain, amqp=self._amqp, moved=self._at_its_host
         )
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._down = False
         self._armed: list[RunningCommand] = []
         self._check_depth()
-        if client is not None:
+        if setup.client is not None:
             self.queue_of(READY_QUEUE)
 
     def __enter__(self) -> Self:
@@ -180,7 +160,6 @@ class ExternalBroker:
 
     @property
     def facts(self) -> Self:
-        """The broker itself."""
         return self
 
     service = target = facts
@@ -193,29 +172,21 @@ class ExternalBroker:
         return place.host, place.port
 
     def access(self, protocol: str) -> Access:
-        """TLS and login for `protocol`, from `[access]`, the address and the command line."""
         source = self.plan.source
         at = self.places[protocol].access if protocol in self.places else OPEN
         return source.file.credentials(protocol, source.here, at)
 
     def depth_probe(self, queue: str) -> DepthProbe:
-        """How to ask for the depth of `queue`, by its name at the broker."""
-        words = {**self.plan.words, "queue": queue}
-        return probe_of(self.plan.source.file, words, self._at_its_host)
+        return self.plan.depth_probe(queue, self._at_its_host)
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
-        """How to ask for the policies of `queue`, by its name at the broker; None if its file does not say."""
-        asked = self.plan.source.file.policies
-        words = {**self.plan.words, "queue": queue}
-        if asked is None:
-            return None
-        probe = filled_probe(asked, words, self._at_its_host)
-        return msgspec.structs.replace(probe, body=fill(asked.body, words, "policies.body"))
+        table = self.plan.source.file.policies
+        return None if table is None else self.plan.probe(table, queue, self._at_its_host)
 
     def queue_of(self, queue: str) -> str:
-        """What a queue is called at the broker: it has the run's id in its name, or is an empty one of its owner's.
+        """The name of a queue at the broker: a name with the run's id, or that of an empty queue of its owner.
 
-        Raises `LaunchError` if each of its owner's holds messages: nothing of them is consumed unless he says so.
+        Raises `LaunchError` if each queue of its owner holds messages, which the suite may not consume.
         """
         self.commands.environment["CONFORMANCE_QUEUE"] = found = (self._existing or self._queues).name(queue)
         return found
@@ -224,12 +195,11 @@ class ExternalBroker:
 
     @property
     def log(self) -> pathlib.Path:
-        """What the newest command has printed; its own logs are its owner's."""
+        """The output of the newest command; the logs of the broker are its owner's."""
         return self.logs[-1] if self.logs else self.folder / "no-command-was-run.log"
 
     @property
     def logs(self) -> list[pathlib.Path]:
-        """What each command has printed."""
         return self.commands.logs
 
     # lifecycle
@@ -257,9 +227,8 @@ class ExternalBroker:
         return time.monotonic() - began
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Its owner's `start`, if it is down; `LaunchError` if it was to be started in another way."""
         if wrap or more:
-            raise LaunchError(f"{self._title} runs already: it is started with no other words, and under no tracer")
+            raise LaunchError(f"{self._title} runs already: it takes no other arguments, and no tracer")
         self.epoch += 1
         self.commands.environment["CONFORMANCE_EPOCH"] = str(self.epoch)
         if self._down or self._place_in_use.refuses:
@@ -282,9 +251,9 @@ class ExternalBroker:
             raise LaunchError(f"external.stop: {self._place_in_use} still answers: it is back before external.start")
 
     def close(self) -> None:
-        """Leave it as it was found: running, let go on, without our queues. Write what is left into `left.txt`."""
+        """Leave it running, not paused, and without the queues of the run. Write what is left into `left.txt`."""
         left: list[str] = []
-        for undo in (self._let_go_on, self._bring_back):
+        for undo in (self._resume, self._bring_back):
             try:
                 undo()
             except LaunchError as error:
@@ -310,7 +279,7 @@ class ExternalBroker:
                 yield [descriptor for each in self._armed for descriptor in (each.gate, each.pidfd)]
             except ConformanceError:
                 for each in self._armed:
-                    each.check_failed()  # it says more than what came of it
+                    each.check_failed()  # its error says more than its consequence
                 raise
             for each in self._armed:
                 each.close_gate()
@@ -319,28 +288,24 @@ class ExternalBroker:
         self._armed = []
 
     def within_s(self, fault: str) -> float:
-        """What the command of that fault says of itself."""
         rules = self.rules.command(fault)
         return rules.seconds if rules else 0.0
 
     def processes(self) -> list[int]:
-        """None that could be seen here."""
-        return []
+        return []  # they cannot be seen here
 
     def gone(self) -> bool:
-        """Whether a fault has ended it, and it was not started since."""
         return self._down
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Whether it is gone: a client has lost its connection to it, and nobody answers if it is to stay down.
+        """Whether it is gone: a client has lost its connection, and nothing answers if the broker is to stay down.
 
-        Where it comes back by itself, it may be back already. The client's connection is then all that shows it.
+        A broker that restarts by itself may be back already. Then only the client's connection shows that it was gone.
         """
         self._down = True
         return not self.commands.has("start") or self._wait_refused(timeout_s)
 
     def alive_check(self) -> None:
-        """Raise `LaunchError` if it does not answer and no fault of the suite has ended it."""
         if not self._down and (what := self._unanswered()):
             raise LaunchError(f"{self._title} does not answer, and no command of this run has ended it: {what}")
 
@@ -458,7 +423,7 @@ class ExternalBroker:
         if self._client is not None:
             self._client.drain(self, queue)
 
-    def _let_go_on(self) -> None:
+    def _resume(self) -> None:
         """Run its owner's `resume` if a pause was not ended, and wait for commands that still run."""
         armed, self._armed = self._armed, []
         begun = [each.name for each in armed if each.was_opened]

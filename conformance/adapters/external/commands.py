@@ -16,7 +16,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 
-from conformance.adapters.file.external_table import COMMANDS, Command, External
+from conformance.adapters.file.launch_tables import COMMANDS, Command, External
 from conformance.adapters.launch.process_tree import MARK
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
@@ -24,11 +24,21 @@ from conformance.ledger import RUN_VARIABLE, Ledger
 _GATE = 'read -r go || exit 0; : >"$0"; exec "$@" </dev/null'
 _TAIL = 20
 Fill = Callable[[str, str], str]
-"""Fills the words in braces of a text; the second is the field it stands in."""
+"""Fills the placeholders of a text; the second is its field."""
+
+
+def owner_environment(command: str, more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command of the broker's owner.
+
+    It does not carry the marks of the run: a broker that such a command starts belongs to its owner, and must outlive
+    the run.
+    """
+    own = {key: text for key, text in os.environ.items() if key not in (RUN_VARIABLE, MARK)}
+    return {**own, **more, "CONFORMANCE_COMMAND": command}
 
 
 class RunningCommand:
-    """One command that was started, or waits at its gate; its output is in `log`."""
+    """A command that was started, or waits at its gate; its output is in `log`."""
 
     def __init__(
         self,
@@ -97,15 +107,14 @@ class RunningCommand:
 
 
 class Commands:
-    """What the user's file says can be done with the broker.
+    """The commands that the user's file gives for the broker.
 
     Args:
         rules: The table.
         folder: For their output, a file for each run of a command: `NUMBER-NAME.log`.
         here: Where they are run: the folder of the user's file.
         fill: See `Fill`.
-        ledger: What is started is recorded there. It does not carry the mark of the run: a broker that such a command
-            starts belongs to its owner, and must outlive us.
+        ledger: Records each process that is started.
     """
 
     def __init__(self, rules: External, folder: pathlib.Path, here: pathlib.Path, fill: Fill, ledger: Ledger) -> None:
@@ -116,19 +125,23 @@ class Commands:
         self._check()
 
     def has(self, name: str) -> bool:
-        """Whether the user gave that command."""
         return self.rules.command(name) is not None
 
-    def run(self, name: str) -> RunningCommand | None:
-        """Run a command to its end; None if there is none. Raises `LaunchError`."""
-        rules = self.rules.command(name)
-        if rules is None:
-            return None
-        return self._run(name, rules)
+    def run(self, name: str, other: Command | None = None, *, filled: bool = False) -> None:
+        """Run a command to its end; nothing if there is none. Raises `LaunchError`.
 
-    def run_for(self, name: str, rules: Command, fill: Fill) -> RunningCommand:
-        """The same for a command that is none of `COMMANDS`, with words of its own."""
-        return self._run(name, rules, fill)
+        `other` is a command that is none of `COMMANDS`; its placeholders may be `filled` already.
+        """
+        rules = other or self.rules.command(name)
+        if rules is None:
+            return
+        running = self._start(name, rules, filled=filled)
+        try:
+            running.finish()
+        except BaseException:
+            if running.process.poll() is None:
+                running.kill()
+            raise
 
     @contextlib.contextmanager
     def gated(self, name: str) -> Iterator[RunningCommand]:
@@ -141,7 +154,7 @@ class Commands:
         assert rules is not None  # a fault without its command is not planned
         theirs, ours = os.pipe2(os.O_CLOEXEC)
         try:
-            running = self._start(name, rules, self._fill, stdin=theirs)
+            running = self._start(name, rules, stdin=theirs)
             running.gate = ours
         except BaseException:
             os.close(ours)
@@ -160,19 +173,11 @@ class Commands:
         """What the commands have printed, the oldest first."""
         return sorted(self.folder.glob("[0-9]*-*.log"))
 
-    def _run(self, name: str, rules: Command, fill: Fill | None = None) -> RunningCommand:
-        running = self._start(name, rules, fill or self._fill)
-        try:
-            running.finish()
-        except BaseException:
-            if running.process.poll() is None:
-                running.kill()
-            raise
-        return running
-
-    def _start(self, name: str, rules: Command, fill: Fill, *, stdin: int = subprocess.DEVNULL) -> RunningCommand:
+    def _start(
+        self, name: str, rules: Command, *, filled: bool = False, stdin: int = subprocess.DEVNULL
+    ) -> RunningCommand:
         field = f"external.{name}"
-        command = [fill(part, field) for part in rules.command]
+        command = [part if filled else self._fill(part, field) for part in rules.command]
         self._runs += 1
         log = self.folder / f"{self._runs:03d}-{name.replace('.', '-')}.log"
         gate = ["/bin/sh", "-c", _GATE, str(log.with_suffix(".opened"))] if stdin != subprocess.DEVNULL else []
@@ -181,7 +186,7 @@ class Commands:
             with log.open("wb") as stream:
                 process = subprocess.Popen(
                     [*gate, *command],
-                    env=self._environment(name),
+                    env=owner_environment(name, self.environment),
                     cwd=self.here,
                     stdin=stdin,
                     stdout=stream,
@@ -193,10 +198,6 @@ class Commands:
             raise LaunchError(f"{field}: {command[0]} cannot be started: {error.strerror}") from error
         self._ledger.made(ticket, pid=process.pid)
         return RunningCommand(name, rules, process, log, functools.partial(self._ledger.released, ticket))
-
-    def _environment(self, name: str) -> Mapping[str, str]:
-        own = {key: text for key, text in os.environ.items() if key not in (RUN_VARIABLE, MARK)}
-        return {**own, **self.environment, "CONFORMANCE_COMMAND": name}
 
     def _check(self) -> None:
         """Raise `LaunchError` if a program does not exist, before any command is run."""

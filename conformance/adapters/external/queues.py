@@ -1,28 +1,161 @@
-"""Declare the queues of a run at an external broker, under names of this suite, and remove them again."""
+"""Declare the queues of a run at an external broker, under names of this suite, and remove them again.
+
+Each queue is in the ledger before it is declared, so that a later run removes what a killed run left. How it is removed
+is in a file that only its owner can read: an address may have a password in it. The broker may be down, because the
+killed run had just killed it: then a later run tries again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
+import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from conformance.adapters.credentials import Access
-from conformance.adapters.external import leftovers
-from conformance.adapters.external.commands import Commands
-from conformance.adapters.external.leftovers import PREFIX, Removal
-from conformance.adapters.file.external_table import Command, External
+from conformance.adapters import web
+from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.external.commands import Commands, owner_environment
+from conformance.adapters.file.launch_tables import Command, External, Remove
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.file.start_table import Remove
+from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch import queue_declaration
-from conformance.adapters.launch.prepared import READY_QUEUE, Plan
-from conformance.errors import ClientError, LaunchError
-from conformance.ledger import Ledger
+from conformance.adapters.launch.plan import Plan
+from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.ledger import Ledger, StillThereError
 
-__all__ = ["PREFIX", "Existing", "RunQueues"]
+KIND = "queue"
+PREFIX = "conformance"
+"""Every queue that a run declares at an external broker begins with it; no other queue is ever removed."""
+
+_TRIES = 5
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """How one queue is removed: a request to `url` or `address`, or a `command` run in `here`; with none it stays.
+
+    The request is that of `Remove`, filled; `host` and `port` are those of the broker's AMQP. `access`
+    names the login, and holds no secret.
+    """
+
+    url: str = ""
+    verb: str = "DELETE"
+    headers: dict[str, str] = {}
+    status: tuple[int, ...] = (200, 202, 204, 404)
+    address: str = ""
+    properties: dict[str, str] = {}
+    body: str = ""
+    field: str = ""
+    value: str = ""
+    absent: str = ""
+    host: str = ""
+    port: int = 0
+    access: Access = OPEN
+    command: tuple[str, ...] = ()
+    here: str = ""
+    run: str = ""
+    seconds: float = 30.0
+
+
+OverAmqp = Callable[[Removal], str]
+_OVER_AMQP: list[OverAmqp] = []
+
+
+def by_amqp(ask: OverAmqp) -> OverAmqp:
+    """Use this client for removals over AMQP: it returns why the queue is still there, empty if it is gone.
+
+    Clients import this package, so it cannot import a client.
+    """
+    _OVER_AMQP[:] = [ask]
+    return ask
+
+
+def write_removals(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
+    """Write down how each queue is removed, in a file that only this user can read."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_bytes(msgspec.json.encode(dict(how)))
+
+
+def release(record: Mapping[str, Any]) -> str:
+    """Remove a queue that a killed run left, and return a line about it. See `ledger.Release`.
+
+    If the folder of that run is gone, nothing says how the queue is removed: then it is forgotten.
+    """
+    name, path = str(record.get("name", "")), pathlib.Path(str(record.get("how", "")))
+    if not name.startswith(f"{PREFIX}-"):
+        return ""
+    try:
+        how = msgspec.json.decode(path.read_bytes(), type=dict[str, Removal])[name]
+    except (OSError, KeyError, msgspec.MsgspecError):
+        return ""
+    if how.run and not name.startswith(f"{PREFIX}-{how.run.replace('.', '-')}-"):
+        return ""  # a name of another run, or of none
+    if not (how.url or how.address or how.command):
+        return f"queue {name} is left: its owner's file does not say how one is removed"
+    why = removed(how)
+    if not why:
+        return f"removed queue {name}"
+    tries = _count(path.with_name(f"{name}.tries"))
+    if tries >= _TRIES:
+        return f"queue {name} is left, after {tries} tries: {why}"
+    raise StillThereError(f"queue {name} is left: {why}; the next run tries again")
+
+
+def removed(how: Removal) -> str:
+    """Remove one queue. Return why it is still there, empty if it is gone."""
+    try:
+        if how.url:
+            return _asked(how)
+        if how.address:
+            return _OVER_AMQP[0](how) if _OVER_AMQP else f"{how.address}: no AMQP client is loaded to ask it"
+        done = subprocess.run(
+            how.command,
+            cwd=how.here,
+            env=owner_environment("remove", {"CONFORMANCE_RUN_ID": how.run}),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=how.seconds,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{how.command[0]} did not end within {how.seconds:g} s"
+    except (OSError, UsageError) as error:
+        return f"{web.shown(how.url) if how.url else how.command[0]}: {error}"
+    tail = " ".join((done.stdout + done.stderr).decode(errors="replace").split())[-200:]
+    return f"{how.command[0]} ended with {done.returncode}: {tail}" if done.returncode else ""
+
+
+def _asked(how: Removal) -> str:
+    asked = f"{how.verb} {web.shown(how.url)}"
+    status, said = web.ask(how.verb, how.url, how.body, timeout_s=how.seconds, access=how.access, headers=how.headers)
+    text = " ".join(said.split())[:200]
+    if how.absent and how.absent in said:
+        return ""
+    if status not in how.status:
+        return f"{asked} answered {status}: {text}"
+    try:
+        wrong = bool(how.field) and web.field_of(said, how.field) != how.value
+    except ValueError:
+        wrong = True
+    return f"{asked} answered without {how.field} {how.value}: {text}" if wrong else ""
+
+
+def _count(path: pathlib.Path) -> int:
+    """Count one more try, and return the number of tries."""
+    try:
+        tries = int(json.loads(path.read_text())) + 1
+    except (OSError, ValueError):
+        tries = 1
+    path.write_text(json.dumps(tries))
+    return tries
+
 
 _REMOVE_S = 60.0
 """For all removals of one broker, and for emptying what is left: a run must end."""
@@ -114,7 +247,7 @@ class RunQueues:
         commands: Runs commands of the owner.
         ledger: Of the run.
         drain: Receives every message of a queue; raises `ClientError`.
-        place: Where its AMQP answers, with the login; None without an address for it.
+        amqp: Host, port and login of its AMQP; None if its owner gave no address for it.
         moved: Turns an HTTP address of the product's file into the one of this broker.
     """
 
@@ -126,11 +259,11 @@ class RunQueues:
         ledger: Ledger,
         *,
         drain: Callable[[str], None],
-        place: Callable[[], tuple[str, int, Access] | None],
+        amqp: Callable[[], tuple[str, int, Access] | None],
         moved: Callable[[str], str],
     ) -> None:
         self._rules, self._commands, self._ledger = rules, commands, ledger
-        self._drain, self._place, self._at_its_host = drain, place, moved
+        self._drain, self._amqp, self._at_its_host = drain, amqp, moved
         self._run = ledger.run_id.replace(".", "-")
         self._how = rules.declare or plan.source.file.queues
         self._used: set[str] = set()
@@ -140,7 +273,7 @@ class RunQueues:
         self._plan = dataclasses.replace(plan, source=dataclasses.replace(plan.source, file=file))
 
     def name(self, queue: str) -> str:
-        """What a queue of the plan is called at the broker, which a client is about to use."""
+        """The name at the broker of a queue of the plan, which a client is about to use."""
         found = self._names.get(queue) or self._made_up(queue)
         self._used.add(found)
         return found
@@ -150,10 +283,10 @@ class RunQueues:
         if self._rules.queues:
             return
         if not self._tickets:
-            leftovers.write(self._left, {name: self._removal(name) for name in self._names.values()})
+            write_removals(self._left, {name: self._removal(name) for name in self._names.values()})
         for name in self._names.values():
             if name not in self._tickets:  # it is in the ledger before: what was declared half may be there
-                self._tickets[name] = self._ledger.intend(leftovers.KIND, name=name, how=str(self._left))
+                self._tickets[name] = self._ledger.intend(KIND, name=name, how=str(self._left))
                 if not self._rules.creates_queues:
                     alone = dataclasses.replace(self._plan, queues=(name,))
                     queue_declaration.declare(alone, self._run_here, self._moved(self._how.url if self._how else ""))
@@ -209,26 +342,12 @@ class RunQueues:
         how = Remove(url=str(declared), seconds=seconds) if declared else self._rules.remove
         if how is None or not name.startswith(self._prefix):
             return found
-        if how.address:
-            return self._over_amqp(found, how, name)
-        if "{http_port}" in how.url and "http_port" not in self._plan.words:
-            return found  # no address of the management was given
-        url = self._moved(how.url)(self._fill(how.url, urllib.parse.quote(name, safe=""), "remove"))
-        return self._request(msgspec.structs.replace(found, url=url, access=self._plan.http_access), how, name)
-
-    def _over_amqp(self, found: Removal, how: Remove, name: str) -> Removal:
-        place = self._place()
-        if place is None:
-            return found
-        host, port, access = place
-        address = self._fill(how.address, name, "remove")
-        return self._request(
-            msgspec.structs.replace(found, address=address, host=host, port=port, access=access), how, name
-        )
-
-    def _request(self, found: Removal, how: Remove, name: str) -> Removal:
+        where = self._where(how, name)
+        if where is None:
+            return found  # its owner gave no address of the management
         return msgspec.structs.replace(
             found,
+            **where,
             verb=how.verb,
             headers={key: self._fill(text, name, "remove") for key, text in how.headers.items()},
             properties={key: self._fill(text, name, "remove") for key, text in how.properties.items()},
@@ -240,16 +359,26 @@ class RunQueues:
             seconds=how.seconds,
         )
 
+    def _where(self, how: Remove, name: str) -> dict[str, Any] | None:
+        """The fields of `Removal` that say where the request goes; None if its owner gave no such address."""
+        if how.address:
+            amqp = self._amqp()
+            address = self._fill(how.address, name, "remove")
+            return dict(zip(("host", "port", "access"), amqp, strict=True), address=address) if amqp else None
+        if "{http_port}" in how.url and "http_port" not in self._plan.words:
+            return None
+        url = self._moved(how.url)(self._fill(how.url, urllib.parse.quote(name, safe=""), "remove"))
+        return {"url": url, "access": self._plan.http_access}
+
     def _removed(self, name: str) -> str:
         """Remove this queue. Return why it is still there, empty if it is gone."""
         how = self._removal(name)
         if how.url or how.address:
-            return leftovers.removed(how)
+            return removed(how)
         if not how.command:
             return self._no_way
         try:
-            wanted = Command(command=how.command, seconds=how.seconds)
-            self._commands.run_for("remove", wanted, lambda text, _: text)
+            self._commands.run("remove", Command(command=how.command, seconds=how.seconds), filled=True)
         except LaunchError as error:
             return str(error)
         return ""
@@ -269,9 +398,7 @@ class RunQueues:
         return fill(text, {**self._plan.words, "queue": name}, field)
 
     def _run_here(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
-        """As `queue_declaration.run_here`, and with the words that all commands of the owner get."""
-        folder = self._commands.here
-        log: pathlib.Path = self._plan.folder / "queues.log"
+        environment, log = self._commands.environment, self._plan.folder / "queues.log"
         return queue_declaration.run_here(
-            command, seconds, environment=self._commands.environment, folder=folder, log=log
+            command, seconds, environment=environment, folder=self._commands.here, log=log
         )

@@ -1,21 +1,231 @@
-"""The whole table of a `broker.toml`, and its parts that describe what the broker can do and be told."""
+"""The whole table of a `broker.toml`, and the parts that describe what the broker can do.
+
+`[access]` is the TLS and login of clients; it names secrets and never holds one. `[config]` is how the copy of a user's
+own configuration differs from the original. The copy must not write to the folders of the original, listen on its
+ports, or connect to its peers. So ports, bind addresses and paths are rewritten, and an element that connects to other
+systems is refused. Nothing else changes.
+"""
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+import msgspec
 import pydantic
 
-from conformance.adapters.credentials import OPEN, Access, check, redacted
-from conformance.adapters.file.config_table import Config
-from conformance.adapters.file.credentials_table import AccessTable
-from conformance.adapters.file.distribution_table import Fetch, Installed, order
-from conformance.adapters.file.external_table import NEVER_HERE, External, outside
-from conformance.adapters.file.start_table import Depth, Policies, QueuesTable, StartTable, Template, Xml
+from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret, check, redacted
+from conformance.adapters.file.launch_tables import (
+    NEVER_HERE,
+    Depth,
+    External,
+    Fetch,
+    Installed,
+    Policies,
+    QueuesTable,
+    StartTable,
+    Template,
+    Xml,
+    order,
+    with_external_defaults,
+)
+from conformance.adapters.file.placeholders import fill, placeholders
 from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
+
+
+class Rewrite(Table):
+    """One place that a copy must not share with the original: a port, a bind address, a path.
+
+    `at` is the path of an element or attribute (`core/journal-directory`), or a key, in which `*` stands for any
+    characters. If the file has it, it gets `text`, or is removed if there is no `text`. With `add` it is added if the
+    file does not have it.
+    """
+
+    at: str
+    text: str | None = None
+    add: bool = False
+    why: str
+
+    @pydantic.model_validator(mode="after")
+    def _one_place(self) -> Rewrite:
+        if self.add and (self.text is None or "*" in self.at):
+            raise ValueError("add needs a text, and an `at` without *")
+        return self
+
+
+class Refuse(Table):
+    """An element or key that would let a copy connect to other systems. It is an error, which gives `why`.
+
+    `at` is as in `rewrite`, at any depth of an xml file. A value that matches `unless` is allowed, and so is an element
+    that has neither children nor text.
+    """
+
+    at: str
+    unless: Pattern = ""
+    why: str
+
+
+class Beside(Table):
+    """A further file of the user's folder. If it is there, it is copied unchanged to `to` of the instance.
+
+    `refuses` are patterns that must not match in it, each with the reason. Text from `comment`, outside of quotes, to
+    the end of the line is skipped.
+    """
+
+    file: str
+    to: Inside
+    comment: str = ""
+    refuses: Mapping[Pattern, str] = {}
+
+
+class Listeners(Table):
+    """The listeners of an xml file: elements with an address `tcp://HOST:PORT?protocols=A,B;...` as their text.
+
+    `speaks` is the name of each of our protocols there. Of the elements at `at` the first that speaks a protocol is
+    kept with all its parameters, one without TLS before one with TLS. It gets one of our ports. The others are removed.
+    An address without `protocols` speaks all of them.
+    """
+
+    at: str
+    speaks: Mapping[Word, str]
+    why: str
+
+
+class Config(Table):
+    """A user's own configuration: which files are copied, what is rewritten, and what is refused.
+
+    `file` is the name of the main file, and `to` its place in the instance. `expects` is an element or a key that it
+    must have: a file without it belongs to another broker. `keeps` names the `[deviations]` that apply to it too. Edits
+    of `[xml]`, and template files with the same `to`, do not apply. `natively_only` is why no copy runs in a container.
+    """
+
+    file: str
+    to: Inside
+    format: Literal["xml", "keys"]
+    expects: str = ""
+    beside: tuple[Beside, ...] = ()
+    rewrite: tuple[Rewrite, ...] = ()
+    refuses: tuple[Refuse, ...] = ()
+    listeners: Listeners | None = None
+    keeps: tuple[str, ...] = ()
+    natively_only: str = ""
+
+    @pydantic.model_validator(mode="after")
+    def _of_its_format(self) -> Config:
+        if self.listeners is not None and self.format != "xml":
+            raise ValueError("listeners need format xml; a file of keys has rewrite")
+        return self
+
+
+_HERE = "here"
+Mechanism = Literal["ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class SecretTable(Table):
+    """Where a secret is: `env` names an environment variable, `file` a file with one line. Give one of the two."""
+
+    env: str = ""
+    file: str = ""
+
+    @pydantic.model_validator(mode="after")
+    def _one_source(self) -> SecretTable:
+        if bool(self.env) == bool(self.file):
+            raise ValueError("expected either env or file, where the password is")
+        return self
+
+
+class TlsTable(Table):
+    """TLS to the broker; an empty table is enough.
+
+    `ca` is a file of authorities (default: those of this machine), `certificate` and `key` are the client's own, all in
+    PEM. `server_name` is the name in the broker's certificate if that is not its host.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    server_name: str = ""
+
+
+class ProtocolAccess(Table):
+    """The credentials of a client over one protocol. A key that is absent is taken from `[access]`.
+
+    `user` and `password` are a login, `mechanism` is a SASL mechanism (AMQP). Without it a user means PLAIN, a
+    certificate without a user EXTERNAL, and anything else ANONYMOUS. A `tls` of its own replaces the whole table.
+    """
+
+    user: str = ""
+    password: SecretTable | None = None
+    mechanism: Mechanism | None = None
+    tls: TlsTable | None = None
+
+
+class AccessTable(ProtocolAccess):
+    """The credentials of clients: `user`, `password`, `mechanism` and `tls`, and tables for single protocols.
+
+    `http` is the broker's own interface, if [depth] and [queues] have an address of https: only its `tls` counts.
+    Files may hold `{here}`, the folder of this file.
+    """
+
+    amqp: ProtocolAccess | None = None
+    stomp: ProtocolAccess | None = None
+    jms: ProtocolAccess | None = None
+    http: ProtocolAccess | None = None
+    _typed: Access = OPEN
+
+    @pydantic.model_validator(mode="after")
+    def _only_here(self) -> AccessTable:
+        for text in self._texts():
+            for word in placeholders(text):
+                if word != _HERE:
+                    raise ValueError(f"{text}: {{{word}}} is unknown; this table knows only {{here}}")
+        for name, own in self._own.items():
+            if name != "amqp" and own is not None and own.mechanism is not None:
+                raise ValueError(f"{name} has no SASL: a mechanism is for amqp")
+        return self
+
+    def typed(self, access: Access) -> AccessTable:
+        """The same table, overridden by the options of a user, whose file names hold no placeholders."""
+        made = self.model_copy()
+        made._typed = access
+        return made
+
+    def of(self, protocol: str, here: pathlib.Path, at: Access = OPEN) -> Access:
+        """The credentials for that protocol. `here` is the folder of the file; the address `at` overrides the file."""
+        own = self._own.get(protocol)
+        found = _plain(self, here)
+        if own is not None:
+            over = _plain(own, here)
+            found = msgspec.structs.replace(found.merged(over), tls=over.tls or found.tls)
+        found = found.merged(at).merged(self._typed)
+        return found if protocol == "amqp" else msgspec.structs.replace(found, mechanism="")
+
+    @property
+    def _own(self) -> dict[str, ProtocolAccess | None]:
+        return {"amqp": self.amqp, "stomp": self.stomp, "jms": self.jms, "http": self.http}
+
+    def _texts(self) -> Iterator[str]:
+        for each in (self, *self._own.values()):
+            if each is not None and each.password is not None:
+                yield each.password.file
+            if each is not None and each.tls is not None:
+                yield from (each.tls.ca, each.tls.certificate, each.tls.key)
+
+
+def _plain(table: ProtocolAccess, here: pathlib.Path) -> Access:
+    def filled(text: str) -> str:
+        return fill(text, {_HERE: str(here.absolute())})
+
+    secret, tls = table.password, table.tls
+    return Access(
+        user=table.user,
+        password=Secret(env=secret.env, file=filled(secret.file)) if secret else None,
+        mechanism=table.mechanism or "",
+        tls=ClientTls(filled(tls.ca), filled(tls.certificate), filled(tls.key), tls.server_name) if tls else None,
+    )
+
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str, "text": str}
 VARIANT, LIAR = "profile", "liar"
@@ -137,7 +347,6 @@ class Setting(Table):
 
     @property
     def settable(self) -> bool:
-        """Whether a user can choose it."""
         return not self.fixed and self.follows is None
 
     def takes(self, value: object) -> bool:
@@ -145,7 +354,7 @@ class Setting(Table):
         return type(value) is _TYPES[self.type] and (not self.choices or value in self.choices)
 
     def text(self, value: bool | int | str) -> str:
-        """The value as the product reads it: true, false, a scaled number, a word, or its word in `texts`."""
+        """The value as the product reads it."""
         if isinstance(value, bool):
             plain = str(value).lower()
         else:
@@ -219,7 +428,7 @@ class ContainerTable(Table):
     ports: Mapping[str, int] = {}
 
     def official(self, version: str) -> VendorImage:
-        """The vendor's image of a version, its name filled."""
+        """The vendor's image of a version; its name is filled."""
         found = next(image for image in reversed(self.images) if order(image.since) <= order(version))
         return found.model_copy(update={"name": found.name.format(version=version)})
 
@@ -280,7 +489,7 @@ class BrokerFile(Table):
     @classmethod
     def _ready_at_every_protocol(cls, data: Any) -> Any:
         """Make the port of each protocol the default of `start.ready_port`."""
-        data = outside(data)
+        data = with_external_defaults(data)
         start, spoken = (data.get(key) if isinstance(data, Mapping) else None for key in ("start", "protocols"))
         if not isinstance(start, Mapping) or not isinstance(spoken, Mapping):
             return data
@@ -320,5 +529,5 @@ class BrokerFile(Table):
         return self.model_copy(update={"access": self.access.typed(access)})
 
     def without_secrets(self, text: str, here: pathlib.Path) -> str:
-        """A text of this broker without the secrets of its clients: a log may have them."""
+        """Redact the secrets of the broker's clients in a text such as a log."""
         return redacted(text, *(self.access.of(protocol, here) for protocol in self.protocols))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pydantic
 
-from conformance.adapters.file.external_table import COMMANDS, NEVER_HERE, External, outside
+from conformance.adapters.file.launch_tables import COMMANDS, NEVER_HERE, External, with_external_defaults
 from conformance.adapters.file.model import VARIANT, BrokerFile, Setting
 from conformance.adapters.file.placeholders import MEANING, placeholders
 from conformance.adapters.file.table import problems, read_toml, together
@@ -91,7 +91,7 @@ def read_table(data: Mapping[str, Any], here: pathlib.Path) -> BrokerFile:
         read = BrokerFile.model_validate(data)
     except pydantic.ValidationError as error:
         found = problems(error, BrokerFile)
-    found += _problems(outside(data), here)
+    found += _problems(with_external_defaults(data), here)
     if read is None or found:
         raise together(found)
     return read

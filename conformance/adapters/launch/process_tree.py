@@ -1,4 +1,4 @@
-"""The processes of one broker: its leader, the descendants of that, and what is left of its session.
+"""The processes of one broker: its leader, the leader's descendants, and the other processes of its session.
 
 A broker that forks and leaves its parent (RabbitMQ, every daemon) leaves its session too. It is found by a mark in its
 environment, which children inherit, and by the pid file that it writes, for those that clear their environment.
@@ -25,16 +25,16 @@ MARK = "CONFORMANCE_BROKER"
 
 
 class Leader(Protocol):
-    """What is asked of the first process of a tree; a `subprocess.Popen` answers it."""
+    """The first process of a tree; a `subprocess.Popen` is one."""
 
     pid: int
     returncode: int | None
 
     def poll(self) -> int | None:
-        """Its exit status, negative where a signal ended it; None while it runs."""
+        """Its exit status, negative if a signal ended it; None while it runs."""
 
     def wait(self) -> int:
-        """Wait for its end."""
+        """Wait until it has ended; return its exit status."""
 
 
 class Tree:
@@ -43,8 +43,8 @@ class Tree:
     Args:
         leader: The process that was started.
         mark: The value of `MARK` in the environment of its processes; none if it is empty.
-        pid_file: Where the broker writes the pid that serves. It must not be there when the leader is started: what an
-            earlier start left there is another's number by now.
+        pid_file: Where the broker writes the pid that serves. It must not exist when the leader is started: the pid of
+            an earlier start may be another process by now.
         forks: Whether the leader may end while the broker goes on.
     """
 
@@ -79,11 +79,10 @@ class Tree:
         return [pid for pid in dict.fromkeys(self.members()) if is_alive(pid)]
 
     def members(self) -> Iterator[int]:
-        """The leader while it runs, its descendants, and what is of its session, has its mark, or was named or seen.
+        """The leader while it runs, its descendants, and processes of its session, with its mark, or named or seen.
 
-        Some may be dead. One that was killed loses its environment, and with it its mark, before it lets go of its
-        files: smallest counter-example to looking for marks alone, a broker that is started again on a journal which
-        the one before still has locked.
+        Some may be dead. A process that was killed loses its environment, and with it its mark, before it closes its
+        files. Counter-example to marks alone: a broker is started again on a journal that the killed one still locks.
         """
         leader = self.leader.pid
         if self.leader.poll() is None:
@@ -100,20 +99,21 @@ class Tree:
 
     def named(self) -> int | None:
         """The process in the pid file, if it is a process of this start: one that began after the leader."""
-        if self._pid_file is None:
-            return None
-        try:
-            pid = int(self._pid_file.read_text().split()[0])
-        except (OSError, ValueError, IndexError):
-            return None
-        found = identify(pid)
+        pid = self.number_in_pid_file()
+        found = identify(pid) if pid is not None else None
         return pid if found is not None and found.start >= self._since else None
 
-    def main(self, *, wrapped: bool) -> int:
-        """The broker's own pid: the leader, or, where a tracer was put before it, the tracer's child.
+    def number_in_pid_file(self) -> int | None:
+        try:
+            return int(self._pid_file.read_text().split()[0]) if self._pid_file else None
+        except (OSError, ValueError, IndexError):
+            return None
 
-        Of a broker that forks it is the process in its pid file, or the oldest that is left. Raises
-        `ProcessLookupError` if none is left.
+    def main(self, *, wrapped: bool) -> int:
+        """The broker's own pid: the leader, or the tracer's child if the start was wrapped in a tracer.
+
+        For a broker that forks it is the process in its pid file, or the oldest that lives. Raises
+        `ProcessLookupError` if none lives.
         """
         if self.forks:
             named = self.named()
@@ -128,7 +128,7 @@ class Tree:
         return self.leader.pid
 
     def serves(self) -> bool:
-        """Whether the broker's own process lives: of one that forks any of its tree, or the one of its pid file."""
+        """Whether the broker's own process lives; if it forks, the one in its pid file, or any of its tree."""
         if not self.forks:
             return self.leader.poll() is None
         self.leader.poll()
@@ -137,18 +137,14 @@ class Tree:
     @contextlib.contextmanager
     def pidfds(self) -> Iterator[list[int]]:
         """A pidfd for every process of the tree; processes that are forked while they are opened are seen too."""
-        opened: dict[int, int] = {}
-        try:
+        with contextlib.ExitStack() as stack:
+            opened: dict[int, int] = {}
             while new := [pid for pid in self.pids() if pid not in opened]:
-                for pid in new:
-                    with contextlib.suppress(ProcessLookupError):
-                        opened[pid] = os.pidfd_open(pid)
-                if not any(pid in opened for pid in new):
+                found = stack.enter_context(_pidfds(new))
+                opened |= found
+                if not found:
                     break
             yield list(opened.values())
-        finally:
-            for descriptor in opened.values():
-                os.close(descriptor)
 
     @contextlib.contextmanager
     def main_pidfd(self, *, wrapped: bool) -> Iterator[list[int]]:
@@ -169,8 +165,8 @@ class Tree:
             others = [pid for pid in pids if name_of(pid) not in left_behind]
             if not others:
                 return self.kill()
-            with _pidfds(others) as descriptors:
-                if not wait_ended(descriptors, deadline - time.monotonic()):
+            with _pidfds(others) as opened:
+                if not wait_ended(list(opened.values()), deadline - time.monotonic()):
                     return False
         return True
 
@@ -187,15 +183,16 @@ class Tree:
 
 
 @contextlib.contextmanager
-def _pidfds(pids: Sequence[int]) -> Iterator[list[int]]:
-    opened: list[int] = []
+def _pidfds(pids: Sequence[int]) -> Iterator[dict[int, int]]:
+    """The pidfds of these processes, by pid; without those that have ended."""
+    opened: dict[int, int] = {}
     try:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                opened.append(os.pidfd_open(pid))
+                opened[pid] = os.pidfd_open(pid)
         yield opened
     finally:
-        for descriptor in opened:
+        for descriptor in opened.values():
             os.close(descriptor)
 
 

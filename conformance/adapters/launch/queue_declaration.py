@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.adapters import web
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.launch.prepared import Plan
+from conformance.adapters.launch.plan import Plan
 from conformance.errors import LaunchError
 from conformance.ledger import inherited
 

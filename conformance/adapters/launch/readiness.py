@@ -2,22 +2,28 @@
 
 All launchers use these checks. An open port of a container proves nothing: the engine's proxy accepts connections
 before the broker listens, and closes them again. So the container's list of listening sockets is read as well.
+
+An open port is no proof anywhere: something else may listen there, or the broker has not begun to read. So a port is
+asked to greet in its protocol.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 
 from conformance import limits
 from conformance.adapters import web
+from conformance.adapters.credentials import ClientTls
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import stored
-from conformance.adapters.launch import greeting, ports
-from conformance.adapters.launch.prepared import Plan
+from conformance.adapters.launch import ports
+from conformance.adapters.launch.plan import Plan
 
 
 class WrongProtocolError(Exception):
@@ -30,7 +36,7 @@ class Readiness:
     Args:
         plan: The broker.
         numbers: Its ports by name.
-        listening: The addresses and numbers at which its processes listen, to say where they do instead.
+        listening: The addresses and ports at which its processes listen, for a hint if one of its ports is missing.
         inside: Its ports in the container; `listening` are ports of the container then.
     """
 
@@ -43,7 +49,7 @@ class Readiness:
     ) -> None:
         self._plan, self._numbers, self._listening, self._inside = plan, numbers, listening, inside
         self._start = plan.source.file.start
-        self._own_log = pathlib.Path(plan.words.get("log_file", ""))
+        self._own_log = pathlib.Path(plan.words["log_file"])
         self._seen = 0
 
     def begins(self) -> None:
@@ -57,18 +63,18 @@ class Readiness:
         return _end_of(log, 0) + _end_of(self._own_log, self._seen if size >= self._seen else 0)
 
     def logged(self, log: pathlib.Path) -> bool:
-        """Whether the pattern was logged; true if none is asked for."""
+        """Whether `start.ready_log` was logged; true if the file has none."""
         wanted = self._start.ready_log
         return not wanted or re.search(wanted.encode(), self.said(log), re.MULTILINE) is not None
 
     def lacks(self, log: pathlib.Path) -> str:
-        """The first condition that is not met, in words; empty if it is ready. Raises `WrongProtocolError`."""
+        """Describe the first condition that is not met; empty if it is ready. Raises `WrongProtocolError`."""
         if not self.logged(log):
             return f"start.ready_log: its log has no {self._start.ready_log!r}"
         return self.unreached() or self._http()
 
     def unstored(self) -> str:
-        """Of its queues, once they are declared, the first that a kill would take with it, in words; empty for none."""
+        """Describe the first declared queue that a kill would lose; empty if there is none."""
         for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
             held = [file.read_bytes() for file in pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)]
             for queue in self._plan.queues:
@@ -78,16 +84,16 @@ class Readiness:
         return ""
 
     def unreached(self) -> str:
-        """The first port at which it does not answer as it should; empty if there is none."""
+        """Describe the first port at which it does not answer as it should; empty if there is none."""
         file = self._plan.source.file
         for name in self._start.ready_ports:
             number = self._numbers[name]
-            spoken = [word for word, one in file.protocols.items() if one.port == name and word in greeting.KNOWN]
+            spoken = [word for word, one in file.protocols.items() if one.port == name and word in GREETED]
             if not spoken and not self._listens(name):
                 return f"start.ready_port: nothing listens on {ports.HOST}:{number} ({name}){self._elsewhere(name)}"
             for protocol in spoken:
                 tls = file.access.of(protocol, self._plan.source.here).tls
-                what, final = greeting.wrong(protocol, ports.HOST, number, tls=tls)
+                what, final = greeting_error(protocol, ports.HOST, number, tls=tls)
                 if final:
                     raise WrongProtocolError(f"protocols.{protocol}.port: {name}, {what}")
                 if what:
@@ -98,7 +104,7 @@ class Readiness:
     def _listens(self, name: str) -> bool:
         if self._inside is not None and self._inside[name] not in self._reachable():
             return False
-        return _takes(self._numbers[name])
+        return _accepts(self._numbers[name])
 
     def _reachable(self) -> set[int]:
         """The ports at which other hosts, or the engine, reach it."""
@@ -139,7 +145,7 @@ class Readiness:
 
 
 def _end_of(log: pathlib.Path, start: int) -> bytes:
-    """What a log has after `start`, and of that no more than the last `limits.LOG` bytes; nothing without a log."""
+    """Read a log from `start` on, at most its last `limits.LOG` bytes; nothing without a log."""
     if not log.is_file():
         return b""
     with log.open("rb") as stream:
@@ -147,9 +153,134 @@ def _end_of(log: pathlib.Path, start: int) -> bytes:
         return stream.read(limits.LOG)
 
 
-def _takes(port: int) -> bool:
+def _accepts(port: int) -> bool:
     try:
         with socket.create_connection((ports.HOST, port), timeout=1):
             return True
     except OSError:
         return False
+
+
+_LONGEST = 64
+_TITLES = {"amqp": "AMQP 1.0", "stomp": "STOMP"}
+
+_HEADER = re.compile(rb"AMQP[\x00\x02\x03]\x01\x00\x00")
+"""AMQP 1.0 section 5.3.1. A broker of AMQP 0-9-1 answers `AMQP 0 0 9 1`: the first four bytes prove nothing."""
+
+_FRAME = re.compile(rb"[\r\n]*(CONNECTED|ERROR)\r?\n")
+"""STOMP 1.2: the answer to CONNECT, where a refused login is one too."""
+
+_ASKED: Mapping[str, tuple[bytes, re.Pattern[bytes], int]] = {
+    "amqp": (b"AMQP\x03\x01\x00\x00", _HEADER, 8),
+    "stomp": (b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:localhost\n\n\0", _FRAME, 12),
+}
+"""By protocol: the request, the right answer, and how many bytes decide."""
+
+GREETED = tuple(_ASKED)
+"""The protocols that can be asked."""
+
+TLS_RECORD = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake begin (RFC 8446 section 5.1): the answer of a TLS port to a client without TLS."""
+
+_NOT_TLS = ("wrong version number", "record layer failure", "http request", "unknown protocol")
+"""OpenSSL's words for an answer that is not TLS."""
+
+
+class _GreetingError(Exception):
+    """The greeting is wrong; `final` if waiting is useless."""
+
+    def __init__(self, what: str, *, final: bool = False) -> None:
+        super().__init__(what)
+        self.final = final
+
+
+def greeting_error(
+    protocol: str, host: str, port: int, timeout_s: float = 1.0, *, tls: ClientTls | None = None
+) -> tuple[str, bool]:
+    """Return what is wrong with the greeting at that port, and whether waiting is useless; empty if it is right.
+
+    `timeout_s` is for the connection and for each of its bytes. A broker that is still starting may be silent, close
+    the connection or refuse it. Bytes of another protocol are final, and so is TLS that was not expected, or expected
+    and missing. With `tls` the port is asked in TLS. Nothing is verified: the clients do that.
+    """
+    try:
+        with _dialled(host, port, timeout_s, tls) as line:
+            said = _answer(line, protocol)
+    except _GreetingError as error:
+        return str(error), error.final
+    if _ASKED[protocol][1].match(said):
+        return "", False
+    if tls is None and (said[:2] in TLS_RECORD or (not said and speaks_tls(host, port, timeout_s))):
+        return f"{host}:{port} answers in TLS: say so ([access.tls], --tls, a URL of TLS), or use its plain port", True
+    if said.strip(b"\r\n"):
+        return f"{host}:{port} answers {said[:_LONGEST]!r}, which is not {_TITLES[protocol]}", True
+    return f"{host}:{port} accepts connections and says nothing in {_TITLES[protocol]}", False
+
+
+def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
+    """Whether a server that is silent without TLS answers a handshake: some send no alert to ask for one."""
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        asking.wrap_bio(incoming, outgoing, server_hostname=host).do_handshake()
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as line:
+            line.sendall(outgoing.read())
+            return line.recv(2) in TLS_RECORD
+    except OSError:
+        return False
+
+
+def connect_error(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return f"nothing listens on {host}:{port}"
+    if isinstance(error, socket.gaierror):
+        return f"the host {host} is unknown: {error.strerror}"
+    return f"{host}:{port} accepts no connection: {error.strerror or type(error).__name__}"
+
+
+def _answer(line: socket.socket, protocol: str) -> bytes:
+    """Read as much as decides. Silence and a reset end it; the bytes before them count."""
+    question, right, enough = _ASKED[protocol]
+    said = b""
+    with contextlib.suppress(OSError):
+        line.sendall(question)
+        while not right.match(said) and len(said.lstrip(b"\r\n")) < enough and len(said) < _LONGEST:
+            more = line.recv(_LONGEST)
+            if not more:
+                break
+            said += more
+    return said
+
+
+def _dialled(host: str, port: int, timeout_s: float, tls: ClientTls | None) -> socket.socket:
+    try:
+        context = web.context(tls, verified=False) if tls else None
+    except OSError as error:
+        raise _GreetingError(str(error), final=True) from error
+    try:
+        line = socket.create_connection((host, port), timeout=timeout_s)
+    except OSError as error:
+        raise _GreetingError(connect_error(host, port, error)) from error
+    if tls is None or context is None:
+        return line
+    try:
+        with web.hung_up_after(line, limits.HANDSHAKE_S):
+            return context.wrap_socket(line, server_hostname=tls.server_name or host)
+    except OSError as error:
+        line.close()
+        raise _no_tls(f"{host}:{port}", error) from error
+    except BaseException:
+        line.close()
+        raise
+
+
+def _no_tls(where: str, error: OSError) -> _GreetingError:
+    """A handshake that failed: an end or silence may be those of a broker that is starting."""
+    reason = (getattr(error, "reason", None) or "").replace("_", " ").lower()
+    if any(word in reason for word in _NOT_TLS):
+        what = f"{where} does not answer in TLS ({reason}): use its TLS port, or leave TLS out"
+        return _GreetingError(what, final=True)
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return _GreetingError(f"{where} refuses the TLS handshake ({reason or error})")
+    return _GreetingError(f"{where} accepts connections and answers no TLS handshake")

@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
-from conformance.adapters.launch.prepared import DepthProbe
+from conformance.adapters.interface import DepthProbe
 from conformance.history import Header
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
-from conformance.adapters.launchers import EXTERNAL
+from conformance.adapters.interface import EXTERNAL
 from conformance.adapters.opening import credentials_of
 from conformance.claims import Claim, Value
 from conformance.followup.bundle.script import Reproduction, password_of, port_of

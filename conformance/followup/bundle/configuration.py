@@ -12,9 +12,8 @@ from conformance import records
 from conformance.adapters import Adapter
 from conformance.adapters.config import own_configuration
 from conformance.adapters.file.placeholders import python_words
-from conformance.adapters.launch.instance import make_instance
 from conformance.adapters.launch.java import find_java
-from conformance.adapters.launch.prepared import BrokerSource
+from conformance.adapters.launch.plan import BrokerSource, make_instance
 from conformance.errors import ConformanceError
 from conformance.followup.bundle.archive import Contents
 from conformance.followup.bundle.source import BundleSource

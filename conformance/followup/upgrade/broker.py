@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from conformance.adapters import Adapter, Broker, BrokerFile, EffectiveSettings, Options, Progress
-from conformance.adapters.file.distribution_table import order
+from conformance.adapters.file.launch_tables import order
 from conformance.adapters.interface import Processes, QueueClient, Service
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError

@@ -178,11 +178,11 @@ def _versions(adapter: Adapter, name: str) -> list[dict[str, Any]]:
     An external broker has the version that its owner says: none is on this machine.
     """
     from conformance import adapters
-    from conformance.adapters.distribution import fetch, installed
-    from conformance.adapters.file.distribution_table import order
+    from conformance.adapters.distribution import fetch
+    from conformance.adapters.file.launch_tables import order
 
     named = dict.fromkeys([adapter.version, *adapter.file.versions])
-    there = set() if adapter.file.is_external or installed.missing(adapter.file) else set(named)
+    there = set() if adapter.file.is_external or fetch.not_installed(adapter.file) else set(named)
     if adapter.file.fetch is not None:
         before, _, after = adapter.file.fetch.folder.partition("{version}")
         unpacked = [path.name for path in fetch.dist().glob(f"{before}[0-9]*{after}") if path.is_dir()]

@@ -46,12 +46,13 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     answer that the earlier report had.
     """
     from conformance import campaign
-    from conformance.adapters.config import own_configuration
+    from conformance.adapters.opening import configuration_of
     from conformance.frontend.progress import Show
 
     prepared, expected = prepare(values)
     signal.signal(signal.SIGTERM, terminated)
-    for line in () if quiet else own_configuration.told(prepared.adapter, prepared.selection.settings):
+    own = None if quiet else configuration_of(prepared.adapter)
+    for line in own.summary(prepared.adapter.file, prepared.selection.settings) if own else ():
         say(line)
     with Show(prepared, quiet=quiet, verbose=verbose) as show:
         judgement = campaign.execute(prepared, show.watcher)
