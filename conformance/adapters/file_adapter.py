@@ -165,11 +165,9 @@ class FileAdapter:
 
     @property
     def _stated(self) -> Mapping[str, Value]:
-        """The settings of an external broker, as its owner states them."""
         return self.place.rules.settings if self.place.rules else {}
 
     def recipe(self, *, offline: bool = False) -> Recipe:
-        """The recipe of its container image."""
         source = BrokerSource(self.file, self.path.parent, self.version, HOME, self.own)
         if self.file.default_version == BUNDLED:
             return Recipe(source, images.distribution, offline, images.content())

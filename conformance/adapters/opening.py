@@ -40,7 +40,6 @@ _SPEC = re.compile(
 
 
 def names() -> list[str]:
-    """The brokers that this package knows, sorted."""
     return sorted(file.parent.name for file in (paths.fixtures() / "brokers").glob("*/broker.toml"))
 
 
@@ -243,7 +242,6 @@ def choose_protocol(asked: str, adapter: Adapter) -> str:
 
 
 def no_client_reason(protocol: str, adapter: Adapter) -> str:
-    """Say why no client of the suite can connect to the broker; empty if one can."""
     if protocol in WIRES or next(vendor_clients.speaking(protocol, adapter.file), None):
         return ""
     return f"No client that this suite has speaks {protocol} as {adapter.file.title} does, and it speaks nothing else."
@@ -297,7 +295,6 @@ def with_configuration(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
 
 
 def configuration_of(adapter: Adapter) -> OwnConfig | None:
-    """Return the user's configuration that was applied to the adapter."""
     return adapter.own if isinstance(adapter, FileAdapter) else None
 
 
@@ -340,7 +337,6 @@ def credentials_of(adapter: Adapter, protocol: str) -> Access:
 
 
 def _of_address(adapter: Adapter, protocol: str) -> Access:
-    """Return the credentials in the address of an external broker."""
     rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
     found = places(rules.urls, adapter.file).get(protocol) if rules is not None else None
     return found.access if found is not None else OPEN

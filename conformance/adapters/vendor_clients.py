@@ -89,7 +89,6 @@ class ClientFile(Table):
 
     @property
     def hidden_needs(self) -> dict[str, str]:
-        """The needs of scripts (`Scenario.needs`) that a trial through this client cannot meet, and why."""
         found = {MODIFIED: f"an application of {self.title} has no call for it"}
         if self.wire == "core":
             found[FRAMES] = f"no link can read the frames of {self.title}"
@@ -104,7 +103,6 @@ class ClientFile(Table):
 
 
 def names() -> list[str]:
-    """The names of all clients, sorted."""
     return sorted(file.parent.name for file in (paths.fixtures() / "clients").glob("*/client.toml"))
 
 
@@ -121,7 +119,6 @@ def find(name: str) -> ClientFile:
 
 
 def over(wire: str) -> list[str]:
-    """The names of the clients that speak a protocol of a broker."""
     return [client.name for client in map(find, names()) if client.wire == wire]
 
 

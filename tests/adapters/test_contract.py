@@ -1,13 +1,15 @@
-"""`conformance adapters check`, on the bundled broker given as a file, and on brokers that break their contract."""
+"""`conformance adapters check`: one contract under every launcher, and brokers that break it."""
 
 from __future__ import annotations
 
 import importlib
 import pathlib
 import re
+import sys
 from collections.abc import Callable
 
 import pytest
+from owned_broker import COMMANDS, Theirs
 
 from conformance import adapters, paths
 from conformance.errors import ConformanceError, LaunchError, UsageError
@@ -15,6 +17,13 @@ from conformance.followup import contract
 from conformance.ledger import Ledger, marked
 
 REFERENCE = (paths.fixtures() / "brokers/reference/broker.toml").read_text().replace('"bundled"', '"1.0"')
+IN_A_CONTAINER = re.sub(
+    r"\[container\]\n(.+\n)+",
+    '[container]\nimages = [{ since = "0", name = "vendor/broker:{version}" }]\n',
+    REFERENCE.replace('"{python}"', f'"{sys.executable}"').replace("{python_path}", str(paths.root())),
+)
+"""Its pretended container has this machine's Python and ports, and this very package."""
+
 PORT_ONLY = """
 name = "port"
 title = "Port"
@@ -67,22 +76,33 @@ def failed(tmp_path: pathlib.Path, toml: str) -> ConformanceError:
     return caught.value
 
 
-def test_every_promise_is_tried_in_order_and_timed(tmp_path: pathlib.Path) -> None:
-    steps = checked(tmp_path, REFERENCE)
+PROTOCOLS = ("amqp", "stomp")
+LEFT = [f"{protocol}: {what}" for protocol in PROTOCOLS for what in ("send and leave", "its depth is 1")]
+FOUND = [f"{protocol}: found again" for protocol in PROTOCOLS]
+BEGIN = ["prepare", "start", *(f"{protocol}: send and receive" for protocol in PROTOCOLS)]
+OURS = [*BEGIN, *LEFT, "kill", "restart", *FOUND, "stop", "nothing is left"]
+THEIRS = [*BEGIN, *LEFT, "kill", "back after kill", *FOUND, *LEFT, "stop", "back after stop", *FOUND]
 
-    assert [step.name for step in steps] == [
-        "prepare",
-        "start",
-        *(f"{protocol}: send and receive" for protocol in ("amqp", "stomp")),
-        *(f"{protocol}: {what}" for protocol in ("amqp", "stomp") for what in ("send and leave", "its depth is 1")),
-        "kill",
-        "restart",
-        *(f"{protocol}: found again" for protocol in ("amqp", "stomp")),
-        "stop",
-        "nothing is left",
-    ]
+
+@pytest.mark.parametrize(("launcher", "names"), [("native", OURS), ("docker", OURS), ("external", THEIRS)])
+@pytest.mark.usefixtures("pretend")
+def test_every_launcher_keeps_the_contract(
+    tmp_path: pathlib.Path, theirs: Theirs, launcher: str, names: list[str]
+) -> None:
+    """Prepared with its queues, started, ready in each protocol, killed, started again with its messages, stopped."""
+    (tmp_path / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
+    (tmp_path / "mine.toml").write_text(IN_A_CONTAINER if launcher == "docker" else REFERENCE)
+    spec = theirs.spec(**COMMANDS) if launcher == "external" else f"{tmp_path / 'mine.toml'}:{launcher}"
+    steps: list[contract.Step] = []
+    adapter = adapters.find(spec)
+    with Ledger(tmp_path / "run", contract.run_id(adapter)) as ledger:
+        contract.check(adapter, ledger.path.parent / "brokers" / "01", ledger, steps.append)
+        left = contract.marked(ledger.run_id)
+
+    assert [step.name for step in steps] == names
     assert all(step.tried for step in steps)
     assert next(step for step in steps if step.name == "start").seconds > 0.02
+    assert left == []
 
 
 def test_a_broker_that_loses_its_messages_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

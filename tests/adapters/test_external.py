@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pytest
+from owned_broker import COMMANDS, Theirs
 
 from conformance import adapters, claims, history, paths, scenario
 from conformance.adapters import web
@@ -21,7 +19,7 @@ from conformance.adapters.external.commands import Commands
 from conformance.adapters.external.queues import PREFIX
 from conformance.adapters.file.launch_tables import External
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.process_tree import MARK, is_alive
+from conformance.adapters.launch.process_tree import MARK
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.faults import possible
@@ -33,93 +31,6 @@ from conformance.run.planning import Planned, Selection, plan
 from conformance.run.record import Recording
 from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar, weakened
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Pause, Publish, Restart, Step
-
-_SCRIPT = """#!/bin/sh
-cd "$(dirname "$0")"
-case $1 in
-start) {python} -m conformance.reference --amqp-port {amqp} --stomp-port {stomp} --http-port {http} --data data \\
-    --queue theirs --queue a --queue b --queue ready >>broker.log 2>&1 & echo $! >pid ;;
-kill) kill -KILL $(cat pid) ;;
-stop) kill -TERM $(cat pid) ;;
-pause) kill -STOP $(cat pid) ;;
-resume) kill -CONT $(cat pid) ;;
-*) echo "$@" >>calls; echo "$1 of $CONFORMANCE_RUN_ID" ;;
-esac
-"""
-_ALL = {name: ["./broker.sh", name] for name in ("kill", "start", "stop", "pause", "resume")}
-
-
-@dataclasses.dataclass
-class Theirs:
-    """The bundled broker as a process of the test's, and its owner's folder."""
-
-    folder: pathlib.Path
-    numbers: Mapping[str, int]
-
-    def spec(self, **keys: object) -> str:
-        """Words that reach it, by a file that says this."""
-        file = self.folder / "mine.toml"
-        said = {"urls": self.urls, **keys}
-        file.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in said.items()))
-        return f"reference:external={file}"
-
-    @property
-    def urls(self) -> dict[str, str]:
-        """Its addresses by protocol."""
-        return {name: f"{name}://127.0.0.1:{number}" for name, number in self.numbers.items()}
-
-    def up(self) -> None:
-        """Start it where it is down, and wait until it answers."""
-        places = [Place("amqp", "127.0.0.1", self.numbers["amqp"]), Place("http", "127.0.0.1", self.numbers["http"])]
-        pid = self.folder / "pid"
-        if not pid.exists() or not is_alive(int(pid.read_text())):
-            subprocess.run([self.folder / "broker.sh", "start"], check=True, env=_environment())
-        deadline = time.monotonic() + 60
-        while any(place.wrong()[0] for place in places):
-            assert time.monotonic() < deadline, (self.folder / "broker.log").read_text()
-            time.sleep(0.05)
-
-    def depth(self, queue: str, tmp_path: pathlib.Path) -> int:
-        """By its own word."""
-        with (
-            Ledger(tmp_path / "depth", "depth") as ledger,
-            _prepared(self.spec(), tmp_path / "asked", ledger) as broker,
-        ):
-            return readiness_probe.depth_of(broker, queue)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(paths.root())}
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
-    folder = tmp_path_factory.mktemp("theirs")
-    reserved = ports.Ports(["amqp", "stomp", "http"])
-    script = folder / "broker.sh"
-    script.write_text(_SCRIPT.format(python=sys.executable, **reserved.by_name))
-    script.chmod(0o755)
-    yield Theirs(folder, reserved.by_name)
-    if (folder / "pid").exists():
-        subprocess.run([script, "kill"], check=False, stderr=subprocess.DEVNULL)
-    reserved.close()
-
-
-@pytest.fixture
-def theirs(running: Theirs, monkeypatch: pytest.MonkeyPatch) -> Theirs:
-    """It is up, and its owner's scripts find this very package."""
-    monkeypatch.setenv("PYTHONPATH", str(paths.root()))
-    running.up()
-    return running
-
 
 Play = Callable[..., tuple[TrialRecord, pathlib.Path]]
 
@@ -167,7 +78,7 @@ def test_a_kill_is_fired_when_the_connection_is_lost_and_the_owner_gets_his_brok
 ) -> None:
     """Its command began before: in between the client went on. Nothing of ours is left untold."""
     steps = (Publish(30, window=20, until=Kill(Nth("confirm", 20))), Restart(), *SETTLE)
-    record, folder = play(theirs.spec(**_ALL), *steps)
+    record, folder = play(theirs.spec(**COMMANDS), *steps)
     (broker,) = (folder / "brokers").iterdir()
 
     assert "" == record.void
@@ -196,7 +107,7 @@ def test_a_kill_that_does_nothing_or_fails_voids_its_trial(
     """So no verdict can rest on it."""
     kill = Kill(Nth("confirm", 20))
     record, folder = play(
-        theirs.spec(**{**_ALL, "kill": command}), Publish(30, window=20, until=kill), Restart(), Drain()
+        theirs.spec(**{**COMMANDS, "kill": command}), Publish(30, window=20, until=kill), Restart(), Drain()
     )
 
     assert says in record.void
@@ -206,7 +117,7 @@ def test_a_kill_that_does_nothing_or_fails_voids_its_trial(
 
 def test_a_pause_that_does_nothing_voids_its_trial(theirs: Theirs, play: Play) -> None:
     """What is asked after its command had ended is answered, which a halted broker cannot."""
-    commands = {**_ALL, "pause": ["true"], "resume": ["true"]}
+    commands = {**COMMANDS, "pause": ["true"], "resume": ["true"]}
     record, _ = play(theirs.spec(**commands), Publish(400, window=20, until=Pause(Nth("confirm", 20))), Drain())
 
     assert "the pause did not take effect" in record.void
@@ -214,7 +125,7 @@ def test_a_pause_that_does_nothing_voids_its_trial(theirs: Theirs, play: Play) -
 
 def test_a_pause_by_command_is_effective_and_healed(theirs: Theirs, play: Play) -> None:
     pause = Pause(Nth("confirm", 20), hold_s=0.3)
-    record, folder = play(theirs.spec(**_ALL), Publish(100, window=20, until=pause), Drain())
+    record, folder = play(theirs.spec(**COMMANDS), Publish(100, window=20, until=pause), Drain())
 
     assert "" == record.void
     phases = [Phase.ARMED, Phase.FIRED, Phase.EFFECTIVE, Phase.HEALED]
@@ -230,7 +141,8 @@ def test_an_existing_queue_that_holds_something_is_left_alone(
     record, _ = play(theirs.spec(queues=["theirs", "ready"]), Publish(5, window=5), Drain())
 
     assert "external.queues: theirs holds 1 messages, and must be empty: they were left alone" in record.void
-    assert 1 == theirs.depth("theirs", tmp_path)
+    with Ledger(tmp_path / "two", "two") as ledger, _prepared(theirs.spec(), tmp_path / "second", ledger) as broker:
+        assert 1 == readiness_probe.depth_of(broker, "theirs")
 
 
 def test_existing_queues_are_used_in_turn_and_nothing_else(theirs: Theirs, play: Play, tmp_path: pathlib.Path) -> None:
@@ -254,21 +166,6 @@ def test_declared_queues_are_removed_by_the_owners_command(theirs: Theirs, play:
     assert [] == [*adapters.left(folder)]
 
 
-def test_the_contract_of_an_external_broker_is_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
-    """What it has no command for is told; a kill by command keeps what was confirmed."""
-    from conformance.followup import contract
-
-    steps: list[contract.Step] = []
-    commands = {name: _ALL[name] for name in ("kill", "start")}
-    with Ledger(tmp_path / "run", "check-1") as ledger:
-        contract.check(adapters.find(theirs.spec(**commands)), tmp_path / "broker", ledger, steps.append)
-    told = {step.name: step for step in steps}
-
-    assert told["kill"].detail.startswith("a connection was lost")
-    assert told["amqp: found again"].tried
-    assert "Give external.stop.command in the broker's file" in told["stop"].detail
-
-
 def test_only_the_addresses_that_were_given_are_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
     """As a run needs one of them only; what was left out is told by its key."""
     from conformance.followup import contract
@@ -284,6 +181,7 @@ def test_only_the_addresses_that_were_given_are_checked(theirs: Theirs, tmp_path
         told["amqp: send and receive"].tried,
         told["amqp: send and receive"].detail,
     )
+    assert "Give external.stop.command in the broker's file" in told["stop"].detail
 
 
 # what cannot be tried
@@ -394,7 +292,7 @@ def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
 def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs) -> None:
     """And none of them reconfigures it."""
     catalogue = claims.load()
-    trials = plan(_selection(theirs.spec(**_ALL)), scenario.load(catalogue), catalogue)
+    trials = plan(_selection(theirs.spec(**COMMANDS)), scenario.load(catalogue), catalogue)
     controls = [trial for trial in trials if trial.arm == "control"]
 
     assert {"reference"} == {trial.adapter.name for trial in controls}
@@ -433,9 +331,9 @@ def test_a_command_carries_no_mark_of_the_run(
 ) -> None:
     """A broker that it starts would be ended by the next run, which releases whatever carries it."""
     monkeypatch.setenv(RUN_VARIABLE, "an-outer-run")
-    running = _commands(tmp_path, ledger, start=["env"]).run("start")
-    assert running is not None
-    said = dict(line.split("=", 1) for line in running.log.read_text().splitlines() if "=" in line)
+    commands = _commands(tmp_path, ledger, start=["env"])
+    commands.run("start")
+    said = dict(line.split("=", 1) for line in commands.logs[-1].read_text().splitlines() if "=" in line)
 
     assert ("run-1", "start") == (said["CONFORMANCE_RUN_ID"], said["CONFORMANCE_COMMAND"])
     assert {MARK, RUN_VARIABLE}.isdisjoint(said)
@@ -452,8 +350,8 @@ def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path:
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ("reference:external", "where is it"),
-        ("reference:external=", "nothing stands after it"),
+        ("reference:external", "the address is missing"),
+        ("reference:external=", "expected a value after it"),
         ("external=amqp://h:1", "expected NAME:external=amqp://h:1"),
         ("reference:external=h:1", "no scheme"),
         ("reference:external=ampq://h:1", "did you mean 'amqp'"),
@@ -494,7 +392,7 @@ def test_settings_are_said_and_never_set(theirs: Theirs) -> None:
     adapter = adapters.find(theirs.spec(settings={"persistence": False}))
 
     assert adapter.effective().values["persistence"] is False
-    with pytest.raises(UsageError, match="not reconfigured"):
+    with pytest.raises(UsageError, match="does not reconfigure"):
         adapter.effective({"sync_transactional": False})
 
 
@@ -546,7 +444,7 @@ def test_a_file_that_says_nothing_of_queues_is_refused(tmp_path: pathlib.Path) -
     file = tmp_path / "mine.toml"
     file.write_text(f'{kept}[external]\nurls = {{ amqp = "amqp://h:1", http = "http://h:2" }}\n{depth}')
 
-    with pytest.raises(UsageError, match="nothing says how a queue comes to be"):
+    with pytest.raises(UsageError, match="does not say how a queue is made"):
         adapters.find(str(file))
 
 

@@ -1,4 +1,4 @@
-"""Downloads against a small mirror of our own: whole, cut, resumed, wrong, refused."""
+"""Distributions from a small mirror of the test: whole, cut, resumed, altered, refused; an archive, and a set of jars."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ import pathlib
 import socket
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from conformance import adapters
+from conformance import adapters, paths
+from conformance.adapters import FileAdapter
 from conformance.adapters.distribution import download, fetch
 from conformance.adapters.file.launch_tables import Artifact
 from conformance.errors import FetchError, NotFoundError, UsageError
 
-_PATH = "org/example/broker/1.0/broker-1.0-bin.tar.gz"
+PATH = "org/example/broker/1.0/broker-1.0-bin.tar.gz"
+JARS = {
+    "org/example/core/1.0/core-1.0.jar": b"core" * 50_000,
+    "org/example/store/store/7/store-7.jar": b"store" * 10,
+    "jakarta/jms/api/3.1/api-3.1.jar": b"api",
+}
+CORE, STORE, API = JARS
 
 
 def _tarball(member: str = "broker-1.0/bin/run") -> bytes:
@@ -35,69 +42,79 @@ def _tarball(member: str = "broker-1.0/bin/run") -> bytes:
 
 
 BODY = _tarball()
+HALF = len(BODY) // 2
 SUM = hashlib.sha512(BODY).hexdigest()
 
 
 @dataclasses.dataclass
 class Mirror:
-    """A Maven repository with one file, and its bad days."""
+    """A Maven repository: its files by path, its faults, and the requests that it got, each with its Range.
+
+    It cuts the next `cuts` answers in half. `always` is a status, headers and thousands of bytes for every request.
+    """
 
     url: str = ""
+    files: dict[str, bytes] = dataclasses.field(default_factory=lambda: {PATH: BODY, **JARS})
     cuts: int = 0
     ranges: bool = True
-    status: int = 200
     offset: int = 0
     sum: str = SUM
+    always: tuple[int, dict[str, str], int] | None = None
     requests: list[tuple[str, str | None]] = dataclasses.field(default_factory=list)
 
-    def bodies(self) -> list[str | None]:
-        """The Range header of each request for the file itself."""
-        return [asked for path, asked in self.requests if path.endswith(".gz")]
+    def ranges_asked(self) -> list[str | None]:
+        return [asked for path, asked in self.requests if not path.endswith(".sha512")]
 
+    def paths_asked(self) -> list[str]:
+        return [path.removeprefix("/") for path, _ in self.requests]
 
-def _handler(mirror: Mirror) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = self.headers.get("Range")
-            mirror.requests.append((self.path, asked))
-            if mirror.status != 200:
-                self.send_error(mirror.status)
-            elif self.path.endswith(".sha512"):
-                self._answer(200, mirror.sum.encode(), len(mirror.sum))
-            else:
-                self._file(int(asked.removeprefix("bytes=").rstrip("-")) if asked and mirror.ranges else 0)
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[str]:
+        mirror = self
 
-        def _file(self, start: int) -> None:
-            rest = BODY[start:]
-            sent = rest
-            if mirror.cuts:
-                mirror.cuts -= 1
-                sent = rest[: len(rest) // 2]
-            first = start + mirror.offset
-            extra = {"Content-Range": f"bytes {first}-{len(BODY) - 1}/{len(BODY)}"} if start else {}
-            self._answer(206 if start else 200, sent, len(rest), extra)
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                mirror.answer(self)
 
-        def _answer(self, status: int, body: bytes, length: int, extra: dict[str, str] | None = None) -> None:
-            self.send_response(status)
-            for name, value in {**(extra or {}), "Content-Length": str(length)}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            def log_message(self, *args: object) -> None:
+                pass
 
-        def log_message(self, *args: object) -> None:
-            pass
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            yield f"http://127.0.0.1:{server.server_port}"
+            server.shutdown()
+            thread.join()
 
-    return Handler
+    def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
+        asked = request.headers.get("Range")
+        self.requests.append((request.path, asked))
+        status, headers, chunks = self.always or (200, {}, 0)
+        body = bytes(1000) * chunks
+        if not self.always:
+            whole = self.sum.encode() if request.path.endswith(".sha512") else self.files.get(self._path(request))
+            if whole is None:
+                return request.send_error(404)
+            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges else 0
+            body = whole[start:]
+            headers = {"Content-Length": str(len(body))}
+            if start:
+                status = 206
+                headers["Content-Range"] = f"bytes {start + self.offset}-{len(whole) - 1}/{len(whole)}"
+            if self.cuts:
+                self.cuts -= 1
+                body = body[: len(body) // 2]
+        request.send_response(status)
+        for name, value in headers.items():
+            request.send_header(name, value)
+        request.end_headers()
+        with contextlib.suppress(OSError):  # the client hangs up
+            request.wfile.write(body)
+        return None
 
-
-@contextlib.contextmanager
-def _serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    @staticmethod
+    def _path(request: http.server.BaseHTTPRequestHandler) -> str:
+        return request.path.removeprefix("http://repository.invalid/maven2").removeprefix("/")
 
 
 @pytest.fixture
@@ -107,38 +124,36 @@ def mirror(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(download, "_PAUSE_S", 0)
     made = Mirror()
-    with _serving(_handler(made)) as url:
-        made.url = url
-        monkeypatch.setenv("CONFORMANCE_MAVEN_URL", url + "/")
+    with made.serving() as made.url:
+        monkeypatch.setenv("CONFORMANCE_MAVEN_URL", made.url + "/")
         yield made
 
 
 def _artifact(pin: str | None = SUM) -> Artifact:
-    return Artifact(_PATH, pin, "broker@1.0")
+    return Artifact(PATH, pin, "broker@1.0")
 
 
-def test_a_download_is_whole_checked_and_reported(mirror: Mirror) -> None:
+def _refused(pin: str | None = SUM, *, offline: bool = False) -> str:
+    """The error of a fetch, which is one line."""
+    with pytest.raises(FetchError) as caught:
+        fetch.fetch(_artifact(pin), offline=offline)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# one file
+
+
+def test_a_download_is_whole_checked_reported_and_done_once(mirror: Mirror) -> None:
+    mirror.sum = "not even a sum"  # a pinned sum needs no file beside the archive
     seen: list[tuple[int, int | None]] = []
-
     file = fetch.fetch(_artifact(), lambda done, total: seen.append((done, total)))
 
     assert file.read_bytes() == BODY
     assert seen[-1] == (len(BODY), len(BODY))
     assert fetch.beside(file).read_text().split() == [SUM, file.name]
-    assert mirror.bodies() == [None]
-
-
-def test_what_is_in_the_cache_is_not_fetched_again(mirror: Mirror) -> None:
-    fetch.fetch(_artifact())
-    fetch.fetch(_artifact(), offline=True)
-
-    assert len(mirror.bodies()) == 1
-
-
-def test_a_pinned_sum_needs_no_file_beside_it(mirror: Mirror) -> None:
-    mirror.sum = "not even a sum"
-
-    assert fetch.fetch(_artifact()).exists()
+    assert fetch.fetch(_artifact(), offline=True) == file
+    assert mirror.ranges_asked() == [None]
 
 
 def test_without_a_pin_the_sum_beside_the_file_decides(mirror: Mirror) -> None:
@@ -146,71 +161,60 @@ def test_without_a_pin_the_sum_beside_the_file_decides(mirror: Mirror) -> None:
     assert mirror.requests[0][0].endswith(".sha512")
 
 
-def test_a_cut_download_is_resumed_where_it_was_cut(mirror: Mirror) -> None:
-    mirror.cuts = 2
+@pytest.mark.parametrize(
+    ("cuts", "ranges", "offset", "asked"),
+    [
+        (2, True, 0, [None, f"bytes={HALF}-", f"bytes={HALF + (len(BODY) - HALF) // 2}-"]),
+        (1, False, 0, [None, f"bytes={HALF}-"]),
+        (1, True, 7, [None, f"bytes={HALF}-", None]),
+    ],
+    ids=["resumed where it was cut", "a server without ranges sends all", "another range is not believed"],
+)
+def test_a_cut_download(mirror: Mirror, cuts: int, ranges: bool, offset: int, asked: list[str | None]) -> None:
+    mirror.cuts, mirror.ranges, mirror.offset = cuts, ranges, offset
 
     assert fetch.fetch(_artifact()).read_bytes() == BODY
-    half = len(BODY) // 2
-    assert mirror.bodies() == [None, f"bytes={half}-", f"bytes={half + (len(BODY) - half) // 2}-"]
+    assert mirror.ranges_asked() == asked
 
 
 def test_a_later_run_resumes_what_an_earlier_one_left(mirror: Mirror) -> None:
     mirror.cuts = 1 + download.RESUMES
-    with pytest.raises(FetchError, match=r"cut 4 times .* bytes are kept, run the command again"):
-        fetch.fetch(_artifact())
 
+    assert "cut 4 times" in (said := _refused())
+    assert "bytes are kept, run the command again" in said
     assert fetch.fetch(_artifact()).read_bytes() == BODY
-    assert mirror.bodies()[-1] is not None
-    assert len(mirror.bodies()) == 2 + download.RESUMES
-
-
-def test_a_server_without_ranges_sends_the_whole_again(mirror: Mirror) -> None:
-    mirror.cuts, mirror.ranges = 1, False
-
-    assert fetch.fetch(_artifact()).read_bytes() == BODY
-    assert mirror.bodies()[1] is not None
-
-
-def test_a_range_that_starts_elsewhere_is_not_believed(mirror: Mirror) -> None:
-    mirror.cuts, mirror.offset = 1, 7
-
-    assert fetch.fetch(_artifact()).read_bytes() == BODY
-    assert mirror.bodies()[-1] is None
+    assert mirror.ranges_asked()[-1] is not None
+    assert len(mirror.ranges_asked()) == 2 + download.RESUMES
 
 
 def test_a_wrong_sum_deletes_the_file_names_both_and_is_not_retried(mirror: Mirror) -> None:
     wrong = "0" * 128
-    with pytest.raises(FetchError, match=f"SHA-512 is {SUM}, expected {wrong}: it was deleted"):
-        fetch.fetch(_artifact(pin=wrong))
 
-    assert len(mirror.bodies()) == 1
+    assert f"SHA-512 is {SUM}, expected {wrong}: it was deleted" in _refused(pin=wrong)
+    assert len(mirror.requests) == 1
     assert not [path for path in fetch.dist().iterdir() if path.suffix in (".gz", ".part")]
 
 
 def test_a_file_that_rotted_in_the_cache_is_not_used(mirror: Mirror) -> None:
     fetch.fetch(_artifact()).write_bytes(b"rotten")
 
-    with pytest.raises(FetchError, match="it was deleted; run the command again"):
-        fetch.fetch(_artifact())
+    assert "it was deleted; run the command again" in _refused()
     assert fetch.fetch(_artifact()).read_bytes() == BODY
 
 
-def test_offline_names_the_file_and_the_way_out(mirror: Mirror) -> None:
-    with pytest.raises(FetchError, match=r"broker-1.0-bin.tar.gz .* `conformance fetch broker@1.0 --to DIR`"):
-        fetch.fetch(_artifact(), offline=True)
-    assert mirror.requests == []
-
-
-def test_a_folder_that_was_carried_over_replaces_the_network(
+def test_offline_a_carried_folder_replaces_the_network(
     mirror: Mirror, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said = _refused(offline=True)
     carried = fetch.fetch_to([_artifact()], tmp_path / "usb")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other machine"))
     monkeypatch.setenv("CONFORMANCE_DIST", str(tmp_path / "usb"))
 
+    assert "broker-1.0-bin.tar.gz is not in the cache" in said
+    assert "`conformance fetch broker@1.0 --to DIR`" in said
     assert [path.name for path in carried] == ["broker-1.0-bin.tar.gz", "broker-1.0-bin.tar.gz.sha512"]
     assert fetch.fetch(_artifact(pin=None), offline=True).read_bytes() == BODY
-    assert len(mirror.bodies()) == 1
+    assert len(mirror.ranges_asked()) == 1
 
 
 def test_a_carried_file_with_another_sum_is_refused_and_kept(
@@ -220,26 +224,53 @@ def test_a_carried_file_with_another_sum_is_refused_and_kept(
     file.write_bytes(b"other")
     monkeypatch.setenv("CONFORMANCE_DIST", str(tmp_path))
 
-    with pytest.raises(FetchError, match=f"replace {file}"):
-        fetch.fetch(_artifact())
+    assert f"replace {file}" in _refused()
     assert file.exists()
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(404, r"not found \(404\)"), (503, r"server failed \(503\)"), (403, "403")]
+    ("answer", "words"),
+    [
+        ((404, {}, 0), "not found (404)"),
+        ((503, {}, 0), "server failed (503)"),
+        ((403, {}, 0), "403"),
+        ((302, {"Location": "ftp://127.0.0.1/x", "Content-Length": "0"}, 0), "ftp"),
+        ((302, {"Location": "http://[x", "Content-Length": "0"}, 0), ""),
+    ],
 )
-def test_a_refusal_is_one_line_and_not_retried(mirror: Mirror, status: int, words: str) -> None:
-    mirror.status = status
+def test_a_refusal_is_not_retried(mirror: Mirror, answer: tuple[int, dict[str, str], int], words: str) -> None:
+    mirror.always = answer
 
-    with pytest.raises(FetchError, match=words) as caught:
-        fetch.fetch(_artifact())
-    assert "\n" not in str(caught.value)
+    assert words in _refused()
     assert len(mirror.requests) == 1
 
 
-def test_a_version_that_the_repository_lacks_is_a_wrong_word(mirror: Mirror, tmp_path: pathlib.Path) -> None:
-    """It was an error of the suite (exit 3); a version that the file names is one, of the mirror."""
-    mirror.status = 404
+def test_a_circle_of_redirects_is_named(mirror: Mirror) -> None:
+    mirror.always = (302, {"Location": "/again", "Content-Length": "0"}, 0)
+
+    assert "redirects in a circle: look at CONFORMANCE_MAVEN_URL" in _refused()
+
+
+@pytest.mark.parametrize("headers", [{"Content-Length": "20000"}, {}], ids=["by its length", "by its bytes"])
+def test_a_file_larger_than_any_distribution_is_refused_and_not_kept(
+    mirror: Mirror, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr(download, "LARGEST", 10_000)
+    mirror.always = (200, headers, 20)
+
+    assert " bytes, and 10000 is the limit for such a file" in _refused()
+    assert [] == [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.stat().st_size]
+
+
+def test_a_sum_without_end_is_never_read_whole(mirror: Mirror) -> None:
+    mirror.always = (200, {}, 200_000)
+
+    assert "and 65536 is the limit for such a file" in _refused(pin=None)
+
+
+def test_a_version_that_the_repository_lacks_is_an_error_of_the_user(mirror: Mirror, tmp_path: pathlib.Path) -> None:
+    """A version that the broker's file names and the repository lacks is an error of the mirror."""
+    mirror.always = (404, {}, 0)
     folder = f"{mirror.url}/org/apache/artemis/apache-artemis/"
     with pytest.raises(UsageError, match=r"unknown version of artemis '2\.99'.* known: .*2\.56\.0") as unknown:
         adapters.find("artemis@2.99").install()
@@ -251,54 +282,57 @@ def test_a_version_that_the_repository_lacks_is_a_wrong_word(mirror: Mirror, tmp
     assert str(unknown.value).endswith(f"; the repository lists all versions: {folder}")
 
 
-def test_a_name_that_is_not_known_says_so(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def _unknown_host(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> None:
     def unknown(*args: object, **kwargs: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setenv("CONFORMANCE_MAVEN_URL", "http://repository.invalid")
-    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
-    with pytest.raises(FetchError, match=r"repository\.invalid is unknown"):
-        fetch.fetch(_artifact())
 
-
-def test_a_server_that_speaks_no_tls_says_so(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "*")
+def _no_tls(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> None:
     monkeypatch.setenv("CONFORMANCE_MAVEN_URL", mirror.url.replace("http:", "https:"))
 
-    with pytest.raises(FetchError, match="TLS failed"):
-        fetch.fetch(_artifact())
 
-
-def test_a_certificate_file_that_is_not_there_is_named(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_bundle(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> None:
     monkeypatch.setenv("CONFORMANCE_CA_BUNDLE", "/no/such/bundle.pem")
 
-    with pytest.raises(FetchError, match="CONFORMANCE_CA_BUNDLE"):
-        fetch.fetch(_artifact())
 
-
-def test_a_full_disk_is_one_line(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def _full_disk(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> None:
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(download, "_receive", full)
 
-    with pytest.raises(FetchError, match="the disk is full"):
-        fetch.fetch(_artifact())
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (_unknown_host, "repository.invalid is unknown"),
+        (_no_tls, "TLS failed"),
+        (_no_bundle, "CONFORMANCE_CA_BUNDLE"),
+        (_full_disk, "the disk is full"),
+    ],
+)
+def test_a_fault_of_this_machine_is_one_line(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], words: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    fault(monkeypatch, mirror)
+
+    assert words in _refused()
 
 
 def test_the_proxy_of_the_environment_is_used(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    with _serving(_handler(through := Mirror())) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy)
-        monkeypatch.setenv("http_proxy", proxy)
-        monkeypatch.setenv("NO_PROXY", "")
-        monkeypatch.setenv("no_proxy", "")
+    through = Mirror()
+    with through.serving() as proxy:
+        for name, value in (("HTTP_PROXY", proxy), ("http_proxy", proxy), ("NO_PROXY", ""), ("no_proxy", "")):
+            monkeypatch.setenv(name, value)
         monkeypatch.setenv("CONFORMANCE_MAVEN_URL", "http://repository.invalid/maven2")
 
         assert fetch.fetch(_artifact()).read_bytes() == BODY
 
-    assert through.requests == [(f"http://repository.invalid/maven2/{_PATH}", None)]
+    assert through.requests == [(f"http://repository.invalid/maven2/{PATH}", None)]
     assert mirror.requests == []
 
 
@@ -312,15 +346,18 @@ def test_two_processes_download_once(mirror: Mirror) -> None:
     for process in both:
         process.start()
     for process in both:
-        process.join(30)
+        process.join(60)
 
     assert [process.exitcode for process in both] == [0, 0]
-    assert len(mirror.bodies()) == 1
+    assert len(mirror.requests) == 1
+
+
+# unpacking
 
 
 @pytest.fixture(params=[True, False], ids=["filters", "no filters"])
 def _filters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the filter of Python's own where there is one, and as where there is none (3.11.2)."""
+    """With the filter of Python's own, and without it, as in Python 3.11.2."""
     monkeypatch.setattr(fetch, "_FILTERS", fetch._FILTERS and request.param)
 
 
@@ -333,10 +370,27 @@ def test_unpacking_keeps_what_is_executable(mirror: Mirror, tmp_path: pathlib.Pa
 
 
 @pytest.mark.usefixtures("_filters")
-@pytest.mark.parametrize("member", ["../escape", "/absolute/../../escape"])
-def test_an_archive_that_leads_out_is_refused(tmp_path: pathlib.Path, member: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "member", "link"),
+    [
+        (tarfile.REGTYPE, "../escape", ""),
+        (tarfile.REGTYPE, "/absolute/../../escape", ""),
+        (tarfile.SYMTYPE, "broker-1.0/link", "../../escape"),
+        (tarfile.SYMTYPE, "broker-1.0/link", "/etc"),
+        (tarfile.LNKTYPE, "broker-1.0/link", "../escape"),
+        (tarfile.FIFOTYPE, "broker-1.0/link", ""),
+    ],
+)
+def test_an_archive_that_leads_out_or_holds_no_file_is_refused(
+    tmp_path: pathlib.Path, kind: bytes, member: str, link: str
+) -> None:
     archive = tmp_path / "evil.tar.gz"
     archive.write_bytes(_tarball(member))
+    if kind != tarfile.REGTYPE:
+        with tarfile.open(archive, "w:gz") as stream:
+            entry = tarfile.TarInfo(member)
+            entry.type, entry.linkname = kind, link
+            stream.addfile(entry)
 
     with pytest.raises(FetchError):
         fetch.unpack([archive], tmp_path / "into", "broker-1.0")
@@ -344,108 +398,105 @@ def test_an_archive_that_leads_out_is_refused(tmp_path: pathlib.Path, member: st
     assert not (tmp_path / "into" / "broker-1.0").exists()
 
 
-@pytest.mark.usefixtures("_filters")
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        (tarfile.SYMTYPE, "../../escape"),
-        (tarfile.SYMTYPE, "/etc"),
-        (tarfile.LNKTYPE, "../escape"),
-        (tarfile.FIFOTYPE, ""),
-    ],
-)
-def test_what_is_no_file_of_the_archive_is_refused(tmp_path: pathlib.Path, kind: bytes, name: str) -> None:
-    archive = tmp_path / "evil.tar.gz"
-    with tarfile.open(archive, "w:gz") as stream:
-        member = tarfile.TarInfo("broker-1.0/link")
-        member.type, member.linkname = kind, name
-        stream.addfile(member)
-
-    with pytest.raises(FetchError, match="cannot be unpacked"):
-        fetch.unpack([archive], tmp_path / "into", "broker-1.0")
-    assert not (tmp_path / "into" / "broker-1.0").exists()
-
-
-@pytest.mark.usefixtures("_filters")
 def test_an_archive_with_another_folder_is_refused(tmp_path: pathlib.Path) -> None:
-    archive = tmp_path / "other.tar.gz"
-    archive.write_bytes(BODY)
+    (tmp_path / "other.tar.gz").write_bytes(BODY)
 
     with pytest.raises(FetchError, match=r"does not unpack to elsewhere-1\.0"):
-        fetch.unpack([archive], tmp_path, "elsewhere-1.0")
+        fetch.unpack([tmp_path / "other.tar.gz"], tmp_path, "elsewhere-1.0")
+
+
+# a set of jars
+
+
+@pytest.fixture
+def jarred(mirror: Mirror, tmp_path: pathlib.Path) -> FileAdapter:
+    """The bundled broker, as if it were these jars."""
+    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
+    text = text.replace('name = "reference"', 'name = "jarred"').replace('"bundled"', '"1.0"')
+    jars = ", ".join(
+        f'{{ maven = "{_coordinates(path)}", sha512 = "{hashlib.sha512(body).hexdigest()}" }}'
+        for path, body in JARS.items()
+    )
+    (tmp_path / "jarred.toml").write_text(
+        f'{text}\n[fetch]\nfolder = "jarred-{{version}}"\n[fetch.jars]\n"1.0" = [{jars}]\n'
+    )
+    made = adapters.find(str(tmp_path / "jarred.toml"))
+    assert isinstance(made, FileAdapter)
+    return made
+
+
+def _coordinates(path: str) -> str:
+    *group, artifact, version, _ = path.split("/")
+    return f"{'.'.join(group)}:{artifact}:{version}"
+
+
+def test_jars_are_put_together_and_fetched_once(mirror: Mirror, jarred: FileAdapter) -> None:
+    draft = fetch.dist() / ".jarred-1.0.draft" / "lib"  # a killed process left it
+    draft.mkdir(parents=True)
+    (draft / "stale.jar").write_bytes(b"half")
+    seen: list[tuple[int, int | None]] = []
+    home = jarred.install(lambda done, total: seen.append((done, total)))
+
+    assert {jar.name: jar.read_bytes() for jar in (home / "lib").iterdir()} == {
+        path.rsplit("/", 1)[1]: body for path, body in JARS.items()
+    }
+    assert (home, draft.exists()) == (fetch.dist() / "jarred-1.0", False)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1] == (sum(map(len, JARS.values())), None)
+    assert jarred.install(offline=True) == home
+    assert mirror.paths_asked() == list(JARS)
+
+
+def test_a_jar_that_is_altered_or_missing_is_named_by_its_coordinates(mirror: Mirror, jarred: FileAdapter) -> None:
+    mirror.files[STORE] = b"altered"
+    with pytest.raises(FetchError, match=r"^org\.example\.store:store:7: store-7\.jar: SHA-512 is .*, expected"):
+        jarred.install()
+    del mirror.files[STORE]
+    with pytest.raises(FetchError, match=r"^org\.example\.store:store:7: http://.* not found \(404\)"):
+        jarred.install()
+
+    assert not (fetch.dist() / "jarred-1.0").exists()
+    assert not (fetch.dist() / "store-7.jar").exists()
+
+
+def test_a_jar_that_was_cut_is_resumed_and_a_whole_one_is_kept(mirror: Mirror, jarred: FileAdapter) -> None:
+    mirror.files = {path: body for path, body in mirror.files.items() if path == CORE}
+    with pytest.raises(FetchError, match="404"):
+        jarred.install()
+    mirror.files, mirror.cuts = {**JARS}, 1 + download.RESUMES
+    with pytest.raises(FetchError, match=r"org\.example\.store:store:7: .* bytes are kept"):
+        jarred.install()
+    mirror.requests.clear()
+
+    assert (jarred.install() / "lib/store-7.jar").read_bytes() == JARS[STORE]
+    assert mirror.paths_asked() == [STORE, API]
+
+
+def test_a_carried_folder_of_jars_replaces_the_network(
+    mirror: Mirror, jarred: FileAdapter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried = adapters.fetch_to(str(jarred.path), tmp_path / "usb")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other machine"))
+    with pytest.raises(FetchError, match=r"core-1\.0\.jar is not in the cache .* `conformance fetch jarred@1\.0 --to"):
+        jarred.install(offline=True)
+    monkeypatch.setenv("CONFORMANCE_DIST", str(tmp_path / "usb"))
+    mirror.requests.clear()
+
+    assert len(carried) == 2 * len(JARS)
+    assert len(list((jarred.install(offline=True) / "lib").iterdir())) == len(JARS)
+    assert mirror.requests == []
+
+
+def test_a_version_without_jars_is_unknown(jarred: FileAdapter) -> None:
+    with pytest.raises(UsageError, match=r"unknown version of jarred '1\.1': did you mean '1\.0'"):
+        adapters.find(f"{jarred.path}@1.1")
 
 
 def test_a_folder_with_the_jars_of_an_older_list_is_made_again(tmp_path: pathlib.Path) -> None:
-    """A cache of an earlier version of a broker.toml must not leave out a jar that the file lists by now."""
     jars = [tmp_path / "one.jar", tmp_path / "two.jar"]
     for jar in jars:
         jar.write_bytes(b"jar")
     fetch.assemble(jars[:1], tmp_path, "broker-1.0")
-
     home = fetch.assemble(jars, tmp_path, "broker-1.0")
 
     assert {"one.jar", "two.jar"} == {jar.name for jar in (home / "lib").iterdir()}
-
-
-@contextlib.contextmanager
-def _answering(monkeypatch: pytest.MonkeyPatch, status: int, headers: dict[str, str], chunks: int) -> Iterator[None]:
-    """A repository that answers every request in this way, with so many chunks of 1,000 bytes."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            with contextlib.suppress(OSError):  # the client hangs up
-                for _ in range(chunks):
-                    self.wfile.write(bytes(1000))
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with _serving(Handler) as url:
-        monkeypatch.setenv("CONFORMANCE_MAVEN_URL", url)
-        yield
-
-
-@pytest.mark.parametrize("headers", [{"Content-Length": "20000"}, {}], ids=["told", "counted"])
-def test_a_file_larger_than_any_distribution(
-    mirror: Mirror, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
-) -> None:
-    """Refused by its length, or by what has come; nothing is kept that a later run would resume."""
-    monkeypatch.setattr(download, "LARGEST", 10_000)
-    with (
-        _answering(monkeypatch, 200, headers, 20),
-        pytest.raises(FetchError, match=r"sends at least \d+ bytes, and 10000 is the limit for such a file"),
-    ):
-        fetch.fetch(_artifact())
-
-    assert [] == [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.stat().st_size]
-
-
-def test_a_sum_without_end(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is never read whole."""
-    with (
-        _answering(monkeypatch, 200, {}, 200_000),
-        pytest.raises(FetchError, match="and 65536 is the limit for such a file"),
-    ):
-        fetch.fetch(_artifact(pin=None))
-
-
-@pytest.mark.parametrize(
-    ("to", "words"),
-    [
-        ("/again", "redirects in a circle: look at CONFORMANCE_MAVEN_URL"),
-        ("ftp://127.0.0.1/x", "ftp"),
-        ("http://[x", ""),
-    ],
-)
-def test_a_redirect_that_leads_nowhere_is_one_line(
-    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, to: str, words: str
-) -> None:
-    with _answering(monkeypatch, 302, {"Location": to, "Content-Length": "0"}, 0), pytest.raises(FetchError) as caught:
-        fetch.fetch(_artifact())
-
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)

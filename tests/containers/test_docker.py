@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import types
 
 import pytest
 
@@ -19,8 +18,9 @@ from conformance.adapters.container import docker
 from conformance.adapters.container.images import Recipe
 from conformance.adapters.file import model
 from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
-from conformance.adapters.launch.plan import READY_QUEUE, BrokerSource
-from conformance.errors import ClientError, LaunchError, UsageError
+from conformance.adapters.interface import READY_QUEUE
+from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
+from conformance.errors import LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
 from conformance.faults.process import kill_in_recovery
@@ -41,13 +41,13 @@ def broker(pretend, ledger, tmp_path):
         yield made
 
 
-def prepared(ledger, tmp_path, file=CONTAINED, here=None, client=None):
+def prepared(ledger, tmp_path, file=CONTAINED, here=None):
     here = here or tmp_path / "here"
     here.mkdir(exist_ok=True)
     (here / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
     recipe = Recipe(BrokerSource(file, here, "1.0", pathlib.Path("/opt/broker")), lambda: here)
     settings = adapters.find("reference").effective()
-    return docker.prepare(recipe, ledger.path.parent / "brokers" / "01", settings, ["orders"], ledger, client=client)
+    return docker.prepare(recipe, BrokerSetup(ledger.path.parent / "brokers" / "01", settings, ["orders"], ledger))
 
 
 def kill(broker):
@@ -70,13 +70,6 @@ def test_a_start_after_a_kill_is_a_start_of_the_same_container(broker, pretend):
     assert (1, True, -9, 2) == (killed, gone, status, container.starts)
     assert before == broker.endpoint("amqp")
     assert ["start-1.log", "start-2.log"] == [path.name for path in broker.logs]
-
-
-def test_a_stop_asks_the_broker_itself(broker):
-    broker.start()
-    broker.stop()
-
-    assert (True, 0) == (broker.gone(), broker.exit_status)
 
 
 def test_nothing_is_published_but_on_the_numbers_that_are_reserved(broker, pretend):
@@ -170,22 +163,6 @@ def test_a_kill_in_recovery(broker):
 
     assert said.startswith("at access ")
     assert broker.gone()
-
-
-def test_a_broker_that_does_not_start_is_an_error_with_its_log(pretend, ledger, tmp_path):
-    start = START.model_copy(update={"command": ("/bin/sh", "-c", "echo no room for me; exit 7")})
-    with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"start": start})) as made:
-        with pytest.raises(LaunchError, match="ended with status 7") as caught:
-            made.start()
-
-        assert "no room for me" == caught.value.log_tail[0]
-        assert made.gone()
-
-
-def test_two_starts_at_once_are_refused(broker):
-    broker.start()
-    with pytest.raises(LaunchError, match="running already"):
-        broker.launch()
 
 
 class Word:
@@ -334,38 +311,6 @@ def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
     assert [f"{name} {number} {stomp} {made.folder}" for name in ("orders", READY_QUEUE)] == words
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("echo no such thing; exit 3", "/bin/sh ended with 3 for queue orders: no such thing"),
-        ("exec sleep 60", "/bin/sh did not end within 0.5 s"),
-    ],
-)
-def test_a_queue_that_cannot_be_declared(pretend, ledger, tmp_path, command, said):
-    rules = QueuesTable(method="command", command=("/bin/sh", "-c", command), seconds=0.5)
-    with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"queues": rules})) as made:
-        with pytest.raises(LaunchError, match=f"took no queue: queues.command: {said}"):
-            made.start()
-
-        assert made.gone()
-
-
-def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
-    asked = []
-
-    def exchange(broker, queue):
-        asked.append(queue)
-        if len(asked) < 3:
-            raise ClientError("still recovering")
-
-    client = types.SimpleNamespace(exchange=exchange)
-    with prepared(ledger, tmp_path, told(ready_message=True), client=client) as made:
-        made.start()
-
-    assert [READY_QUEUE] * 3 == asked
-    assert READY_QUEUE in made.plan.queues
-
-
 def test_files_and_words_are_those_of_the_inside(pretend, ledger, tmp_path):
     """While clients, and what asks over HTTP from here, are told the ports outside."""
     (tmp_path / "conf").write_text("{listen}:{amqp_port} {python} {python_path}|")
@@ -448,11 +393,6 @@ def test_a_broker_without_a_container(tmp_path):
     path.write_text(before + after[after.index("# What `--set") :])
     with pytest.raises(UsageError, match=r"reference has no \[container\]: it runs natively only"):
         adapters.find(f"{path}:docker")
-
-
-def test_a_launcher_that_is_none():
-    with pytest.raises(UsageError, match=r"unknown launcher 'dokcer': did you mean 'docker'\?"):
-        adapters.find("artemis:dokcer")
 
 
 def test_the_vendors_image_of_a_version():

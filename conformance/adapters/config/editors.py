@@ -40,7 +40,6 @@ class Element:
     children: list[Element] = dataclasses.field(default_factory=list)
 
     def every(self) -> Iterator[Element]:
-        """Yield itself and all elements below."""
         yield self
         for child in self.children:
             yield from child.every()
@@ -79,7 +78,6 @@ class XmlText:
                 yield one.text.strip()
 
     def elements(self, path: str) -> list[Element]:
-        """The elements at the path below the root."""
         return _at([self.root], _steps(path))
 
     def rewritten(self, path: str, text: str | None, *, add: bool = False) -> XmlText:
@@ -118,7 +116,6 @@ class XmlText:
         return made._filled(made.elements(path)[0], content)
 
     def with_queues(self, rules: Xml, queues: Sequence[str], words: Mapping[str, str]) -> XmlText:
-        """Declare these queues; `words` are the settings that the declaration may name."""
         escaped = [saxutils.escape(queue, {'"': "&quot;"}) for queue in queues]
         lines = [fill(rules.queue, {**words, "queue": queue}, "xml.queue") for queue in escaped]
         made = self if self.elements(rules.queues_at) else self.with_value(rules.queues_at, "")
@@ -270,7 +267,6 @@ class KeysText:
         return next(iter(reversed(self.values(key))), None)
 
     def values(self, key: str) -> list[str]:
-        """The values of every line whose key matches, in order."""
         return [value for found, value in self._parsed if found and fnmatch.fnmatchcase(found, key)]
 
     def anywhere(self, key: str) -> Iterator[str]:
@@ -295,7 +291,6 @@ class KeysText:
 
     @staticmethod
     def _whole(lines: Sequence[str]) -> list[str]:
-        """End the last line."""
         return [*lines[:-1], lines[-1] if lines[-1].endswith("\n") else lines[-1] + "\n"] if lines else []
 
 

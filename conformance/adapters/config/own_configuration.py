@@ -214,7 +214,6 @@ class OwnConfig:
 
     @property
     def why(self) -> dict[str, str]:
-        """The places that are rewritten in this file, each with its reason."""
         rules, before = self.rules.rewrite, self.text
         differ = [one for one in rules if before.rewritten(one.at, one.text, add=one.add).data != before.data]
         found = {one.at.rsplit("/", 1)[-1]: one.why for one in differ}
@@ -314,7 +313,6 @@ def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path, *, contained:
 
 
 def place_of(setting: Setting, rules: Config) -> str | None:
-    """The path or key of the setting in a file of that format."""
     return setting.xml if rules.format == "xml" else setting.key
 
 

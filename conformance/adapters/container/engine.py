@@ -91,7 +91,6 @@ class Container:
         return status
 
     def output(self) -> str:
-        """What it wrote to its standard output and error."""
         with _reported(f"read the log of container {self.name}"):
             logged: bytes = self._made.logs()
         return logged.decode(errors="replace")
@@ -132,7 +131,6 @@ class Engine:
 
     @property
     def version(self) -> str:
-        """The engine's own."""
         with _reported("ask the engine for its version"):
             return str(self._client.client.version()["Version"])
 

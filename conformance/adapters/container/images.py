@@ -118,7 +118,6 @@ class Recipe:
 
     @property
     def official(self) -> str:
-        """The vendor's own image of this version."""
         return self.table.official(self.source.version).name
 
     def lacks(self, base: str) -> bool:
@@ -128,7 +127,6 @@ class Recipe:
 
     @property
     def dockerfile(self) -> pathlib.Path:
-        """Beside the `broker.toml`."""
         return self.source.here / self.table.dockerfile
 
 

@@ -134,7 +134,6 @@ def _refuse(response: httpx.Response, url: str) -> None:
 
 @contextlib.contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """Translate httpx's errors into ours."""
     host = httpx.URL(url).host
     try:
         yield

@@ -267,7 +267,6 @@ class ExternalBroker:
 
     @property
     def was_ready(self) -> bool:
-        """Whether it answers in each protocol."""
         return not self._unanswered()
 
     @contextlib.contextmanager
@@ -330,7 +329,6 @@ class ExternalBroker:
         return self.places[protocol]
 
     def _tls(self, protocol: str) -> ClientTls | None:
-        """The TLS of its clients, from the file, the address and the command line."""
         source = self.plan.source
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
 

@@ -55,7 +55,6 @@ class RunningCommand:
 
     @property
     def was_opened(self) -> bool:
-        """Whether the gate was opened, so that the command has begun."""
         return self.opened.exists()
 
     def close_gate(self) -> None:
@@ -98,7 +97,6 @@ class RunningCommand:
         self.process.wait()
 
     def error(self, what: str) -> LaunchError:
-        """With the end of what it printed."""
         tail = self.log.read_text(errors="replace").splitlines()[-_TAIL:]
         command = self.rules.command[0]
         return LaunchError(
@@ -170,7 +168,6 @@ class Commands:
 
     @property
     def logs(self) -> list[pathlib.Path]:
-        """What the commands have printed, the oldest first."""
         return sorted(self.folder.glob("[0-9]*-*.log"))
 
     def _start(

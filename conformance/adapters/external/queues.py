@@ -279,7 +279,6 @@ class RunQueues:
         return found
 
     def declare(self) -> None:
-        """Declare each that is not there yet; `LaunchError` names the field, and what was answered."""
         if self._rules.queues:
             return
         if not self._tickets:

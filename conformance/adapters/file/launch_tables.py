@@ -51,7 +51,6 @@ class Artifact:
 
     @property
     def coordinates(self) -> str:
-        """`group:artifact:version`."""
         *group, artifact, version, _ = self.path.split("/")
         return ":".join([".".join(group), artifact, version])
 
@@ -265,7 +264,6 @@ class StartTable(Table):
 
     @property
     def leaves_its_parent(self) -> bool:
-        """Whether the started process may exit while the broker goes on."""
         return self.forks or bool(self.pid_file)
 
 

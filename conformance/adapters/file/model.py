@@ -354,7 +354,6 @@ class Setting(Table):
         return type(value) is _TYPES[self.type] and (not self.choices or value in self.choices)
 
     def text(self, value: bool | int | str) -> str:
-        """The value as the product reads it."""
         if isinstance(value, bool):
             plain = str(value).lower()
         else:

@@ -175,7 +175,6 @@ def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]
 
 
 def _known(data: Mapping[str, Any]) -> set[str]:
-    """The placeholders of every text."""
     settings = {f"setting.{name}" for name, _, _ in _settings(data)}
     return {*MEANING, *settings, *(f"{name}_port" for name in _names(data.get("ports")))}
 

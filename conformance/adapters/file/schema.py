@@ -65,7 +65,6 @@ def _also(entry: dict[str, Any], form: Mapping[str, Any]) -> None:
 
 
 def text() -> str:
-    """As the file holds it."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -105,7 +105,6 @@ def _choices(file: BrokerFile, values: Mapping[str, Value]) -> list[tuple[str, C
 
 
 def _typed(value: Value) -> str:
-    """Write a value as a user types it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

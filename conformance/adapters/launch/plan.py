@@ -181,7 +181,6 @@ def words_of(
     java: JavaFound | None = None,
     archive: str = "",
 ) -> dict[str, str]:
-    """The value of each placeholder of the file, in a broker in `folder` with these port numbers."""
     words = {
         "home": str(source.home),
         "here": str(source.here),
@@ -251,7 +250,6 @@ def make_instance(source: BrokerSource, words: Mapping[str, str], create: Create
 
 
 def _applies(wanted: TemplateFile, file: BrokerFile, words: Mapping[str, str]) -> bool:
-    """Whether every setting of its `when` has that value."""
     return all(file.settings[name].text(value) == words[f"setting.{name}"] for name, value in wanted.when.items())
 
 

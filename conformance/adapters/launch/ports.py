@@ -38,7 +38,6 @@ class Ports:
         return self.by_name[name]
 
     def close(self) -> None:
-        """Give them back; a second call does nothing."""
         while self._locks:
             locks.release(*self._locks.pop())
 

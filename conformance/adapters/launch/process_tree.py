@@ -148,7 +148,6 @@ class Tree:
 
     @contextlib.contextmanager
     def main_pidfd(self, *, wrapped: bool) -> Iterator[list[int]]:
-        """A pidfd for the broker's own process only."""
         descriptor = os.pidfd_open(self.main(wrapped=wrapped))
         try:
             yield [descriptor]
@@ -197,7 +196,6 @@ def _pidfds(pids: Sequence[int]) -> Iterator[dict[int, int]]:
 
 
 def wait_ended(descriptors: Sequence[int], timeout_s: float) -> bool:
-    """Wait until the processes of all these pidfds have ended."""
     waiting = set(descriptors)
     poller = select.poll()
     for descriptor in waiting:
@@ -243,7 +241,6 @@ def _environ(pid: int) -> list[bytes]:
 
 
 def name_of(pid: int) -> str:
-    """The name of its program; empty if it is gone."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).name()
     return ""
