@@ -100,8 +100,12 @@ def parser() -> argparse.ArgumentParser:
         parser.add_argument(name, type=_port, metavar="N", help="over TLS; 0: chosen by the system; not given: no TLS")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the broker's certificate with its chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
-    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="who may sign a peer's certificate: SASL EXTERNAL")
-    parser.add_argument("--user", metavar="NAME", help="who comes in without a certificate: SASL PLAIN, login")
+    parser.add_argument(
+        "--tls-ca", type=Path, metavar="FILE", help="authorities that sign clients' certificates: SASL EXTERNAL"
+    )
+    parser.add_argument(
+        "--user", metavar="NAME", help="the login of a client without a certificate: SASL PLAIN, login of STOMP"
+    )
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="the user's password, one line")
     parser.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="default 127.0.0.1")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the journal is; made if missing")

@@ -57,7 +57,7 @@ class Honest:
     """Whether a message is kept from a link that said undeliverable-here."""
 
     marks_redelivered = True
-    """Whether the wire tells of earlier deliveries: delivery-count, and STOMP's redelivered."""
+    """Whether delivery-count, and redelivered of STOMP, show earlier deliveries."""
 
     holds_sends = True
     """Whether what is sent in a transaction waits for its commit."""
@@ -223,5 +223,5 @@ class Honest:
         return asked
 
     def answered(self, asked: Asked, send: int) -> Answered:
-        """When the answer leaves; `send` numbers the unsettled sends since the start (from 1), whatever was asked."""
+        """When the answer leaves; `send` numbers the unsettled sends since the start, from 1."""
         return Answered.STORED

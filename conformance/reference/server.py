@@ -216,14 +216,14 @@ class Server:
 
 
 def _notice(recovered: Recovered, *, begun: bool) -> str:
-    """What is to be said of the journal that was found; nothing for a new directory, and after a clean stop."""
+    """The warning about the journal; empty for a new directory, and after a clean stop."""
     if not recovered.segment and not recovered.stale:
         return "the directory was used before, and has no journal" if begun else ""
     return recovered.notice()
 
 
 def _descriptors() -> int:
-    """How many files this process may have open, once it has asked for as many as it may ask for."""
+    """Raise the limit of open files as far as the system allows, and return it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most

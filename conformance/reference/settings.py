@@ -16,7 +16,7 @@ from conformance.errors import UsageError
 MAX_NAME = 255
 """Bytes of a queue's name in the journal."""
 
-_HERE = re.compile(r":(?=\w*=)")
+_OPTIONS_BEGIN = re.compile(r":(?=\w*=)")
 """Where a queue's name ends and its options begin: a name may have colons too."""
 
 HELP = {
@@ -109,7 +109,7 @@ def parse_queues(words: Iterable[str], settings: Settings) -> dict[str, QueueOpt
     shared = {name: getattr(settings, name) for name in OPTIONS}
     found: dict[str, QueueOptions] = {}
     for word in words:
-        name, *rest = _HERE.split(word, maxsplit=1)
+        name, *rest = _OPTIONS_BEGIN.split(word, maxsplit=1)
         if not 0 < len(name.encode()) <= MAX_NAME:
             raise UsageError(f"queue {name[:40]!r}: a name has 1 to {MAX_NAME} bytes")
         own = _chosen(f"option of queue {name}", rest[0].split(","), QueueOptions) if rest else {}

@@ -46,7 +46,7 @@ class AttachRequest(NamedTuple):
     topic: bool
 
 
-def asked(terminus: Any, *, sending: bool) -> AttachRequest:
+def read_request(terminus: Any, *, sending: bool) -> AttachRequest:
     """Reads the peer's source if we are to be `sending`, its target if not.
 
     Raises `UnicodeDecodeError` for an address that is no UTF-8.
@@ -63,17 +63,17 @@ def asked(terminus: Any, *, sending: bool) -> AttachRequest:
     )
 
 
-def queue(broker: ReferenceBroker, wish: AttachRequest, *, sending: bool) -> Queue | Refusal | None:
+def queue(broker: ReferenceBroker, request: AttachRequest, *, sending: bool) -> Queue | Refusal | None:
     """The queue of a link, made if it has to be; None for the anonymous terminus (a target whose address is null)."""
-    if wish.nothing:
+    if request.nothing:
         return Refusal(INVALID, "the attach has no " + ("source" if sending else "target"))
-    if wish.topic:
+    if request.topic:
         return Refusal(NOT_IMPLEMENTED, "there are no topics")
-    if wish.dynamic:
+    if request.dynamic:
         return broker.refused("") or broker.temporary()
-    if wish.address is None:
+    if request.address is None:
         return Refusal(NOT_FOUND, "the link names no queue") if sending else None
-    return named(broker, wish.address)
+    return named(broker, request.address)
 
 
 def named(broker: ReferenceBroker, name: str) -> Queue | Refusal:
@@ -85,7 +85,7 @@ def named(broker: ReferenceBroker, name: str) -> Queue | Refusal:
     return broker.refused(name) or broker.queue(name)
 
 
-def tell(engine: Any, wish: AttachRequest, found: Queue | None, *, sending: bool) -> None:
+def answer(engine: Any, request: AttachRequest, found: Queue | None, *, sending: bool) -> None:
     """Fills in source and target of the attach that answers: no filter is applied, no terminus outlives its link."""
     source, target = pn.pn_link_source(engine), pn.pn_link_target(engine)
     near, other, far = (
@@ -95,7 +95,7 @@ def tell(engine: Any, wish: AttachRequest, found: Queue | None, *, sending: bool
     )
     pn.pn_terminus_set_address(other, pn.pn_terminus_get_address(far))
     states.put_symbols(pn.pn_terminus_outcomes(source), OUTCOMES)
-    if wish.coordinator:
+    if request.coordinator:
         pn.pn_terminus_set_type(near, pn.PN_COORDINATOR)
         states.put_symbols(pn.pn_terminus_capabilities(near), TRANSACTIONS)
         return
@@ -103,9 +103,9 @@ def tell(engine: Any, wish: AttachRequest, found: Queue | None, *, sending: bool
     pn.pn_terminus_set_address(near, found.name if found is not None else None)
     states.put_symbols(pn.pn_terminus_capabilities(near), ("queue",) if found is not None else ())
     if sending:
-        mode = pn.PN_DIST_MODE_COPY if wish.browses else pn.PN_DIST_MODE_MOVE
+        mode = pn.PN_DIST_MODE_COPY if request.browses else pn.PN_DIST_MODE_MOVE
         pn.pn_terminus_set_distribution_mode(near, mode)
-    if wish.dynamic:
+    if request.dynamic:
         pn.pn_terminus_set_dynamic(near, True)
         _delete_on_close(pn.pn_terminus_properties(near))
 

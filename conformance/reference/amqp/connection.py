@@ -6,8 +6,8 @@ has come: a peer that says nothing costs no engine.
 
 An engine pointer is valid until its link is freed, so every callback that may come later asks its link first.
 
-What the engine does not tell, and nothing here can honour: the resume of a delivery, the rcv-settle-mode of a single
-transfer, and a handle-max of our own (a link too many is refused by a detach).
+What the engine does not report, so that the broker cannot honour it: the resume of a delivery, the rcv-settle-mode of a
+single transfer, and a handle-max of our own (a link too many is refused by a detach).
 """
 
 from __future__ import annotations
@@ -289,12 +289,12 @@ class AmqpConnection:
             return Refusal(LIMIT, f"a connection has at most {most} links")
         sending = pn.pn_link_is_sender(engine)
         far = pn.pn_link_remote_source(engine) if sending else pn.pn_link_remote_target(engine)
-        wish = attach.asked(far, sending=sending)
-        found = None if wish.coordinator else attach.queue(self._broker, wish, sending=sending)
+        request = attach.read_request(far, sending=sending)
+        found = None if request.coordinator else attach.queue(self._broker, request, sending=sending)
         if isinstance(found, Refusal):
             return found
         profile = self._broker.profile
-        publishing = None if sending or wish.coordinator else attach.profiled(profile.publishing, engine)
+        publishing = None if sending or request.coordinator else attach.profiled(profile.publishing, engine)
         if isinstance(publishing, Refusal):
             return publishing
         consuming = attach.profiled(profile.consuming, engine) if sending else PLAIN
@@ -303,11 +303,11 @@ class AmqpConnection:
         # What the peer sends may be settled or not; what it is sent is one of the two.
         pn.pn_link_set_snd_settle_mode(engine, pn.pn_link_remote_snd_settle_mode(engine))
         pn.pn_link_set_rcv_settle_mode(engine, pn.pn_link_remote_rcv_settle_mode(engine))
-        attach.tell(engine, wish, found, sending=sending)
+        attach.answer(engine, request, found, sending=sending)
         pn.pn_link_set_max_message_size(engine, 0 if sending else self._broker.settings.max_message_bytes)
         pn.pn_link_open(engine)
         link: AmqpLink
-        if wish.coordinator:
+        if request.coordinator:
             link = Coordinator(engine, self._peer)
         elif publishing is not None:
             link = Windowed(engine, self._peer, found, publishing, self._apart)
@@ -316,9 +316,11 @@ class AmqpConnection:
         else:
             assert found is not None
             link = (
-                Browsing(engine, self._peer, found) if wish.browses else Outgoing(engine, self._peer, found, consuming)
+                Browsing(engine, self._peer, found)
+                if request.browses
+                else Outgoing(engine, self._peer, found, consuming)
             )
-        link.owned = found if wish.dynamic else None
+        link.owned = found if request.dynamic else None
         self._links[engine] = link
         return None
 

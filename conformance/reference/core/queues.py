@@ -53,7 +53,7 @@ class Message:
         self.expires_ms = expires_ms
         self.failures = 0
         self.acquired = False
-        self.refused_by: frozenset[Subscription] = _NOBODY
+        self.refused_by: frozenset[Subscription] = _NO_SUBSCRIPTIONS
         self.state = _ARRIVING
 
     def advance(self, event: SettlementEvent) -> None:
@@ -102,7 +102,7 @@ class Subscription:
         self.held = dict(sorted(self.held.items()))
 
 
-_NOBODY: frozenset[Subscription] = frozenset()
+_NO_SUBSCRIPTIONS: frozenset[Subscription] = frozenset()
 
 
 class Queue:

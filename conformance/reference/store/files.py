@@ -1,4 +1,4 @@
-"""Segments as files: the only place that writes. Every error here but `NoSpace` ends the broker: its caller's doing."""
+"""Segments as files: the only place that writes. On every error but `NoSpace` its caller ends the broker."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ class _Segments(Mapping[int, bytes]):
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Tells a lack of space from all other errors."""
+    """Raise `NoSpace` for a lack of space; let other errors pass."""
     try:
         yield
     except OSError as error:

@@ -239,7 +239,7 @@ class Recovered:
     closed: bool = field(default=False, compare=False)
 
     def notice(self) -> str:
-        """What is to be said of the journal's end; nothing where the broker had been stopped cleanly."""
+        """The warning about the journal's end; empty if the broker was stopped cleanly."""
         if self.closed and self.cut is None and not self.stale:
             return ""
         where = f"record {self.sequence} in {filename(self.segment)}, offset {self.end}" if self.segment else "nothing"
@@ -254,7 +254,7 @@ class Recovered:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Nothing that is made here is garbage: the collector would look at a million messages again and again."""
+    """Stop the collector: nothing that a start makes is garbage, and each look at a million messages is slow."""
     gc.disable()
     try:
         yield
