@@ -50,7 +50,6 @@ class Rig:
         return {number: bytes(data) for number, data in self.files.items()}
 
     def disk(self):
-        """All that waits is stored and answered."""
         while self.commit.has_waiting:
             self.store(self.commit.take())
         self.postponed += [call for _, call in self.commit.postponed()]
@@ -73,7 +72,6 @@ class Rig:
         self.commit.no_space()
 
     def send(self, bare=b"x", transaction=None, queue=None, *, durable=True, ttl=0, expires=0):
-        """A send, whose answer will be in `answers`."""
         self.broker.next_send()
         place = len(self.answers)
         self.answers.append(None)
@@ -91,7 +89,6 @@ class Rig:
         )
 
     def commits(self, transaction):
-        """A commit, whose answer will be in `answers`."""
         place = len(self.answers)
         self.answers.append(None)
         self.broker.commit(
@@ -123,7 +120,11 @@ class Rig:
 
     def on_disk(self):
         """What a restart would find: queue, body, delivery-count."""
-        return sorted((m.queue, bytes(m.bare), m.failures) for m in recover(self.image()).messages.values())
+        return on_disk(self.image())
+
+
+def on_disk(image):
+    return sorted((m.queue, bytes(m.bare), m.failures) for m in recover(image).messages.values())
 
 
 def identified(identity, body=b"x"):

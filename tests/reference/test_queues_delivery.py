@@ -7,8 +7,6 @@ import random
 import pytest
 
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.store.records import Committed, Counted, Moved, changes
-from conformance.reference.store.recovery import recover
 
 from .queue_rig import Rig
 
@@ -121,25 +119,6 @@ def test_without_a_limit_a_message_is_never_dead():
     failed(rig, 50)
 
     assert rig.on_disk() == [("q", b"x", 50)]
-
-
-def test_the_move_of_a_dead_message_is_one_record():
-    """So that no crash leaves it in both queues, or in none, or with another count."""
-    rig = Rig("q:max_deliveries=1,dead_letter=Dead", "Dead")
-    rig.send()
-    rig.disk()
-    link, _ = rig.link()
-    rig.settle(link, 1, SettlementEvent.FAILED)
-    image = rig.image()
-    [write] = rig.commit.take().writes
-    states = set()
-    for cut in range(len(write.data) + 1):
-        torn = bytearray(image[write.segment])
-        torn[write.offset : write.offset + cut] = write.data[:cut]
-        states |= {(m.queue, m.failures) for m in recover({write.segment: bytes(torn)}).messages.values()}
-
-    assert states == {("q", 0), ("Dead", 1)}
-    assert changes(Committed((Counted(1, 1), Moved(1, 1, "Dead")))) == (Counted(1, 1), Moved(1, 1, "Dead"))
 
 
 def test_a_dead_letter_stays():
