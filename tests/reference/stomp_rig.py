@@ -27,7 +27,6 @@ class Rig:
         self.timers = []
 
     def later(self, seconds, call):
-        """A timer, for the test to call."""
         self.timers.append((seconds, call))
 
     def second(self):
@@ -38,7 +37,6 @@ class Rig:
             call()
 
     def client(self, version="1.2", **headers):
-        """A client that is connected."""
         client = Client(self)
         client.say("CONNECT", {"accept-version": version, "host": "h", **headers})
         assert [f.command for f in client.heard()] == ["CONNECTED"]
@@ -46,13 +44,11 @@ class Rig:
         return client
 
     def disk(self):
-        """All that waits is stored."""
         while self.commit.has_waiting:
             self.commit.take()
             self.commit.finished()
 
     def depth(self, queue="q"):
-        """Stored messages."""
         return self.broker.queue(queue).depth
 
 
@@ -66,7 +62,6 @@ class Client:
         self.decoder = Decoder(SERVER)
 
     def say(self, command, headers, body=b""):
-        """One frame."""
         self.connection.receive(encode(command, headers.items(), body, self.version))
 
     def heard(self, *, stored=True):
@@ -90,7 +85,6 @@ class Client:
         assert [f.headers["receipt-id"] for f in self.heard()] == [f"s{n}" for n in range(1, count + 1)]
 
     def subscribe(self, ack="client-individual", queue="q", id="0", **headers):
-        """The messages of a new subscription."""
         headers = {key.replace("_", "-"): value for key, value in headers.items()}
         self.say("SUBSCRIBE", {"id": id, "destination": queue, "ack": ack, **headers})
         return self.heard()

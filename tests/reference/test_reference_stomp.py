@@ -130,28 +130,6 @@ def test_a_receipt_waits_for_the_disk(rig, command):
     assert [f.headers["receipt-id"] for f in client.heard() if f.command != "MESSAGE"] == [command]
 
 
-def test_only_who_asks_gets_a_receipt(rig):
-    """No frame is answered that does not ask."""
-    client = rig.client()
-    client.publish(2)
-    first, second = client.subscribe()
-    said = [
-        ("SEND", {"destination": "other"}),
-        ("ACK", {"id": first.headers["ack"]}),
-        ("NACK", {"id": second.headers["ack"]}),
-        ("UNSUBSCRIBE", {"id": "0"}),
-        ("SUBSCRIBE", {"id": "5", "destination": "none"}),
-        ("BEGIN", {"transaction": "a"}),
-        ("COMMIT", {"transaction": "a"}),
-        ("BEGIN", {"transaction": "a"}),
-        ("ABORT", {"transaction": "a"}),
-    ]
-    client.say("SUBSCRIBE", {"id": "9", "destination": "none"})
-    for command, headers in said:
-        client.say(command, headers)
-    assert [f for f in client.heard() if f.command != "MESSAGE"] == []
-
-
 def test_a_message_shows_what_the_sender_gave(rig):
     """First of repeated headers, escapes, a body with NUL, content-type; and where it came from."""
     client = rig.client()
@@ -175,30 +153,6 @@ def test_a_message_shows_what_the_sender_gave(rig):
         "a": "first",
         "b:c": "x\ny",
     }
-
-
-def test_a_lost_connection_gives_back_marked_and_counted(rig):
-    """redelivered and delivery-count on the second delivery, and the same message-id."""
-    client = rig.client()
-    client.publish(2)
-    (first,) = client.subscribe(prefetch_count="1")
-    client.connection.lost()
-    seen = rig.client().subscribe()
-
-    assert [(f.headers["redelivered"], f.headers["delivery-count"]) for f in seen] == [("true", "1"), ("false", "0")]
-    assert first.headers["message-id"] == seen[0].headers["message-id"] != seen[1].headers["message-id"]
-
-
-def test_an_auto_subscription_owes_nothing(rig):
-    """Removed when sent, without an ack header; a lost connection brings nothing back."""
-    client = rig.client()
-    client.publish(3)
-    frames = client.subscribe("auto", prefetch_count="1")
-    client.connection.lost()
-
-    assert bodies(frames) == [1, 2, 3]
-    assert [f.headers.get("ack") for f in frames] == [None] * 3
-    assert rig.depth() == 0
 
 
 def test_auto_is_what_is_meant_without_an_ack_header(rig):
@@ -228,84 +182,6 @@ def test_prefetch_count_is_a_hard_limit(rig):
     assert bodies(client.heard()) == [4]
 
 
-def test_two_queues_have_limits_of_their_own(rig):
-    """A limit belongs to its subscription."""
-    client = rig.client()
-    client.publish(3)
-    client.publish(3, "other")
-
-    assert bodies(client.subscribe(prefetch_count="1")) == [1]
-    assert bodies(client.subscribe("client", "other", id="1", prefetch_count="2")) == [1, 2]
-
-
-def test_a_transaction_takes_effect_at_its_commit(rig):
-    """Sends and acknowledgements; the sends are seen by nobody before."""
-    client, other = rig.client(), rig.client()
-    client.publish(2)
-    messages = client.subscribe("client")
-    other.subscribe("auto", "new")
-    client.say("BEGIN", {"transaction": "t"})
-    assert client.asks("SEND", destination="new", persistent="true", transaction="t") is True
-    assert client.acks(messages[1], transaction="t") is True
-    assert (rig.depth(), rig.depth("new"), other.heard()) == (2, 0, [])
-
-    client.say("COMMIT", {"transaction": "t", "receipt": "c"})
-    assert client.heard(stored=False) == []
-    assert [f.headers for f in client.heard()] == [{"receipt-id": "c"}]
-    assert (rig.depth(), [f.command for f in other.heard()]) == (0, ["MESSAGE"])
-
-
-def test_an_aborted_transaction_has_no_effect(rig):
-    """Its sends are nowhere; its acknowledged deliveries are held, and can be acknowledged again, in their order."""
-    client = rig.client()
-    client.publish(3)
-    messages = client.subscribe("client")
-    client.say("BEGIN", {"transaction": "t"})
-    client.say("SEND", {"destination": "new", "transaction": "t"})
-    client.say("ACK", {"id": messages[1].headers["ack"], "transaction": "t"})
-    assert client.asks("ABORT", transaction="t") is True
-    assert (rig.depth(), rig.depth("new")) == (3, 0)
-
-    other = rig.client()
-    assert other.subscribe() == []
-    assert client.acks(messages[1]) is True
-    assert rig.depth() == 1
-    client.connection.lost()
-    assert bodies(other.heard()) == [3]
-
-
-def test_an_aborted_nack_leaves_the_message_where_it_is(rig):
-    """As an aborted ACK does."""
-    client = rig.client()
-    client.publish(1)
-    (message,) = client.subscribe()
-    client.say("BEGIN", {"transaction": "t"})
-    client.say("NACK", {"id": message.headers["ack"], "transaction": "t"})
-    client.say("ABORT", {"transaction": "t"})
-    assert client.heard() == []
-    assert client.acks(message) is True
-    assert rig.depth() == 0
-
-
-def test_an_acknowledgement_in_a_transaction_opens_the_window(rig):
-    """A transaction may be larger than the window; after an abort nothing is sent until fewer are open."""
-    client = rig.client()
-    client.publish(4)
-    messages = client.subscribe(prefetch_count="1")
-    client.say("BEGIN", {"transaction": "t"})
-    for _ in range(2):
-        client.say("ACK", {"id": messages[-1].headers["ack"], "transaction": "t"})
-        messages += client.heard()
-    assert bodies(messages) == [1, 2, 3]
-
-    client.say("ABORT", {"transaction": "t"})
-    for message in messages[:2]:
-        client.say("ACK", {"id": message.headers["ack"]})
-        assert client.heard() == []
-    client.say("ACK", {"id": messages[2].headers["ack"]})
-    assert bodies(client.heard()) == [4]
-
-
 def test_a_delivery_cannot_be_acknowledged_in_two_transactions(rig):
     """It is taken until the first is aborted."""
     client = rig.client()
@@ -316,22 +192,6 @@ def test_a_delivery_cannot_be_acknowledged_in_two_transactions(rig):
     client.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
     client.say("ACK", {"id": message.headers["ack"], "transaction": "u"})
 
-    assert refusal(client)[0].startswith("nothing that is delivered")
-
-
-def test_an_abort_after_unsubscribe_brings_nothing_back_to_it(rig):
-    """The subscription is gone: what was acknowledged goes to another."""
-    client = rig.client()
-    client.publish(1)
-    (message,) = client.subscribe()
-    client.say("BEGIN", {"transaction": "t"})
-    client.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
-    client.say("UNSUBSCRIBE", {"id": "0"})
-    client.say("ABORT", {"transaction": "t"})
-    assert client.heard() == []
-    assert bodies(rig.client().subscribe()) == [1]
-
-    client.say("ACK", {"id": message.headers["ack"]})
     assert refusal(client)[0].startswith("nothing that is delivered")
 
 
@@ -453,19 +313,6 @@ def test_a_peer_that_is_held_back_is_not_blamed_for_silence(rig):
     assert client.heard() == []
 
 
-@pytest.mark.parametrize("version", ["1.1", "1.0"])
-def test_older_versions_acknowledge_by_message_id(rig, version):
-    """No ack header; 1.1 names the subscription too."""
-    client = rig.client(version)
-    client.publish(3)
-    messages = client.subscribe("client", id="s")
-    assert [f.headers.get("ack") for f in messages] == [None] * 3
-    subscription = {"subscription": "s"} if version == "1.1" else {}
-
-    assert client.asks("ACK", **{"message-id": messages[1].headers["message-id"]}, **subscription) is True
-    assert rig.depth() == 1
-
-
 def test_1_1_wants_the_right_subscription(rig):
     """Its own, and no other."""
     client = rig.client("1.1")
@@ -557,26 +404,6 @@ def never_discharged(client):
     return before, client.rig.depth()
 
 
-def acknowledged_and_aborted(client):
-    """A message whose acknowledgement is rolled back: the depth."""
-    client.publish(1)
-    (message,) = client.subscribe()
-    client.say("BEGIN", {"transaction": "t"})
-    client.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
-    client.say("ABORT", {"transaction": "t"})
-    client.heard()
-    return client.rig.depth()
-
-
-def auto(client):
-    """A message that was sent to an auto subscription, whose connection is lost: the depth."""
-    client.publish(1)
-    client.subscribe("auto")
-    client.connection.lost()
-    client.rig.disk()
-    return client.rig.depth()
-
-
 CASES = {
     ("never-answers-one-send", answers): ({}, {50: 0}),
     ("answers-every-hundredth-frame-twice", answers): ({}, {100: 2, 200: 2}),
@@ -589,10 +416,7 @@ CASES = {
     ("ignores-prefetch", window): (([1, 2], [3]), ([1, 2, 3, 4, 5], [])),
     ("never-refills-prefetch", window): (([1, 2], [3]), ([1, 2], [])),
     ("refuses-rollbacks", rolled_back): ([("RECEIPT", "r", None)], [("ERROR", "r", "the rollback is refused")]),
-    ("delivers-before-commit", never_discharged): ((0, 0), (1, 1)),
     ("commits-when-link-closes", never_discharged): ((0, 0), (0, 1)),
-    ("acknowledges-before-commit", acknowledged_and_aborted): (1, 0),
-    ("requeues-settled", auto): (0, 1),
 }
 
 
@@ -608,11 +432,3 @@ def test_a_liar_is_seen_over_stomp_and_the_honest_broker_is_not(name, script):
         told.append(script(rig.client()))
 
     assert told == [honest, lies]
-
-
-def test_a_stopping_broker_says_so(rig):
-    """ERROR, and nothing is sent after it."""
-    client = rig.client()
-    client.connection.close("the broker is being stopped")
-
-    assert refusal(client) == ("the broker is being stopped", None)

@@ -44,16 +44,6 @@ def test_per_message_has_all_at_once():
     assert receipts(client) == ["1", "2", "3"]
 
 
-def test_after_a_second():
-    rig = Rig(profile="solace")
-    client = publisher(rig)
-    send(client, "1", "2")
-    assert receipts(client) == []
-    rig.second()
-
-    assert receipts(client) == ["2"]
-
-
 def test_nothing_is_confirmed_that_is_not_stored():
     """The second is over, and the disk has not answered."""
     rig = Rig(profile="solace")
@@ -63,15 +53,6 @@ def test_nothing_is_confirmed_that_is_not_stored():
     assert receipts(client, stored=False) == []
 
     assert receipts(client) == ["1"]
-
-
-def test_ack_immediately():
-    client = publisher(Rig(profile="solace"))
-    send(client, "1")
-    send(client, "2", **{"ack-immediately": "true"})
-    send(client, "3")
-
-    assert receipts(client) == ["2"]
 
 
 def test_other_profiles_know_no_windows():

@@ -10,8 +10,6 @@ from conformance.reference.stomp.frames import encode
 
 from .stomp_rig import Client, Rig, bodies, refusal
 
-NOTHING = "nothing that is delivered and not acknowledged is called"
-
 
 def error(client):
     """The ERROR that ended a connection: message, receipt-id, and the condition in the body."""
