@@ -161,25 +161,6 @@ def test_held_syncs_name_the_tracer():
     assert re.search(r"publish\(.*count=2, window=1, size=256\)\n *broker.restart\(clean=True, before=hurt_disk", text)
 
 
-LIES = [
-    ("consumer-killed-under-individual", "amqp", ["--liar", "removes-when-sending"], r"GONE \d\d+ of"),
-    ("publisher-killed-in-transaction", "amqp", ["--liar", "commits-when-link-closes"], r"UNCOMMITTED 10 of 10"),
-    ("broker-killed-during-commit", "stomp", ["--liar", "recovers-half-a-transaction"], r"HALF \d+ of"),
-    ("broker-stopped-while-publishing", "stomp", ["--set", "persistence=false"], r"LOST \d\d+ of"),
-]
-
-
-@pytest.mark.parametrize(("name", "protocol", "words", "says"), LIES, ids=[lie[0] for lie in LIES])
-def test_it_sees_what_is_wrong_and_nothing_else(reproduce, name, protocol, words, says):
-    """Against a broker that is wrong in this way it ends with 1, against the honest one with 0."""
-    text = written(SCENARIOS[name], protocol).text
-    lied, honest = reproduce(text, protocol, words, [])
-
-    assert 1 == lied.returncode, lied.stdout + lied.stderr
-    assert re.search(says, lied.stdout), lied.stdout
-    assert 0 == honest.returncode, honest.stdout + honest.stderr
-
-
 def test_a_client_that_gets_nothing_does_not_accuse(reproduce):
     """A message is seen through the broker first: one that takes and never gives back cannot be tried."""
     text = written(SCENARIOS["broker-killed-while-publishing"], "stomp").text

@@ -1,4 +1,4 @@
-"""`reproduce.py` with faults at the link, in recovery and at the disk: it sees what is wrong, and nothing else."""
+"""`reproduce.py` with every kind of fault, also at the link and the disk: it sees what is wrong, and nothing else."""
 
 import argparse
 import dataclasses
@@ -33,6 +33,15 @@ def replaced(pattern, by):
 
 
 CASES = {
+    "consumer-killed-under-individual amqp": (["--liar", "removes-when-sending"], r"GONE \d\d+ of", None, ""),
+    "publisher-killed-in-transaction amqp": (
+        ["--liar", "commits-when-link-closes"],
+        r"UNCOMMITTED 10 of 10",
+        None,
+        "",
+    ),
+    "broker-killed-during-commit stomp": (["--liar", "recovers-half-a-transaction"], r"HALF \d+ of", None, ""),
+    "broker-stopped-while-publishing stomp": (["--set", "persistence=false"], r"LOST \d\d+ of", None, ""),
     "cut-in-transaction amqp": (
         ["--liar", "commits-when-link-closes"],
         r"UNCOMMITTED [345] of 10 messages",
