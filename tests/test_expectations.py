@@ -1,7 +1,6 @@
 """Known failures, a baseline, and claims that must be tried: what fails the run, and the lines about it."""
 
 import datetime
-import doctest
 
 import msgspec
 import pytest
@@ -9,7 +8,7 @@ from verdict_rows import judgement, row
 
 from conformance import claims
 from conformance.errors import ExitCode, UsageError
-from conformance.report import expectations, model
+from conformance.report import model
 from conformance.report.expectations import Expect, Expected, Known, read_baseline, read_known
 
 TODAY = datetime.date(2026, 11, 21)
@@ -301,7 +300,3 @@ def test_a_baseline_is_a_report_or_its_folder(tmp_path):
     assert read_baseline(tmp_path) == read_baseline(tmp_path / "report.json")
     with pytest.raises(UsageError, match=r"odd\.json"):
         read_baseline(tmp_path / "odd.json")
-
-
-def test_the_examples_of_the_docstrings():
-    assert 0 == doctest.testmod(expectations).failed

@@ -2,10 +2,8 @@
 
 import concurrent.futures
 import dataclasses
-import doctest
 import io
 import re
-import sys
 
 import pytest
 from rich.console import Console
@@ -288,8 +286,3 @@ def test_a_download_outside_a_run_is_silent_in_a_pipe(capsys):
         at(1, 2)
 
     assert "" == capsys.readouterr().err.strip()
-
-
-def test_the_examples_of_the_docstrings():
-    """Guesses of the end are round."""
-    assert 0 == doctest.testmod(sys.modules[progress.__name__]).failed

@@ -5,7 +5,9 @@ These bounds are only ever tightened.
 
 import ast
 import collections
+import doctest
 import graphlib
+import importlib
 import pathlib
 import re
 import shutil
@@ -55,12 +57,17 @@ def imports(path: pathlib.Path) -> set[str]:
     return found - {"__version__"}
 
 
+def names() -> dict[str, pathlib.Path]:
+    """The modules of the package by name."""
+    modules = {path.relative_to(ROOT).with_suffix(""): path for path in OWN if "conformance" in path.parts}
+    return {".".join(name.parts).removesuffix(".__init__"): path for name, path in modules.items()}
+
+
 def module_imports() -> dict[str, set[str]]:
     """By module of the package, the modules of the package that it imports: at its top, in a function or for types."""
-    modules = {path.relative_to(ROOT).with_suffix(""): path for path in OWN if "conformance" in path.parts}
-    names = {".".join(name.parts).removesuffix(".__init__"): path for name, path in modules.items()}
+    known = names()
     found: dict[str, set[str]] = {}
-    for name, path in names.items():
+    for name, path in known.items():
         nodes = [
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
         ]
@@ -69,7 +76,7 @@ def module_imports() -> dict[str, set[str]]:
             for node in nodes
             for alias in node.names
         ]
-        found[name] = {word if word in names else word.rpartition(".")[0] for word in words} & names.keys() - {name}
+        found[name] = {word if word in known else word.rpartition(".")[0] for word in words} & known.keys() - {name}
     return found
 
 
@@ -258,6 +265,12 @@ def test_no_dead_module():
     ]
 
     assert dead == []
+
+
+@pytest.mark.parametrize("name", [name for name, path in names().items() if ">>> " in path.read_text()])
+def test_the_examples_of_docstrings(name):
+    """An example that is never run becomes wrong."""
+    assert 0 == doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS).failed
 
 
 def test_one_function_prints():

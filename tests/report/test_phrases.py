@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from conformance.report import html, phrases
+from conformance.report import phrases
 from conformance.scenario.script import (
     After,
     All,
@@ -148,8 +146,3 @@ def test_every_script_has_a_sentence_for_each_step(scenarios):
 @pytest.mark.parametrize(("number", "text"), [(11, "11th"), (112, "112th"), (23, "23rd")])
 def test_ordinals(number, text):
     assert text == phrases.ordinal(number)
-
-
-@pytest.mark.parametrize("module", [phrases, html])
-def test_the_examples_of_the_docstrings(module):
-    assert 0 == doctest.testmod(module).failed

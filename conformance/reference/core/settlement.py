@@ -97,7 +97,7 @@ class IllegalStep(Exception):
 def step(state: State, event: SettlementEvent) -> State:
     """The state after `event`; raises `IllegalStep` where the table has no entry.
 
-    >>> step(State.ACQUIRED, Event.RELEASED).name
+    >>> step(State.ACQUIRED, SettlementEvent.RELEASED).name
     'READY'
     """
     try:
