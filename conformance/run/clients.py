@@ -110,7 +110,7 @@ class ClientRunner:
             destination=speaks.destination,
             outcomes=speaks.outcomes,
             answers_at_commit=speaks.transacted_sends == "at_commit",
-            stomp=jobs.StompWords(speaks.destination, dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
+            stomp=jobs.StompHeaders(dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.backwards)),
             **fields,

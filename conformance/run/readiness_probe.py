@@ -117,9 +117,7 @@ class ProbeClient:
             ack_confirm=protocol.ack_confirm or "",
             destination=protocol.destination,
             outcomes=protocol.outcomes,
-            stomp=jobs.StompWords(
-                protocol.destination, dict(protocol.send), dict(protocol.subscribe), protocol.virtual_host
-            ),
+            stomp=jobs.StompHeaders(dict(protocol.send), dict(protocol.subscribe), protocol.virtual_host),
             connect_s=_CONNECT_S,
             access=service.access(self.protocol),
         )

@@ -188,7 +188,7 @@ class AtCommit(Listed):
         super().pump(timeout_s)
 
 
-def told(events):
+def answered(events):
     return [
         (event.op, event.phase, event.message or event.transaction, event.detail)
         for event in events
@@ -210,7 +210,7 @@ def test_sends_that_are_answered_at_the_commit_are_not_waited_for(play):
         (Op.ROLLBACK, Phase.OK, "t2", None),
         (Op.SEND, Phase.INFO, "p1:3", "rolled back"),
         (Op.SEND, Phase.INFO, "p1:4", "rolled back"),
-    ] == told(events)
+    ] == answered(events)
 
 
 def test_the_next_transaction_is_begun_when_all_of_one_was_sent(play):
@@ -228,7 +228,7 @@ def test_who_waits_for_them_before_the_commit_waits_in_vain(play):
     """What the word of the adapter is for."""
     _, events = play(Publish(2, window=5, batch=2), AtCommit())
 
-    assert [(Op.SEND, Phase.INFO, f"p1:{n}", "unanswered") for n in (1, 2)] == told(events)
+    assert [(Op.SEND, Phase.INFO, f"p1:{n}", "unanswered") for n in (1, 2)] == answered(events)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_commit_without_the_answer_to_each_of_its_sends_is_unknown(play, broke
         (Op.SEND, Phase.OK, "p1:1", None),
         (Op.COMMIT, Phase.INFO, "t1", detail),
         (Op.SEND, Phase.INFO, "p1:2", detail),
-    ] == told(events)
+    ] == answered(events)
 
 
 def test_a_peek_sees_what_comes_before_the_commit(play):
@@ -419,6 +419,6 @@ def test_a_dead_letter_queue_is_emptied_into_the_history_of_the_trial(play):
 
 
 def test_a_dead_letter_queue_that_keeps_something_voids_the_trial(play):
-    """What it holds cannot be told from what is lost."""
+    """Its messages cannot be distinguished from lost ones."""
     with pytest.raises(ClientError, match="DLQ holds 3 messages that a consumer was not given"):
         play(Drain(), Listed(), depth=3, collects="DLQ")

@@ -13,11 +13,11 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.session import StompSession
-from conformance.clients.workers.job import StompWords
+from conformance.clients.workers.job import StompHeaders
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
-WORDS = StompWords("/q/{queue}", {"kind": "any"}, {"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"})
+HEADERS = StompHeaders({"kind": "any"}, {"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"})
 
 
 @pytest.fixture(params=[StompSession, RawStompSession])
@@ -28,7 +28,9 @@ def dial(request):
     def dial(script, *, before_write=lambda: None, connect_s=5.0, **more):
         peer = Peer(script, **more)
         opened.append(peer)
-        session = request.param(job(peer.port, stomp=WORDS, connect_s=connect_s), before_write)
+        session = request.param(
+            job(peer.port, stomp=HEADERS, destination="/q/{queue}", connect_s=connect_s), before_write
+        )
         opened.append(session)
         session.peer = peer
         return session
@@ -348,7 +350,7 @@ def test_no_connection(dial):
         port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        session(job(port, stomp=WORDS, connect_s=0.5), lambda: None)
+        session(job(port, stomp=HEADERS, destination="/q/{queue}", connect_s=0.5), lambda: None)
 
 
 def test_close_sends_queued_frames_and_waits_for_its_receipt(dial):

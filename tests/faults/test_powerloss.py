@@ -20,7 +20,7 @@ from conformance import ledger as ledger_of
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Refused
 from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.workers.job import Job, StompWords
+from conformance.clients.workers.job import Job, StompHeaders
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
@@ -525,7 +525,8 @@ def connected(broker):
         protocol="stomp",
         queue="q",
         epoch=1,
-        stomp=StompWords(words.destination, dict(words.send), dict(words.subscribe)),
+        stomp=StompHeaders(dict(words.send), dict(words.subscribe)),
+        destination=words.destination,
     )
     return RawStompSession(job, lambda: None)
 

@@ -78,7 +78,7 @@ def test_it_dies_at_the_access_that_was_named(starting):
 
 @pytest.mark.parametrize("script", ['"$@"; exit 0', '"$@" & exit 0'], ids=["a child", "an orphan"])
 def test_who_is_forked_later_dies_too(starting, tmp_path, script):
-    """The leader is a shell, which stays or leaves; who reads the journal is forked once its processes were looked for."""
+    """The leader is a shell, which stays or ends; it forks the reader of the journal after the first look for processes."""
     broker = starting(4_000, before=("sh", "-c", f'until [ -e "$0" ]; do :; done; {script}', str(tmp_path / "seen")))
     said = kill_in_recovery(broker, broker.launch, broker.journal, 3)
 

@@ -201,14 +201,14 @@ class StompDialogue(Session):
 
     @override
     def attach_sender(self, queue: str) -> None:
-        self._destination = address(self._job.stomp.destination, queue)
+        self._destination = address(self._job.destination, queue)
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         self._subscription = subscription
         places = {"{queue}": queue, "{prefetch}": str(credit), "{prefetch_bytes}": str(credit * 1024)}
         headers = {
-            "destination": address(self._job.stomp.destination, queue),
+            "destination": address(self._job.destination, queue),
             "id": _SUBSCRIPTION,
             "ack": subscription.value,
         }

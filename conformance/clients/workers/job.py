@@ -20,14 +20,13 @@ LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
 
 
-class StompWords(msgspec.Struct, frozen=True):
-    """How to address a broker over STOMP: the destination, and headers for SEND and SUBSCRIBE.
+class StompHeaders(msgspec.Struct, frozen=True):
+    """The headers that a broker needs over STOMP, for SEND and SUBSCRIBE.
 
     `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session.
     `virtual_host` is the `host` header of CONNECT; without it that is the name of the machine (STOMP 1.2, CONNECT).
     """
 
-    destination: str = "{queue}"
     send: dict[str, str] = {}
     subscribe: dict[str, str] = {}
     virtual_host: str = ""
@@ -93,7 +92,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     in which it must take effect. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER`
     (the client asks for no answer and waits for none), or else by its disposition. `liar` names a session liar.
     `broker_may_end`: the broker may end by itself. `may_be_refused`: a refusal is an answer like any other, even if it
-    costs the connection. `destination` makes the broker's address of a queue over AMQP, `stomp` over STOMP. `outcomes`
+    costs the connection. `destination` makes the broker's address of a queue, `stomp` has its headers. `outcomes`
     are those that a sender names, over AMQP. `tells_attached`: a consumer writes a byte to the descriptor
     of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers with that of the
     commit, and none if it is rolled back. `access` is how the client logs in, without secrets; `secrets` are the
@@ -123,7 +122,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     destination: str = "{queue}"
     outcomes: tuple[str, ...] = ()
     answers_at_commit: bool = False
-    stomp: StompWords = StompWords()
+    stomp: StompHeaders = StompHeaders()
     liar: str = ""
     vendor: Vendor | None = None
     liveness_s: float = LIVENESS_S
