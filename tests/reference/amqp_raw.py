@@ -19,7 +19,6 @@ def text(value, code=0xA1):
 
 
 def uint(value):
-    """An uint."""
     return b"\x70" + struct.pack(">I", value)
 
 
@@ -27,25 +26,21 @@ NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
 
 
 def described(code, *fields):
-    """A described list."""
     items = b"".join(fields)
     return b"\x00\x53" + bytes((code,)) + b"\xd0" + struct.pack(">II", len(items) + 4, len(fields)) + items
 
 
 def frame(code, *fields, channel=0, payload=b"", type=0):
-    """A frame of AMQP."""
     body = described(code, *fields) + payload
     return struct.pack(">IBBH", len(body) + 8, 2, type, channel) + body
 
 
 def opening(container="raw", max_frame=1 << 20, **options):
-    """Header and open."""
     idle = uint(options["idle"]) if "idle" in options else NULL
     return HEADER + frame(OPEN, text(container), NULL, uint(max_frame), b"\x60\xff\xff", idle)
 
 
 def beginning(channel=0, window=1 << 30):
-    """Begin."""
     return frame(BEGIN, NULL, uint(0), uint(window), uint(1 << 30), uint(0xFFFF), channel=channel)
 
 
@@ -53,43 +48,19 @@ def attaching(name, handle, address="q", *, receives=False, channel=0, source=No
     """Attach, a sender's or a receiver's."""
     source = source or described(0x28, text(address) if receives else NULL)
     target = target or described(0x29, NULL if receives else text(address))
-    return frame(
-        ATTACH,
-        text(name),
-        uint(handle),
-        TRUE if receives else FALSE,
-        NULL,
-        NULL,
-        source,
-        target,
-        NULL,
-        NULL,
-        uint(0),
-        channel=channel,
-    )
+    fields = [text(name), uint(handle), TRUE if receives else FALSE, NULL, NULL, source, target, NULL, NULL, uint(0)]
+    return frame(ATTACH, *fields, channel=channel)
 
 
 def transfer(handle, number, payload, *, more=False, tag=None, settled=False, channel=0):
-    """One frame of a transfer."""
     name = text(tag or str(number).encode(), 0xA0)
-    return frame(
-        TRANSFER,
-        uint(handle),
-        uint(number),
-        name,
-        uint(0),
-        TRUE if settled else FALSE,
-        TRUE if more else FALSE,
-        channel=channel,
-        payload=payload,
-    )
+    flags = [TRUE if settled else FALSE, TRUE if more else FALSE]
+    return frame(TRANSFER, uint(handle), uint(number), name, uint(0), *flags, channel=channel, payload=payload)
 
 
 def flow(handle, credit, count=0, channel=0):
-    """Credit."""
-    return frame(
-        FLOW, uint(0), uint(1 << 30), uint(0), uint(1 << 30), uint(handle), uint(count), uint(credit), channel=channel
-    )
+    window = [uint(0), uint(1 << 30)] * 2
+    return frame(FLOW, *window, uint(handle), uint(count), uint(credit), channel=channel)
 
 
 MESSAGE = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x77\xa1\x01x"
@@ -137,14 +108,12 @@ class Raw:
             self.buffer += data
 
     def until(self, code):
-        """The first frame of this performative."""
         while (got := self.frame()) is not None:
             if got[0] == code:
                 return got[1]
         raise AssertionError(f"closed before a frame {code:#x}")
 
     def rest(self):
-        """All frames until the broker closes."""
         frames = []
         while (got := self.frame()) is not None:
             frames.append(got)
@@ -158,5 +127,4 @@ class Raw:
         return frames[-1][1]
 
     def close(self):
-        """Gone."""
         self.socket.close()

@@ -59,7 +59,6 @@ class Rig:
                 return
 
     def disk(self):
-        """All that waits is stored."""
         while self.commit.has_waiting:
             self.commit.take()
             self.commit.finished()
@@ -72,7 +71,6 @@ class Rig:
         self.carry()
 
     def sender(self, queue="q", **properties: Any):
-        """A link with its credit."""
         return self._attached(self.session.sender(f"s-{queue}"), "target", queue, properties)
 
     def receiver(self, credit, queue="q", **properties: Any):

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import signal
-import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +16,10 @@ from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection
 
-import conformance.errors
-
-ROOT = Path(conformance.errors.__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))  # for `blackbox`
+
+from blackbox.server import QUEUE, Server
+
 hypothesis.settings.register_profile("machine-may-be-busy", deadline=None)
 hypothesis.settings.load_profile("machine-may-be-busy")
 PATIENCE = 20
@@ -33,61 +28,13 @@ _NAMES = itertools.count()
 """A second link of one name would be a protocol error, and proton names links after their queue."""
 
 
-CHANGED = """
-import sys
-from conformance.reference import command
-from conformance.reference.stomp import connection
-from conformance.reference.store import commit, files
-{before}
-sys.exit(command.main(sys.argv[1:]))
-"""
-"""A broker with its own start-up code."""
+class Running(Server):
+    """A broker and the `queue` that a test works on."""
 
-
-class Running:
-    """A broker that has said that it is ready; `queue` is the one that a test works on, `before` its start-up code."""
-
-    queue = "q"
-
-    def __init__(self, data: Path, words: Iterable[str], before: str = "") -> None:
-        program = ["-c", CHANGED.format(before=before)] if before else ["-m", "conformance.reference"]
-        self.data = data
-        self.process = subprocess.Popen(
-            [sys.executable, *program, "--amqp-port=0", "--stomp-port=0", "--http-port=0", f"--data={data}", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        assert self.process.stdout is not None
-        word, *places = self.process.stdout.readline().split()
-        assert word == "ready"
-        self.amqp, self.stomp, self.http = (place.partition("=")[2] for place in places)
-
-    def get(self, path: str) -> Any:
-        """The JSON that the HTTP port answers."""
-        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE) as answer:
-            return json.load(answer)
+    queue = QUEUE
 
     def depth(self, queue: str | None = None) -> int:
-        """The depth of a queue."""
-        return self.get(f"/queues/{queue or self.queue}")["depth"]
-
-    def kill(self, number: int = signal.SIGKILL) -> int:
-        """The signal, and until it is gone; the exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
-
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        return self.kill(signal.SIGTERM)
-
-    def close(self) -> None:
-        """End it, whatever it does."""
-        self.kill()
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        return super().depth(queue or self.queue)
 
 
 class Inbox(MessagingHandler):
@@ -103,12 +50,10 @@ class Inbox(MessagingHandler):
         self.link = receiver.link
 
     def on_message(self, event: Any) -> None:
-        """proton's: one message."""
         self.got.append((event.message, event.delivery))
 
     @property
     def bodies(self) -> list[Any]:
-        """What came, in its order."""
         return [message.body for message, _ in self.got]
 
 
@@ -116,7 +61,6 @@ class ToCoordinator(LinkOption):
     """Makes the target of a sender the coordinator."""
 
     def apply(self, link: Any) -> None:
-        """proton's: before the attach."""
         link.target.type = link.target.COORDINATOR
 
 
@@ -136,7 +80,6 @@ class Control:
         return delivery
 
     def begin(self) -> bytes:
-        """Declares; the id."""
         answer = self.ask(Described(ulong(0x31), [None]))
         assert answer.remote_state == _DECLARED
         return bytes(next(iter(answer.remote.data)))
@@ -148,7 +91,6 @@ class Control:
         return answer.remote_state, condition and condition.name
 
     def send(self, identity: bytes, bodies: Iterable[int], *, durable: bool = True) -> list[Delivery]:
-        """Sends in the transaction, and waits for the provisional outcomes."""
         link = self.client.sender()
         sent = []
         for body in bodies:
@@ -190,11 +132,9 @@ class Peer:
         self.connection = BlockingConnection(f"amqp://{running.amqp}", **options)
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Until the condition holds."""
         self.connection.wait(condition, timeout=PATIENCE)
 
     def sender(self, queue: str | None = None) -> Any:
-        """An open sender with credit."""
         link = self.connection.create_sender(queue or self.queue, name=f"link-{next(_NAMES)}").link
         self.wait(lambda: link.credit > 0)
         return link
@@ -259,11 +199,9 @@ class Peer:
         delivery.settle()
 
     def control(self, name: str = "control") -> Control:
-        """An open control link."""
         return Control(self, name)
 
     def close(self) -> None:
-        """Closes the connection and waits for the answer."""
         self.connection.close()
 
 
@@ -273,20 +211,19 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
     def one(*words: str, data: str = "data", before: str = "") -> Running:
-        started.append(Running(tmp_path / data, ["--queue=q", *words], before))
+        started.append(Running(tmp_path / data, *words, before=before))
         return started[-1]
 
     yield one
     for running in started:
-        running.close()
+        running.kill()
 
 
 @pytest.fixture(scope="module")
 def for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The broker of the tests of a file that need none of their own."""
-    running = Running(tmp_path_factory.mktemp("for-all") / "data", [])
-    yield running
-    running.close()
+    with Running(tmp_path_factory.mktemp("for-all") / "data") as running:
+        yield running
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import socket
-from pathlib import Path
 
 import pytest
 from proton import Message
@@ -41,11 +40,6 @@ LIMIT = b"amqp:resource-limit-exceeded"
 _QUEUES = itertools.count()
 
 
-def resident(running):
-    """Bytes of memory that the broker has."""
-    return int(Path(f"/proc/{running.process.pid}/statm").read_text().split()[1]) * 4096
-
-
 def until_served(running):
     """Until the broker has room for one more connection: one too many is told so, or dropped."""
     while not (frames := Raw(running, opening() + frame(CLOSE)).rest()) or LIMIT in frames[-1][1]:
@@ -56,15 +50,10 @@ def until_served(running):
 @pytest.fixture(scope="module")
 def survivor(tmp_path_factory):
     """One broker that has all of them as peers, one after the other, and in the end stops as it should."""
-    broker = Running(tmp_path_factory.mktemp("survivor"), [])
-    try:
+    with Running(tmp_path_factory.mktemp("survivor") / "data") as broker:
         yield broker
         assert broker.stop() == 0
-        assert broker.process.stderr.read() == ""
-    finally:
-        broker.kill()
-        broker.process.stdout.close()
-        broker.process.stderr.close()
+        assert broker.errors.read_text() == ""
 
 
 @pytest.fixture
@@ -174,7 +163,7 @@ def test_a_message_without_an_end_is_bounded(start, peer):
     broker = start("--set=max_message_bytes=2000000")
     raw = Raw(broker, opening() + beginning() + attaching("a", 0))
     raw.until(FLOW)
-    before = resident(broker)
+    before = broker.rss()
     part = b"\x00\x53\x77\xb0\x7f\xff\xff\xff" + b"x" * 200_000
     for _ in range(250):
         raw.say(transfer(0, 0, part, more=True))
@@ -184,7 +173,7 @@ def test_a_message_without_an_end_is_bounded(start, peer):
     raw.say(attaching("b", 1))
     raw.until(ATTACH)
 
-    assert resident(broker) - before < 20_000_000
+    assert broker.rss() - before < 20_000_000
     raw.close()
 
 
@@ -192,12 +181,12 @@ def test_parts_on_many_links_are_bounded(start):
     """Each is smaller than the limit, together they are not: amqp:resource-limit-exceeded."""
     broker = start("--set=max_message_bytes=1000000")
     raw = Raw(broker, opening() + beginning() + b"".join(attaching(f"l{n}", n) for n in range(30)))
-    before = resident(broker)
+    before = broker.rss()
     for n in range(30):
         raw.say(b"".join(transfer(n, n, b"x" * 225_000, more=True) for _ in range(4)))
 
     assert LIMIT in raw.until(DETACH)
-    assert resident(broker) - before < 20_000_000
+    assert broker.rss() - before < 20_000_000
     raw.close()
 
 
@@ -228,13 +217,13 @@ def test_a_client_that_stops_reading(start, peer):
         sent.append(link.send(Message(body=b"x" * 100_000)))
         if len(sent) % 100 == 0:
             client.wait(lambda: all(d.settled for d in sent))
-    before = resident(broker)
+    before = broker.rss()
     raw = Raw(broker, opening() + beginning() + attaching("r", 0, receives=True) + flow(0, 1_000_000), SO_RCVBUF=65536)
     client.publish(10, "other")
     assert client.receive(10, "other").bodies == list(range(1, 11))
 
     assert broker.get("/queues/q")["unacknowledged"] < 100
-    assert resident(broker) - before < 30_000_000
+    assert broker.rss() - before < 30_000_000
     for _ in range(1000):
         raw.until(TRANSFER)
     raw.close()
@@ -243,7 +232,7 @@ def test_a_client_that_stops_reading(start, peer):
 def test_a_client_that_reads_no_answers(start, peer):
     """It sends and never reads: it is not read either, beyond a bound; what was taken is stored."""
     broker = start()
-    before = resident(broker)
+    before = broker.rss()
     raw = Raw(broker, opening() + beginning() + attaching("a", 0, "one-way"), SO_RCVBUF=4096)
     raw.until(FLOW)
     raw.socket.settimeout(1)
@@ -263,21 +252,21 @@ def test_a_client_that_reads_no_answers(start, peer):
     client.publish(1)
 
     assert blocked
-    assert resident(broker) - before < 60_000_000
+    assert broker.rss() - before < 60_000_000
     raw.close()
 
 
 def test_connections_opened_and_dropped(lives):
     """Some say nothing, some half a header, some all but an end; nothing of ten thousand is left."""
     openings = [b"", b"AMQ", HEADER, opening(), opening() + beginning() + attaching("a", 0)]
-    before = resident(lives)
+    before = lives.rss()
     for turn in range(10_000):
         Raw(lives, openings[turn % len(openings)]).close()
         if turn % 2000 == 1999:
             until_served(lives)
 
     # What one engine takes is 50 KB: were they kept, it would be ten times as much.
-    assert resident(lives) - before < 40_000_000
+    assert lives.rss() - before < 40_000_000
 
 
 def test_connections_that_are_held_open(start, peer):
@@ -307,7 +296,7 @@ def test_a_storm_of_links(start, peer):
         for n in range(1000):
             raw.say(attaching(f"l{turn}-{n}", n % 7, receives=n % 2 == 0) + frame(DETACH, uint(n % 7), TRUE))
             raw.until(DETACH)
-        sizes.append(resident(broker))
+        sizes.append(broker.rss())
 
     assert sizes[-1] - sizes[1] < 2_000_000, sizes
     raw.close()

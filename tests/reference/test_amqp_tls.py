@@ -11,11 +11,11 @@ import subprocess
 import sys
 
 import pytest
+from blackbox.server import ROOT, Server
 from proton import ConnectionException
 from proton.utils import BlockingConnection
 
 from tests.reference.amqp_raw import PATIENCE
-from tests.reference.conftest import ROOT
 from tests.reference.test_amqp_handshake import OK, REFUSED, SASL_HEADER, init
 
 MODULE = [sys.executable, "-m", "conformance.reference"]
@@ -44,31 +44,23 @@ def certificates(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def secured(certificates, tmp_path):
-    """Starts a broker with TLS ports; its places by name."""
-    started = []
+@pytest.fixture(scope="module")
+def secured(certificates, tmp_path_factory):
+    """The places, by name, of a broker with TLS ports: one for each set of other options."""
+    pair = [f"--tls-cert={certificates / 'broker.pem'}", f"--tls-key={certificates / 'broker.key'}"]
+    started = {}
 
     def one(*words):
-        pair = ["--tls-cert", "broker.pem", "--tls-key", "broker.key"]
-        ports = [f"--{name}-port=0" for name in ("amqp", "amqps", "stomp", "stomps", "http")]
-        process = subprocess.Popen(
-            [*MODULE, *ports, *pair, f"--data={tmp_path / 'data'}", *words],
-            cwd=certificates,
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        word, *places = process.stdout.readline().split()
-        assert word == "ready"
-        return dict(place.split("=") for place in places)
+        if words not in started:
+            data = tmp_path_factory.mktemp("secured") / "data"
+            started[words] = Server(data, "--amqps-port=0", "--stomps-port=0", *pair, *words)
+        return started[words].places
 
+    one.ca = f"--tls-ca={certificates / 'ca.pem'}"
+    one.alice = ("--user=alice", f"--password-file={certificates / 'password'}")
     yield one
-    for process in started:
-        process.kill()
-        process.wait(PATIENCE)
-        process.stdout.close()
+    for server in started.values():
+        server.kill()
 
 
 def dialled(place, folder, mine=None):
@@ -103,7 +95,7 @@ def said(peer, data):
 )
 def test_external_only_with_a_certificate(secured, certificates, mine, mechanism, outcome, offered):
     """One that the authority has signed; without one EXTERNAL is neither offered nor accepted."""
-    with dialled(secured("--tls-ca", "ca.pem")["amqps"], certificates, mine) as peer:
+    with dialled(secured(secured.ca)["amqps"], certificates, mine) as peer:
         heard = said(peer, SASL_HEADER + init(mechanism))
 
     assert (heard.endswith(outcome), b"EXTERNAL" in heard) == (True, offered)
@@ -111,7 +103,7 @@ def test_external_only_with_a_certificate(secured, certificates, mine, mechanism
 
 def test_the_authorization_identity_is_the_subject(secured, certificates):
     """In the order of RFC 4514; nobody else's."""
-    place = secured("--tls-ca", "ca.pem")["amqps"]
+    place = secured(secured.ca)["amqps"]
     heard = []
     for identity in (b"commonName=alice,organizationName=Acme", b"commonName=root"):
         with dialled(place, certificates, "alice") as peer:
@@ -125,7 +117,7 @@ def test_a_strangers_certificate_ends_the_handshake(secured, certificates):
     heard = b""
     with (
         contextlib.suppress(ssl.SSLError, ConnectionError),
-        dialled(secured("--tls-ca", "ca.pem")["amqps"], certificates, "stranger") as peer,
+        dialled(secured(secured.ca)["amqps"], certificates, "stranger") as peer,
     ):
         heard = said(peer, SASL_HEADER + init("ANONYMOUS"))
 
@@ -148,7 +140,7 @@ def test_stomp_over_tls(secured, certificates):
 @pytest.mark.parametrize(("password", "let_in"), [("sec ret", True), ("secret", False), ("", False)])
 def test_a_proton_client_with_a_password(secured, password, let_in):
     """PLAIN as proton sends it; the line's end is not part of the password."""
-    place = secured("--user=alice", "--password-file=password")["amqp"]
+    place = secured(*secured.alice)["amqp"]
     options = {"user": "alice", "password": password, "allowed_mechs": "PLAIN", "allow_insecure_mechs": True}
     if let_in:
         BlockingConnection(f"amqp://{place}", timeout=PATIENCE, **options).close()
@@ -159,7 +151,7 @@ def test_a_proton_client_with_a_password(secured, password, let_in):
 
 def test_nobody_is_anonymous_where_there_is_a_password(secured):
     """By SASL or without it."""
-    place = secured("--user=alice", "--password-file=password")["amqp"]
+    place = secured(*secured.alice)["amqp"]
     for options in ({"allowed_mechs": "ANONYMOUS"}, {"sasl_enabled": False}):
         with pytest.raises(ConnectionException):
             BlockingConnection(f"amqp://{place}", timeout=PATIENCE, **options)

@@ -6,7 +6,6 @@ from 5 ms to a minute: the kill then meets it on the slowest machine. One test t
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import signal
 import time
@@ -15,6 +14,7 @@ import pytest
 from proton import ConnectionException, Message
 
 from conformance.reference.core.sections import Parsed
+from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.disk import DISK_ERROR
 from conformance.reference.honest import LATE_S
 from conformance.reference.liars import LIARS, behaviour
@@ -95,6 +95,42 @@ def test_a_kill_after_the_answer_sees_the_lie_and_nothing_else(name):
 
 
 @pytest.mark.parametrize(
+    ("setting", "killed", "stopped"),
+    [
+        ("sync_non_transactional", {"sent": []}, {}),
+        ("sync_transactional", {"committed": []}, {}),
+        ("sync_acknowledgements", {"acknowledged": [1, 2, 3, 4, 5]}, {}),
+        ("persistence", {"sent": [], "committed": []}, {"sent": [], "committed": []}),
+    ],
+)
+def test_a_setting_gives_up_one_guarantee_and_nothing_else(setting, killed, stopped):
+    """The same operations are answered; what an orderly stop flushes is kept."""
+    rig = Rig(*HONEST, **{setting: False})
+    play(rig)
+    after_a_kill = left(rig)
+    rig.store(rig.commit.take_last())
+
+    assert (after_a_kill, left(rig)) == ({**HONEST, **killed}, {**HONEST, **stopped})
+
+
+@pytest.mark.parametrize(
+    ("setting", "back"),
+    [("sync_non_transactional", [1]), ("sync_acknowledgements", [1]), ("sync_transactional", [])],
+)
+def test_a_weakened_acknowledgement_is_confirmed_and_forgotten(setting, back):
+    """The message is stored by the honest broker, its removal is lost by the weak one."""
+    rig = Rig(*HONEST)
+    rig.send(b"\1", queue="acknowledged")
+    rig.disk()
+    weak, answers = rig.again(*HONEST, **{setting: False}), []
+    link, _ = weak.link(queue="acknowledged")
+    weak.broker.settle(link, 1, SettlementEvent.ACCEPTED, lambda: answers.append("done"))
+    weak.disk()
+
+    assert (answers, left(weak)["acknowledged"]) == (["done"], back)
+
+
+@pytest.mark.parametrize(
     ("name", "end", "found"),
     [
         (None, signal.SIGKILL, [1, 2, 3]),
@@ -106,7 +142,7 @@ def test_a_process_is_killed_or_stopped(start, peer, name, end, found):
     """The same through a socket, a disk and a signal."""
     liar = start(*([f"--liar={name}"] if name else []), before=STRETCHED)
     peer(liar).publish(3)
-    liar.kill(end)
+    liar.stop(end)
 
     assert peer(start()).drain().bodies == found
 
@@ -114,7 +150,7 @@ def test_a_process_is_killed_or_stopped(start, peer, name, end, found):
 @pytest.mark.parametrize("name", [None, "confirms-before-storing"])
 def test_the_window_is_some_milliseconds(start, peer, name):
     """As it comes: the record is in the journal by itself, and of a liar not before the window is over."""
-    liar = start(*([f"--liar={name}"] if name else []), "--queue=q")
+    liar = start(*([f"--liar={name}"] if name else []))
     client = peer(liar)
     link = client.sender()
     marked = "a body that is looked for"
@@ -224,9 +260,9 @@ def test_the_honest_answer_beside_it_waits_for_its_sync():
 def test_it_goes_on_where_the_honest_broker_stops(tmp_path, peer, name, call, number):
     """From the first sync, or write, on each fails: the liar confirms ten sends, the honest broker ends itself."""
     before = FAILS.format(number=int(number), call=call)
-    with contextlib.closing(Running(tmp_path / "liar", [f"--liar={name}"], before)) as liar:
+    with Running(tmp_path / "liar", f"--liar={name}", before=before, declares=False) as liar:
         peer(liar, "q").publish(10)
-    with contextlib.closing(Running(tmp_path / "honest", [], before)) as honest:
+    with Running(tmp_path / "honest", before=before, declares=False) as honest:
         with pytest.raises(ConnectionException):
             peer(honest, "q").publish(10)
 
@@ -251,7 +287,7 @@ def test_the_sync_that_is_late_comes(start, peer, tmp_path, name):
     for then, data in ((STRETCHED, "stretched"), ("", "stock")):
         notes.write_text("")
         before = NOTED.format(path=str(notes), then=then)
-        running = start("--queue=q", *([f"--liar={name}"] if name else []), before=before, data=data)
+        running = start(*([f"--liar={name}"] if name else []), before=before, data=data)
         notes.write_text("")
         peer(running, "q").publish(1)
         if name is None or then:

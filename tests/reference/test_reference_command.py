@@ -126,7 +126,7 @@ def test_a_failed_write_stops_the_broker_before_any_confirm(tmp_path, start, pee
         client.wait(lambda: delivery.settled)
 
     assert broker.process.wait(10) == disk.DISK_ERROR
-    assert broker.process.stderr.read().startswith("stopped: the journal could not be written")
+    assert broker.errors.read_text().startswith("stopped: the journal could not be written")
     assert delivery.remote_state != Delivery.ACCEPTED
 
 

@@ -31,7 +31,7 @@ def stopped(start, peer, tmp_path):
 def _said(broker):
     """Its standard error, once it has ended."""
     broker.kill()
-    return broker.process.stderr.read()
+    return broker.errors.read_text()
 
 
 def test_a_clean_stop_has_no_notice(start, stopped):

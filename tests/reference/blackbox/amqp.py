@@ -19,7 +19,6 @@ _HOST = "127.0.0.1"
 
 
 def message(name: str) -> Message:
-    """A persistent message of this name."""
     return Message(id=name, body=body(name), durable=True)
 
 

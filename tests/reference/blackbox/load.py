@@ -45,17 +45,14 @@ class Client:
         self._thread = threading.Thread(target=self._play, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end; an error where it does not come."""
         self._thread.join(seconds)
         if self._thread.is_alive():
             self.errors.append(f"{self.name} does not end although its broker is gone")
 
     def run(self) -> None:
-        """Play until the connection ends."""
         raise NotImplementedError
 
     def _play(self) -> None:

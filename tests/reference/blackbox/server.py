@@ -18,20 +18,48 @@ PATIENCE = 60
 QUEUE = "q"
 
 
-class Server:
-    """A broker on `data` that has said that it is ready, with AMQP, STOMP and HTTP on free ports.
+CHANGED = """
+import sys
+from conformance.reference import command
+from conformance.reference.stomp import connection
+from conformance.reference.store import commit, files
+{before}
+sys.exit(command.main(sys.argv[1:]))
+"""
+"""A broker with its own start-up code."""
 
-    Raises `AssertionError` with what it wrote on standard error where it ends before that.
+
+class Server:
+    """A broker on `data` that is ready, with AMQP, STOMP and HTTP on free ports; `before` is start-up code of its own,
+    `declares` whether the queue is declared at the start.
+
+    Raises `AssertionError` with what it wrote on standard error if it ends before that.
     """
 
-    def __init__(self, data: pathlib.Path, *words: str, errors: pathlib.Path | None = None) -> None:
+    def __init__(
+        self,
+        data: pathlib.Path,
+        *words: str,
+        errors: pathlib.Path | None = None,
+        before: str = "",
+        declares: bool = True,
+    ) -> None:
+        self.data = data
         self.errors = errors or data.with_name(data.name + ".err")
-        command = [sys.executable, "-m", "conformance.reference", "--amqp-port=0", "--stomp-port=0", "--http-port=0"]
-        with self.errors.open("ab") as said:
+        program = ["-c", CHANGED.format(before=before)] if before else ["-m", "conformance.reference"]
+        ports = ["--amqp-port=0", "--stomp-port=0", "--http-port=0"]
+        with self.errors.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [*command, f"--data={data}", f"--queue={QUEUE}", *words],
+                [
+                    sys.executable,
+                    *program,
+                    *ports,
+                    f"--data={data}",
+                    *([f"--queue={QUEUE}"] if declares else []),
+                    *words,
+                ],
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=stderr,
                 text=True,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 start_new_session=True,
@@ -42,6 +70,7 @@ class Server:
             self.kill()
             raise AssertionError(f"the broker did not start: {self.errors.read_text()[-2000:]}")
         self.places = dict(place.split("=", 1) for place in places)
+        self.amqp, self.stomp, self.http = (self.places[name] for name in ("amqp", "stomp", "http"))
 
     def __enter__(self) -> Self:
         return self
@@ -50,21 +79,18 @@ class Server:
         self.kill()
 
     def port(self, protocol: str) -> int:
-        """The port of `amqp`, `stomp` or `http`."""
         return int(self.places[protocol].rpartition(":")[2])
 
     @property
     def url(self) -> str:
-        """For AMQP clients."""
-        return f"amqp://{self.places['amqp']}"
+        return f"amqp://{self.amqp}"
 
     def get(self, path: str) -> Any:
         """The JSON that the HTTP port answers."""
-        with urllib.request.urlopen(f"http://{self.places['http']}{path}", timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def depth(self, queue: str = QUEUE) -> int:
-        """The depth of a queue, by its own word."""
         return int(self.get(f"/queues/{queue}")["depth"])
 
     def rss(self) -> int:
@@ -73,13 +99,13 @@ class Server:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
 
     def kill(self) -> None:
-        """SIGKILL, and until it is gone; a second call does nothing."""
+        """SIGKILL, and wait for its end; a second call does nothing."""
         self.process.kill()
         self.process.wait(PATIENCE)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; the exit code."""
+        self.process.send_signal(number)
         return self.process.wait(PATIENCE)

@@ -50,14 +50,12 @@ class Line:
             raise EOFError(str(error)) from error
 
     def hear(self) -> Frame:
-        """The next frame, when it has come as a whole."""
         try:
             return next(self._frames)
         except StopIteration:
             raise EOFError("the stream has ended before") from None
 
     def close(self) -> None:
-        """Without a word."""
         self.socket.close()
 
     def _parsed(self) -> Iterator[Frame]:
