@@ -11,7 +11,7 @@
 `config`        copies and edits a user's own configuration
 `credentials`   TLS and login of clients; it holds no secret
 `controls`      chooses the fallback of a control that this broker cannot be given
-`vendor_clients` vendors' own clients, likewise data
+`vendor_clients` vendors' own clients, as data
 `web`           one HTTP request to a broker's own interface
 """
 

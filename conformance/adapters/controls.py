@@ -4,13 +4,13 @@ The settings of a broker may be fixed: it runs already, its file says so, or one
 quorum queue of RabbitMQ stores everything). A liar of the bundled broker then proves that the check sees what it is
 about. It proves nothing about this broker, so there is no miss probability: a check-only control.
 
-A broker that holds nothing back before it writes loses nothing by the death of a process, whatever is not synced: the
-page cache outlives it (Classic 6.1.7, 0 losses in 8 kills with syncs off). With `persistence=false` it stores nothing,
-so a kill loses messages. That setting is the fallback, and proves the check only: it says nothing of a missing sync.
+A broker that writes at once loses nothing by the death of a process, even without syncs: the page cache outlives the
+process (Classic 6.1.7, 0 losses in 8 kills with syncs off). With `persistence=false` it stores nothing, so a kill loses
+messages. That setting is the fallback. It proves the check only, and shows nothing about a missing sync.
 
-Through a vendor's client two liars of the bundled broker show nothing: a send that is never answered silences the
-client, whose listeners hear in their order (JMS 2.0, 7.3.3), and AMQP 0-9-1 the bundled broker does not speak. What the
-check must see is then made by that client, used wrongly, on the broker on trial.
+Through a vendor's client two liars of the bundled broker show nothing. A send that is never answered silences the
+client, whose listeners are called in order (JMS 2.0, 7.3.3). And the bundled broker does not speak AMQP 0-9-1. The
+suite then uses that client wrongly, on the broker on trial, so that the check has something to see.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: st
 
 
 def _lying(check: Check, fault: str) -> Check:
-    """The check with its liar; where there is none, as in a user's own scenario, with the control that cannot run."""
+    """The check with its liar; without one, as in a user's own scenario, with its control, which cannot run."""
     liar = LIARS.get((check.anomaly, fault))
     return dataclasses.replace(check, control=Liar(liar)) if liar else check
 

@@ -194,7 +194,7 @@ def parse_url(text: str) -> Url:
         parts = urllib.parse.urlsplit(text)
         host, port, user = parts.hostname, parts.port, urllib.parse.unquote(parts.username or "")
     except ValueError as error:
-        raise UsageError(f"a broker's URL ({name}://) has a host or port that is none") from error
+        raise UsageError(f"a broker's URL ({name}://) has a malformed host or port") from error
     if parts.password is not None:
         raise UsageError(
             f"a broker's URL ({name}://) has a password in it: leave it out, and give --password-env or --password-file"
@@ -203,7 +203,7 @@ def parse_url(text: str) -> Url:
     if not host:
         raise UsageError(f"{shown}: expected {name}://HOST:PORT, and there is no host")
     if port == 0:
-        raise UsageError(f"{shown}: port 0 is none")
+        raise UsageError(f"{shown}: port 0 is not a port")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise UsageError(f"{shown}: expected {name}://HOST:PORT, and nothing after it")
     return Url(
@@ -262,7 +262,7 @@ def redacted(text: str, *every: Access) -> str:
 
 
 def forms(access: Access) -> set[str]:
-    """The forms of its password in texts; empty if there is none, or if it cannot be read here."""
+    """The forms of its password in texts; empty without a password, or if it cannot be read here."""
     try:
         secret = access.password.read() if access.password else ""
     except UsageError:

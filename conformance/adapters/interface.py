@@ -119,7 +119,7 @@ class Service(Protocol):
         """How a client asks for the depth of a queue, by its name at the broker."""
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
-        """How to ask for the policies of a queue, by its name at the broker; None if there is no need or no way."""
+        """How to ask for the policies of a queue, by its name at the broker; None if there is no way, or no need."""
 
 
 class Processes(Protocol):
@@ -198,7 +198,7 @@ class Broker(Protocol):
         """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
 
     def close(self) -> None:
-        """End what is left of it, and give its ports back; a second call does nothing."""
+        """Kill its processes, and release its ports; a second call does nothing."""
 
 
 class QueueClient(Protocol):

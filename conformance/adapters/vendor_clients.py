@@ -130,7 +130,7 @@ def speaking(protocol: str, broker: BrokerFile) -> Iterator[ClientFile]:
 
 
 def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
-    """Return the client that was asked for, or the first that fits; None if there is none or none is needed.
+    """Return the client that was asked for, or the first that fits; None if no client fits or is needed.
 
     Raises `UsageError`: an unknown name, or a client that does not fit the protocol or the broker.
     """

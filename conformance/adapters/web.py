@@ -75,7 +75,7 @@ def ask(
     authorities of this machine are used. `headers` are sent as well.
 
     Raises `OSError` if no HTTP answer comes, or if the whole answer takes longer than `timeout_s` or has more than
-    `limits.HTTP_ANSWER` bytes; `UsageError` for an address that is none, or a password that cannot be read.
+    `limits.HTTP_ANSWER` bytes; `UsageError` for a malformed address, or a password that cannot be read.
     """
     try:
         parts = urllib.parse.urlsplit(url)

@@ -340,7 +340,7 @@ def test_a_command_carries_no_mark_of_the_run(
 
 
 def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path: pathlib.Path, ledger: Ledger) -> None:
-    with pytest.raises(LaunchError, match=r"external\.kill: \./nothing is no program"):
+    with pytest.raises(LaunchError, match=r"external\.kill: \./nothing is not a program"):
         _commands(tmp_path, ledger, kill=["./nothing"])
 
 

@@ -62,7 +62,7 @@ def test_a_url_is_protocol_place_and_access(text, shown, access):
         ("broker.example:5672", "no scheme"),
         ("stmp://h", "did you mean 'stomp'"),
         ("amqp://", "no host"),
-        ("amqp://h:99999", "host or port that is none"),
+        ("amqp://h:99999", "malformed host or port"),
         ("amqp://h:0", "port 0"),
         ("amqp://h/vhost", "nothing after it"),
         ("amqps://alice:hunter2@h", "--password-env or --password-file"),

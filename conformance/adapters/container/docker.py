@@ -225,7 +225,7 @@ class Able:
 
 
 def reason_of(status: int, said: str, image: str) -> str:
-    """What the trial of the tracer says: empty if it traced."""
+    """Why the tracer did not trace in its trial; empty if it did."""
     version = re.search(r"version (\d+)\.(\d+)", said)
     if version is None:
         return f"there is no strace in image {image}"

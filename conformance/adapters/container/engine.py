@@ -98,7 +98,7 @@ class Container:
     def command(
         self, words: Sequence[str], environment: Mapping[str, str], folder: pathlib.Path, seconds: float
     ) -> tuple[int, str]:
-        """Run a command beside what runs in it, as the same user; its exit status, and what it said.
+        """Run a command beside the broker in it, as the same user; return its exit status and output.
 
         The limit is kept inside, by `timeout` of the image: the engine has no way to end such a command. Raises
         `subprocess.TimeoutExpired` if the time is over.
@@ -111,7 +111,7 @@ class Container:
         return int(status), said.decode(errors="replace")
 
     def remove(self) -> None:
-        """Kill what is left of it and delete it with its volumes; a second call does nothing."""
+        """Kill its processes and delete it with its volumes; a second call does nothing."""
         import docker.errors
 
         if not self._ticket:
@@ -135,7 +135,7 @@ class Engine:
             return str(self._client.client.version()["Version"])
 
     def create(self, spec: Spec, name: str, ledger: Ledger) -> Container:
-        """Make a container that runs as this very user, so that what it writes can be read and deleted here.
+        """Make a container that runs as this user, so that its files can be read and deleted here.
 
         Nothing is started. Its environment has the run's variable: where its processes can be seen, the next run finds
         them by it.
@@ -162,7 +162,7 @@ class Engine:
         return Container(made, name, ledger, ticket)
 
     def run(self, spec: Spec, name: str, ledger: Ledger) -> tuple[int, str]:
-        """One container from start to end; its exit status and what it said."""
+        """Run one container from start to end; return its exit status and output."""
         container = self.create(spec, name, ledger)
         try:
             container.start()
@@ -181,7 +181,7 @@ class Engine:
                 return None
 
     def pull(self, name: str) -> None:
-        """From its registry; `LaunchError` if there is none, or it has no such image."""
+        """Pull it from its registry; `LaunchError` if that has no such image, or does not answer."""
         with _reported(f"pull image {name}"):
             self._client.client.images.pull(name)
 
@@ -215,7 +215,7 @@ class Engine:
 
 @functools.cache
 def connect() -> Engine:
-    """The engine that answers; `LaunchError` says what was tried, and the next step."""
+    """Connect to the engine that answers; `LaunchError` gives its address and the next step."""
     try:
         from testcontainers.core.docker_client import DockerClient
     except ImportError as error:
@@ -250,7 +250,7 @@ def _mount(bind: Bind) -> Any:
 
 @contextlib.contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Errors of the engine, of its library and of the line to it, as the one that a run knows."""
+    """Turn errors of the engine, of its library and of the connection to it into a `LaunchError`."""
     import docker.errors
 
     try:
@@ -265,5 +265,5 @@ def _plain(error: Exception) -> str:
 
 
 def names_of(spec: Sequence[str]) -> str:
-    """A name that the engine takes, from words that may hold anything."""
+    """A name that the engine accepts, from any words."""
     return "-".join("".join(c if c.isalnum() or c in "._-" else "-" for c in word) for word in spec)

@@ -140,7 +140,7 @@ class Image:
 
 
 def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
-    """The image of a broker, built where the engine has it not; `LaunchError`, `FetchError` if it cannot be had.
+    """The image of a broker, built if the engine lacks it; `LaunchError`, `FetchError` if that is impossible.
 
     Its tag names what it was made from, so a new Dockerfile, base or version makes a new one.
     """

@@ -35,7 +35,7 @@ LARGEST_SUM = 1 << 16
 """Bytes of a checksum file. One has 128 characters, and at most a name."""
 
 _PAUSE_S = 0.5
-_PLAIN = {"Accept-Encoding": "identity"}  # with compression a byte range of the wire is none of the file
+_PLAIN = {"Accept-Encoding": "identity"}  # with compression a byte range of the wire is not one of the file
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 

@@ -119,7 +119,7 @@ def urls_by_protocol(urls: str) -> dict[str, str]:
 
 
 def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
-    """The addresses by protocol; `UsageError` if one is none, or says another protocol than its key."""
+    """The addresses by protocol; `UsageError` if one is malformed, or is for another protocol than its key."""
     found: dict[str, Place] = {}
     for name, url in urls.items():
         if name != HTTP and name not in file.protocols:
@@ -147,13 +147,13 @@ def with_management(urls: Mapping[str, str], port: int) -> dict[str, str]:
 
 
 def numbers_of(found: Mapping[str, Place], file: BrokerFile) -> dict[str, int]:
-    """The ports of the file by name, as far as there is an address for one."""
+    """The ports of the file that have an address, by name."""
     numbers = {file.protocols[name].port: place.port for name, place in found.items() if name != HTTP}
     return {**numbers, **({HTTP: found[HTTP].port} if HTTP in found else {})}
 
 
 def at_its_host(url: str, found: Mapping[str, Place], user: str = "") -> str:
-    """Move an address of the file, which knows its broker at 127.0.0.1, to the host where this broker is.
+    """Move an address of the file, which has its broker at 127.0.0.1, to the host of this broker.
 
     With `user` its login becomes that user, without a password.
     """

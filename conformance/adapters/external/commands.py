@@ -91,7 +91,7 @@ class RunningCommand:
             raise self.error(f"ended with status {self.process.poll()}")
 
     def kill(self) -> None:
-        """SIGKILL to it and to what it has started in its own session."""
+        """Send SIGKILL to it and to the processes of its session."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -128,7 +128,7 @@ class Commands:
     def run(self, name: str, other: Command | None = None, *, filled: bool = False) -> None:
         """Run a command to its end; nothing if there is none. Raises `LaunchError`.
 
-        `other` is a command that is none of `COMMANDS`; its placeholders may be `filled` already.
+        `other` is a command that is not one of `COMMANDS`; its placeholders may be `filled` already.
         """
         rules = other or self.rules.command(name)
         if rules is None:
@@ -206,6 +206,6 @@ class Commands:
             found = shutil.which(self.here / program if "/" in program else program)
             if found is None:
                 raise LaunchError(
-                    f"external.{name}: {program} is no program that can be run here (looked for from {self.here}); "
+                    f"external.{name}: {program} is not a program that can be run here (searched from {self.here}); "
                     "give its path, or make it executable"
                 )

@@ -37,8 +37,8 @@ def schema() -> dict[str, Any]:
     for name, table in [("BrokerFile", made), *made.get("$defs", {}).items()]:
         for key, entry in table.get("properties", {}).items():
             entry.pop("title", None)
-            if told := " ".join(_about(key, table.get("description", ""))):
-                entry["description"] = told
+            if sentences := " ".join(_about(key, table.get("description", ""))):
+                entry["description"] = sentences
             if short := _SHORT.get(name, {}).get(key):
                 _also(entry, short)
         for inferred in _INFERRED.get(name, ()):

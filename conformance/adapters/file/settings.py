@@ -184,12 +184,12 @@ def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
     environment = {key: fill(text, python_words()) for key, text in file.start.environment.items()}
     command = [fill(part, python_words()) for part in setting.words]
     try:
-        told = subprocess.run(
+        listed = subprocess.run(
             command, env={**inherited(), **environment}, capture_output=True, text=True, timeout=_LIST_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"setting {name!r} of {file.name}: its values cannot be listed: {error}") from error
-    return tuple(told.stdout.splitlines())
+    return tuple(listed.stdout.splitlines())
 
 
 def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:

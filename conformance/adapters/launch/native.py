@@ -237,7 +237,7 @@ class NativeBroker:
         if pid_file is not None:
             pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
         if not folder.is_dir():
-            raise LaunchError(f"{self._title}: start.folder: {folder} is no folder")
+            raise LaunchError(f"{self._title}: start.folder: {folder} is not a folder")
         command = [*wrap, *self.plan.command, *self._more]
         with self.log.open("wb") as log:
             try:
@@ -336,7 +336,7 @@ class NativeBroker:
         return queue_declaration.run_here(command, seconds, environment=self._environment, folder=folder, log=log)
 
     def _prove(self, began: float) -> None:
-        """Send a message and receive it, again and again until the time is over: a recovering broker may refuse it."""
+        """Send and receive a message, and retry until the time is over: a recovering broker may refuse it."""
         while self.plan.source.file.start.ready_message and self._client is not None and not self._wrapped:
             try:
                 self._client.exchange(self, READY_QUEUE)
@@ -357,7 +357,7 @@ class NativeBroker:
             self._ticket = ""
 
     def _error(self, what: str, failure: StartFailure | None = None) -> LaunchError:
-        """With the end of the newest log that says anything."""
+        """With the end of the newest log that is not empty."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
             said = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
             if tail := self.plan.source.file.without_secrets("\n".join(said), self.plan.source.here).splitlines():
@@ -367,7 +367,6 @@ class NativeBroker:
 
 
 def _named(pids: Sequence[int]) -> str:
-    """Pids with the names of their programs, for people."""
     return ", ".join(f"pid {pid} ({name_of(pid) or 'gone'})" for pid in pids) or "nothing"
 
 

@@ -11,13 +11,14 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance.adapters import web
+from conformance.adapters.file.launch_tables import QueuesTable
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launch.plan import Plan
 from conformance.errors import LaunchError
 from conformance.ledger import inherited
 
 Run = Callable[[Sequence[str], float], tuple[int, str]]
-"""Runs a command beside the broker, for so many seconds at most; its exit status, and what it said.
+"""Runs a command beside the broker, for so many seconds at most; returns its exit status and output.
 
 Raises `subprocess.TimeoutExpired`, `OSError`.
 """
@@ -28,33 +29,33 @@ def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
 
     Args:
         plan: The broker, which is ready.
-        run: How a command is run beside it.
-        moved: Turns an address of the file into the one that is asked.
+        run: Runs a command beside it.
+        moved: Turns an address of the file into the address to use.
 
     Raises:
-        LaunchError: A queue could not be declared; it names the field, and what was answered.
+        LaunchError: A queue could not be declared; it names the field and the answer.
     """
     rules = plan.source.file.queues
     if rules is None:
         return
     for queue in plan.queues:
+        words = {"queue": queue, "options": _options(plan, rules, queue)}
         if rules.method == "http":
-            _by_http(plan, queue, moved)
+            _by_http(plan, rules, words, moved)
         else:
-            _by_command(plan, queue, run)
+            _by_command(plan, rules, words, run)
 
 
 def lasting(plan: Plan) -> bool:
-    """Whether a restart keeps what was declared, under the settings of this broker."""
+    """Whether declared queues survive a restart under the settings of this broker."""
     rules = plan.source.file.queues
     return rules is None or fill(rules.lasting, plan.words, "queues.lasting") != "false"
 
 
-def _by_http(plan: Plan, queue: str, moved: Callable[[str], str]) -> None:
-    rules = plan.source.file.queues
-    assert rules is not None  # the caller has looked
-    url = moved(fill(rules.url, {**plan.words, "queue": urllib.parse.quote(queue, safe="")}, "queues.url"))
-    body = fill(rules.body, {**plan.words, "queue": queue, "options": _options(plan, queue)}, "queues.body")
+def _by_http(plan: Plan, rules: QueuesTable, words: Mapping[str, str], moved: Callable[[str], str]) -> None:
+    quoted = urllib.parse.quote(words["queue"], safe="")
+    url = moved(fill(rules.url, {**plan.words, "queue": quoted}, "queues.url"))
+    body = fill(rules.body, {**plan.words, **words}, "queues.body")
     asked = f"queues.url: {rules.verb} {web.shown(url)}"
     try:
         status, said = web.ask(
@@ -67,11 +68,8 @@ def _by_http(plan: Plan, queue: str, moved: Callable[[str], str]) -> None:
         raise LaunchError(f"{asked} answered {status}, not {wanted} (queues.status): {' '.join(said.split())[:300]}")
 
 
-def _by_command(plan: Plan, queue: str, run: Run) -> None:
-    rules = plan.source.file.queues
-    assert rules is not None  # the caller has looked
-    words = {**plan.own_words, "queue": queue, "options": _options(plan, queue)}
-    command = [fill(part, words, "queues.command") for part in rules.command]
+def _by_command(plan: Plan, rules: QueuesTable, words: Mapping[str, str], run: Run) -> None:
+    command = [fill(part, {**plan.own_words, **words}, "queues.command") for part in rules.command]
     try:
         status, said = run(command, rules.seconds)
     except subprocess.TimeoutExpired as error:
@@ -80,13 +78,11 @@ def _by_command(plan: Plan, queue: str, run: Run) -> None:
         raise LaunchError(f"queues.command: {command[0]} cannot be started: {error.strerror}") from error
     if status:
         tail = " ".join(said.split())[-300:]
-        raise LaunchError(f"queues.command: {command[0]} ended with {status} for queue {queue}: {tail}")
+        raise LaunchError(f"queues.command: {command[0]} ended with {status} for queue {words['queue']}: {tail}")
 
 
-def _options(plan: Plan, queue: str) -> str:
-    """What `{options}` stands for: nothing for a queue without rules of its own."""
-    rules = plan.source.file.queues
-    assert rules is not None  # the caller has looked
+def _options(plan: Plan, rules: QueuesTable, queue: str) -> str:
+    """The value of `{options}`; empty for a queue without rules of its own."""
     words = {**plan.words, "queue": queue}
     chosen = [(name, str(value).lower()) for name, value in plan.options.get(queue, ())]
     return "".join(fill(rules.options[name], {**words, "value": text}, "queues.options") for name, text in chosen)
@@ -95,7 +91,7 @@ def _options(plan: Plan, queue: str) -> str:
 def run_here(
     command: Sequence[str], seconds: float, *, environment: Mapping[str, str], folder: pathlib.Path, log: pathlib.Path
 ) -> tuple[int, str]:
-    """As a process of this machine; see `Run`. `log` is a file: what it leaves running would keep a pipe open."""
+    """Run it as a process of this machine; see `Run`. `log` is a file: a process that stays would keep a pipe open."""
     with log.open("wb") as stream:
         done = subprocess.run(
             command,
