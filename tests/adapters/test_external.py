@@ -229,64 +229,53 @@ def test_without_a_stop_the_last_look_has_no_clean_restart() -> None:
     assert any(script.steps[-3:] == SETTLE for script in liars)
 
 
-def test_a_liar_takes_the_place_of_a_weakened_control() -> None:
-    """Of the broker's own kind it is no proof, so a claim about a default keeps its control, which is then not run."""
-    check = Check("lost", "confirmed_in_window", SYNC_OFF)
-    has = ("journal_buffer_ms", "persistence", "sync_non_transactional")
-
-    assert Liar("loses-the-oldest") == substitute(check, Kind.SAFETY, "kill", "external", "amqp", has).control
-    assert SYNC_OFF == substitute(check, Kind.DEFAULT, "kill", "external", "amqp", has).control
-    assert SYNC_OFF == substitute(check, Kind.SAFETY, "kill", "native", "amqp", has).control
-
-
-def test_a_liar_takes_the_place_of_a_control_whose_deciding_setting_is_fixed() -> None:
-    """A longer buffer alone makes nothing fail, and syncs of commits say nothing of sends."""
-    lost = Check("lost", "confirmed_in_window", SYNC_OFF)
-    has = ("journal_buffer_ms", "sync_transactional")
-
-    assert Liar("loses-the-oldest") == substitute(lost, Kind.SAFETY, "kill", "native", "amqp", has).control
-    committed = dataclasses.replace(lost, anomaly="lost_committed")
-    assert SYNC_OFF == substitute(committed, Kind.SAFETY, "kill", "native", "amqp", has).control
+LOST = Check("lost", "confirmed_in_window", SYNC_OFF)
+COMMITTED = dataclasses.replace(LOST, anomaly="lost_committed")
+BACK = dataclasses.replace(LOST, anomaly="delivered_after_restart")
+JOURNAL = dataclasses.replace(LOST, control=dataclasses.replace(SYNC_OFF, journal=True))
+POWER = Check("lost", "confirmed_in_window", weakened(sync_non_transactional=False, journal_buffer_ms=500))
+OF_CLIENT = Check("send_returned", "sends_halted", weakened(block_on_durable_send=False))
+UNANSWERED, AGAIN, STUCK = (
+    Check("unanswered_send", "sends", Liar(name))
+    for name in ("never-answers-one-send", "requeues-settled", "stuck-after-recovery")
+)
+OLDEST = Liar("loses-the-oldest")
+ALL, NO_BUFFER = (
+    ("journal_buffer_ms", "persistence", "sync_non_transactional"),
+    ("persistence", "sync_non_transactional"),
+)
 
 
-def test_a_setting_of_the_client_stays_the_control() -> None:
-    """The suite starts the client itself, whatever the broker is."""
-    check = Check("send_returned", "sends_halted", weakened(block_on_durable_send=False))
-
-    assert check == substitute(check, Kind.SAFETY, "pause", "external", "jms", ())
-
-
-def test_a_vendors_client_takes_the_place_of_a_liar_that_it_cannot_meet() -> None:
-    """One that answers no more would silence it; and what speaks AMQP 0-9-1 has no liar. Every other one is met."""
-    unanswered, again, stuck = (
-        Check("unanswered_send", "sends", Liar(name))
-        for name in ("never-answers-one-send", "requeues-settled", "stuck-after-recovery")
-    )
-
-    assert SessionLiar("leaves-out-a-listener", 3, waits_for_liveness=True) == (
-        substitute(unanswered, Kind.LIVENESS, "none", "native", "jms", ()).control
-    )
-    assert (
-        SessionLiar("sends-its-first-message-again")
-        == substitute(again, Kind.SAFETY, "none", "native", "amqp091", ()).control
-    )
-    assert stuck == substitute(stuck, Kind.SAFETY, "none", "native", "jms", ())
-    assert unanswered == substitute(unanswered, Kind.LIVENESS, "none", "native", "amqp", ())
-
-
-def test_a_broker_without_a_buffer_is_weakened_in_another_way() -> None:
-    """With its syncs off it loses nothing by SIGKILL: the page cache has it all, and such a control fails in no trial."""
-    has = ("persistence", "sync_non_transactional")
-    lost, back = (Check(anomaly, "confirmed_in_window", SYNC_OFF) for anomaly in ("lost", "delivered_after_restart"))
-
-    assert weakened(persistence=False) == substitute(lost, Kind.SAFETY, "kill", "native", "amqp", has).control
-    assert Liar("loses-the-oldest") == substitute(lost, Kind.SAFETY, "kill", "native", "amqp", has[1:]).control
-    assert Liar("brings-acknowledged-back") == substitute(back, Kind.SAFETY, "kill", "native", "amqp", has).control
-    assert SYNC_OFF == substitute(lost, Kind.DEFAULT, "kill", "native", "amqp", has).control
-    reading = dataclasses.replace(lost, control=dataclasses.replace(SYNC_OFF, journal=True))
-    assert Liar("loses-the-oldest") == substitute(reading, Kind.SAFETY, "kill", "native", "amqp", has).control
-    power = Check("lost", "confirmed_in_window", weakened(sync_non_transactional=False, journal_buffer_ms=500))
-    assert power == substitute(power, Kind.SAFETY, "power_loss", "native", "amqp", has)
+@pytest.mark.parametrize(
+    ("check", "kind", "fault", "launcher", "protocol", "weakens", "control"),
+    [
+        # An external broker is not weakened. A claim about a default keeps its control, which is then not run.
+        (LOST, Kind.SAFETY, "kill", "external", "amqp", ALL, OLDEST),
+        (LOST, Kind.DEFAULT, "kill", "external", "amqp", ALL, SYNC_OFF),
+        (LOST, Kind.SAFETY, "kill", "native", "amqp", ALL, SYNC_OFF),
+        # A longer buffer alone makes nothing fail, and syncs of commits say nothing of sends.
+        (LOST, Kind.SAFETY, "kill", "native", "amqp", ("journal_buffer_ms", "sync_transactional"), OLDEST),
+        (COMMITTED, Kind.SAFETY, "kill", "native", "amqp", ("journal_buffer_ms", "sync_transactional"), SYNC_OFF),
+        # The suite starts the client itself, so a setting of the client stays the control.
+        (OF_CLIENT, Kind.SAFETY, "pause", "external", "jms", (), OF_CLIENT.control),
+        # A liar that answers no more would silence a vendor's client; none speaks AMQP 0-9-1.
+        (UNANSWERED, Kind.LIVENESS, "none", "native", "jms", (), SessionLiar("leaves-out-a-listener", 3, waits_for_liveness=True)),
+        (AGAIN, Kind.SAFETY, "none", "native", "amqp091", (), SessionLiar("sends-its-first-message-again")),
+        (STUCK, Kind.SAFETY, "none", "native", "jms", (), STUCK.control),
+        (UNANSWERED, Kind.LIVENESS, "none", "native", "amqp", (), UNANSWERED.control),
+        # Without a buffer, a broker with its syncs off loses nothing by SIGKILL: the page cache has it all.
+        (LOST, Kind.SAFETY, "kill", "native", "amqp", NO_BUFFER, weakened(persistence=False)),
+        (LOST, Kind.SAFETY, "kill", "native", "amqp", NO_BUFFER[1:], OLDEST),
+        (BACK, Kind.SAFETY, "kill", "native", "amqp", NO_BUFFER, Liar("brings-acknowledged-back")),
+        (LOST, Kind.DEFAULT, "kill", "native", "amqp", NO_BUFFER, SYNC_OFF),
+        (JOURNAL, Kind.SAFETY, "kill", "native", "amqp", NO_BUFFER, OLDEST),
+        (POWER, Kind.SAFETY, "power_loss", "native", "amqp", NO_BUFFER, POWER.control),
+    ],
+)  # fmt: skip
+def test_the_control_that_a_broker_can_be_given(
+    check: Check, kind: Kind, fault: str, launcher: str, protocol: str, weakens: tuple[str, ...], control: object
+) -> None:
+    assert dataclasses.replace(check, control=control) == substitute(check, kind, fault, launcher, protocol, weakens)
 
 
 def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs) -> None:
@@ -424,28 +413,20 @@ def test_without_its_management_no_depth_is_asked(theirs: Theirs, tmp_path: path
 
 
 def test_a_file_of_ones_own_needs_no_start(tmp_path: pathlib.Path) -> None:
-    """And is external without being asked; natively there is nothing to start."""
+    """It is external without being asked, natively there is nothing to start, and it must say how queues are made."""
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
     kept = text.partition("[start]")[0].partition("[settings.profile]")[0].replace('"bundled"', '"1.0"')
     depth = '[depth]\nmethod = "http"\nurl = "http://127.0.0.1:{http_port}/queues/{queue}"\nfield = "depth"\n'
-    where = f'[external]\nurls = {{ amqp = "amqp://h:1", http = "http://h:2" }}\ncreates_queues = true\n{depth}'
-    file = tmp_path / "mine.toml"
-    file.write_text(kept + where)
+    where = '[external]\nurls = { amqp = "amqp://h:1", http = "http://h:2" }\n'
+    mine, silent = tmp_path / "mine.toml", tmp_path / "silent.toml"
+    mine.write_text(f"{kept}{where}creates_queues = true\n{depth}")
+    silent.write_text(f"{kept}{where}{depth}")
 
-    assert "external" == adapters.find(str(file)).launcher
+    assert "external" == adapters.find(str(mine)).launcher
     with pytest.raises(UsageError, match=r"has no \[start\]"):
-        adapters.find(f"{file}:native")
-
-
-def test_a_file_that_says_nothing_of_queues_is_refused(tmp_path: pathlib.Path) -> None:
-    text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
-    kept = text.partition("[start]")[0].partition("[settings.profile]")[0].replace('"bundled"', '"1.0"')
-    depth = '[depth]\nmethod = "http"\nurl = "http://127.0.0.1:{http_port}/queues/{queue}"\nfield = "depth"\n'
-    file = tmp_path / "mine.toml"
-    file.write_text(f'{kept}[external]\nurls = {{ amqp = "amqp://h:1", http = "http://h:2" }}\n{depth}')
-
+        adapters.find(f"{mine}:native")
     with pytest.raises(UsageError, match="does not say how a queue is made"):
-        adapters.find(str(file))
+        adapters.find(str(silent))
 
 
 def test_a_local_folder_holds_the_distribution(tmp_path: pathlib.Path) -> None:
