@@ -8,14 +8,21 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from conformance import paths
+from conformance import adapters, paths
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.process_tree import is_alive
+from conformance.history import bare_header
+from conformance.ledger import Ledger
+from conformance.records import TrialRecord
+from conformance.run.planning import Planned
+from conformance.run.record import Recording
+from conformance.scenario import Check, Scenario
+from conformance.scenario.script import Step
 
 _SCRIPT = """#!/bin/sh
 cd "$(dirname "$0")"
@@ -91,3 +98,19 @@ def theirs(running: Theirs, monkeypatch: pytest.MonkeyPatch) -> Theirs:
     monkeypatch.setenv("PYTHONPATH", str(paths.root()))
     running.up()
     return running
+
+
+def recorded(
+    folder: pathlib.Path, adapter: adapters.Adapter, *scripts: Sequence[Step], protocol: str = "amqp"
+) -> list[TrialRecord]:
+    """Record a trial for each of these scripts, one after the other, in a run in this folder: `odd.1`, `odd.2`, ..."""
+    trials = []
+    for number, steps in enumerate(scripts, 1):
+        script = Scenario("odd", "", "async_ack", tuple(steps), {"SOLCD-ACK-02": Check("lost", "confirmed")})
+        trials.append(Planned(f"odd.{number}", script, "subject", "", 1, 1, adapter, adapter.effective(), protocol))
+    with Ledger(folder, "run-1") as ledger:
+        recording = Recording(folder, bare_header(""), ledger)
+        try:
+            return list(recording.record(trials))
+        finally:
+            recording.close()

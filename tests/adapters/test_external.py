@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from owned_broker import COMMANDS, Theirs
+from owned_broker import COMMANDS, Theirs, recorded
 
 from conformance import adapters, claims, history, paths, scenario
 from conformance.adapters import web
@@ -23,13 +23,12 @@ from conformance.adapters.launch.process_tree import MARK
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.faults import possible
-from conformance.history import Op, Phase, bare_header
+from conformance.history import Op, Phase
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.records import TrialRecord
 from conformance.run import readiness_probe
-from conformance.run.planning import Planned, Selection, plan
-from conformance.run.record import Recording
-from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar, weakened
+from conformance.run.planning import Selection, plan
+from conformance.scenario import SYNC_OFF, Check, Liar, SessionLiar, weakened
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Pause, Publish, Restart, Step
 
 Play = Callable[..., tuple[TrialRecord, pathlib.Path]]
@@ -40,15 +39,7 @@ def play(tmp_path: pathlib.Path) -> Play:
     """Record one trial of these steps at the broker that these words mean; its record, and the folder of the run."""
 
     def run(spec: str, *steps: Step) -> tuple[TrialRecord, pathlib.Path]:
-        adapter = adapters.find(spec)
-        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
-        trial = Planned("odd.1", script, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
-        with Ledger(tmp_path / "run", "run-1") as ledger:
-            recording = Recording(tmp_path / "run", bare_header(""), ledger)
-            try:
-                (record,) = recording.record([trial])
-            finally:
-                recording.close()
+        (record,) = recorded(tmp_path / "run", adapters.find(spec), steps)
         return record, tmp_path / "run"
 
     return run

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from owned_broker import recorded
 
 from conformance import adapters, history, paths
 from conformance.adapters import interface, web
@@ -11,12 +12,9 @@ from conformance.adapters.external import queues as run_queues
 from conformance.clients.management import Management
 from conformance.errors import UsageError
 from conformance.frontend.cli import cli
-from conformance.history import Op, Phase, bare_header
+from conformance.history import Op, Phase
 from conformance.ledger import Ledger
 from conformance.run import readiness_probe
-from conformance.run.planning import Planned
-from conformance.run.record import Recording
-from conformance.scenario import Check, Scenario
 from conformance.scenario.script import Drain, Publish
 
 OWNED = "orders"
@@ -54,18 +52,10 @@ def tried(tmp_path):
         with (
             Ledger(tmp_path / "theirs", "theirs") as ledger,
             adapter.prepare(tmp_path / "broker", adapter.effective(), [OWNED], ledger) as broker,
-            Ledger(tmp_path / "run", "run-1") as ours,
         ):
             broker.start()
             readiness_probe.ProbeClient(adapter, protocol).send(broker, OWNED)
-            outside = adapters.find(spec(broker))
-            script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
-            trial = Planned("odd.1", script, "subject", "", 1, 1, outside, outside.effective(), protocol)
-            recording = Recording(tmp_path / "run", bare_header(""), ours)
-            try:
-                (record,) = recording.record([trial])
-            finally:
-                recording.close()
+            (record,) = recorded(tmp_path / "run", adapters.find(spec(broker)), steps, protocol=protocol)
             after = _names(name, broker)
             assert 1 == readiness_probe.depth_of(broker, OWNED)
         folder = tmp_path / "run" / "trials" / "odd.1"

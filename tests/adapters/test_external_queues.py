@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from owned_broker import recorded, toml
 
 from conformance import adapters, history, paths
 from conformance.adapters import web
@@ -18,13 +19,10 @@ from conformance.adapters.external import queues as run_queues
 from conformance.adapters.external.queues import Existing, Removal
 from conformance.adapters.file.launch_tables import External
 from conformance.errors import LaunchError
-from conformance.history import Op, bare_header
+from conformance.history import Op
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import TrialRecord
 from conformance.run import readiness_probe
-from conformance.run.planning import Planned
-from conformance.run.record import Recording
-from conformance.scenario import Check, Scenario
 from conformance.scenario.script import Drain, Kill, Nth, Publish, Step
 
 REFERENCE = adapters.find("reference")
@@ -58,18 +56,12 @@ def spec(theirs: adapters.Broker, tmp_path: pathlib.Path) -> Iterator[Spec]:
         file = tmp_path / "mine.toml"
         urls = {name: f"{name}://127.0.0.1:{theirs.endpoint(name)[1]}" for name in ("amqp", "stomp")}
         said = {"urls": {**urls, "http": f"http://127.0.0.1:{theirs.service.endpoint('http')[1]}"}, **keys}
-        file.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in said.items()))
+        file.write_text("".join(f"{key} = {toml(value)}\n" for key, value in said.items()))
         return f"reference:external={file}"
 
     yield words
     for queue in ("a", "b", "ready"):
         readiness_probe.ProbeClient(REFERENCE, "amqp").drain(theirs, queue)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
-    return json.dumps(value)
 
 
 Play = Callable[..., tuple[list[TrialRecord], pathlib.Path]]
@@ -80,18 +72,7 @@ def play(tmp_path: pathlib.Path) -> Play:
     """Record a trial for each of these scripts, one after the other; their records, and the folder of the run."""
 
     def run(words: str, *scripts: tuple[Step, ...]) -> tuple[list[TrialRecord], pathlib.Path]:
-        adapter = adapters.find(words)
-        trials = []
-        for number, steps in enumerate(scripts, 1):
-            script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")})
-            trials.append(Planned(f"odd.{number}", script, "subject", "", 1, 1, adapter, adapter.effective(), "amqp"))
-        with Ledger(tmp_path / "run", "run-1") as ledger:
-            recording = Recording(tmp_path / "run", bare_header(""), ledger)
-            try:
-                found = recording.record(trials)
-            finally:
-                recording.close()
-        return found, tmp_path / "run"
+        return recorded(tmp_path / "run", adapters.find(words), *scripts), tmp_path / "run"
 
     return run
 
