@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -20,7 +21,7 @@ from conformance.adapters.file import model
 from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
 from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
-from conformance.errors import LaunchError, UsageError
+from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
 from conformance.faults.process import kill_in_recovery
@@ -41,13 +42,14 @@ def broker(pretend, ledger, tmp_path):
         yield made
 
 
-def prepared(ledger, tmp_path, file=CONTAINED, here=None):
+def prepared(ledger, tmp_path, file=CONTAINED, here=None, client=None):
     here = here or tmp_path / "here"
     here.mkdir(exist_ok=True)
     (here / "Dockerfile").write_text("FROM ${BASE_IMAGE}\n")
     recipe = Recipe(BrokerSource(file, here, "1.0", pathlib.Path("/opt/broker")), lambda: here)
     settings = adapters.find("reference").effective()
-    return docker.prepare(recipe, BrokerSetup(ledger.path.parent / "brokers" / "01", settings, ["orders"], ledger))
+    folder = ledger.path.parent / "brokers" / "01"
+    return docker.prepare(recipe, BrokerSetup(folder, settings, ["orders"], ledger, client=client))
 
 
 def kill(broker):
@@ -70,6 +72,13 @@ def test_a_start_after_a_kill_is_a_start_of_the_same_container(broker, pretend):
     assert (1, True, -9, 2) == (killed, gone, status, container.starts)
     assert before == broker.endpoint("amqp")
     assert ["start-1.log", "start-2.log"] == [path.name for path in broker.logs]
+
+
+def test_a_stop_asks_the_broker_itself(broker):
+    broker.start()
+    broker.stop()
+
+    assert (True, 0) == (broker.gone(), broker.exit_status)
 
 
 def test_nothing_is_published_but_on_the_numbers_that_are_reserved(broker, pretend):
@@ -163,6 +172,16 @@ def test_a_kill_in_recovery(broker):
 
     assert said.startswith("at access ")
     assert broker.gone()
+
+
+def test_a_broker_that_does_not_start_is_an_error_with_its_log(pretend, ledger, tmp_path):
+    start = START.model_copy(update={"command": ("/bin/sh", "-c", "echo no room for me; exit 7")})
+    with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"start": start})) as made:
+        with pytest.raises(LaunchError, match="ended with status 7") as caught:
+            made.start()
+
+        assert "no room for me" == caught.value.log_tail[0]
+        assert made.gone()
 
 
 class Word:
@@ -309,6 +328,38 @@ def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
         stomp, words = made.endpoint("stomp")[1], (made.folder / "declared").read_text().splitlines()
 
     assert [f"{name} {number} {stomp} {made.folder}" for name in ("orders", READY_QUEUE)] == words
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo no such thing; exit 3", "/bin/sh ended with 3 for queue orders: no such thing"),
+        ("exec sleep 60", "/bin/sh did not end within 0.5 s"),
+    ],
+)
+def test_a_queue_that_cannot_be_declared(pretend, ledger, tmp_path, command, said):
+    rules = QueuesTable(method="command", command=("/bin/sh", "-c", command), seconds=0.5)
+    with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"queues": rules})) as made:
+        with pytest.raises(LaunchError, match=f"took no queue: queues.command: {said}"):
+            made.start()
+
+        assert made.gone()
+
+
+def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
+    asked = []
+
+    def exchange(broker, queue):
+        asked.append(queue)
+        if len(asked) < 3:
+            raise ClientError("still recovering")
+
+    client = types.SimpleNamespace(exchange=exchange)
+    with prepared(ledger, tmp_path, told(ready_message=True), client=client) as made:
+        made.start()
+
+    assert [READY_QUEUE] * 3 == asked
+    assert READY_QUEUE in made.plan.queues
 
 
 def test_files_and_words_are_those_of_the_inside(pretend, ledger, tmp_path):
