@@ -28,6 +28,31 @@ def stored(n, queue="q", size=20, number=None, **fields):
     return Stored(n, number or n, queue, 0, b"", bytes([n % 256]) * size, **fields)
 
 
+class Disk:
+    """Segments in memory, and a journal that writes to them."""
+
+    def __init__(self, segment_bytes):
+        self.files = {}
+        self.journal = Journal(recover({}), segment_bytes)
+
+    def image(self):
+        return {number: bytes(data) for number, data in self.files.items()}
+
+    def put(self, *records, sync=True):
+        """One batch, written and, if `sync`, known to be on disk."""
+        write_all(self.files, self.journal.writes(records))
+        self.journal.written()
+        if sync:
+            self.journal.synced(self.journal.sequence)
+
+
+def write_all(files, writes):
+    for write in writes:
+        if write.create:
+            files[write.segment] = bytearray(write.create)
+        _put(files, write)
+
+
 class Model:
     """What a journal says, kept the plain way."""
 

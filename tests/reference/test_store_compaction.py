@@ -5,22 +5,26 @@ from __future__ import annotations
 import pytest
 
 from conformance.reference.store import journal
-from conformance.reference.store.journal import Compaction, Journal
-from conformance.reference.store.records import Committed, Counted, Identified, IdentifiedAgain, Moved, Removed, Stored
-from conformance.reference.store.recovery import CorruptJournal, Recovered
+from conformance.reference.store.journal import Compaction
+from conformance.reference.store.records import Committed, Counted, Identified, IdentifiedAgain, Moved, Removed
+from conformance.reference.store.recovery import CorruptJournal
+
+from . import store_rig
+from .store_rig import Disk
 
 SEGMENT = 4096
 
 
 def stored(n, size=100):
-    return Stored(n, n, "q", 0, b"", bytes([n % 256]) * size)
+    return store_rig.stored(n, size=size)
 
 
-class Old:
+class Old(Disk):
     """A journal whose oldest segment holds little that is live, and its compaction, with the bytes that it reads."""
 
     def __init__(self, *first, then=(), segments=7):
-        self.journal, self.files, self.last = Journal(Recovered(), SEGMENT), {}, 1000
+        super().__init__(SEGMENT)
+        self.last = 1000
         self.put(*first)
         while len(self.journal.segments) < segments:
             self.last += 1
@@ -28,13 +32,6 @@ class Old:
         self.put(*then)
         self.compaction = Compaction(self.journal)
         self.read = []
-
-    def put(self, *records):
-        for write in self.journal.writes(records):
-            file = self.files.setdefault(write.segment, bytearray(write.create))
-            file[write.offset : write.offset + len(write.data)] = write.data
-        self.journal.written()
-        self.journal.synced(self.journal.sequence)
 
     def slice(self, *, full=False):
         """One slice is read; what is to be written again of it, None: nothing is to be read."""

@@ -22,15 +22,17 @@ from conformance.reference.store import files as files_module
 from conformance.reference.store.commit import FULL, TOO_LARGE, GroupCommit, do_nothing
 from conformance.reference.store.files import NoSpace, SegmentFiles
 from conformance.reference.store.journal import Journal
-from conformance.reference.store.records import Committed, Counted, QueueDeclared, Removed, Stored
-from conformance.reference.store.recovery import CorruptJournal, Recovered, recover
+from conformance.reference.store.records import Committed, Counted, QueueDeclared, Removed
+from conformance.reference.store.recovery import CorruptJournal, recover
+
+from . import store_rig
 
 SMALL = 4096
 PATIENCE = 20
 
 
 def stored(n, size=20):
-    return Stored(n, n, "q", 0, b"", bytes([n % 256]) * size)
+    return store_rig.stored(n, size=size)
 
 
 class Store:
@@ -262,6 +264,22 @@ def test_what_waits_is_refused_when_the_disk_is_found_full(store):
     assert one.ids() == []
 
 
+def test_a_torn_tail_is_zeroed(store):
+    """After a start the file reads as if the tail had never been, and what was before it is there."""
+    one = store()
+    one.put(stored(1))
+    one.put(stored(2))
+    path = one.folder / "00000001.journal"
+    torn = bytearray(path.read_bytes())
+    torn[recover({1: bytes(torn)}).end - 3] ^= 0xFF
+    path.write_bytes(torn)
+    again = store()
+
+    assert again.recovered.cut == (1, again.recovered.end)
+    assert (again.ids(), recover(again.files.read()).cut) == ([1], None)
+    assert path.stat().st_size == SMALL
+
+
 def test_a_segment_is_synced_before_the_next_one_begins(store, monkeypatch):
     """A hole at its end would cut off the next one."""
     one = store()
@@ -369,12 +387,9 @@ def test_segments_go_one_by_one(store, monkeypatch):
 
 def test_each_segment_is_read_once():
     """Memory at a start: one segment beside its messages."""
-    journal, image = Journal(Recovered(), SMALL), {}
+    disk = store_rig.Disk(SMALL)
     for n in range(1, 40):
-        for write in journal.writes([stored(n, 900)]):
-            file = image.setdefault(write.segment, bytearray(write.create))
-            file[write.offset : write.offset + len(write.data)] = write.data
-        journal.written()
+        disk.put(stored(n, 900))
     reads = []
 
     class Files(dict):
@@ -382,8 +397,8 @@ def test_each_segment_is_read_once():
             reads.append(number)
             return bytes(dict.__getitem__(self, number))
 
-    found = recover(Files(image))
-    assert (reads, len(found.messages)) == (sorted(image), 39)
+    found = recover(Files(disk.files))
+    assert (reads, len(found.messages)) == (sorted(disk.files), 39)
 
 
 def test_another_format_is_refused(store):
