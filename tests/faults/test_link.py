@@ -291,6 +291,35 @@ def test_a_commit_is_cut_from_its_answer(sender, stored, protocol):
     assert ["m1"] == stored(protocol, queue, 1)
 
 
+def test_a_cut_after_a_send_comes_before_its_answer(sender, stored):
+    """Sends one at a time: the broker has each, and the client has the answers of all but the last."""
+    between, client, queue = sender("amqp", Cut(Frame("send", 4), "rst"))
+    with pytest.raises(Disconnected):
+        for n in range(10):
+            client.send(f"m{n}", b"x", durable=True)
+            pump(client, lambda n=n: len(client.outcomes) > n)
+    between.finish()
+
+    assert ["m0", "m1", "m2", "m3"] == stored("amqp", queue, 4)
+    assert ["m0", "m1", "m2"] == [outcome.message for outcome in client.outcomes]
+
+
+def test_a_delay_makes_every_round_trip_longer(sender):
+    """Of a real client."""
+    fault = Delay(rtt_ms=40)
+    between, client, _ = sender("amqp", fault)
+    took = []
+    for n in range(5):
+        started = time.monotonic()
+        client.send(f"m{n}", b"x", durable=True)
+        pump(client, lambda n=n: len(client.outcomes) > n)
+        took.append(time.monotonic() - started)
+    client.close()
+
+    assert 0.04 <= min(took) < 0.2
+    prove(fault, between.finish())
+
+
 # what passes
 
 
