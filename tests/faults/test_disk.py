@@ -69,7 +69,7 @@ def living(tmp_path, fault, code):
         try:
             yield tracer, child
         finally:
-            for pid in [int(path.suffix[1:]) for path in (tmp_path / "trace").iterdir()]:
+            for pid in tracer._traced():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -203,8 +203,7 @@ except OSError as error:  # a print would be a write as well
     os.mkdir(f"{folder}/{error.strerror}")
 """
     with living(tmp_path, HeldSync(0.1), code) as (tracer, child):
-        (name,) = [path.suffix[1:] for path in (tmp_path / "trace").iterdir()]
-        descriptor = os.pidfd_open(int(name))
+        descriptor = os.pidfd_open(*tracer._traced())
         child.kill()
         ended = wait_ended([descriptor], 30)
         os.close(descriptor)
@@ -235,15 +234,18 @@ print("ready", flush=True); signal.pause()
     assert pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text() != "0\n" or "io_uring" in after[1]
 
 
-@traced
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
-def test_libaio_is_found_in_the_memory_of_the_broker(tmp_path):
-    code = """
+LIBAIO = """
 context = ctypes.c_ulong(0)
 assert libc.syscall(206, 8, ctypes.byref(context)) == 0
 print("ready", flush=True); signal.pause()
 """
-    with living(tmp_path, HeldSync(0.1), code) as (tracer, _):
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
+
+
+@traced
+@x86_64
+def test_libaio_is_found_in_the_memory_of_the_broker(tmp_path):
+    with living(tmp_path, HeldSync(0.1), LIBAIO) as (tracer, _):
         tracer.look()
         found = reasons(tracer)
 
@@ -251,18 +253,12 @@ print("ready", flush=True); signal.pause()
 
 
 @traced
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
+@x86_64
 def test_a_full_disk_without_effect_says_why_it_saw_no_writes(tmp_path):
     """Its trial is void, and the error says why: libaio writes to files whose space is allocated already."""
-    code = """
-context = ctypes.c_ulong(0)
-assert libc.syscall(206, 8, ctypes.byref(context)) == 0
-print("ready", flush=True); signal.pause()
-"""
-    with living(tmp_path, DiskFull(1), code) as (tracer, child):
+    with living(tmp_path, DiskFull(1), LIBAIO) as (tracer, child):
         tracer.look()
-        (name,) = [path.suffix[1:] for path in (tmp_path / "trace").iterdir()]
-        os.kill(int(name), signal.SIGKILL)
+        os.kill(*tracer._traced(), signal.SIGKILL)
         child.wait(20)
         with pytest.raises(FaultError, match=r"did not take effect: it met no call; .*; the broker uses libaio"):
             tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), 1, [])
