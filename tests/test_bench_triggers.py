@@ -52,7 +52,7 @@ def test_a_hunt_finds_nothing():
 )
 def test_what_a_hunt_says(found, said):
     """A hunt that ran out of time does not look like one that tried everything."""
-    assert found.told(30) == said
+    assert found.describe(30) == said
 
 
 def test_both_hunts_play_one_script():

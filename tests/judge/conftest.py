@@ -12,6 +12,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def session():
-    """A local session; its start is the price of the first test that asks."""
+    """A local session, started by the first test that uses it."""
     with JudgeSession.start() as started:
         yield started

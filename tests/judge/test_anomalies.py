@@ -140,7 +140,7 @@ def test_what_frames_decide_goes_over_a_link():
 
 
 def test_rates_of_styles_side_by_side(facts):
-    """Of each producer by itself: from its first send to its last answer, or the answer to its last commit."""
+    """Of each producer: from its first send to its last answer, or the answer to its last commit."""
     rates = [facts["rates"].figure("rates_of_sending", place) for place in range(3)]
 
     assert [2 / 0.003, 2 / 0.005, 1 / 0.001] == rates
@@ -182,7 +182,7 @@ def test_part_of_a_loss(facts, name, anomaly, part):
     ],
 )
 def test_flush_interval(facts, name, exposure, window_ms, exposed):
-    """Only what the broker may not have written at the fault is at risk, or was in flight then."""
+    """Only operations that the broker may not have written at the fault are at risk, or were in flight then."""
     window = facts[name].window_ns(exposure)
 
     assert (window_ms and window_ms * 1_000_000, exposed) == (window, facts[name].exposed(exposure))
@@ -200,7 +200,7 @@ def test_flush_interval(facts, name, exposure, window_ms, exposed):
     ],
 )
 def test_commits_at_risk(facts, name, exposed):
-    """ARTEMIS-TX-09 held with twenty at risk, although no commit was in flight at any kill: then nothing is at risk."""
+    """Counter-example: ARTEMIS-TX-09 held with twenty at risk, although no commit was in flight at any kill."""
     assert exposed == facts[name].exposed("commits_at_risk")
     assert 2 == facts["commit long answered"].applies("half_applied")
 
@@ -229,7 +229,7 @@ def test_commits_never_seen_being_written(facts):
     ("name", "reason"), [("hidden twice", "io_uring"), ("hidden without a reason", ""), ("hidden of one message", None)]
 )
 def test_what_the_tracer_could_not_see(facts, name, reason):
-    """The first of several reasons; what it could not see of one message hides nothing of the others."""
+    """The first of several reasons; a reason about one message does not hide the others."""
     assert reason == facts[name].hidden
 
 
@@ -243,7 +243,7 @@ def test_foreign_ids_are_strange(facts):
 
 @pytest.mark.parametrize(("name", "settled"), [("late, two drains", False), ("late, three drains", True)])
 def test_late_is_late_and_not_lost(facts, name, settled):
-    """Found by the second drain only: late. The trial is settled when a drain after it brings nothing."""
+    """The trial is settled when a drain after the late one brings nothing."""
     assert (settled, 1) == (facts[name].settled, facts[name].counts["all_late"])
 
 

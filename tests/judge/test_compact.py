@@ -57,7 +57,7 @@ def test_every_event_is_packed(packed):
 
 @pytest.mark.parametrize("text", ["p1:1", "p12:345", "p1:", "1:1", "p1:1x", " p1:1", "ID:foreign", "p1:1\n", None])
 def test_ids_are_parsed_as_the_history_does(text):
-    """The vectorised parser agrees with `history.parse_message`, and what it cannot parse it keeps."""
+    """The vectorised parser agrees with `history.parse_message`, and keeps ids that it cannot parse."""
     found = packing._ids(pa.array([text], pa.string()))
     number = (found["producer"][0].as_py(), found["n"][0].as_py())
 
@@ -76,7 +76,7 @@ def test_links_of_two_processes_are_two_links(rows):
 
 
 def test_packed_once(packed, again, tmp_path):
-    """A file that was made of exactly these histories is used, with any file times."""
+    """The file times do not matter."""
     first = packed()
     made = first.parquet.stat().st_mtime_ns
     os.utime(tmp_path / "drain-1.jsonl", ns=(made + 1, made + 1))
@@ -97,7 +97,7 @@ def test_an_edited_history_is_packed_again(packed, tmp_path):
 
 
 def test_a_history_that_is_gone_is_missed(packed, tmp_path):
-    """The packed file was made of it: what is left is not judged as if it were all. Put back, it is."""
+    """The packed file was made of it, so the rest is not judged as if it were all. Put back, it is."""
     first = packed()
     (tmp_path / "consumer-1.jsonl").rename(tmp_path / "aside")
     for _ in range(2):
@@ -118,7 +118,7 @@ def test_a_corrupt_file_is_made_again(packed, again, change):
 
 
 def test_swapped_trials_are_void(tmp_path):
-    """Each packed file moved along with its history says that it was made of it, and is not believed."""
+    """Each packed file moved along with its histories."""
     for name in ("a", "b"):
         packing.compact(tmp_path / name, write(tmp_path / name, HISTORY, record(name)))
     for path in [*(tmp_path / "a").glob("*.jsonl"), tmp_path / "a" / FILE, tmp_path / "a" / packing.SOURCES]:
@@ -141,7 +141,6 @@ def test_histories_of_another_run_are_void(tmp_path, twice):
 
 @pytest.mark.parametrize("field", ["scenario", "arm", "seed"])
 def test_a_header_that_contradicts_its_record(tmp_path, field):
-    """The record says which trial it is; the history is of another one."""
     other = {"scenario": "other", "arm": "control", "seed": 2}
     about = msgspec.structs.replace(write(tmp_path, HISTORY), **{field: other[field]})
 
@@ -149,7 +148,7 @@ def test_a_header_that_contradicts_its_record(tmp_path, field):
 
 
 def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
-    """The order of its events decides what is late, and what was confirmed before a fault."""
+    """The order of events decides which message is late, and which was confirmed before a fault."""
     about = write(tmp_path, HISTORY)
     path = tmp_path / "publisher-1.jsonl"
     first = path.read_text().splitlines()[1]
@@ -161,7 +160,7 @@ def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
 
 
 def test_a_file_of_the_format_before_is_made_anew(packed):
-    """Its columns are the same, but nothing in it was expanded: it is newer than every history, and not believed."""
+    """Its columns are the same, and it is newer than every history."""
     first = packed("put t1 1, committed t1")
     rows = pq.read_table(first.parquet)
     pq.write_table(rows.slice(0, 1).replace_schema_metadata({"conformance": "1"}), first.parquet)
@@ -251,7 +250,7 @@ def test_an_ambiguous_sync_voids_the_trial(packed, events, void):
 
 @pytest.mark.parametrize(("events", "after"), [("kept 1, killed", True), ("kept 1", False)], ids=["effective", "not"])
 def test_a_void_trial_says_whether_its_fault_took_effect(packed, again, tmp_path, events, after):
-    """By its histories, though one of them is torn; of a whole one the field says nothing."""
+    """Read from its histories, although one of them is torn; the field is false for a valid trial."""
     assert not packed(events).record.void_after_fault
     path = tmp_path / "publisher-1.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
@@ -287,7 +286,7 @@ def test_a_link_of_no_protocol_voids_the_trial(packed, again, tmp_path):
 
 
 def test_a_transaction_on_the_wire_has_the_name_of_the_broker(rows):
-    """On the link it voids no trial; anywhere else it does."""
+    """On the link it does not void the trial; anywhere else it does."""
     (frame,) = rows("kept 1, framed flow transaction=00x1", Op.FRAME)
 
     assert frame["txn"] is None
@@ -295,7 +294,6 @@ def test_a_transaction_on_the_wire_has_the_name_of_the_broker(rows):
 
 @pytest.mark.parametrize("name", ["", "t", "T1", "1", "t1x", "t-1", "t1\n", "t1234567890"])
 def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
-    """Its number is its column; what has none cannot be judged."""
     with pytest.raises(HistoryError, match="is not one of this suite"):
         packing._number(Event(0, 1, Op.COMMIT, Phase.OK, transaction=name))
 

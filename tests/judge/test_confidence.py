@@ -19,7 +19,6 @@ def test_three_of_three_and_three_clean_trials_are_enough():
 
 
 def test_a_control_that_never_failed_shows_nothing():
-    """0 of 3: a broken broker would most likely pass as well."""
     assert miss_probability(0, 3, 3) > 0.5
 
 
@@ -38,6 +37,5 @@ def test_counts_that_contradict_themselves(counts):
 
 
 def test_no_fault_bounds_nothing():
-    """Zero faults are not a bound of 100 %."""
     with pytest.raises(ValueError, match="bound nothing"):
         bound(0)

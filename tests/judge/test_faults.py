@@ -39,7 +39,7 @@ AT = Nth("confirm", 7)
 
 
 def script(name, steps, **decides):
-    """A scenario of this test alone; underscores of a claim stand for its dashes."""
+    """A scenario of this test alone; underscores in the name of a claim become dashes."""
     return Scenario(name, "", "async_ack", (*steps, *SETTLE), {k.replace("_", "-"): v for k, v in decides.items()})
 
 
@@ -63,7 +63,6 @@ def held(claim, *args, run=RUN, of=HELD):
 
 
 def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
-    """Word for word: what was at risk, the control, and that the disk was slow."""
     row = held("ARTEMIS-SEND-09", CLEAN, BROKEN)
 
     assert (Verdict.HOLDS, "held_sync", "slow disk") == (row.verdict, row.fault, row.failure_model), row.reason
@@ -86,7 +85,7 @@ def test_a_confirm_before_its_sync_violates():
 
 
 def test_a_broker_that_never_syncs_is_no_error_of_the_suite():
-    """There was no sync to hold, so the fault had no effect; what it confirmed meanwhile is true all the same."""
+    """There was no sync to hold, so the fault had no effect; its early confirms count all the same."""
     never = [facts(offends=EARLY_SEEN, effective=())] * 3
     idle = [facts(effective=())] * 3
     row = held("ARTEMIS-SEND-09", never)
@@ -141,7 +140,7 @@ WEAK = msgspec.structs.replace(RUN, settings={**RUN.settings, "sync_non_transact
 
 
 def test_the_permission_to_confirm_early():
-    """With the sync switched off a confirm that leaves before it is what the sentence allows."""
+    """With the sync switched off, a confirm before the sync is allowed."""
     row = held("ARTEMIS-SEND-11", BROKEN, run=WEAK)
 
     assert (Verdict.WITNESSED, "slow disk") == (row.verdict, row.failure_model)
@@ -161,7 +160,6 @@ def test_a_permission_says_what_could_not_be_seen():
 
 
 def test_whether_confirms_wait_is_reported():
-    """The document gives no moment, so the row reports what the broker did."""
     run = msgspec.structs.replace(RUN, profiles=("qpid",), settings={"persistence": True})
     row = held("QPID-PERS-03", CLEAN, run=run)
 
@@ -217,7 +215,7 @@ LOST_POWER = script("power", (Publish(9, window=3, until=PowerLoss(AT)), Restart
 
 
 def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN, power=()):
-    """The rows of one claim that was tried with a held sync and with a kill, and with a power loss where there are any."""
+    """The rows of one claim that was tried with a held sync, with a kill, and perhaps with a power loss."""
     trials, known = [], {}
     played = [(HELD, at_disk, BROKEN), (KILLED, killed, died), (LOST_POWER, power, LOSSY)][: 3 if power else 2]
     for item, subject, control in played:
@@ -230,7 +228,7 @@ def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN, power=()):
 
 
 def test_decided_at_the_disk():
-    """The kill alone could not: it stays inconclusive, says where it was decided, and asks for nothing more."""
+    """The kill alone decides nothing: its row stays inconclusive, names the stronger test, and changes no exit code."""
     (disk, kill), code = both(CLEAN)
 
     assert (Verdict.HOLDS, Verdict.INCONCLUSIVE, ExitCode.CONFORMANT) == (disk.verdict, kill.verdict, code)
@@ -255,7 +253,7 @@ def test_not_decided_at_the_disk(at_disk, killed, died):
 
 
 def test_what_is_open_at_the_disk_keeps_the_others_open():
-    """It holds with a held sync, and too few power losses say nothing yet: the claim is not decided."""
+    """The claim holds with a held sync, but too few power losses leave it undecided."""
     rows, code = both(CLEAN, power=CLEAN[:2])
 
     assert ["HOLDS", "INCONCLUSIVE", "INCONCLUSIVE"] == [row.verdict for row in rows]
@@ -280,7 +278,6 @@ UNABLE = msgspec.structs.replace(RUN, unable={"held_sync": "no strace: apt-get i
 
 
 def test_a_fault_that_this_machine_cannot_do():
-    """Not tried, and what would enable it; a run that is not finished changes nothing."""
     why = "This machine cannot do held_sync: no strace: apt-get install strace."
     torn = msgspec.structs.replace(UNABLE, finished=False)
 
@@ -292,7 +289,7 @@ def test_a_fault_that_this_machine_cannot_do():
 
 
 def test_a_fault_that_an_external_broker_has_no_command_for():
-    """The field of its owner's file and what to do: the machine has nothing to do with it."""
+    """The reason names the field of the owner's file, not the machine."""
     commands = "external.pause.command and external.resume.command"
     run = msgspec.structs.replace(
         RUN,
@@ -311,7 +308,6 @@ def test_a_fault_that_an_external_broker_has_no_command_for():
 
 
 def test_a_need_that_an_external_broker_has_no_command_for():
-    """A clean restart is its owner's `stop`."""
     need = "a clean restart"
     run = msgspec.structs.replace(RUN, launcher="external", unable={need: broker.why_not(External(), need)})
     steps = (Publish(9, window=3), Restart(clean=True), Publish(9, window=3))
@@ -366,7 +362,7 @@ def test_of_two_faults_the_one_that_the_claim_names():
 
 
 def test_every_fault_has_its_words_and_its_bit():
-    """One and several of it; a disk that is only watched is no fault."""
+    """A disk that is only watched is not a fault."""
     assert set(FAULTS) - {"watched"} == set(reasons._FAULTS)
     assert len(FAULTS) == len({effective_mask(name) for name in FAULTS})
     assert {Throttle.name, Watched.name, PowerLoss.name} <= set(FAULTS)

@@ -28,7 +28,6 @@ def recorded(place, histories, run=RUN):
 
 @pytest.fixture
 def run(tmp_path):
-    """Six trials; two of the subject lose what was confirmed."""
     return recorded(tmp_path / "run", [CLEAN, LOSSY, LOSSY])
 
 
@@ -69,7 +68,6 @@ def swap_histories(run):
 
 
 def edit_history(run):
-    """What was confirmed is what the drain brought."""
     edit(run / "trials" / "subject.2" / "publisher-1.jsonl", b'"p1:2"', b'"p1:1"')
 
 
@@ -153,7 +151,7 @@ def test_a_changed_folder_is_incomplete(run, tamper, trial, why):
 
 
 def test_an_honest_folder_is_complete(run):
-    """Every trial comes back as it was recorded; what the judge packs beside it changes nothing."""
+    """The packed files of the judge change nothing."""
     (run / "trials" / "subject.1" / "events.parquet").write_bytes(b"packed")
     found = folder.read(run)
 
@@ -170,7 +168,7 @@ def test_an_honest_folder_is_complete(run):
     ids=lambda tamper: tamper.__name__,
 )
 def test_nothing_holds_in_a_changed_folder(session, tmp_path, tamper, histories):
-    """It was judged before, so everything is packed; a counterexample in an unchanged trial still counts."""
+    """The folder was judged before, so all is packed; a counterexample in an unchanged trial still counts."""
     catalogue = claims.load()
     scripts = scenario.load(catalogue)
     run = recorded(tmp_path / "run", histories)
@@ -189,7 +187,7 @@ def test_nothing_holds_in_a_changed_folder(session, tmp_path, tamper, histories)
 
 @pytest.mark.spark
 def test_sixteen_copies_of_a_clean_trial(session, tmp_path):
-    """One trial was recorded, and it is too few: its copies are not counted, and the code is no pass."""
+    """One recorded trial is too few, and its copies do not count."""
     catalogue = claims.load()
     run = recorded(tmp_path / "run", [CLEAN])
     copy_sixteen(run)
@@ -202,7 +200,7 @@ def test_sixteen_copies_of_a_clean_trial(session, tmp_path):
 
 
 def test_an_edited_run_file_is_incomplete(run):
-    """A setting that gives the promise up made a violation NOT_APPLICABLE. A file without a seal is an older one."""
+    """Counter-example: a setting that does not promise the claim made a violation NOT_APPLICABLE."""
     whole = records.read(run / "run.json", RunFile).sealed
     records.save(whole, run / "run.json")
     honest = folder.read(run)
@@ -235,7 +233,7 @@ def test_an_interrupted_run_misses_nothing(run):
 
 @pytest.mark.parametrize("plan", [None, ()])
 def test_a_run_without_a_plan_cannot_be_checked(run, plan):
-    """An earlier version wrote it. Its trials are judged, and nothing of it holds; an empty plan is a plan."""
+    """An earlier version wrote it. An empty plan is a plan."""
     whole = records.read(run / "run.json", RunFile)
     records.save(msgspec.structs.replace(whole, plan=plan, checksums={}), run / "run.json")
     found = folder.read(run)

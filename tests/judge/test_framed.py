@@ -20,7 +20,7 @@ def reached(frames, connection=1):
 
 
 def tied_to(protocol, *events):
-    """What was tied: `(what it is to the message, its number)` each."""
+    """The frames that were tied: `(meaning, number of the message)` each."""
     rows = tied(events, protocol)
     return [(CARRIES[row.carries], int(row.event.message[3:])) for row in rows if row.carries is not None]
 
@@ -34,7 +34,6 @@ def disposed(first, last, words="accepted settled", to="to_broker", **fields):
 
 
 def three(**fields):
-    """Deliveries 0 to 2 of messages 1 to 3."""
     return [delivered(n, f"p1:{n + 1}", **fields) for n in range(3)]
 
 
@@ -42,7 +41,6 @@ def three(**fields):
 
 
 def test_a_range_is_about_each_of_its_deliveries():
-    """And about no other; one without an end is about one."""
     assert [("acknowledge", 2), ("acknowledge", 3)] == tied_to("amqp", *three(), disposed(1, 2))[3:]
     assert [("acknowledge", 2)] == tied_to("amqp", *three(), disposed(1, None))[3:]
 
@@ -75,7 +73,7 @@ def test_a_range_goes_over_the_end_of_the_numbers():
     ],
 )
 def test_only_an_outcome_acknowledges(words, expected):
-    """Accepted does, settled or not; settled alone says nothing, and of its own sends a client says nothing new."""
+    """Accepted does, settled or not; `settled` alone is not an outcome, nor is a disposition by the sender."""
     found = tied_to("amqp", *three(), disposed(0, 0, words))[3:]
 
     assert found == ([(expected, 1)] if expected else [])
@@ -99,7 +97,6 @@ def test_a_number_is_of_its_session_and_its_connection():
 
 
 def test_a_number_is_of_its_last_delivery():
-    """A number that is used again names the last delivery; an unknown number names none."""
     assert [("acknowledge", 5)] == tied_to("amqp", *three(), delivered(0, "p1:5"), disposed(0, 0))[4:]
     assert [] == tied_to("amqp", *three(), delivered(0, None), disposed(0, 0))[3:]
 
@@ -119,7 +116,7 @@ def whole(*events, protocol="amqp"):
 
 
 def test_whole_is_what_the_client_has_acknowledged_to_the_last_byte():
-    """Other frames of the same stream count, those of the other direction and of another connection do not."""
+    """Other frames of the same stream count; those of the other direction or of another connection do not."""
     other = [frame("flow", "to_client"), frame("flow"), delivered(0, "p1:9", connection=2)]
 
     assert [False, True, True, True] == whole(*other, *three(), reached(4), reached(0, connection=2))
@@ -128,7 +125,6 @@ def test_whole_is_what_the_client_has_acknowledged_to_the_last_byte():
 
 
 def test_whole_is_a_delivery_with_its_last_frame():
-    """Not with one before it, not where it was cut, not where its sender took it back."""
     parts = [delivered(0, "p1:1", "more"), delivered(0, "p1:1", "continued"), delivered(1, "p1:2", "aborted")]
     cut = delivered(2, "p1:3", ", not passed on", phase=Phase.FAIL)
 
@@ -167,7 +163,6 @@ def answered(receipt):
 
 
 def test_a_header_names_a_delivery():
-    """That of an ACK, and of a NACK; an unknown header names none."""
     came = [message(7, "p1:1"), message(8, "p1:2"), message(9, None)]
 
     assert [("acknowledge", 2)] == tied_to("stomp", *came, acknowledged(8))[2:]
@@ -176,7 +171,7 @@ def test_a_header_names_a_delivery():
 
 
 def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
-    """Once; on a cumulative one only, and not what came on another (STOMP 1.2, ACK)."""
+    """Once, and only on a cumulative subscription (STOMP 1.2, ACK)."""
     one, two = "subscription=1 cumulative", "subscription=2 cumulative"
     came = [message(1, "p1:1", one), message(2, "p1:2", two), message(3, "p1:3", one), message(4, "p1:4", one)]
 
@@ -188,7 +183,6 @@ def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
 
 
 def test_a_receipt_answers_what_asked_for_it():
-    """A SEND, or an ACK with all that it covers; once."""
     send = frame("SEND receipt=r-1", delivery="r-1", message="p1:8")
     came = [message(1, "p1:1", "subscription= cumulative"), message(2, "p1:2", "subscription= cumulative")]
     found = tied_to(
@@ -238,7 +232,6 @@ def test_only_an_ack_acknowledges(words, expected):
 
 
 def test_the_answer_to_a_publish_is_about_what_the_channel_counted():
-    """In confirm mode; and a publish is none of the deliveries with its number."""
     sends = [brought(n, f"p1:{n + 8}", "persistent", "basic.publish", "to_broker") for n in (1, 2)]
     answer = frame("basic.ack multiple=true accepted covers=1-2", "to_client")
 

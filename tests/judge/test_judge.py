@@ -71,7 +71,7 @@ class Counted:
 
 
 def test_a_growing_run_judges_what_was_added(session, tmp_path):
-    """The rows are those of a run that is judged once; a scenario that did not grow is not asked about again."""
+    """The rows are those of a run that is judged once; Spark is not asked about a scenario that did not grow."""
     catalogue = claims.load()
     scripts = scenario.load(catalogue)
     remembered, counted = Remembered(), Counted(session)
@@ -109,7 +109,7 @@ def test_nothing_recorded_asks_for_no_spark(tmp_path):
 
 
 def test_violated_with_its_timeline(rows):
-    """The first message that was lost, and everything that happened to it, by the clock of the trial."""
+    """The timeline has everything that happened to the first lost message, by the clock of the trial."""
     found = row(rows([LOSSY] * 3, []))
     first = found.witnesses[0]
 
@@ -131,7 +131,7 @@ def test_judging_twice_gives_the_same(rows, again):
 
 
 def test_a_torn_history_voids_its_trial(rows):
-    """It is named in the trials. Its fault had taken effect, so that the others do not make a pass."""
+    """Its fault had taken effect, so the others do not give HOLDS."""
 
     def tear(trials):
         path = trials / "subject.1" / "drain-1.jsonl"
@@ -207,7 +207,6 @@ def test_the_plan_is_linear(session, tmp_path, used, sorts):
 
 
 def test_bench_measures(session, monkeypatch):
-    """Every figure that `just bench judge` prints, on a scale that a test can afford."""
     monkeypatch.setattr(judging, "TRIALS", 2)
     monkeypatch.setattr(judging, "WARM", 1)
     found = judging.bench(judging.SCENARIO)
@@ -217,7 +216,7 @@ def test_bench_measures(session, monkeypatch):
 
 
 def test_a_session_beside_another_is_a_guest(session):
-    """A process that has Spark keeps it: the judge opens one more session, and stopping that ends no other."""
+    """PySpark allows one JVM in a process: the judge opens one more session in it, and stopping that ends no other."""
     with judge.JudgeSession.start() as guest:
         assert guest.spark is not session.spark
         assert 3 == guest.spark.range(3).count()

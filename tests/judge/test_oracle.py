@@ -309,7 +309,7 @@ def linking(rng):
 
 
 def test_duckdb_counts_the_same(session, tmp_path):
-    """Lost, gone, delivered again, what transactions do, what is synced and what crosses links, in random trials."""
+    """In random trials."""
     rng = random.Random(20261121)
     trials = []
     for number, kind in enumerate([history, posting, retiring, storing, linking] * TRIALS):

@@ -16,7 +16,7 @@ KILLED = "broker-killed-while-publishing"
 
 
 def running(folder, monkeypatch, found):
-    """A run whose judge says of each number of trials what `found` says; and the trials that it records."""
+    """A run whose verdicts for each number of trials are given by `found`; and the trials that it records."""
     prepared = campaign.prepare(campaign.Options(adapter="reference", claims=("SOLCD-ACK-01",), seed=3))
     recorded = [trial.index for trial in prepared.trials if (trial.script.id, trial.arm) == (KILLED, "subject")]
     blank = rule("SOLCD-ACK-01", KILLED, [facts()] * 3, [facts(offends={"lost": 1})] * 3)
@@ -47,7 +47,6 @@ def running(folder, monkeypatch, found):
     ids=["stuck in two of three, then in four of five", "stuck in two", "never seen", "a violation", "in all"],
 )
 def test_repeats(tmp_path, monkeypatch, found, verdict, trials):
-    """What was seen too seldom is repeated up to a bound, a violation once, and each trial has a number of its own."""
     run, recorded = running(tmp_path, monkeypatch, found)
 
     answer = run.judge()

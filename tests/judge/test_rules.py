@@ -11,7 +11,7 @@ from conformance import claims
 from conformance.errors import ExitCode
 from conformance.judge import applicable, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.rows import Judgement, Verdict
+from conformance.judge.rows import Exposure, Judgement, Verdict
 
 KILL, ONE, AUTO, EVERY = (
     "broker-killed-while-publishing",
@@ -68,15 +68,24 @@ def test_what_stands_against_holds(subject, control, words):
 
 
 def test_what_a_check_applied_to_nothing_of_was_not_at_risk():
-    """`at risk 20+` stood beside "The check applied to nothing in 1 of 3 kills"."""
+    """Counter-example: `at risk 20+` beside "The check applied to nothing in 1 of 3 kills"."""
     row = rule("SOLCD-ACK-01", KILL, [facts(), facts(), facts(applies=0)], BROKEN)
 
     assert (Verdict.INCONCLUSIVE, 0) == (row.verdict, row.exposure.minimum)
     assert 50 == rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN).exposure.minimum
 
 
+def test_the_exposure_of_a_row():
+    flush = {"trial_flush_ns": 3_141_593, "all_confirmed": 70}
+    row = rule("SOLCD-ACK-01", KILL, [facts(exposed=number, **flush) for number in (50, 20, 60)], BROKEN)
+
+    assert row.exposure == Exposure(
+        name="confirmed_in_window", total=130, minimum=20, median=50.0, trials=3, confirmed=210, window_ms=3.142
+    )
+
+
 def test_a_control_that_stores_nothing_gives_no_q():
-    """It proves the check, like a liar: a broker that never syncs would pass, and so it must fail in every trial."""
+    """It proves the check, like a liar: a broker that never syncs would pass, so it must fail in every trial."""
     name = "broker-stopped-while-publishing"
     row = rule("SOLCD-ACK-01", name, CLEAN, BROKEN, label="persistence=false")
     once = rule("SOLCD-ACK-01", name, CLEAN, [*BROKEN[:2], facts()], label="persistence=false")
@@ -101,7 +110,6 @@ def test_seen_once_in_five():
 
 
 def test_a_violation_outweighs_an_incomplete_run():
-    """What was found is printed; nothing else is concluded."""
     torn = msgspec.structs.replace(RUN, finished=False, interrupted=True)
 
     assert Verdict.VIOLATED == rule("SOLCD-ACK-01", KILL, BROKEN, run=torn).verdict
@@ -129,14 +137,12 @@ def expectation(**fields):
     ],
 )
 def test_an_expectation_is_only_observed(subject, words):
-    """What no document says is never a violation; what was seen is said."""
     row = rule("SOLCD-ACK-01", KILL, subject, catalogue=expectation())
 
     assert (Verdict.OBSERVED, words, False) == (row.verdict, row.reason, row.required)
 
 
 def test_an_expectation_that_is_required_is_judged():
-    """With its control, like any claim; and it is marked as the user's own."""
     asked = msgspec.structs.replace(RUN, required=("SOLCD-ACK-01",))
 
     broken = rule("SOLCD-ACK-01", KILL, BROKEN, catalogue=expectation(), run=asked)
@@ -155,7 +161,6 @@ def test_an_expectation_that_is_always_judged():
 
 
 def test_a_broker_that_does_not_start_again():
-    """It has violated the expectation, however often it did; and nothing else of those trials holds."""
     dead = rule(RECOVER, KILL, [DEAD] * 3)
     once = rule(RECOVER, KILL, [*CLEAN, DEAD])
     kept = rule("SOLCD-ACK-01", KILL, [*CLEAN, DEAD], BROKEN)
@@ -169,7 +174,7 @@ def test_a_broker_that_does_not_start_again():
 
 
 def test_a_broker_that_does_not_start_for_the_next_trial():
-    """No message was sent, and the fault of that trial never came; the trial before ended the broker."""
+    """The previous trial ended the broker: no message was sent, and the fault of this trial did not fire."""
     before = facts(applies=0, exposed=0, effective=(), not_recovered=NOT_BACK, was_settled=False)
     row = rule(RECOVER, KILL, [*CLEAN, before], REFUSED, REFUSES)
 
@@ -182,7 +187,6 @@ def test_a_broker_that_starts_again_each_time():
 
 
 def test_a_broker_that_may_or_may_not_be_to_blame():
-    """It is not accused, and nothing holds; the reason says what could not be tried."""
     for claim, control, label in ((RECOVER, REFUSED, REFUSES), ("SOLCD-ACK-01", BROKEN, None)):
         row = rule(claim, KILL, [*CLEAN, UNKNOWN], control, label)
 
@@ -193,14 +197,14 @@ def test_a_broker_that_may_or_may_not_be_to_blame():
 
 
 def test_recovery_is_judged_in_every_scenario():
-    """One that does not name the claim has a row of it only where a broker did not start again."""
+    """A scenario without the claim has a row only if a broker did not start again."""
     assert Verdict.VIOLATED == rule(RECOVER, ONE, [*CLEAN, DEAD]).verdict
     with pytest.raises(StopIteration):
         rule(RECOVER, ONE, CLEAN)
 
 
 def test_recovery_is_judged_whatever_was_selected():
-    """The claims that were selected rest on it; where nothing happened the row says that it was left out."""
+    """The selected claims rest on it."""
     chosen = msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",))
 
     assert Verdict.VIOLATED == rule(RECOVER, KILL, [*CLEAN, DEAD], run=chosen).verdict
@@ -208,7 +212,6 @@ def test_recovery_is_judged_whatever_was_selected():
 
 
 def test_the_part_of_a_loss_is_named():
-    """All of the confirmed were lost here: none was kept."""
     tail = {"kept_first_lost": 1, "kept_last_lost": 2}
     row = rule("SOLCD-ACK-01", KILL, [facts(offends=LOST, **tail)] * 3)
 
@@ -216,7 +219,6 @@ def test_the_part_of_a_loss_is_named():
 
 
 def test_all_trials_void():
-    """An error of the suite accuses no broker; the first reason is given."""
     row = rule("SOLCD-ACK-01", KILL, [None] * 3, void="no port was free")
 
     assert (Verdict.HARNESS_ERROR, "Every trial was void: no port was free", 3) == (row.verdict, row.reason, row.void)
@@ -229,7 +231,7 @@ def test_a_void_trial_beside_valid_ones():
 
 @pytest.mark.parametrize(("claim", "label"), [("SOLCD-ACK-01", None), (RECOVER, REFUSES)], ids=["strong", "liar"])
 def test_a_trial_that_was_void_after_its_fault(claim, label):
-    """It may have shown what the claim denies, so nothing holds without it; a violation beside it stands."""
+    """It may have shown the opposite, so nothing holds without it; a violation beside it stands."""
     broken = [facts(offends={**LOST, "not_recovered": 1})] * 3
     void = "drain-1.jsonl: the process died: out of memory"
 
@@ -245,7 +247,7 @@ def test_a_trial_that_was_void_after_its_fault(claim, label):
 
 @pytest.mark.parametrize("trials", [1, 2, 3])
 def test_three_faults_beside_a_liar(trials):
-    """A liar proves the check with one trial; that one kill did no harm says little of the next."""
+    """A liar proves the check with one trial, but one kill without an offence shows little."""
     row = rule(RECOVER, KILL, CLEAN[:trials], REFUSED, REFUSES)
 
     assert (Verdict.HOLDS if trials == 3 else Verdict.INCONCLUSIVE) == row.verdict
@@ -262,7 +264,6 @@ def test_without_a_fault_one_trial_is_enough():
 
 
 def test_a_fault_that_did_not_bite_voids_only_what_is_about_it():
-    """The crash never came: what needs no crash is judged all the same."""
     tame = [facts(effective=())] * 3
     held = rule("EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1}, effective=())] * 3,
                 "liar never-answers-one-send")  # fmt: skip
@@ -283,7 +284,6 @@ THROUGH_ARTEMIS = msgspec.structs.replace(
 
 
 def test_a_comparison_needs_three():
-    """What two modes of a client do differently is a violation in three trials, and in two it is undecided."""
     other, same = facts(offends={"came_otherwise_than_other": 5}), facts()
     capabilities = (*RUN.capabilities, "pre_ack_mode")
     run = msgspec.structs.replace(
@@ -300,7 +300,7 @@ def test_a_comparison_needs_three():
 
 @pytest.mark.parametrize("early", [0, 318])
 def test_a_confirmation_window_is_observed(early):
-    """Its documentation calls it a buffer for a reattachment too: an answer before it is full accuses no broker."""
+    """Its documentation also calls it a buffer for reattachment: an early answer accuses no broker."""
     seen = [facts(offends={"answered_within_window": early})] * 3
     row = rule("ARTEMIS-ASYNC-06", "few-sends-of-large-window", seen, run=THROUGH_ARTEMIS)
 
@@ -310,7 +310,6 @@ def test_a_confirmation_window_is_observed(early):
 
 
 def test_figures_are_medians_in_their_words():
-    """Of the trials that saw it; what none saw is said to be missing."""
     seen = [
         facts(figure_rates_of_sending_0=rate, figure_rates_of_sending_1=1234.6, figure_rates_of_sending_2=None)
         for rate in (10.0, 30.0, 99.0)
@@ -366,7 +365,7 @@ SILENT = msgspec.structs.replace(RUN, settings={}, absent=(), weakens=())
 
 
 def test_a_file_without_settings_gives_nothing_up():
-    """What the broker's file does not describe is taken to be promised, and a violation says so."""
+    """A setting that the broker's file does not describe is assumed to promise the claim; a violation says so."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=SILENT)
 
     assert (Verdict.VIOLATED, False, "") == (row.verdict, row.required, row.failed_unpromised)
@@ -376,7 +375,6 @@ def test_a_file_without_settings_gives_nothing_up():
 
 
 def test_a_file_that_says_that_it_stores_nothing():
-    """It knows better than silence: nothing is assumed."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(SILENT, settings={"persistence": False}))
 
     assert Verdict.NOT_APPLICABLE == row.verdict
@@ -384,7 +382,7 @@ def test_a_file_that_says_that_it_stores_nothing():
 
 
 def test_silence_permits_nothing():
-    """The permission needs the weak value, so it does not apply beside the claim that is assumed."""
+    """The permission needs the weak value, so it does not apply beside the assumed claim."""
     row = rule("ARTEMIS-SEND-11", KILL, BROKEN, run=SILENT)
 
     assert (Verdict.NOT_APPLICABLE, "") == (row.verdict, row.failed_unpromised)
@@ -401,12 +399,11 @@ def test_silence_permits_nothing():
     ],
 )
 def test_what_failed_without_a_promise(claim, subject, run, figure):
-    """Only where a setting gives the claim up and its check failed: a permission cannot fail, a violation is none."""
+    """Only if a setting does not promise the claim and its check failed: a permission cannot fail."""
     assert figure == rule(claim, KILL, subject, run=run).failed_unpromised
 
 
 def test_required_all_the_same():
-    """Your requirement: violated, marked, and said so."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(WEAK, required=("SOLCD-ACK-01",)))
 
     assert (Verdict.VIOLATED, True) == (row.verdict, row.required)
@@ -435,7 +432,6 @@ ASKED = "Judged as TIBCO EMS at your request; this product never promised it."
 
 
 def test_judged_as_another_vendor():
-    """The user asked: it is judged, says so, and is a requirement of the user's."""
     row = rule("EMS-STEP-06", ACKNOWLEDGED, [facts(offends={"delivered_after_restart": 2})] * 3, run=FOREIGN)
 
     assert (Verdict.VIOLATED, True, True) == (row.verdict, row.required, row.reason.startswith(ASKED)), row.reason
@@ -450,7 +446,6 @@ def test_judged_as_what_cannot_be_decided():
 
 @pytest.mark.parametrize("changes", [{"profiles": ("ems",)}, {"judged_as": ("qpid",)}])
 def test_judged_as_without_need(changes):
-    """What the product promises itself is an ordinary row, and another vendor's name changes nothing."""
     row = rule("EMS-STEP-06", ACKNOWLEDGED, CLEAN, run=msgspec.structs.replace(FOREIGN, **changes))
 
     assert (False, False) == (row.required, "at your request" in row.reason)
@@ -471,7 +466,7 @@ SESSION = next(c for c in CATALOGUE.claims.values() if c.subject == "session" an
 
 @pytest.mark.parametrize("settings", [{}, {"publish_window": 0}])
 def test_a_session_of_ours_has_its_settings_from_its_script(settings):
-    """No product's configuration gives up what the suite says of itself, and no vendor is meant by it."""
+    """No product's configuration changes a self-check, and it binds no vendor."""
     run = msgspec.structs.replace(RUN, settings=settings, profiles=(), capabilities=SESSION.capabilities)
 
     assert ("publish_window", "", "") == (
@@ -500,7 +495,7 @@ def test_a_brokers_claim_is_given_up_by_what_its_product_does_not_have():
     ],
 )
 def test_what_the_protocol_does_not_say(claim, adapter, protocol, why):
-    """A claim is about what is spoken; on the bundled broker a product's own client may be any."""
+    """On the bundled broker a claim about a product's own client may use any protocol."""
     about = CATALOGUE.claim(claim)
     run = msgspec.structs.replace(
         RUN, adapter=adapter, protocol=protocol, profiles=("ems",), capabilities=about.capabilities
@@ -526,7 +521,7 @@ SOLACE = msgspec.structs.replace(
 
 
 def timed(claim="SOLPUB-THR-01", offended=(), trials=3, **run):
-    """A row about time: in so many trials the third waited for the timer."""
+    """A row about time: in so many trials, a third of a window waited for the timer."""
     late = {"waited_for_timer": 17}
     subject = [facts(offends=late if number in offended else {}) for number in range(trials)]
     label = "liar confirms-by-timer-only"
@@ -538,7 +533,7 @@ def timed(claim="SOLPUB-THR-01", offended=(), trials=3, **run):
     ("claim", "anomaly", "beside"), [("EMS-STEP-03", "stuck", False), ("SOLCD-ACK-01", "lost", True)]
 )
 def test_what_came_late_is_not_counted_twice(claim, anomaly, beside):
-    """Late messages stand beside lost ones, and are the stuck ones themselves: "143, and beside that 144 more"."""
+    """Late messages are listed beside lost ones, but they are the stuck ones themselves."""
     seen = [facts(offends={anomaly: 4}, all_late=4)] * 3
     row = rule(claim, KILL, seen, seen)
 
@@ -555,7 +550,7 @@ def test_what_came_too_late_must_do_so_in_three_trials():
 
 
 def test_a_session_meets_conditions_that_the_settings_leave_open():
-    """Ack Immediately is asked for by a script: the claim about it applies there, and the one about its absence not."""
+    """A script asks for Ack Immediately: the claim about it applies there, and the claim about its absence does not."""
     script = SCENARIOS["acknowledged-immediately"]
     run = msgspec.structs.replace(SOLACE, capabilities=("ack_immediately", "ranged_confirms"))
     immediate, third = CATALOGUE.claim("SOLPUB-IMM-01"), CATALOGUE.claim("SOLPUB-THR-01")
@@ -594,7 +589,6 @@ def test_what_was_not_selected_is_not_tried():
 
 
 def test_every_claim_has_a_row():
-    """The row of a claim without a scenario has a reason."""
     rows = rules.rows(CATALOGUE, SCENARIOS, tally.ClaimEvidence(RUN, [], {}), {"SOLCD-TX-02": "No transactions yet."})
 
     assert set(CATALOGUE.claims) == {row.claim for row in rows}
@@ -638,7 +632,7 @@ def test_exit_codes_of_the_run_itself():
 
 
 def test_spared_rows():
-    """They ask for nothing more, an error of the suite is never spared, and others may ask beside the rows."""
+    """An error of the suite is never spared, and further codes may come from outside the rows."""
     everything = judgement(Verdict.VIOLATED, Verdict.INCONCLUSIVE)
     broken = judgement(Verdict.HARNESS_ERROR)
 
@@ -669,7 +663,7 @@ def test_repeats():
     ],
 )
 def test_what_was_seen_too_seldom_is_repeated(verdict, offended, added, again):
-    """Stuck in two of three is neither a violation nor the end; a violation is repeated once."""
+    """Stuck in two of three trials is repeated; a violation is repeated once."""
     found = exits.needs_repeats(judgement(verdict, trials=5, offended=offended), {KILL: added})
 
     assert found == ([KILL] if again else [])
@@ -681,12 +675,10 @@ def test_the_tables_are_frozen():
 
 
 def with_policy(**settings):
-    """A run under these settings of its queues."""
     return msgspec.structs.replace(RUN, settings={**RUN.settings, **settings})
 
 
 def required(run, *claims):
-    """The run with these claims required."""
     return msgspec.structs.replace(run, required=claims)
 
 
@@ -694,7 +686,7 @@ DISCARDS = with_policy(full_queue_policy="discard")
 
 
 def test_no_absence_is_held_against_a_queue_that_discards():
-    """The claim is not promised, unless the user requires it; a claim that no absence decides is judged as ever."""
+    """The claim is not promised unless the user requires it; a claim that rests on no absence is judged as usual."""
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=DISCARDS)
     required = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(DISCARDS, required=("SOLCD-ACK-01",)))
     other = rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=DISCARDS)
@@ -709,7 +701,7 @@ def test_no_absence_is_held_against_a_queue_that_discards():
 
 
 def test_a_policy_that_moves_messages_excuses_only_what_was_found():
-    """With a dead-letter queue the missing one is lost; the suite does not look into that queue of an external broker."""
+    """The suite drains the dead-letter queue, but not that of an external broker."""
     moves = with_policy(max_delivery_attempts=1, dead_letter_destination="DLQ")
     outside = msgspec.structs.replace(moves, launcher="external")
     found = rule("SOLCD-ACK-01", KILL, [facts(applies=0, all_set_aside=7)] * 3, BROKEN, run=moves)
@@ -721,7 +713,7 @@ def test_a_policy_that_moves_messages_excuses_only_what_was_found():
 
 
 def test_a_queue_whose_messages_stay_excuses_those_that_come_again():
-    """Non-destructive: nothing is concluded from a delivery after the acknowledgement, but from a missing answer."""
+    """Non-destructive: a delivery after the acknowledgement shows nothing, a missing answer does."""
     keeps = with_policy(non_destructive=True)
     again = rule("AMQP-ACC-02", EVERY, [facts(offends={"delivered_twice": 1})] * 3, run=keeps)
     silent = rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=keeps)
@@ -733,7 +725,7 @@ def test_a_queue_whose_messages_stay_excuses_those_that_come_again():
 
 
 def test_a_send_that_waits_for_room_is_no_missing_answer():
-    """With BLOCK the producer of a full queue waits: that is undecided, and a loss is judged as ever."""
+    """With BLOCK the producer of a full queue waits: that is undecided, and a loss is judged as usual."""
     blocks = with_policy(full_queue_policy="block")
     silent = [facts(offends={"unanswered_send": 1})] * 3
     row = rule("EMS-STEP-02", AUTO, silent, run=blocks)
@@ -758,7 +750,7 @@ def test_a_policy_that_voids_every_trial_is_no_error_of_the_suite():
 
 
 def test_policies_that_could_not_be_read_excuse_an_absence():
-    """An external broker that refuses to say what its queues do is not accused of a loss, and does not pass."""
+    """The external broker refuses the request: it is not accused of a loss, and does not pass."""
     unread = msgspec.structs.replace(RUN, launcher="external", policies_unread="GET /queues: status 401")
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=unread)
 
@@ -770,7 +762,6 @@ def test_policies_that_could_not_be_read_excuse_an_absence():
 
 
 def test_a_redelivery_delay_that_no_drain_waits_for_is_named():
-    """Nothing is concluded from a queue that is not empty because its messages are not due."""
     slow = with_policy(redelivery_delay_ms=600_000)
     row = rule("SOLCD-ACK-01", KILL, [facts(was_settled=False)] * 3, BROKEN, run=slow)
 

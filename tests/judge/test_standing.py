@@ -32,7 +32,7 @@ def test_one_row_over_all_scenarios():
 
 @pytest.mark.parametrize(("offends", "verdict"), [({}, Verdict.HOLDS), ({"two_owners": 2}, Verdict.VIOLATED)])
 def test_a_message_of_two_owners_is_looked_for_in_every_trial(offends, verdict):
-    """One of a scenario with one consumer at a time exposes nothing, and is left out."""
+    """A scenario with one consumer at a time exposes nothing, and is left out."""
     alone, lies = facts(exposed=0), {"liar_gives-a-message-to-two-consumers": [facts(offends={"two_owners": 20})]}
     trials = {"two_consumers_of_one_queue": [facts(), facts(), facts(offends=offends)], "every_trial": [alone]}
     found = rules.rows(CATALOGUE, SCENARIOS, everywhere(lies_in="two-consumers-of-one-queue", **trials, **lies), {})
@@ -73,7 +73,7 @@ def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
     ],
 )
 def test_which_trials_are_judged(claim, scenario, judged):
-    """Those of scenarios with faults that the claim names, in which the client itself does not allow the offence."""
+    """Scenarios with faults that the claim names, in which the client itself does not cause the anomaly."""
     check = SCENARIOS["every-trial"].decides[claim]
     about = record(f"{scenario}.1", scenario)
 
@@ -99,7 +99,7 @@ def test_a_vendors_client_is_not_accused_of_a_loss_by_a_cut(protocol, judged):
     ],
 )
 def test_order_and_acknowledgement_bind_by_a_document_where_one_speaks(protocol, judged):
-    """JMS 2.0 promises both (6.2.9, 6.2.11): through a client of JMS they are claims, and no expectations."""
+    """JMS 2.0 promises both (6.2.9, 6.2.11): through a JMS client they are claims, and not expectations."""
     run = msgspec.structs.replace(RUN, protocol=protocol, adapter="artemis", profiles=("artemis",))
     anomalies = ("overtaken", "delivered_twice", "drained_twice")
     decides = SCENARIOS["every-trial"].decides
@@ -117,7 +117,7 @@ def test_order_and_acknowledgement_bind_by_a_document_where_one_speaks(protocol,
     ],
 )
 def test_a_client_that_does_not_wait_for_the_broker_is_not_accused_after_a_kill(able, settings, judged):
-    """Its acknowledge() returns before the broker has read it; a client without the setting never waits."""
+    """Its acknowledge() returns before the broker has read it."""
     run = msgspec.structs.replace(
         RUN, protocol="jms", settings=RUN.settings | settings, capabilities=(*RUN.capabilities, *able)
     )
@@ -149,7 +149,7 @@ def test_settings_of_a_trial_that_give_the_claim_up_are_left_out():
 
 
 def test_without_its_own_trials_it_was_not_tried():
-    """Its control fails there: a run that leaves that scenario out shows nothing by silence."""
+    """Its control fails there, so a run without that scenario shows nothing."""
     assert Verdict.NOT_TRIED == row_of("AMQP-ACC-02", consumer_killed_under_auto=[facts()] * 3).verdict
 
 

@@ -7,21 +7,19 @@ import sys
 
 import pytest
 
-from conformance import adapters
 from conformance.history import bare_header
 from conformance.judge.spark import JudgeSession
 from conformance.ledger import Ledger
-from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-ADAPTER = adapters.find("reference")
+from planned_trials import planned
 
 
 @pytest.fixture(scope="module")
 def spark_for_all():
-    """The Spark of a file: what judges in this process takes a session of it, and starts no JVM of its own."""
+    """One session for the tests of a file."""
     with JudgeSession.start() as session:
         yield session
 
@@ -35,23 +33,12 @@ def play(tmp_path):
 
     def run(*steps, client="library", before=(), **changes):
         script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client)
-        planned = Planned(
-            id="odd.subject.1",
-            script=script,
-            arm="subject",
-            control="",
-            index=1,
-            seed=1,
-            adapter=ADAPTER,
-            settings=ADAPTER.effective(),
-            protocol="amqp",
-        )
-        planned = dataclasses.replace(planned, **changes)
-        first = dataclasses.replace(planned, id="odd.first", script=dataclasses.replace(script, steps=before))
+        trial = planned(**{"script": script, **changes})
+        first = dataclasses.replace(trial, id="odd.first", script=dataclasses.replace(script, steps=before))
         with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:
             recording = Recording(tmp_path, bare_header(""), ledger)
             try:
-                *_, record = recording.record([first, planned] if before else [planned])
+                *_, record = recording.record([first, trial] if before else [trial])
             finally:
                 recording.close()
         return record, tmp_path / "trials" / "odd.subject.1"

@@ -20,7 +20,6 @@ OPTIONS = campaign.Options(
 
 
 def test_command_repeats_the_run():
-    """The printed command line is one, and asks for the same plan."""
     first = campaign.prepare(OPTIONS)
     name, *words = shlex.split(campaign.command(first))[1:]
     again, _ = prepare(cli.commands[name].make_context(name, words).params)
@@ -29,7 +28,7 @@ def test_command_repeats_the_run():
 
 
 def test_command_names_no_folder(tmp_path):
-    """It is printed in reports that leave this machine."""
+    """Reports with the command leave this machine."""
     options = campaign.Options(adapter="reference", out=tmp_path / "out", seed=1)
 
     assert str(tmp_path) not in campaign.command(campaign.prepare(options))
@@ -37,13 +36,11 @@ def test_command_names_no_folder(tmp_path):
 
 @pytest.mark.parametrize("trials", [0, -1])
 def test_no_trials_are_refused(trials):
-    """A run without trials decides nothing."""
     with pytest.raises(UsageError, match="at least 1"):
         campaign.prepare(campaign.Options(adapter="reference", trials=trials))
 
 
 def test_a_broker_that_is_not_there_ends_a_run_before_its_first_trial(tmp_path):
-    """Each trial was recorded as void for the same reason, and judged: a screen of HARNESS_ERRORs."""
     free = ports.Ports(["amqp", "http"])
     place = f"reference:external=amqp://127.0.0.1:{free['amqp']},http://127.0.0.1:{free['http']}"
     prepared = campaign.prepare(campaign.Options(place, claims=("AMQP-ACC-01",), out=tmp_path / "run"))

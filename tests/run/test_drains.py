@@ -12,13 +12,11 @@ KILLED = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart())
 
 
 def drains(folder):
-    """How many messages each drain brought, in order."""
     numbers = range(1, len(list(folder.glob("drain-*.jsonl"))) + 1)
     return [len(drained(folder, number)) for number in numbers]
 
 
 def test_two_drains_where_the_second_brings_nothing(play):
-    """No more time is spent on an honest broker."""
     record, folder = play(*KILLED, *SETTLE)
     brought = drains(folder)
 
@@ -27,7 +25,7 @@ def test_two_drains_where_the_second_brings_nothing(play):
 
 
 def test_drains_until_one_brings_nothing(play):
-    """Everything comes only after one more restart: the second drain brings it, and a third one nothing."""
+    """The messages come only after one more restart: the second drain brings them, and a third nothing."""
     record, folder = play(*KILLED, *SETTLE, liar="late-after-recovery")
     first, second, third = drains(folder)
     restarts = [e for e in events_of(folder, "orchestrator") if (e.op, e.phase) == (Op.BROKER, Phase.OK)]
@@ -46,7 +44,6 @@ def test_a_script_with_one_drain_is_left_alone(play):
 
 @pytest.mark.parametrize(("brought", "expected"), [([3, 2, 0], 3), ([1] * 9, MOST_DRAINS), ([0, 0], 2)])
 def test_at_most_five_drains(play, monkeypatch, brought, expected):
-    """Each brings what the list says."""
     real, left = TrialPlayer._step, list(brought)
 
     def step(player, one):
@@ -62,7 +59,6 @@ def test_at_most_five_drains(play, monkeypatch, brought, expected):
 
 @pytest.mark.parametrize(("slowest_s", "expected"), [(0.0, 30.0), (2.0, 30.0), (4.5, 45.0)])
 def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s, expected):
-    """And at least the liveness bound."""
     real, seen = ClientRunner.play, []
 
     def played(client_runner, job, descriptors=()):

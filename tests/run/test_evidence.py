@@ -25,7 +25,6 @@ class Broker:
 
 @pytest.fixture
 def broker(tmp_path):
-    """What evidence needs of a broker: its folder, its journal, its logs and which start it is."""
     folder = tmp_path / "run" / "brokers" / "01-any"
     (folder / "journal").mkdir(parents=True)
     (folder / "start-1.log").write_bytes(b"before\n")
@@ -34,13 +33,11 @@ def broker(tmp_path):
 
 @pytest.fixture
 def place(tmp_path):
-    """The folder of a trial."""
     (tmp_path / "run" / "trials" / "t").mkdir(parents=True)
     return tmp_path / "run" / "trials" / "t"
 
 
 def unpacked(place, copy, to):
-    """The files of a copy, filled up to their whole sizes as the README of a bundle says."""
     to.mkdir(parents=True, exist_ok=True)
     subprocess.run(["tar", "-xf", place / copy.file, "-C", to], check=True)
     for name, size in copy.sizes.items():
@@ -50,7 +47,7 @@ def unpacked(place, copy, to):
 
 
 def test_a_copy_is_the_journal(broker, place, tmp_path):
-    """Zeros at the end are not stored, those in the middle and whole files of them are not lost."""
+    """Zeros at the end are not stored; zeros in the middle, and files of zeros, are not lost."""
     files = {
         "a.amq": b"x" * 70_000 + bytes(3_000_000),
         "b.amq": bytes(200_000),
@@ -70,7 +67,7 @@ def test_a_copy_is_the_journal(broker, place, tmp_path):
 
 
 def test_the_newest_come_first(broker, place, monkeypatch, tmp_path):
-    """What does not fit is named with its size; a later file that fits is still taken."""
+    """A file that does not fit is named with its size; a later file that fits is copied."""
     monkeypatch.setattr(evidence, "COPY", 100)
     for age, (name, size) in enumerate([("new", 60), ("middle", 60), ("old", 30)]):
         (broker.journal_files.folder / name).write_bytes(b"x" * size)
@@ -82,7 +79,6 @@ def test_the_newest_come_first(broker, place, monkeypatch, tmp_path):
 
 
 def test_a_run_that_has_enough(broker, place, monkeypatch):
-    """The copies of all its trials have one budget."""
     (broker.journal_files.folder / "a").write_bytes(b"x")
     assert copy_journal(broker.journal_files.folder, place, 1).file == "journal-1.tar.gz"
     monkeypatch.setattr(evidence, "RUN", (place / "journal-1.tar.gz").stat().st_size)
@@ -112,7 +108,6 @@ def test_what_cannot_be_read_is_named(broker, place, monkeypatch):
 
 
 def test_the_log_of_a_trial(broker, place):
-    """From where it was at the beginning to where it is at the end; a new file belongs to it whole."""
     kept = EvidenceKeeper(place, broker)
     kept.begin()
     with (broker.folder / "start-1.log").open("ab") as log:
@@ -126,7 +121,6 @@ def test_the_log_of_a_trial(broker, place):
 
 
 def test_a_log_that_was_rotated(broker, place):
-    """It is shorter than it was: all of it is new."""
     kept = EvidenceKeeper(place, broker)
     kept.begin()
     (broker.folder / "start-1.log").write_bytes(b"new\n")
@@ -135,7 +129,7 @@ def test_a_log_that_was_rotated(broker, place):
 
 
 def test_one_copy_of_each_start(broker, place):
-    """The first, which is the journal as the fault left it."""
+    """The first one is the journal as the fault left it."""
     kept = EvidenceKeeper(place, broker)
     for data in (b"first", b"second, longer"):
         (broker.journal_files.folder / "a").write_bytes(data)
@@ -147,7 +141,6 @@ def test_one_copy_of_each_start(broker, place):
 
 
 def test_the_same_files_give_the_same_bytes(broker, place):
-    """No time and no owner in a copy."""
     (broker.journal_files.folder / "a").write_bytes(b"x" * 1000)
     copy_journal(broker.journal_files.folder, place, 1)
     first = (place / "journal-1.tar.gz").read_bytes()

@@ -1,6 +1,5 @@
 """A broker that runs already, behind TLS and a login: its run is replayed at the same place, and bundled."""
 
-import dataclasses
 import os
 import pathlib
 import subprocess
@@ -16,10 +15,10 @@ from conformance.adapters.launch import ports
 from conformance.adapters.launch.readiness import greeting_error
 from conformance.campaign import Options, Watcher
 from conformance.followup import bundle, replay
-from conformance.run.planning import subject_trials
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
+from planned_trials import run_one
 
 KILLED = "broker-killed-while-publishing"
 SCRIPT = """#!/bin/sh
@@ -36,7 +35,6 @@ esac
 
 @pytest.fixture
 def theirs(tmp_path, monkeypatch):
-    """The file of its owner, whose broker stores nothing and says so; it is up."""
     monkeypatch.setenv("PYTHONPATH", str(paths.root()))
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
     (tmp_path / "theirs").mkdir()
@@ -62,7 +60,6 @@ def theirs(tmp_path, monkeypatch):
 
 @pytest.mark.spark
 def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path):
-    """The loss of the first run is there in the replay, killed by the owner's command; nothing of it holds a secret."""
     tls = ClientTls(ca=str(theirs.parent / "ca.pem"))
     claim = ("SOLCD-ACK-01",)
     options = Options(
@@ -70,9 +67,7 @@ def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path)
         out=tmp_path / "run", access=Access(user="alice", password=Secret(env="ALICE"), tls=tls),
     )  # fmt: skip
     made = campaign.prepare(options)
-    only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
-    chosen = tuple(subject_trials(only, made.scenarios[KILLED], [1]))
-    judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=chosen), Watcher())
+    judged = run_one(made, KILLED)
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
     zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark_for_all, trust=True)

@@ -4,8 +4,8 @@ import os
 import pathlib
 
 import pytest
+from planned_trials import CATALOGUE, SCENARIOS, selection
 
-from conformance import adapters, claims, scenario
 from conformance.adapters.controls import LIARS, changes_broker, substitute
 from conformance.claims import Kind
 from conformance.faults import possible
@@ -14,18 +14,15 @@ from conformance.judge.input.packing import compact
 from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
-from conformance.run.planning import Selection, plan
+from conformance.run.planning import plan
 from conformance.run.record import Recording
 from conformance.scenario import Liar, Weakened
 
-CATALOGUE = claims.load()
-SCENARIOS = scenario.load(CATALOGUE)
-FIXED = adapters.find(str(pathlib.Path(__file__).with_name("fixed_broker.toml")))
+FIXED = str(pathlib.Path(__file__).with_name("fixed_broker.toml"))
 FEW = {"broker-killed-while-publishing", "broker-killed-while-sending-one-by-one", "sync-held-while-committing"}
 
 
 def fallbacks():
-    """Of each scenario the (anomaly, control, exposure) that take the place of a weakened broker."""
     found = {}
     for item in SCENARIOS.values():
         for claim_id, check in item.decides.items():
@@ -39,30 +36,20 @@ def fallbacks():
 FALLBACKS = fallbacks()
 
 
-def selection(only):
+def required(only):
     """Every claim is required, so that a control is planned whatever this broker can do."""
-    return Selection(
-        adapter=FIXED,
-        protocol="amqp",
-        settings=FIXED.effective(),
-        overrides={},
-        claims=list(CATALOGUE.claims.values()),
-        required=frozenset(CATALOGUE.claims),
-        seed=19,
-        only=frozenset(only),
-    )
+    everything = list(CATALOGUE.claims)
+    return selection(adapter=FIXED, required=everything, seed=19, only=list(only))
 
 
 def test_no_setting_can_be_changed():
-    """So no control of a broker is the same product, weakened."""
-    controls = [trial for trial in plan(selection(FALLBACKS), SCENARIOS, CATALOGUE) if trial.arm == "control"]
+    controls = [trial for trial in plan(required(FALLBACKS), SCENARIOS, CATALOGUE) if trial.arm == "control"]
 
-    assert selection(()).weakens == frozenset()
+    assert required(()).weakens == frozenset()
     assert {trial.adapter.name for trial in controls} == {"reference"}
 
 
 def test_every_liar_of_the_table_is_needed():
-    """An entry that no scenario asks for is dead."""
     needed = {(anomaly, check.control.name) for checks in FALLBACKS.values() for anomaly, check in checks.items()}
 
     assert needed == {(anomaly, liar) for (anomaly, _), liar in LIARS.items()}
@@ -73,12 +60,12 @@ def test_every_liar_of_the_table_is_needed():
     "only", [pytest.param(FEW, id="few"), pytest.param(set(FALLBACKS), id="all", marks=pytest.mark.full)]
 )
 def test_each_fallback_control_fails(only, tmp_path):
-    """They share brokers as in a whole run: what one trial left in the journal must not hide what the next one loses."""
+    """The trials share brokers as in a whole run: the journal of one must not hide what the next one loses."""
     faults = {item: {fault.name for fault in SCENARIOS[item].faults} for item in only}
     unable = {item for item in only if possible.unable(faults[item])}
     played = [
         trial
-        for trial in plan(selection(only - unable), SCENARIOS, CATALOGUE)
+        for trial in plan(required(only - unable), SCENARIOS, CATALOGUE)
         if any(trial.control == check.control.label for check in FALLBACKS[trial.script.id].values())
     ]
     with Ledger(tmp_path, f"fallbacks-{os.getpid()}") as ledger:

@@ -47,7 +47,6 @@ ACTIVEMQ_XML = """<beans xmlns="http://www.springframework.org/schema/beans"
 
 
 def own_of(tmp_path, **parts):
-    """The broker with a file that has these parts."""
     text = ACTIVEMQ_XML
     for name in ("attributes", "strategy", "plugins", "usage", "more"):
         text = text.replace(name.upper(), parts.get(name, ""))
@@ -57,7 +56,6 @@ def own_of(tmp_path, **parts):
 
 
 def strategy(inside):
-    """The dead-letter strategy of every queue."""
     return {"strategy": f"<deadLetterStrategy>{inside}</deadLetterStrategy>"}
 
 
@@ -87,7 +85,7 @@ DELAYS = """<redeliveryPlugin><redeliveryPolicyMap><redeliveryPolicyMap><default
     ],
 )
 def test_policies_are_read(tmp_path, parts, expected):
-    """Those of `>`, which are those of the queues of a run; the limit of pending messages is about topics."""
+    """Those of `>`, which apply to the queues of a run; the limit of pending messages is about topics."""
     values = own_of(tmp_path, **parts).effective().values
 
     assert expected == {name: values[name] for name in expected}

@@ -1,6 +1,5 @@
 """The only loop: lanes beside each other, one broker after the other in each, and what a trial may cost the next."""
 
-import dataclasses
 import os
 import threading
 import time
@@ -8,21 +7,17 @@ import types
 
 import msgspec
 import pytest
+from planned_trials import REFERENCE, planned
 
-from conformance import adapters, history, records
+from conformance import history, records
 from conformance.errors import HistoryError, Interrupted, LaunchError
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run import record as recording
-from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.run.trial import describe
-from conformance.scenario import Scenario
-from conformance.scenario.script import SETTLE, Publish
 
-ADAPTER = adapters.find("reference")
-SCRIPT = Scenario("tiny", "", "async_ack", (Publish(5, window=5), *SETTLE), {})
 BESIDE_S = 20.0
 
 
@@ -52,27 +47,14 @@ class FakeAdapter:
 
 @pytest.fixture
 def fake():
-    """An adapter whose brokers are names."""
     return FakeAdapter()
 
 
 @pytest.fixture
 def trial(fake):
-    """A planned trial of the fake broker."""
-
     def make(identity, **changes):
-        about = {"arm": "control" if "liar" in changes else "subject", **changes}
-        return Planned(
-            id=identity,
-            script=SCRIPT,
-            control="",
-            index=1,
-            seed=1,
-            adapter=fake,
-            settings=ADAPTER.effective(),
-            protocol="stomp",
-            **about,
-        )
+        arm = "control" if "liar" in changes else "subject"
+        return planned(identity, arm=arm, adapter=fake, protocol="stomp", **changes)
 
     return make
 
@@ -113,7 +95,7 @@ def play(tmp_path, monkeypatch):
 
 
 def test_lanes_run_beside_each_other(play, trial):
-    """Three trials meet, each in its lane; one after the other they would wait for each other in vain."""
+    """Three trials wait for each other: one after the other they would not meet."""
     meeting = threading.Barrier(3)
     trials = trial("a"), trial("b", liar="x"), trial("c", liar="y", waits_for_liveness=True)
     found = play(*trials, during=lambda _: meeting.wait(BESIDE_S))
@@ -122,7 +104,6 @@ def test_lanes_run_beside_each_other(play, trial):
 
 
 def test_in_a_lane_trials_follow_each_other(play, trial):
-    """Never two of the broker on trial at a time, and never two of the liars that answer."""
     lanes = {"": threading.Lock(), "liars": threading.Lock()}
 
     def alone(planned):
@@ -138,7 +119,6 @@ def test_in_a_lane_trials_follow_each_other(play, trial):
 
 
 def test_one_broker_for_trials_of_one_instance(play, trial, fake):
-    """With a queue for each, and a folder that says what it is; each is closed."""
     play(trial("a.1"), trial("a.2"), trial("l.1", liar="x"))
     brokers = {broker.queues[0]: broker for broker in fake.made}
 
@@ -148,7 +128,7 @@ def test_one_broker_for_trials_of_one_instance(play, trial, fake):
 
 
 def test_the_floor_is_that_of_the_longest_lane(play, trial):
-    """Starts and waits of the others went by beside it: here those of two liars, each with its start of a second."""
+    """Each start takes a second. Starts and waits of the other groups run in parallel."""
     floors = {"a": 2.0, "b": 2.0, "c": 4.0, "d": 3.0, "e": 7.5}
     liars = trial("c", liar="x"), trial("d", liar="y")
     found = play(trial("a"), trial("b"), *liars, trial("e", liar="z", waits_for_liveness=True), floors=floors)
@@ -157,14 +137,12 @@ def test_the_floor_is_that_of_the_longest_lane(play, trial):
 
 
 def test_the_floor_grows_with_what_is_added(play, trial):
-    """Trials that repeat a violation are recorded afterwards, not beside."""
     found = play(trial("a"), floors={"a": 2.0, "b": 3.0}, again=[trial("b")])
 
     assert 3.0 + 4.0 == found.made.floor_seconds
 
 
 def test_a_void_trial_costs_its_broker(play, trial, fake):
-    """The next one gets another, with the queues of what is left."""
     found = play(trial("a"), trial("b"), trial("c"), void=["b"])
 
     assert {"a": "", "b": "it went wrong", "c": ""} == found.voids
@@ -173,7 +151,7 @@ def test_a_void_trial_costs_its_broker(play, trial, fake):
 
 
 def test_a_broker_that_does_not_start_voids_its_own_trials_only(play, trial, fake, tmp_path):
-    """Each has its record with the end of the log; the other lanes and the next broker of its own go on."""
+    """Each has its record with the end of the log; the other groups go on."""
     fake.broken = "x"
     found = play(trial("a"), trial("b", liar="x"), trial("c", liar="x"), trial("d", liar="y"))
     written = records.read(tmp_path / "trials" / "c" / "trial.json", TrialRecord)
@@ -185,27 +163,24 @@ def test_a_broker_that_does_not_start_voids_its_own_trials_only(play, trial, fak
 
 
 def test_what_a_trial_is_stands_in_its_header(play, trial):
-    """Not what the run is."""
     header = play(trial("a"), trial("b", liar="x")).headers["b"]
 
-    assert ("tiny", "b", "control", "fake", "stomp") == (
+    assert ("odd", "b", "control", "fake", "stomp") == (
         header.scenario,
         header.trial,
         header.arm,
         header.adapter,
         header.protocol,
     )
-    assert ADAPTER.effective().values == header.settings
+    assert REFERENCE.effective().values == header.settings
 
 
 def test_deviations_are_those_of_the_broker_on_trial(play, trial):
-    """A liar is never stock."""
     assert {"of": "the subject"} == play(trial("a")).made.deviations
     assert {} == play(trial("b", liar="x")).made.deviations
 
 
 def test_an_error_of_ours_ends_the_other_lanes(play, trial, fake):
-    """It is raised, what was next is not played, and every broker is closed."""
     aborted = threading.Event()
     played = []
 
@@ -231,8 +206,6 @@ def test_an_error_of_ours_ends_the_other_lanes(play, trial, fake):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted("elsewhere")])
 def test_a_user_who_stops_it(play, trial, fake, error):
-    """One error for all ways of stopping, and every broker is closed."""
-
     def during(planned):
         raise error
 
@@ -242,19 +215,7 @@ def test_a_user_who_stops_it(play, trial, fake, error):
 
 
 def test_liars_beside_the_bundled_broker(tmp_path):
-    """Real ones: an honest broker, one that counts from one, and both of their histories are there."""
-    honest = Planned(
-        id="tiny.subject.1",
-        script=SCRIPT,
-        arm="subject",
-        control="",
-        index=1,
-        seed=1,
-        adapter=ADAPTER,
-        settings=ADAPTER.effective(),
-        protocol="amqp",
-    )
-    liar = dataclasses.replace(honest, id="tiny.liar.1", arm="control", liar="counts-from-one")
+    honest, liar = planned("tiny.subject.1"), planned("tiny.liar.1", arm="control", liar="counts-from-one")
     with Ledger(tmp_path, f"record-{os.getpid()}") as ledger:
         made = Recording(tmp_path, bare_header(""), ledger)
         try:
@@ -274,7 +235,6 @@ def test_liars_beside_the_bundled_broker(tmp_path):
 
 
 def test_an_error_beside_ends_the_main_lane(play, trial):
-    """At once: the next trial of the broker on trial is not played, and the error is told, not an interruption."""
     failed, played = threading.Event(), []
 
     def during(planned):

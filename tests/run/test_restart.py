@@ -105,7 +105,7 @@ def recovery(tmp_path):
     ids=["the same end", "never ready", "another end", "the copy starts", "copies never start", "unclear"],
 )
 def test_who_is_to_blame(recovery, ends, phase, words):
-    """The broker only where its data is the one explanation that is left."""
+    """The broker, only if its data are the one possible cause."""
     start, _, made = recovery(*ends)
 
     found = start.start()
@@ -130,7 +130,6 @@ def test_who_is_to_blame(recovery, ends, phase, words):
     ids=["port", "disk", "memory", "files", "killed", "unclear", "disk, at the copy", "nor without data"],
 )
 def test_a_reason_of_this_machine_is_an_error_of_the_suite(recovery, ends):
-    """It voids the trial: neither the broker nor its data is spoken of."""
     start, _, _ = recovery(*ends)
 
     with pytest.raises(LaunchError):
@@ -139,7 +138,7 @@ def test_a_reason_of_this_machine_is_an_error_of_the_suite(recovery, ends):
 
 @pytest.mark.parametrize("what", ["a port", "the disk"])
 def test_a_machine_that_the_log_does_not_speak_of(recovery, monkeypatch, what):
-    """A port that another process has, and a full disk, are looked for."""
+    """The suite itself looks for a port in use, and for a full disk."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         place = other.getsockname()
         if what == "the disk":
@@ -153,7 +152,7 @@ def test_a_machine_that_the_log_does_not_speak_of(recovery, monkeypatch, what):
 
 
 def test_the_line_that_tells_most():
-    """Not the farewell of a broker that ends in good order, nor the stack of its error."""
+    """Not the orderly end of the broker, nor the stack trace."""
     tail = ["INFO starts", "ERROR AMQ224000: no journal", "at java.io.Exception", "INFO stopped"]
 
     assert (
@@ -163,7 +162,6 @@ def test_the_line_that_tells_most():
 
 
 def test_a_broker_that_was_never_ready_is_not_accused(recovery):
-    """It did not start in health."""
     start, _, _ = recovery(DEAD, start_seconds=[])
 
     with pytest.raises(LaunchError):
@@ -172,7 +170,6 @@ def test_a_broker_that_was_never_ready_is_not_accused(recovery):
 
 @pytest.mark.parametrize("why", ["the data of an external broker is its owner's", "two versions share it"])
 def test_where_no_copy_can_be_made_nobody_is_accused(recovery, why):
-    """And the reason stands in the history."""
     start, _, made = recovery(DEAD, no_copy=why)
 
     found = start.start()
@@ -182,7 +179,6 @@ def test_where_no_copy_can_be_made_nobody_is_accused(recovery, why):
 
 
 def test_too_much_data_is_not_copied(recovery, monkeypatch):
-    """The reason says how much there is."""
     monkeypatch.setattr(restart, "COPY_BYTES", 0)
     start, _, _ = recovery(DEAD)
 
@@ -190,7 +186,7 @@ def test_too_much_data_is_not_copied(recovery, monkeypatch):
 
 
 def test_the_copy_is_what_the_fault_left(recovery):
-    """The failed start has changed the data; the second broker does not see that."""
+    """The failed start changes the data; the second broker does not see the change."""
     start, broker, made = recovery(DEAD, DEAD, None)
     start.start()
 
@@ -199,7 +195,6 @@ def test_the_copy_is_what_the_fault_left(recovery):
 
 
 def test_the_copy_has_holes_for_zeros(recovery):
-    """Journals are preallocated; writing to the copy changes nothing in the data."""
     start, broker, _ = recovery(DEAD, DEAD, None)
     kept = start._copy / "large"
     (broker.data / "large").write_bytes(bytes(4 << 20) + b"record")
@@ -213,7 +208,6 @@ def test_the_copy_has_holes_for_zeros(recovery):
 
 @pytest.mark.parametrize(("healthy", "bound"), [([2.0], 60.0), ([2.0, 9.0], 90.0)])
 def test_the_bound_is_ten_times_the_healthy_start(recovery, healthy, bound):
-    """And a minute at least; the second broker has the same time."""
     start, broker, made = recovery(DEAD, None, start_seconds=healthy)
     start.start()
 
@@ -221,7 +215,6 @@ def test_the_bound_is_ten_times_the_healthy_start(recovery, healthy, bound):
 
 
 def test_a_start_that_succeeds_leaves_no_copy(recovery, tmp_path):
-    """A run would fill the disk with them."""
     start, _, _ = recovery(None)
 
     assert start.start() is None
@@ -239,7 +232,7 @@ def test_a_start_that_succeeds_leaves_no_copy(recovery, tmp_path):
     ids=["nor without a tracer", "the copy starts", "copies never start", "port"],
 )
 def test_a_traced_start_that_fails(recovery, ends, accused):
-    """The tracer explains it, or its fault does, unless the data fail without both."""
+    """The tracer or its fault is the cause, unless the data fail without both."""
     start, broker, _ = recovery(*ends)
 
     if accused:
@@ -261,7 +254,7 @@ def test_a_traced_start_that_fails(recovery, ends, accused):
     ids=["the same end", "it does not even start", "another end", "the copy lives"],
 )
 def test_a_broker_that_ends_after_it_was_ready_again(recovery, ends, phase, words):
-    """Its data are to blame where a second broker ends on them too, and one without data serves the same client."""
+    """Its data are the cause if a second broker ends on them, and one without data serves the same client."""
     judge, _, _ = recovery(None, *ends)
 
     found = judge.died(DEAD, "orders")
@@ -279,7 +272,6 @@ def test_a_broker_that_ends_after_it_was_ready_again(recovery, ends, phase, word
     ids=["killed", "memory", "the client ends each broker"],
 )
 def test_an_end_that_is_not_the_data(recovery, ends):
-    """It voids the trial."""
     first, *others = ends
     judge, _, _ = recovery(None, *others)
 
@@ -288,7 +280,6 @@ def test_an_end_that_is_not_the_data(recovery, ends):
 
 
 def test_a_broker_that_refuses_to_start_after_a_kill(play):
-    """The whole way, with real processes: no void trial, and an event that the judge can read."""
     kill = Kill(Nth("confirm", 20))
     record, folder = play(
         Publish(5_000, window=10, until=kill), Restart(), *SETTLE, liar="refuses-to-start-with-messages"
@@ -304,7 +295,6 @@ def test_a_broker_that_refuses_to_start_after_a_kill(play):
 
 
 def test_a_broker_that_ends_when_it_is_used_after_a_kill(play):
-    """The whole way: it starts again, its queue is drained, it ends; and so does a second one on a copy."""
     steps = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart(), *SETTLE)
     record, folder = play(*steps, liar="ends-at-the-first-consumer-after-recovery")
     last = [event for event in events_of(folder, "orchestrator") if event.op is Op.BROKER][-1]
@@ -328,7 +318,7 @@ def test_a_broker_that_ends_when_it_is_used_after_a_kill(play):
     ids=["plain", "honest", "traced"],
 )
 def test_a_broker_that_does_not_start_for_the_next_trial(play, first, liar, phase):
-    """The trial before left it killed: it has not recovered, and that is seen here."""
+    """The previous trial left it killed: it has not recovered, and this trial shows it."""
     kill = Publish(5_000, window=10, until=Kill(Nth("confirm", 20)))
     record, folder = play(first, Drain(), before=[kill], liar=liar)
     ends = [event for event in events_of(folder, "orchestrator") if event.op is Op.BROKER]

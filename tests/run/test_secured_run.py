@@ -3,7 +3,6 @@
 No secret is in anything that they keep.
 """
 
-import dataclasses
 import os
 import pathlib
 import subprocess
@@ -15,7 +14,7 @@ from click.testing import CliRunner
 
 from conformance import adapters, campaign, claims, paths, report, scenario
 from conformance.adapters.credentials import Access, ClientTls, Secret
-from conformance.campaign import Options, Watcher
+from conformance.campaign import Options
 from conformance.errors import LaunchError, UsageError
 from conformance.followup import bundle, replay
 from conformance.frontend.cli import cli
@@ -24,11 +23,11 @@ from conformance.judge.spark import Gateway, JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import artifacts
-from conformance.run.planning import subject_trials
 from conformance.scenario import FRAMES
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
+from planned_trials import run_one
 
 KILLED, CUT = "broker-killed-while-publishing", "cut-in-transaction"
 PLAIN = '"--amqp-port", "{amqp_port}", "--stomp-port", "{stomp_port}",'
@@ -45,7 +44,6 @@ def spark():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Certificates, and beside them the bundled broker behind them, as a file of a user's."""
     made = certificates.make(tmp_path_factory.mktemp("secured"))
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
     assert PLAIN in text
@@ -56,7 +54,6 @@ def folder(tmp_path_factory):
 
 
 def prepared(folder, out, protocol, typed, claim):
-    """One trial of the scenarios of a claim."""
     options = Options(
         str(folder / "broker.toml"), protocol=protocol, claims=(claim,), trials=1, seed=1, out=out, access=typed
     )
@@ -64,7 +61,7 @@ def prepared(folder, out, protocol, typed, claim):
 
 
 def files_with(secret, root):
-    """Every file below `root` that has it, and every member of a zip."""
+    """The files below `root` with this secret, also inside a zip."""
     found = []
     for path in root.rglob("*"):
         data = path.read_bytes() if path.is_file() else b""
@@ -82,14 +79,12 @@ def files_with(secret, root):
     ids=["amqps with EXTERNAL", "stomp+ssl with login"],
 )
 def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
-    """Killed while publishing: every part of the way comes in, and nothing that is kept has the password."""
+    """Run, bundle and replay use the credentials, and none of them stores the password."""
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
     tls = ClientTls(ca=str(folder / "ca.pem"), **{name: str(folder / file) for name, file in mine.items()})
     typed = Access(tls=tls) if mine else Access(user="alice", password=Secret(env="ALICE"), tls=tls)
     made = prepared(folder, tmp_path / "run", protocol, typed, "SOLCD-ACK-01")
-    only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
-    (trial,) = subject_trials(only, made.scenarios[KILLED], [1])
-    judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=(trial,)), Watcher())
+    judged = run_one(made, KILLED)
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
     zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark, trust=True)
@@ -112,7 +107,6 @@ def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
 
 @pytest.fixture
 def started(monkeypatch):
-    """The environment and the words of every process that is started here."""
     found, begin = [], subprocess.Popen.__init__
 
     def noted(self, command, *args, **kwargs):
@@ -125,14 +119,12 @@ def started(monkeypatch):
 
 @pytest.mark.spark
 def test_no_process_inherits_the_password(folder, tmp_path, monkeypatch, started):
-    """Neither the broker, nor a JVM, nor a client: those that log in, and so publish and drain, get it with their job."""
+    """A client that logs in gets the password with its job."""
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
     monkeypatch.setenv("ANOTHER", "kept")
     typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls(ca=str(folder / "ca.pem")))
     made = prepared(folder, tmp_path / "run", "stomp", typed, "SOLCD-ACK-01")
-    only = dataclasses.replace(made.selection, only=frozenset({KILLED}))
-    (trial,) = subject_trials(only, made.scenarios[KILLED], [1])
-    judged = campaign.execute(dataclasses.replace(made, selection=only, chosen=(trial,)), Watcher())
+    judged = run_one(made, KILLED)
     gateway = Gateway()
     gateway.stop()
 
@@ -185,7 +177,6 @@ def test_what_is_typed_is_looked_at_first(words, said):
 
 @pytest.fixture
 def words(folder, monkeypatch):
-    """What is typed to come in; with `wrong` a password that is not the broker's."""
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
 
     def typed(*, wrong=False):
@@ -220,7 +211,6 @@ def test_what_is_typed_for_a_check_is_looked_at_first(typed):
 @pytest.mark.spark
 @pytest.mark.full
 def test_pytest_behind_tls(folder, tmp_path, words):
-    """A session comes in by the words of `conformance run`, and by wrong ones not."""
     claim = ["--claims", "SOLCD-ACK-01", "-k", "WhilePublishing", "--trials", "1", "--seed", "1"]
     session = [paths.suites() / "publishing/broker_killed.py", f"--adapter={folder / 'broker.toml'}", *claim]
     done, refused = (
@@ -241,7 +231,6 @@ def test_pytest_behind_tls(folder, tmp_path, words):
 @pytest.mark.spark
 @pytest.mark.full
 def test_an_upgrade_behind_tls(folder, tmp_path, conformance, words):
-    """Both versions are spoken to over TLS, and the command line that repeats it says so."""
     broker = folder / "broker.toml"
     played = ["--claims", "SOLCD-ACK-01", "--scenario", KILLED, "--trials", "1", "--seed", "1"]
     done = conformance(
@@ -256,7 +245,6 @@ def test_an_upgrade_behind_tls(folder, tmp_path, conformance, words):
 
 
 def test_what_was_typed_is_found_in_each_part(tmp_path):
-    """Of a run of several processes; a replay would stand before the door without it."""
     typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls())
     (tmp_path / "workers/gw1").mkdir(parents=True)
     artifacts.keep_access(tmp_path / "workers/gw1", typed)
@@ -265,7 +253,6 @@ def test_what_was_typed_is_found_in_each_part(tmp_path):
 
 
 def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
-    """Its user wants a password, and behind its TLS no link can read."""
     secured = "reference:external=amqps://alice@127.0.0.1:1,http://127.0.0.1:2"
     with pytest.raises(UsageError, match="give --password-env or --password-file too"):
         campaign.prepare(Options(secured, out=tmp_path / "run"))
@@ -276,7 +263,7 @@ def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
 
 
 def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):
-    """The broker prints the password that it was given, and ends: what is shown of its log goes into reports."""
+    """The log tail goes into reports."""
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
     end = text.index("]", text.index("command = ["))
     quoting = "import sys; print('who says', open(sys.argv[1]).read())"

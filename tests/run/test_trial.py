@@ -1,5 +1,7 @@
 """One trial on the bundled broker: what voids it, and what it leaves behind."""
 
+import fnmatch
+
 import pytest
 from trial_histories import drained, events_of, messages, phases
 
@@ -29,34 +31,42 @@ BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 
 
 def of_transaction(folder, name):
-    """The messages that were sent in it."""
     return messages(events_of(folder, "publisher-1"), Op.SEND, Phase.INVOKE, transaction=name)
 
 
-def test_a_kill_that_does_not_fire_voids_its_trial(play):
-    """Its trigger waits for more confirms than there are messages."""
-    record, _ = play(Publish(50, window=10, until=Kill(Nth("confirm", 5_000))), Restart(), *SETTLE)
-
-    assert "the kill did not fire: 50 events of the 5000 that its trigger waits for" == record.void
+NEVER = Nth("confirm", 5_000)
+WAITS = "did not fire: 50 events of the 5000 that its trigger waits for"
 
 
-def test_a_consumer_that_does_not_die_voids_its_trial(play):
-    """Its trigger waits for more messages than it may take."""
-    crash = ConsumerCrash(Nth("process", 5_000))
-    record, _ = play(Publish(50, window=10), Consume("auto", stop=20, until=crash), *SETTLE)
+@pytest.mark.parametrize(
+    ("steps", "void"),
+    [
+        ((Publish(50, window=10, until=Kill(NEVER)), Restart(), *SETTLE), f"the kill {WAITS}"),
+        ((Publish(50, window=10, until=Stop(NEVER)), Restart(), *SETTLE), f"the stop {WAITS}"),
+        ((Publish(50, window=10, until=Pause(NEVER)), *SETTLE), f"the pause {WAITS}"),
+        (
+            (Publish(50, window=10), Consume("auto", stop=20, until=ConsumerCrash(Nth("process", 5_000))), *SETTLE),
+            "the client was not killed: finished after 20*",
+        ),
+        (
+            (Publish(5, window=1, until=Cut(Frame("send", 50))), *SETTLE),
+            "the cut did not fire: 5 of the 50 send frames that its trigger waits for",
+        ),
+        (
+            (Publish(20, window=10), Restart(clean=True, until=Kill(Recovery(100_000))), *SETTLE),
+            "the kill did not fire: *",
+        ),
+        ((Publish(5, window=5), Consume("telepathic", stop=1)), "*telepathic*"),
+    ],
+    ids=["kill", "stop", "pause", "crash", "cut", "kill in recovery", "unknown mode"],
+)
+def test_a_fault_that_does_not_fire_voids_its_trial(play, steps, void):
+    record, _ = play(*steps)
 
-    assert record.void.startswith("the client was not killed: finished after 20")
-
-
-def test_a_step_of_ours_that_cannot_be_done_voids_its_trial(play):
-    """A mode that is not in the table."""
-    record, _ = play(Publish(5, window=5), Consume("telepathic", stop=1))
-
-    assert "telepathic" in record.void
+    assert fnmatch.fnmatchcase(record.void, void), record.void
 
 
 def test_every_history_is_closed_and_every_trial_described(play):
-    """With a footer that says how its process ended."""
     crash = ConsumerCrash(Nth("process", 7))
     record, folder = play(Publish(20, window=10), Consume("auto", until=crash), *SETTLE)
     ended = {path.stem: history.read(path).footer.ended for path in folder.glob("*.jsonl")}
@@ -72,7 +82,6 @@ def test_every_history_is_closed_and_every_trial_described(play):
 
 
 def test_the_fault_is_effective_before_the_broker_is_started_again(play):
-    """In the harness's own history, by one clock."""
     kill = Kill(Nth("confirm", 20))
     _, folder = play(Publish(5_000, window=10, until=kill), Restart(), *SETTLE)
     events = history.read(folder / "orchestrator.jsonl").events
@@ -83,7 +92,6 @@ def test_the_fault_is_effective_before_the_broker_is_started_again(play):
 
 
 def test_the_floor_is_a_part_of_the_time(play):
-    """Restarts and waits, nothing else."""
     record, _ = play(Publish(20, window=10), *SETTLE)
 
     assert 0 < record.floor_seconds < record.seconds
@@ -91,7 +99,6 @@ def test_the_floor_is_a_part_of_the_time(play):
 
 @BOTH
 def test_a_stop_under_load(play, protocol):
-    """SIGTERM with a window in flight: the broker ends, starts again, and has what it confirmed."""
     stop = Stop(Nth("confirm", 60))
     record, folder = play(Publish(5_000, window=20, until=stop), Restart(), *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
@@ -105,8 +112,6 @@ def test_a_stop_under_load(play, protocol):
 
 @pytest.mark.parametrize("fault", [Stop, Kill])
 def test_the_broker_is_armed_for_the_fault(play, monkeypatch, fault):
-    """A stop is for its main process, a kill for every process."""
-
     def armed(broker, name):
         asked.append(name)
         return real(broker, name)
@@ -118,16 +123,9 @@ def test_the_broker_is_armed_for_the_fault(play, monkeypatch, fault):
     assert ("", [fault.name]) == (record.void, asked)
 
 
-def test_a_stop_that_does_not_fire_voids_its_trial(play):
-    """It is named as what it was."""
-    record, _ = play(Publish(50, window=10, until=Stop(Nth("confirm", 5_000))), Restart(), *SETTLE)
-
-    assert "the stop did not fire: 50 events of the 5000 that its trigger waits for" == record.void
-
-
 @BOTH
 def test_a_pause_ends_nothing(play, protocol):
-    """Armed, fired, effective and healed in that order; what was in flight is answered after it."""
+    """Sends in flight are answered after the pause."""
     pause = Pause(Nth("confirm", 50), hold_s=1.5)
     record, folder = play(Publish(200, window=20, until=pause), *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
@@ -148,16 +146,8 @@ def test_a_pause_ends_nothing(play, protocol):
     assert record.floor_seconds > 1.5 + 2 * SILENCE_S
 
 
-def test_a_pause_that_does_not_fire_voids_its_trial(play):
-    """Nothing was halted."""
-    record, _ = play(Publish(50, window=10, until=Pause(Nth("confirm", 5_000))), *SETTLE)
-
-    assert "the pause did not fire: 50 events of the 5000 that its trigger waits for" == record.void
-
-
 @BOTH
 def test_a_pause_with_a_commit_outstanding(play, protocol):
-    """The request leaves while the broker is halted, and its answer comes when it goes on."""
     consume = Consume("transacted", acknowledge=5, stop=20, until=Pause(Nth("before_commit", 2), hold_s=0.3))
     record, folder = play(Publish(20, window=10), consume, *SETTLE, protocol=protocol)
     events = events_of(folder, "consumer-1")
@@ -178,7 +168,7 @@ def test_a_pause_with_a_commit_outstanding(play, protocol):
     ],
 )
 def test_a_kill_around_a_commit(play, protocol, event, ends):
-    """Before its request, after its request, after its answer: what was asked and answered, and what is there later."""
+    """The request and the answer that are recorded, and the messages that are there later."""
     kill = Kill(Nth(event, 3))
     record, folder = play(Publish(100, window=10, batch=4, until=kill), Restart(), *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
@@ -196,7 +186,7 @@ def test_a_kill_around_a_commit(play, protocol, event, ends):
 
 @BOTH
 def test_a_rollback_leaves_nothing(play, protocol):
-    """And a peek between takes only what was committed, never what is still open."""
+    """A peek in between receives only committed messages."""
     publish = Publish(40, window=10, batch=10, rollback_every=2, peek=True)
     record, folder = play(publish, *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
@@ -215,7 +205,7 @@ def test_a_rollback_leaves_nothing(play, protocol):
 
 @BOTH
 def test_a_client_that_dies_before_its_commit(play, protocol):
-    """Publisher: what it had not committed is not there. Its broker lives, and nobody restarts it."""
+    """The broker runs on: its uncommitted messages are not there."""
     crash = ConsumerCrash(Nth("before_commit", 3))
     record, folder = play(Publish(100, window=10, batch=4, until=crash), *SETTLE, protocol=protocol)
     publisher = history.read(folder / "publisher-1.jsonl")
@@ -228,7 +218,6 @@ def test_a_client_that_dies_before_its_commit(play, protocol):
 
 @BOTH
 def test_a_consumer_that_dies_before_its_commit(play, protocol):
-    """What it had acknowledged and not committed comes again, and nothing else does."""
     crash = ConsumerCrash(Nth("before_commit", 2))
     steps = Publish(30, window=10), Consume("transacted", acknowledge=5, until=crash), *SETTLE
     record, folder = play(*steps, protocol=protocol)
@@ -241,7 +230,6 @@ def test_a_consumer_that_dies_before_its_commit(play, protocol):
 
 @BOTH
 def test_deliveries_given_back(play, protocol):
-    """Every second new one, in turn; each is asked for and answered, and each message is acknowledged in the end."""
     outcomes = ("released", "failed")
     consume = Consume("individual", refuse=outcomes, refuse_every=2, until_silent=True)
     record, folder = play(Publish(20, window=10), consume, *SETTLE, protocol=protocol)
@@ -257,7 +245,6 @@ def test_deliveries_given_back(play, protocol):
 
 
 def test_the_raw_client_asks_for_no_answer(play):
-    """Every second send asks for a receipt, and only those have one."""
     record, folder = play(Publish(20, window=5, unasked_every=2), *SETTLE, client="raw", protocol="stomp")
     events = events_of(folder, "publisher-1")
 
@@ -267,7 +254,6 @@ def test_the_raw_client_asks_for_no_answer(play):
 
 
 def test_what_only_the_raw_client_can_do_voids_a_trial_of_a_library(play):
-    """A library would ask all the same."""
     record, _ = play(Publish(20, window=5, unasked_every=2), *SETTLE, protocol="stomp")
 
     assert record.void.endswith("a send without an answer needs the raw client")
@@ -275,7 +261,6 @@ def test_what_only_the_raw_client_can_do_voids_a_trial_of_a_library(play):
 
 @BOTH
 def test_a_kill_between_a_send_and_its_answer(play, protocol):
-    """The last send has no answer, and everything answered is there."""
     record, folder = play(Publish(500, window=1, until=Kill(Nth("sent", 20))), Restart(), *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
 
@@ -285,7 +270,6 @@ def test_a_kill_between_a_send_and_its_answer(play, protocol):
 
 
 def test_a_pause_that_ends_in_a_kill(play):
-    """Both are fired by the client, and the kill is proven by the harness."""
     pause = Pause(Nth("confirm", 50), hold_s=0.2, then_kill=True)
     record, folder = play(Publish(50_000, window=20, until=pause), Restart(), *SETTLE)
     events = events_of(folder, "publisher-1")
@@ -300,7 +284,6 @@ def test_a_pause_that_ends_in_a_kill(play):
 
 
 def test_a_second_kill_in_recovery(play):
-    """The start that reads the journal is killed at an access to it, and the next one finds everything."""
     kill = Kill(Nth("confirm", 60))
     record, folder = play(Publish(5_000, window=10, until=kill), Restart(until=Kill(Recovery(2))), *SETTLE)
     faults = [(e.phase, e.epoch) for e in events_of(folder, "orchestrator") if e.op is Op.FAULT]
@@ -310,16 +293,9 @@ def test_a_second_kill_in_recovery(play):
     assert messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK) <= drained(folder)
 
 
-def test_a_recovery_that_is_over_too_soon_voids_its_trial(play):
-    """There are never so many accesses."""
-    record, _ = play(Publish(20, window=10), Restart(clean=True, until=Kill(Recovery(100_000))), *SETTLE)
-
-    assert record.void.startswith("the kill did not fire: ")
-
-
 @BOTH
 def test_a_connection_that_is_cut(play, protocol):
-    """Half of a send has passed: its publisher cannot know, and the broker has nothing of it."""
+    """Half of a send has passed: its outcome is unknown, and the broker does not have it."""
     cut = Cut(Frame("send", 7, at="middle"))
     record, folder = play(Publish(50, window=1, until=cut), *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
@@ -328,15 +304,7 @@ def test_a_connection_that_is_cut(play, protocol):
     assert {f"p1:{n}" for n in range(1, 7)} == drained(folder)
 
 
-def test_a_cut_that_never_comes_voids_its_trial(play):
-    """The link counts the frames."""
-    record, _ = play(Publish(5, window=1, until=Cut(Frame("send", 50))), *SETTLE)
-
-    assert "the cut did not fire: 5 of the 50 send frames that its trigger waits for" == record.void
-
-
 def test_a_link_that_is_held(play):
-    """An answer is late by as much, and nothing is lost."""
     hold = HoldLink(Frame("answer", 3, at="before"), hold_s=0.4)
     record, folder = play(Publish(10, window=1, until=hold), *SETTLE)
     events = events_of(folder, "publisher-1")

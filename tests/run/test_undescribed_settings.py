@@ -50,8 +50,6 @@ description = "it stores nothing."
 
 @pytest.fixture
 def run(typed, spark_for_all, tmp_path):
-    """Try SOLCD-ACK-01 on a broker of this file; returns what was printed, the exit code and the report."""
-
     def play(toml):
         (tmp_path / "broker.toml").write_text(toml)
         words = ("--claims", "SOLCD-ACK-01", "--quick", "--seed", "5", "--out", tmp_path / "out")
@@ -63,7 +61,7 @@ def run(typed, spark_for_all, tmp_path):
 
 @pytest.mark.spark
 def test_a_broker_that_loses_everything_is_convicted(run):
-    """It was NOT_APPLICABLE, exit 0 and "Nothing was violated", because the file has no setting `persistence`."""
+    """Counter-example: NOT_APPLICABLE and exit 0, because the file has no setting `persistence`."""
     done, report = run(BROKER.replace("LIAR", LIAR))
     found = [row for row in report.verdicts if row.claim == "SOLCD-ACK-01" and row.verdict == "VIOLATED"]
 
@@ -73,7 +71,6 @@ def test_a_broker_that_loses_everything_is_convicted(run):
 
 @pytest.mark.spark
 def test_what_is_given_up_and_fails_is_on_the_first_screen(run, tmp_path):
-    """A file that says that it stores nothing promises nothing, and both reports say what was lost."""
     done, report = run(BROKER.replace("LIAR", LIAR) + STORES_NOTHING)
     said = "Not promised by this configuration, and seen to fail: "
 
@@ -92,7 +89,7 @@ port = "stomp"
 
 @pytest.mark.spark
 def test_a_loss_without_a_declared_promise_is_on_the_first_screen(run):
-    """Over STOMP no standard promises it. 625 of 825 confirmed messages were lost, and no line said so."""
+    """Over STOMP no standard promises it. Counter-example: 625 of 825 messages lost, and no line said so."""
     words = {
         '[protocols.amqp]\nport = "amqp"\nack_confirm = "disposition"\n\n[start]': STOMP,
         "--amqp-port": "--stomp-port", "{amqp_port}": "{stomp_port}", "ready amqp=": "ready",
@@ -112,7 +109,6 @@ def test_a_loss_without_a_declared_promise_is_on_the_first_screen(run):
 
 
 def test_a_check_of_the_adapter_prints_what_is_assumed(tmp_path):
-    """Each claim whose condition is met only because the file is silent, and the settings; none where it is not."""
     path = tmp_path / "broker.toml"
     path.write_text(BROKER.replace("LIAR", ""))
     silent = contract.assumptions(adapters.find(str(path)))
@@ -127,7 +123,7 @@ def test_a_check_of_the_adapter_prints_what_is_assumed(tmp_path):
 
 
 def test_a_confirm_over_amqp_means_stored_without_a_word_in_the_file(tmp_path):
-    """The claims about loss were NOT_APPLICABLE over AMQP too. STOMP promises nothing, so the check names them."""
+    """STOMP promises nothing, so the check names the claims that do not apply."""
     path = tmp_path / "broker.toml"
     path.write_text(BROKER.replace("LIAR", "").replace('"confirm_means_stored", ', ""))
     amqp = adapters.find(str(path))

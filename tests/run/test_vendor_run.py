@@ -78,7 +78,7 @@ def test_the_record_and_the_report_name_client_and_version(judged: Judgement, fo
 
 @pytest.mark.spark
 def test_a_call_made_in_the_pause_is_what_decides(judged: Judgement, folder: pathlib.Path) -> None:
-    """By the events: the one send of the pause returned after it; with the setting given up many returned in it."""
+    """The one send of the pause returned after it; with the setting off, many returned in it."""
 
     def returned(trial: str) -> int:
         events = read(folder / "trials" / trial / "publisher-1.jsonl").events
@@ -106,7 +106,7 @@ def test_a_trial_of_it_is_replayed_with_the_same_client(judged: Judgement, folde
 @pytest.mark.qpid
 @pytest.mark.spark
 def test_modes_are_compared_where_the_client_has_them(tmp_path: pathlib.Path) -> None:
-    """One script plays both; its control lies in the second half alone, and is seen to differ from the first."""
+    """One script plays both; its control lies in the second half alone."""
     asked = ("QPID-DUPS-01", "QPID-PRE-04", "QPID-NOACK-02")
     made = _prepared(tmp_path / "run", adapter="qpid", protocol="amqp091", claims=asked)
     found = {row.claim: row for row in campaign.execute(made, campaign.Watcher()).rows if row.claim in asked}
@@ -117,7 +117,7 @@ def test_modes_are_compared_where_the_client_has_them(tmp_path: pathlib.Path) ->
 
 
 def test_what_a_variant_adds_is_hidden_from_a_client_that_cannot_ask_for_it(tmp_path: pathlib.Path) -> None:
-    """Counter-example: windows of the profile solace, which JMS has no word for, and a broker that is accused by them."""
+    """Counter-example: JMS cannot ask for windows of the profile solace, and the broker was accused by them."""
     made = _prepared(tmp_path / "run", adapter="reference", settings=("profile=solace",))
     able = made.adapter.capabilities("jms")
 
@@ -127,10 +127,7 @@ def test_what_a_variant_adds_is_hidden_from_a_client_that_cannot_ask_for_it(tmp_
 
 
 def test_a_liar_that_would_silence_the_client_is_no_control_of_it(tmp_path: pathlib.Path) -> None:
-    """It answers neither that send nor, in the client, any after it: the fault of the trial would never come.
-
-    The client that leaves out one of its own listeners takes its place, with a broker of its own, since it idles.
-    """
+    """The fault of the trial would never fire. A client that leaves out a listener is the control instead."""
     made = _prepared(tmp_path / "run", adapter="reference", claims=("EMS-STEP-02", "EMS-STEP-03"))
     liars = {trial.liar for trial in made.trials}
     waiting = [trial for trial in made.trials if trial.session_liar == "leaves-out-a-listener"]
@@ -143,7 +140,7 @@ def test_a_liar_that_would_silence_the_client_is_no_control_of_it(tmp_path: path
 
 
 def test_every_client_of_a_run_is_fetched(tmp_path: pathlib.Path) -> None:
-    """Counter-example: the liars of a run through Artemis' client speak to Qpid JMS, which a fresh cache lacks."""
+    """Counter-example: the liars of a run through Artemis' client need Qpid JMS, which an empty cache lacks."""
     made = _prepared(tmp_path / "run", adapter="artemis", claims=("EMS-STEP-03",))
     own = _prepared(tmp_path / "own", adapter="artemis", claims=("ARTEMIS-SEND-01",))
 
@@ -152,7 +149,7 @@ def test_every_client_of_a_run_is_fetched(tmp_path: pathlib.Path) -> None:
 
 
 def test_settings_of_the_client_make_no_other_broker(tmp_path: pathlib.Path) -> None:
-    """The weakened client of a control uses the broker of the subject, a weakened broker is another one."""
+    """The weakened client of a control uses the broker of the subject."""
     made = _prepared(
         tmp_path / "run", adapter="artemis", claims=("ARTEMIS-SEND-01", "ARTEMIS-SEND-03", "SOLCD-SEND-02")
     )
@@ -195,8 +192,6 @@ def test_artemis_own_client_waits_as_its_document_says(tmp_path: pathlib.Path) -
 
 
 def test_without_jpype_the_next_step_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes with an extra; a run over jms without it is a mistake of who asks for it, and none of the suite."""
-
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 

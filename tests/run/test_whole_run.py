@@ -17,8 +17,6 @@ WEAK = (*UNSYNCED, "--set", "journal_buffer_ms=60000")
 
 @pytest.fixture
 def finished(typed, spark_for_all, tmp_path):
-    """Run to the end, in this process; returns the exit code, the report, and what was printed."""
-
     def run(*words):
         done = typed("run", "--adapter", "reference", "--out", tmp_path / "out", "--seed", "7", *words)
         path = tmp_path / "out" / "report.json"
@@ -33,7 +31,6 @@ def verdicts(report, claim):
 
 @pytest.mark.full
 def test_honest_broker(finished, marked, tmp_path):
-    """Exit 0: it holds, with a control that failed 3 of 3, and nothing is left running."""
     done, report = finished("--claims", "AMQP-DUR-01,ARTEMIS-TX-04")
     row = next(row for row in report.verdicts if row.claim == "AMQP-DUR-01" and row.verdict == "HOLDS")
 
@@ -48,7 +45,6 @@ def test_honest_broker(finished, marked, tmp_path):
 
 
 def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp_path):
-    """The folder is all that a verdict rests on."""
     done, report = finished("--claims", "AMQP-DUR-01")
     again = conformance("judge", tmp_path / "out")
 
@@ -61,16 +57,9 @@ def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp
 @pytest.mark.artemis
 @pytest.mark.full
 def test_weakened_artemis_is_not_accused(conformance, tmp_path):
-    """Not promised by this configuration, and the sentence that permits the loss is witnessed beside it."""
-    words = (
-        "--claims",
-        "SOLCD-TX-02,ARTEMIS-TX-03,ARTEMIS-TX-06",
-        "--trials",
-        "1",
-        *UNSYNCED,
-        "--set",
-        "journal_buffer_ms=500",
-    )
+    """The claim is not promised, and the permission to lose is witnessed."""
+    chosen = ("--claims", "SOLCD-TX-02,ARTEMIS-TX-03,ARTEMIS-TX-06", "--trials", "1")
+    words = (*chosen, *UNSYNCED, "--set", "journal_buffer_ms=500")
     done = conformance("run", "--adapter", "artemis", "--out", tmp_path / "out", *words)
     report = model.read_json(tmp_path / "out" / "report.json")
 
@@ -81,7 +70,6 @@ def test_weakened_artemis_is_not_accused(conformance, tmp_path):
 
 
 def test_weakened_broker_violates_what_the_user_requires(finished):
-    """3 of 3, exit 1, with the message and its timeline, and never counted against the vendor."""
     done, report = finished("--claims", "AMQP-DUR-01", "--require", "AMQP-DUR-01", *WEAK)
     rows = [row for row in report.verdicts if row.claim == "AMQP-DUR-01" and row.fault == "kill"]
 
@@ -92,19 +80,10 @@ def test_weakened_broker_violates_what_the_user_requires(finished):
 
 
 def start(tmp_path, *words):
-    """A run in the background, in a session of its own as a terminal would give it."""
+    """In a process session of its own, as a terminal would start it."""
+    command = [sys.executable, "-m", "conformance.frontend.cli", "run", "--adapter", "reference"]
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "conformance.frontend.cli",
-            "run",
-            "--adapter",
-            "reference",
-            "--out",
-            tmp_path / "out",
-            *words,
-        ],
+        [*command, "--out", tmp_path / "out", *words],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -114,7 +93,6 @@ def start(tmp_path, *words):
 
 
 def first_trial(process):
-    """Wait until one trial is recorded: the next one is under way then."""
     for line in process.stderr:
         if "recorded in" in line:
             return
@@ -127,7 +105,6 @@ def run_id(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_interrupted(tmp_path, conformance, marked, number):
-    """Ctrl-C: brokers and clients are gone, what was recorded is kept, and nobody calls it a pass."""
     process = start(tmp_path, "--claims", "SOLCD-ACK-01")
     first_trial(process)
     os.kill(process.pid, number)
@@ -143,7 +120,7 @@ def test_interrupted(tmp_path, conformance, marked, number):
 
 
 def test_killed_harness(tmp_path, conformance, marked):
-    """SIGKILL: its history is no pass, and the next run releases exactly what it left."""
+    """The next run releases the resources of the killed one, and nothing else."""
     process = start(tmp_path, "--claims", "SOLCD-ACK-01")
     first_trial(process)
     process.kill()
@@ -167,7 +144,6 @@ def test_killed_harness(tmp_path, conformance, marked):
 
 
 def broker_file(tmp_path, command):
-    """The bundled broker with another command."""
     from conformance import paths
 
     text = (paths.fixtures() / "brokers" / "reference" / "broker.toml").read_text()
@@ -179,39 +155,34 @@ def broker_file(tmp_path, command):
     return path
 
 
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ("echo the disk is on fire; exit 7", "the disk is on fire"),
-        pytest.param("echo still thinking; exec sleep 60", "was not ready within", marks=pytest.mark.full),
-    ],
+ENDS_AT_THE_FIRST_RECORD = (
+    "import os,signal,subprocess,sys,time;"
+    f"p=subprocess.Popen([{sys.executable!r},'-m','conformance.reference',*sys.argv[1:]]);"
+    "d=sys.argv[sys.argv.index('--data')+1];"
+    "exec('while p.poll() is None and not any(f.is_file() and any(f.read_bytes()) for f in "
+    '__import__("pathlib").Path(d).rglob("*")): time.sleep(0.01)\');'
+    "p.kill();sys.exit(9)"
 )
-def test_broker_that_does_not_start(typed, spark_for_all, tmp_path, script, why):
-    """A harness error with the end of its log, and no verdict against the broker."""
-    file = broker_file(tmp_path, ["/bin/sh", "-c", script])
+PORTS_AND_DATA = ["--amqp-port", "{amqp_port}", "--http-port", "{http_port}", "--data", "{data_dir}"]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["/bin/sh", "-c", "echo the disk is on fire; exit 7"], "the disk is on fire"),
+        pytest.param(
+            ["/bin/sh", "-c", "echo still thinking; exec sleep 60"], "was not ready within", marks=pytest.mark.full
+        ),
+        ([sys.executable, "-c", ENDS_AT_THE_FIRST_RECORD, *PORTS_AND_DATA], ""),
+    ],
+    ids=["ends at once", "is never ready", "ends while it receives messages"],
+)
+def test_a_broker_that_ends_by_itself_is_an_error_of_the_suite(typed, spark_for_all, tmp_path, command, why):
+    """With the end of its log, and without a verdict against the broker."""
+    file = broker_file(tmp_path, command)
     done = typed("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
 
     assert 3 == done.returncode, done.stdout + done.stderr
     assert {"HARNESS_ERROR"} == {verdict for _, verdict in verdicts(report, "AMQP-DUR-01")}
     assert why in done.stdout + done.stderr
-
-
-def test_broker_that_dies_by_itself(typed, spark_for_all, tmp_path):
-    """In the middle of publishing, without a fault of ours: void, never a loss."""
-    python = sys.executable
-    code = (
-        "import os,signal,subprocess,sys,time;"
-        f"p=subprocess.Popen([{python!r},'-m','conformance.reference',*sys.argv[1:]]);"
-        "d=sys.argv[sys.argv.index('--data')+1];"
-        "exec('while p.poll() is None and not any(f.is_file() and any(f.read_bytes()) for f in "
-        '__import__("pathlib").Path(d).rglob("*")): time.sleep(0.01)\');'
-        "p.kill();sys.exit(9)"
-    )
-    words = ["--amqp-port", "{amqp_port}", "--http-port", "{http_port}", "--data", "{data_dir}"]
-    file = broker_file(tmp_path, [python, "-c", code, *words])
-    done = typed("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
-    report = model.read_json(tmp_path / "out" / "report.json")
-
-    assert 3 == done.returncode, done.stdout + done.stderr
-    assert {"HARNESS_ERROR"} == {verdict for _, verdict in verdicts(report, "AMQP-DUR-01")}

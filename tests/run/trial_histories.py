@@ -13,7 +13,6 @@ def phases(events, op):
 
 
 def messages(events, op, phase, **fields):
-    """Which messages, of the events whose fields are these."""
     return {
         event.message
         for event in events
@@ -22,5 +21,4 @@ def messages(events, op, phase, **fields):
 
 
 def drained(folder, number=1):
-    """The messages that the n-th drain found."""
     return messages(events_of(folder, f"drain-{number}"), Op.DRAIN, Phase.OK)

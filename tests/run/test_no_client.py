@@ -25,7 +25,7 @@ EMS = {claim.id for claim in claims.load().claims.values() if not claim.binds or
 
 
 def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: pathlib.Path) -> None:
-    """Every claim that binds it is NOT_TRIED and says why; those of other vendors do not apply."""
+    """Every claim that binds it is NOT_TRIED with the reason; those of other vendors do not apply."""
     with socket.create_server(("127.0.0.1", 0)) as theirs:
         at = f"ems:external=tcp://127.0.0.1:{theirs.getsockname()[1]}"
         prepared = campaign.prepare(campaign.Options(adapter=at, out=tmp_path / "run"))
@@ -46,7 +46,6 @@ def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: path
 
 
 def test_its_run_ends_with_the_code_for_nothing_tried(typed: Run, tmp_path: pathlib.Path) -> None:
-    """And its report names that it is described only."""
     done = typed("run", "--adapter", "ems:external=tcp://127.0.0.1:1", "--quiet", "--out", "run")
 
     assert done.returncode == ExitCode.NOTHING_RAN, done.stderr
@@ -55,7 +54,7 @@ def test_its_run_ends_with_the_code_for_nothing_tried(typed: Run, tmp_path: path
 
 
 def test_a_broker_that_is_spoken_to_is_tried() -> None:
-    """The counter-test: it is the protocol that makes a run mute, not the launcher, nor that nobody verified the file."""
+    """The opposite: the protocol is the reason, not the launcher, nor that the file is unverified."""
     solace = campaign.prepare(campaign.Options(adapter="solace"))
 
     assert ("amqp", "") == (solace.selection.protocol, solace.selection.no_client_reason)
@@ -88,7 +87,6 @@ def test_the_client_of_a_run_is_named_with_its_version() -> None:
 
 
 def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:
-    """AMQP where it can be; a broker of STOMP alone needs no option."""
     artemis = adapters.find("artemis")
     stomp = {"stomp": artemis.file.protocols["stomp"]}
     only = adapters.FileAdapter(
@@ -108,7 +106,6 @@ def test_its_listing_says_that_nobody_speaks_to_it() -> None:
 
 
 def test_its_contract_cannot_be_checked(tmp_path: pathlib.Path) -> None:
-    """It says so, and does not pass with no step taken."""
     with (
         Ledger(tmp_path / "l", "l") as ledger,
         pytest.raises(UsageError, match="speaks jms, and no client of this suite does"),
@@ -133,14 +130,13 @@ def test_words_that_do_not_reach_it(spec: str, says: str) -> None:
 
 
 def test_its_queues_need_a_way_to_be_asked_for_their_depth(tmp_path: pathlib.Path) -> None:
-    """The day that a client speaks JMS, no drain of it is trusted before the file says how."""
+    """When a client speaks JMS, a drain cannot be trusted until the file has [depth]."""
     adapter = adapters.find("ems")
     with Ledger(tmp_path / "l", "l") as ledger, pytest.raises(UsageError, match=r"has no \[depth\]"):
         adapter.prepare(tmp_path / "b", adapter.effective(), ["q"], ledger)
 
 
 def test_a_broker_that_is_spoken_to_needs_its_depth(tmp_path: pathlib.Path) -> None:
-    """The counter-test: without it a file is faulty."""
     table = {
         "name": "x", "title": "X", "vendor": "X", "default_version": "1", "capabilities": ["queues"],
         "ports": ["p"], "external": {"urls": {}, "creates_queues": True},
@@ -152,7 +148,6 @@ def test_a_broker_that_is_spoken_to_needs_its_depth(tmp_path: pathlib.Path) -> N
 
 
 def test_its_access_is_described(tmp_path: pathlib.Path) -> None:
-    """A login of its own, and no SASL."""
     table = adapters.find("ems").file.model_dump(exclude_unset=True)
     own = {"user": "bob", "jms": {"user": "carol", "password": {"env": "P"}}}
 

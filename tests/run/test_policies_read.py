@@ -101,7 +101,7 @@ def test_policies_that_are_refused_are_not_taken_to_be_stock(asked):
 @pytest.mark.qpid
 @pytest.mark.spark
 def test_a_run_at_an_address_is_judged_by_what_the_broker_says(conformance, tmp_path):
-    """Its owner's time to live is nowhere in the command line, and the claim is not promised for its sake."""
+    """The owner's time to live is not on the command line; the broker reports it."""
     qpid = adapters.find("qpid")
     with (
         Ledger(tmp_path / "theirs", "theirs") as ledger,
@@ -120,8 +120,6 @@ def test_a_run_at_an_address_is_judged_by_what_the_broker_says(conformance, tmp_
 
 
 def _policy(definition):
-    """Put a policy on every queue of a RabbitMQ."""
-
     def put(broker):
         url = f"http://guest:guest@127.0.0.1:{broker.service.endpoint('http')[1]}/api/policies/%2F/all"
         status, said = web.ask("PUT", url, f'{{"pattern": ".*", "definition": {definition}, "apply-to": "queues"}}')

@@ -1,13 +1,20 @@
-"""Clients of one trial that run beside each other, on the bundled broker."""
+"""Clients of one trial: in parallel on the bundled broker, and how long they may take."""
 
 import pathlib
+import socket
+import subprocess
+import sys
+import types
 
 import msgspec
 import pytest
 from trial_histories import events_of, messages
 
-from conformance import claims, scenario
-from conformance.history import Ended, Op, Phase, read
+from conformance import claims, limits, scenario
+from conformance.clients.workers.pool import Child
+from conformance.errors import ClientError
+from conformance.history import Ended, Op, Phase, bare_header, read
+from conformance.run.clients import Abort, ClientRunner
 from conformance.scenario.script import SETTLE, After, Consume, ConsumerCrash, Publish, Together
 
 DIES = Consume("auto", until=ConsumerCrash(After(0)))
@@ -27,7 +34,6 @@ def handed(folder, number):
 
 @BOTH
 def test_two_consumers_share_what_is_sent_while_both_are_attached(play, protocol):
-    """Each gets its twenty, and no message is given to both."""
     record, folder = play(Together((TAKES, TAKES, Publish(60, window=10, every_ms=2))), *SETTLE, protocol=protocol)
     began = [events_of(folder, f"consumer-{number}")[0].at_ns for number in (1, 2)]
 
@@ -38,7 +44,6 @@ def test_two_consumers_share_what_is_sent_while_both_are_attached(play, protocol
 
 @BOTH
 def test_the_liar_gives_messages_to_both(play, protocol):
-    """In the script of the suite; each consumer acknowledges its copy, and the queue is empty in the end."""
     record, folder = play(*TWO.steps, protocol=protocol, liar=LIAR)
 
     assert "" == record.void
@@ -46,7 +51,6 @@ def test_the_liar_gives_messages_to_both(play, protocol):
 
 
 def test_two_publishers_have_numbers_of_their_own(play):
-    """Their messages would have the same ids."""
     record, folder = play(
         Together((Publish(5, window=5), Publish(5, window=5), msgspec.structs.replace(TAKES, stop=10)))
     )
@@ -57,7 +61,7 @@ def test_two_publishers_have_numbers_of_their_own(play):
 
 
 def test_where_one_fails_the_others_are_ended(play):
-    """At once, although nothing comes for the second; every history is closed and no descriptor is left."""
+    """At once, although the second waits for messages; every history is closed, and no descriptor leaks."""
     before = descriptors()
     record, folder = play(Together((DIES, TAKES, Publish(5, window=5))))
     ended = {path.stem: read(path).footer.ended for path in folder.glob("*.jsonl") if path.stem != "orchestrator"}
@@ -66,3 +70,47 @@ def test_where_one_fails_the_others_are_ended(play):
     assert {"consumer-1": Ended.DIED, "consumer-2": Ended.INTERRUPTED, "publisher-1": Ended.INTERRUPTED} == ended
     assert record.seconds < 20
     assert before == descriptors()
+
+
+@pytest.fixture
+def client_runner(tmp_path):
+    planned = types.SimpleNamespace(queue="q")
+    return ClientRunner(planned, None, None, tmp_path, bare_header("p"), Abort())
+
+
+def test_the_clients_of_a_trial_share_its_time(client_runner, tmp_path, monkeypatch):
+    given = []
+
+    class Given:
+        log = tmp_path / "log"
+        wait = staticmethod(given.append)
+
+        def close(self):
+            """Nothing is open."""
+
+    child = Given()
+    client_runner._wait(child)
+    monkeypatch.setattr(client_runner, "_ends", client_runner._ends - limits.TRIAL_S + 100)
+    client_runner._wait(child)
+    monkeypatch.setattr(client_runner, "_ends", client_runner._ends - 1000)
+    client_runner._wait(child)
+
+    assert (600, 1) == (given[0], given[2])
+    assert 90 < given[1] <= 100
+
+
+def test_a_client_that_gives_no_result_is_ended(tmp_path):
+    ours, theirs = socket.socketpair()
+    code = "import socket, sys; socket.socket(fileno=int(sys.argv[1])).recv(1)"
+    with theirs:
+        process = subprocess.Popen([sys.executable, "-c", code, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+    job = types.SimpleNamespace(header=bare_header("drain-1"))
+    child = Child(job, process.pid, ours, tmp_path / "log")
+
+    with pytest.raises(
+        ClientError, match=r"drain-1 gave no result within .* a client has 600 s, the clients of a trial"
+    ):
+        child.wait(0.2)
+    child.close()
+
+    assert process.wait(20) is not None

@@ -2,16 +2,12 @@
 
 import dataclasses
 
-import pytest
 from trial_histories import events_of
 
 from conformance import adapters
 from conformance.adapters.launch import native
-from conformance.errors import LaunchError
 from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
-from conformance.run.broker_pool import BrokerPool
-from conformance.run.planning import Planned
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart
 
@@ -24,7 +20,6 @@ def offers(folder):
 
 
 def test_settings_are_offered_and_refused(play):
-    """One that it does not know is refused and one that it knows is taken, each at a start of its own."""
     record, folder = play(
         Publish(5, window=5), Offer(("ack_threshold=1", "journal_buffer_ms=7")), Publish(5, window=5), Drain()
     )
@@ -53,7 +48,7 @@ def test_what_was_taken_is_in_force_until_the_next_restart(play, monkeypatch):
 
 
 def test_a_broker_that_dies_of_a_setting_voids_the_trial(play):
-    """It knows the setting, and cannot start with it: that is no refusal."""
+    """It knows the setting, and cannot start with it: that is not a refusal."""
     refusing = ADAPTER.file.model_copy(update={"start": ADAPTER.file.start.model_copy(update={"refused_status": 77})})
     adapter = dataclasses.replace(ADAPTER, file=refusing)
     record, _ = play(Offer(("nothing=1",)), adapter=adapter)
@@ -62,12 +57,10 @@ def test_a_broker_that_dies_of_a_setting_voids_the_trial(play):
 
 
 def test_the_words_of_an_offer():
-    """As the adapter says."""
     assert ["--set", "a=b=1"] == trial.offered(ADAPTER, "a=b=1")
 
 
 def test_a_queue_has_its_options(play):
-    """Forty messages are taken and forty are refused, one by one."""
     script = Scenario("odd", "", "async_ack", (Publish(80, window=20), *SETTLE), {}, queue=(("max_length", 40),))
     record, folder = play(script=script)
     answers = [e.phase for e in events_of(folder, "publisher-1") if e.op is Op.SEND and e.phase is not Phase.INVOKE]
@@ -75,27 +68,7 @@ def test_a_queue_has_its_options(play):
     assert ("", 40, 40) == (record.void, answers.count(Phase.OK), answers.count(Phase.FAIL))
 
 
-def test_a_kept_broker_knows_the_options_of_later_trials(tmp_path, monkeypatch):
-    """A run that records scenario by scenario declares every queue at the first start."""
-    told = []
-
-    def prepare(self, *_, options, **__):
-        told.append(options)
-        raise LaunchError("enough was seen")
-
-    monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
-    one, two = (
-        Planned(f"s.{n}", Scenario("s", "", "", (), {}, queue=queue), "subject", "", n, 1, ADAPTER, SETTINGS, "amqp")
-        for n, queue in ((1, ()), (2, (("durable", False),)))
-    )
-    with pytest.raises(LaunchError):
-        BrokerPool(tmp_path, None, [one, two], offline=True).acquire([one])
-
-    assert [{"s-1": (), "s-2": (("durable", False),)}] == told
-
-
 def test_acknowledgements_go_backwards(play):
-    """Ten at a time, every second of them, the last first; each is answered before the next."""
     record, folder = play(
         Publish(40, window=20), Consume("individual", prefetch=40, acknowledge=2, backwards=10, stop=20), Drain()
     )
@@ -106,7 +79,6 @@ def test_acknowledgements_go_backwards(play):
 
 
 def test_a_held_answer_fills_the_window(play):
-    """The publish that waits is recorded with the whole window unanswered."""
     hold = HoldLink(Frame("answer", 1, at="before"), hold_s=0.2)
     record, folder = play(Publish(90, window=30, tells_waits=True, until=hold), Drain())
     waits = [(e.message, e.count) for e in events_of(folder, "publisher-1") if e.detail == WAITS]

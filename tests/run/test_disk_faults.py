@@ -19,7 +19,6 @@ needs_disk = pytest.mark.skipif(bool(image.cannot()), reason=image.cannot() or "
 
 
 def when(folder, process, op, phase, name="message"):
-    """When each message, or transaction, had that event."""
     events = events_of(folder, process)
     return {getattr(e, name): e.at_ns for e in events if (e.op, e.phase) == (op, phase) and getattr(e, name)}
 
@@ -27,7 +26,7 @@ def when(folder, process, op, phase, name="message"):
 @needs_disk
 @BOTH
 def test_a_power_loss(play, protocol):
-    """What was confirmed before it is there; what was read after it counts for nothing; nothing stays mounted."""
+    """Confirmed messages are there; an answer read after the loss does not count; nothing stays mounted."""
     loss = PowerLoss(Nth("confirm", 80), torn=True)
     record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, protocol=protocol)
     events = events_of(folder, "publisher-1")
@@ -44,7 +43,7 @@ def test_a_power_loss(play, protocol):
 
 @needs_disk
 def test_a_power_loss_takes_what_was_not_synced(play):
-    """The same broker with its syncs switched off: the page cache would have survived the death of a process."""
+    """With its syncs switched off. The page cache would survive the death of a process."""
     loss = PowerLoss(Nth("confirm", 300))
     settings = ADAPTER.effective({"sync_non_transactional": False})
     record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, settings=settings)
@@ -56,7 +55,7 @@ def test_a_power_loss_takes_what_was_not_synced(play):
 
 @needs_tracer
 def test_a_held_sync_holds_the_answer(play):
-    """The disk's own history says when each message was written and synced: before its confirm, and late."""
+    """The history of the disk shows each message synced late, and before its confirm."""
     record, folder = play(Restart(clean=True, under=HeldSync(0.3)), Publish(2, window=1), Restart(clean=True), *SETTLE)
     synced = {e.message: e.at_ns for e in events_of(folder, "disk-1") if (e.op, e.phase) == (Op.SYNC, Phase.OK)}
     sends = events_of(folder, "publisher-1")
@@ -70,7 +69,7 @@ def test_a_held_sync_holds_the_answer(play):
 
 @needs_tracer
 def test_a_broker_may_end_when_its_disk_fails(play):
-    """Its end voids nothing, what it had confirmed is there, and the run after it is not traced."""
+    """Its end does not void the trial, and the next run of the broker is not traced."""
     record, folder = play(Restart(clean=True, under=FailedSync(8)), Publish(200, window=5), Restart(), *SETTLE)
     confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
 
@@ -84,7 +83,6 @@ def test_a_broker_may_end_when_its_disk_fails(play):
     ("liar", "batch", "op"), [("confirms-before-sync", 0, Op.SEND), ("commits-before-sync", 5, Op.COMMIT)]
 )
 def test_a_liar_that_answers_before_its_sync_is_seen_at_the_disk(play, liar, batch, op):
-    """Its record is written, and the sync that covers it returns after the answer was read."""
     name = "transaction" if batch else "message"
     publish = Publish(10, window=5 if batch else 1, batch=batch, every_ms=60)
     _, folder = play(Restart(clean=True, under=HeldSync(0.1)), publish, Restart(clean=True), *SETTLE, liar=liar)
@@ -98,7 +96,7 @@ def test_a_liar_that_answers_before_its_sync_is_seen_at_the_disk(play, liar, bat
     ("liar", "batch", "event"), [("confirms-before-sync", 0, "confirm"), ("commits-before-sync", 5, "committed")]
 )
 def test_no_kill_ever_finds_it(play, liar, batch, event):
-    """What it had written is in the page cache, which outlives every process."""
+    """The page cache outlives every process."""
     kill = Kill(Nth(event, 30))
     record, folder = play(Publish(5_000, window=20, batch=batch, until=kill), Restart(), *SETTLE, liar=liar)
     events = events_of(folder, "publisher-1")

@@ -1,46 +1,36 @@
-"""The plan: the same seed gives the same trials, and every check has its control."""
+"""The plan: the same seed gives the same trials, every check has its control, and `--quick` chooses the strong claims."""
 
 import dataclasses
 
 import pytest
+from planned_trials import CATALOGUE, SCENARIOS, WIRES, selection
 
-from conformance import adapters, campaign, claims, scenario
-from conformance.run.planning import Selection, arm_label, instances, plan, subject_trials, wanted
+from conformance import campaign, scenario
+from conformance.run import planning
+from conformance.run.planning import QUICK_CLAIMS, QUICK_S, arm_label, instances, plan, quick, subject_trials, wanted
 from conformance.run.trial import describe
+from conformance.scenario import Check, Liar, Scenario, Weakened
+from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish
 
-CATALOGUE = claims.load()
-SCENARIOS = scenario.load(CATALOGUE)
+EVERYWHERE = pytest.mark.parametrize(("adapter", "protocol"), WIRES)
+WEAK, LIAR = scenario.weakened(persistence=False), Liar("counts-from-one")
+SHORT = (Publish(10, window=5), *SETTLE)
+PATIENT = Liar("never-answers-one-send", trials=3, waits_for_liveness=True)
 
 
-def selection(
-    *patterns,
-    adapter="reference",
-    protocol="amqp",
-    overrides=None,
-    required=(),
-    judged_as=(),
-    only=(),
-    seed=1,
-    trials=3,
-):
-    found = adapters.find(adapter)
-    overrides = overrides or {}
-    return Selection(
-        adapter=found,
-        protocol=protocol,
-        settings=found.effective(overrides),
-        overrides=overrides,
-        claims=claims.select(patterns or ["*"], CATALOGUE),
-        required=frozenset(required),
-        seed=seed,
-        trials=trials,
-        judged_as=frozenset(judged_as),
-        only=frozenset(only),
-    )
+def planned(*patterns, **options):
+    return plan(selection(*patterns, **options), SCENARIOS, CATALOGUE)
+
+
+def chosen_by(overrides, *patterns):
+    """A selection on the reference broker with settings that choose its variant or its liar."""
+    chosen = selection(*patterns)
+    adapter = chosen.adapter.chosen(overrides)
+    return dataclasses.replace(chosen, adapter=adapter, settings=adapter.effective(overrides), overrides=overrides)
 
 
 def test_what_stores_everything_is_proven_by_liars_alone():
-    """A quorum queue of RabbitMQ keeps what a classic one can be told to give up."""
+    """A classic queue of RabbitMQ can be weakened, a quorum queue cannot."""
 
     def controls(queue_type):
         asked = planned("SOLCD-ACK-01", "AMQP-DUR-01", adapter="rabbitmq", overrides={"queue_type": queue_type})
@@ -54,7 +44,7 @@ def test_what_stores_everything_is_proven_by_liars_alone():
 
 
 def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
-    """Broker-J with Derby writes before it answers: without syncs a kill takes nothing from it, and a lost power does."""
+    """Broker-J with Derby writes before it answers: without syncs a kill loses nothing, and a power loss does."""
 
     def controls(store, claim):
         asked = planned(claim, adapter="qpid", overrides={"store": store}, judged_as=["artemis"])
@@ -70,40 +60,24 @@ def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
     assert all(control in (stores, lies) for control in controls("DERBY", "SOLCD-ACK-01"))
 
 
-def varied(profile, *patterns, **options):
-    """A selection on a variant of the reference broker."""
-    chosen = selection(*patterns, overrides={}, **options)
-    overrides = {"profile": profile}
-    adapter = chosen.adapter.chosen(overrides)
-    return dataclasses.replace(chosen, adapter=adapter, settings=adapter.effective(overrides), overrides=overrides)
-
-
-def planned(*patterns, **options):
-    return plan(selection(*patterns, **options), SCENARIOS, CATALOGUE)
-
-
 def test_same_seed_same_trials():
-    """And another seed draws other numbers."""
     assert planned(seed=1) == planned(seed=1)
     assert [trial.k for trial in planned(seed=1)] != [trial.k for trial in planned(seed=2)]
 
 
 def test_ids_are_unique():
-    """They name folders, queues and histories."""
     trials = planned()
 
     assert len(trials) == len({trial.id for trial in trials}) == len({trial.queue for trial in trials})
 
 
 def test_trials_of_one_broker_follow_each_other():
-    """A broker is started once for each configuration."""
     groups = instances(planned(adapter="artemis"))
 
     assert len(groups) == len({group[0].instance for group in groups})
 
 
 def test_selection_leaves_out_what_is_not_needed():
-    """One claim, its scenarios, its controls."""
     trials = planned("AMQP-DUR-01")
 
     assert {"broker-killed-while-publishing"} == {trial.script.id for trial in trials}
@@ -112,7 +86,7 @@ def test_selection_leaves_out_what_is_not_needed():
 
 @pytest.mark.parametrize(("buffer_ms", "own"), [(500, True), (60_000, True), (499, False)])
 def test_weakened_subject_is_its_own_control(buffer_ms, own):
-    """The same settings need not be tried twice, nor with a narrower window than the user's."""
+    """Unless its loss window is narrower than that of the control."""
     weak = {**dict(scenario.SYNC_OFF.settings), "journal_buffer_ms": buffer_ms}
     trials = planned("SOLCD-ACK-01", overrides=weak, required=["SOLCD-ACK-01"])
 
@@ -122,7 +96,6 @@ def test_weakened_subject_is_its_own_control(buffer_ms, own):
 
 
 def test_liars_are_bundled_brokers():
-    """Also in a run of another broker, and only they idle in a lane of their own."""
     trials = [trial for trial in planned(adapter="artemis") if trial.liar]
 
     assert {"reference"} == {trial.adapter.name for trial in trials}
@@ -150,14 +123,11 @@ def test_liars_are_bundled_brokers():
     ],
 )
 def test_what_could_be_decided_here(claim, options, expected):
-    """By protocol, capability and vendor; the user's own words outrank them."""
+    """By protocol, capability and vendor, unless the user requires the claim."""
     assert expected == selection(**options).applies(CATALOGUE.claim(claim))
 
 
-@pytest.mark.parametrize(
-    ("adapter", "protocol"),
-    [(a, p) for a in adapters.names() for p in ("amqp", "stomp") if p in adapters.find(a).file.protocols],
-)
+@EVERYWHERE
 def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
     """Every scenario of a plan decides a claim that applies, and every scenario with such a claim is there."""
     chosen = selection(adapter=adapter, protocol=protocol)
@@ -169,7 +139,6 @@ def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
 
 
 def test_only_some_scenarios():
-    """A scenario that is not named decides nothing."""
     chosen = selection("SOLCD-ACK-01", only=["broker-stopped-while-publishing"])
 
     assert {} == wanted(SCENARIOS["broker-killed-while-publishing"], chosen)
@@ -177,7 +146,6 @@ def test_only_some_scenarios():
 
 
 def test_lanes():
-    """The broker on trial and its weakened self in one, liars beside it, and each patient trial by itself."""
     trials = planned("AMQP-DUR-01", "AMQP-HDR-01", "EMS-STEP-02")
     lanes = {trial.arm_label: trial.parallel_group for trial in trials if not trial.waits_for_liveness}
     waits_for_liveness = [trial for trial in trials if trial.waits_for_liveness]
@@ -198,13 +166,11 @@ def test_lanes():
     ],
 )
 def test_arms_in_a_word(arm, control, expected):
-    """Weakened settings have a line of their own in the report; a liar is known by its name."""
     assert expected == arm_label(arm, control)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_drawn_numbers_are_fixed(name):
-    """Nothing random is left in a drawn script."""
     drawn = SCENARIOS[name].drawn(3)
 
     assert drawn == dataclasses.replace(SCENARIOS[name].drawn(3), says=drawn.says)
@@ -224,13 +190,11 @@ def test_drawn_numbers_are_fixed(name):
     ],
 )
 def test_a_variant_is_bound_by_its_document(profile, claim, expected):
-    """And by all that binds the broker without it."""
-    assert expected == varied(profile).applies(CATALOGUE.claim(claim))
+    assert expected == chosen_by({"profile": profile}).applies(CATALOGUE.claim(claim))
 
 
 def test_a_liar_lies_in_the_variant_of_its_claim():
-    """Whatever the broker on trial is; and it is a broker of its own."""
-    trials = plan(varied("solace", "SOLPUB-THR-02"), SCENARIOS, CATALOGUE)
+    trials = plan(chosen_by({"profile": "solace"}, "SOLPUB-THR-02"), SCENARIOS, CATALOGUE)
     liars = [trial for trial in trials if trial.liar]
 
     assert {("confirms-by-threshold-only", True, "solace")} == {
@@ -241,15 +205,7 @@ def test_a_liar_lies_in_the_variant_of_its_claim():
 
 
 def test_a_run_of_a_liar_keeps_its_controls():
-    """The broker on trial lies in one way, its control in another, or in the same."""
-    chosen = selection("AMQP-REL-01")
-    overrides = {"liar": "counts-releases"}
-    lying = dataclasses.replace(
-        chosen,
-        adapter=chosen.adapter.chosen(overrides),
-        settings=chosen.adapter.effective(overrides),
-        overrides=overrides,
-    )
+    lying = chosen_by({"liar": "counts-releases"}, "AMQP-REL-01")
     trials = plan(lying, SCENARIOS, CATALOGUE)
 
     assert {("subject", None, "counts-releases"), ("control", "drops-released", "")} == {
@@ -258,18 +214,19 @@ def test_a_run_of_a_liar_keeps_its_controls():
 
 
 def test_conditions_are_met_by_the_session_of_the_script():
-    """The same setting is true in one script and false in another, and each claim has its own."""
     immediate, third = (SCENARIOS[name] for name in ("acknowledged-immediately", "third-of-a-window-sent"))
 
     assert {"ack_event_mode": "windowed", "publish_window": 50, "ack_immediately": True} == immediate.session
     assert {"ack_event_mode": "windowed", "publish_window": 50, "ack_immediately": False} == third.session
     assert {} == SCENARIOS["messages-sent-in-transactions"].session
-    controls = {trial.liar for trial in plan(varied("solace", "SOLPUB-IMM-01", "SOLPUB-THR-01"), SCENARIOS, CATALOGUE)}
+    controls = {
+        trial.liar
+        for trial in plan(chosen_by({"profile": "solace"}, "SOLPUB-IMM-01", "SOLPUB-THR-01"), SCENARIOS, CATALOGUE)
+    }
     assert {None, "ignores-ack-immediately", "confirms-by-timer-only"} == controls
 
 
 def test_what_the_adapter_has_no_words_for_is_not_planned():
-    """A queue of its own kind, or settings of any name; the script says what it needs."""
     script = SCENARIOS["sends-refused-by-full-queue"]
     chosen = selection("AMQP-REF-01")
     lacking = dataclasses.replace(chosen, unable={"a queue with max_length": "no words for one"})
@@ -281,7 +238,7 @@ def test_what_the_adapter_has_no_words_for_is_not_planned():
 
 @pytest.mark.parametrize(("protocol", "tried"), [("amqp", False), ("stomp", True)])
 def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tried):
-    """Over AMQP it would end the session; over STOMP whatever is refused is a NACK. The other outcomes are tried."""
+    """Over AMQP it would end the session; over STOMP each refusal is a NACK."""
     chosen = selection("AMQP-REL-01", "AMQP-MOD-01", "EMS-DUPS-05", "STOMP-NACK-01", protocol=protocol)
     spoken = chosen.adapter.file.protocols["amqp"].model_copy(update={"outcomes": ("accepted", "released")})
     file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": spoken}})
@@ -297,10 +254,122 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
 
 
 def test_the_record_of_a_trial_has_its_script():
-    """The drawn steps, the client and the options of the queue: all that a replay must find again."""
+    """The drawn steps, the client and the queue options: a replay needs them."""
     names = ("sends-refused-by-full-queue", "receipts-on-the-wire")
     full, raw = (subject_trials(selection(protocol="stomp"), SCENARIOS[name], [1])[0] for name in names)
 
     assert ({"max_length": 40}, {}) == (describe(full).queue, describe(raw).queue)
     assert ("library", "raw") == (describe(full).client, describe(raw).client)
     assert (full.script.steps, raw.script.steps) == (describe(full).steps, describe(raw).steps)
+
+
+# --quick
+
+
+def script(name, controls, steps=SHORT):
+    return Scenario(
+        name, "", "async_ack", steps, {claim: Check("lost", "confirmed", c) for claim, c in controls.items()}
+    )
+
+
+def first_look(*scripts, **changes):
+    found = quick(selection(**changes), {each.id: each for each in scripts}, CATALOGUE)
+    return [claim.id for claim in found.claims], sorted(found.only)
+
+
+def controls(selection):
+    checks = [wanted(script, selection) for script in SCENARIOS.values()]
+    return [(claim, check.control) for found in checks for claim, check in found.items()]
+
+
+@EVERYWHERE
+def test_few_claims_that_need_no_patience(adapter, protocol):
+    """At most ten claims; each has a control that answers at once, and none needs the disk."""
+    found = quick(selection(adapter=adapter, protocol=protocol), SCENARIOS, CATALOGUE)
+    decided = [(claim, control) for claim, control in controls(found) if control is not None]
+
+    assert 0 < len(found.claims) <= QUICK_CLAIMS
+    assert {claim.id for claim in found.claims} == {
+        claim for claim, c in decided if isinstance(c, Weakened | Liar) and not getattr(c, "waits_for_liveness", False)
+    }
+    assert [] == [claim.id for claim in found.claims if claim.needs or not claim.judged]
+
+
+@EVERYWHERE
+def test_the_trials_fit_into_the_budget(adapter, protocol):
+    found = quick(selection(adapter=adapter, protocol=protocol), SCENARIOS, CATALOGUE)
+    ids = {claim.id for claim in found.claims}
+    seconds = sum(
+        planning._cost(SCENARIOS[name], {c: 1 for c in SCENARIOS[name].decides if c in ids}, found)
+        for name in found.only
+    )
+
+    assert 0 < seconds <= QUICK_S
+    assert {trial.script.id for trial in plan(found, SCENARIOS, CATALOGUE)} <= found.only
+
+
+@EVERYWHERE
+def test_a_strong_claim_is_among_them(adapter, protocol):
+    found = quick(selection(adapter=adapter, protocol=protocol), SCENARIOS, CATALOGUE)
+
+    assert [] != [claim for claim, control in controls(found) if isinstance(control, Weakened)]
+
+
+def test_more_trials_leave_fewer_scenarios():
+    usual, many = (quick(selection(trials=trials), SCENARIOS, CATALOGUE) for trials in (3, 12))
+
+    assert len(many.only) < len(usual.only)
+
+
+def test_nothing_fits():
+    assert ([], []) == first_look(script("one", {"AMQP-DUR-01": WEAK}), trials=1_000)
+
+
+def test_the_strong_ones_of_many():
+    """Of twelve claims by liars and two by the weakened product, both of these are among the ten."""
+    by_liars = ["AMQP-TX-01", "AMQP-TX-02", "AMQP-TX-03", "AMQP-TX-04", "AMQP-ACC-01", "AMQP-HDR-01", "AMQP-HDR-02",
+                "AMQP-REL-01", "AMQP-REL-02", "AMQP-MOD-01", "AMQP-MOD-02", "AMQP-STATE-01"]  # fmt: skip
+    strong = {"SOLCD-ACK-01", "AMQP-DUR-01"}
+    found, _ = first_look(script("all", {**dict.fromkeys(by_liars, LIAR), **dict.fromkeys(sorted(strong), WEAK)}))
+
+    assert (QUICK_CLAIMS, True) == (len(found), strong <= set(found))
+
+
+def test_a_strong_scenario_before_one_of_a_liar():
+    steps = (Publish(10, window=5), *[Drain()] * 18)
+    strong, weak = script("strong", {"AMQP-DUR-01": WEAK}, steps), script("by-liar", {"AMQP-HDR-01": LIAR}, steps)
+    found = first_look(weak, strong)
+
+    assert (["AMQP-DUR-01"], ["strong"]) == found
+
+
+def test_a_kill_before_what_ends_in_order():
+    killed = Publish(10, window=5, until=Kill(Nth("confirm", 5)))
+    plain, kill = (
+        script(name, {claim: WEAK}, (step, *[Drain()] * 13))
+        for name, claim, step in (("plain", "SOLCD-ACK-01", SHORT[0]), ("killed", "AMQP-DUR-01", killed))
+    )
+
+    assert (["AMQP-DUR-01"], ["killed"]) == first_look(plain, kill)
+
+
+@pytest.mark.parametrize(
+    ("claim", "control"),
+    [
+        ("EMS-STEP-02", PATIENT),
+        ("ARTEMIS-SEND-09", WEAK),
+        ("SOLCD-ACK-02", None),
+        ("SOLPUB-WIN-01", scenario.SessionLiar("ignores-its-window")),
+        ("STOMP-RCPT-02", LIAR),
+    ],
+)
+def test_what_a_first_look_leaves_out(claim, control):
+    """Waiting, the disk, permissions, self-checks, and claims of another protocol."""
+    assert ([], []) == first_look(script("one", {claim: control}), judged_as=["artemis"])
+
+
+def test_a_claim_that_was_not_asked_for_stays_out():
+    asked = selection("AMQP-TX-*")
+    found = quick(asked, SCENARIOS, CATALOGUE)
+
+    assert {"AMQP-TX-01", "AMQP-TX-04"} <= {claim.id for claim in found.claims} <= {claim.id for claim in asked.claims}

@@ -1,0 +1,129 @@
+"""Which broker instances a run starts, keeps and ends."""
+
+import dataclasses
+import os
+import types
+
+import pytest
+from planned_trials import SCRIPT, planned
+
+from conformance import adapters
+from conformance.errors import LaunchError
+from conformance.ledger import Ledger
+from conformance.run import broker_pool
+from conformance.run.broker_pool import BrokerPool
+from conformance.scenario.script import Nth, PowerLoss, Publish
+
+
+def trial(index, **changes):
+    return planned(f"odd.{index}", index=index, **changes)
+
+
+class Broker:
+    """One that only counts."""
+
+    def __init__(self, folder, queues):
+        self.facts = types.SimpleNamespace(folder=folder, data=folder / "data")
+        self.queues, self.closed = queues, False
+
+    def start(self, wrap=(), *, more=(), ready_s=0.0):
+        return 1.5
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def pool(tmp_path, monkeypatch):
+    made = []
+
+    def prepare(adapter, folder, settings, queues, ledger, liar, *, offline, options, client):
+        made.append(Broker(folder, set(queues)))
+        return made[-1]
+
+    monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
+    with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:
+        yield lambda expected: (BrokerPool(tmp_path, ledger, expected, offline=True), made)
+
+
+def test_a_broker_is_kept_for_the_rest_of_its_instance(pool):
+    first, second = trial(1), trial(2)
+    brokers, made = pool([first, second])
+    running, took = brokers.acquire([first])
+    brokers.release(first.instance, running)
+    kept = made[0].closed
+    again, no_time = brokers.acquire([second])
+    brokers.release(second.instance, again)
+
+    assert (running, 1, {"odd-1", "odd-2"}, 1.5, 0.0) == (again, len(made), made[0].queues, took, no_time)
+    assert (False, True) == (kept, made[0].closed)
+
+
+def test_a_broker_without_the_queue_is_not_used(pool):
+    """A trial that was not expected, such as a repeat, gets its own broker."""
+    brokers, made = pool([trial(1), trial(2)])
+    running, _ = brokers.acquire([trial(1)])
+    brokers.release(trial(1).instance, running)
+    other, _ = brokers.acquire([trial(9)])
+
+    assert (2, True, {"odd-2", "odd-9"}) == (len(made), made[0].closed, made[1].queues)
+    assert other is not running
+
+
+def test_only_a_few_are_kept(pool):
+    """The longest unused one ends first; the rest end with the run."""
+    several = [[trial(n, liar=f"l{n}"), trial(n + 10, liar=f"l{n}")] for n in range(broker_pool.KEPT + 1)]
+    brokers, made = pool([trial for pair in several for trial in pair])
+    for first, _ in several:
+        running, _ = brokers.acquire([first])
+        brokers.release(first.instance, running)
+    waiting = [broker.closed for broker in made]
+    brokers.close()
+
+    assert [True, *[False] * broker_pool.KEPT] == waiting
+    assert all(broker.closed for broker in made)
+
+
+def test_a_power_loss_has_a_broker_of_its_own(pool, monkeypatch):
+    disks = []
+
+    class Disk:
+        @classmethod
+        def make(cls, ledger, image, mountpoint):
+            disks.append((image.name, mountpoint.name))
+            return cls()
+
+        def settle(self):
+            disks.append("settled")
+
+        def release(self):
+            disks.append("released")
+
+    monkeypatch.setattr(broker_pool, "LossyDisk", Disk)
+    loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
+    lost, plain = trial(1, script=loses), trial(2)
+    brokers, made = pool([])
+    running, _ = brokers.acquire([lost])
+    brokers.release(lost.instance, running)
+
+    assert lost.instance != plain.instance
+    assert [("disk.img", "data"), "settled", "released"] == disks
+    assert made[0].closed
+
+
+def test_a_kept_broker_knows_the_options_of_later_trials(tmp_path, monkeypatch):
+    """A run that records scenario by scenario declares every queue at the first start."""
+    declared = []
+
+    def prepare(self, *_, options, **__):
+        declared.append(options)
+        raise LaunchError("enough was seen")
+
+    monkeypatch.setattr(adapters.FileAdapter, "prepare", prepare)
+    one, two = (
+        trial(n, script=dataclasses.replace(SCRIPT, queue=queue)) for n, queue in ((1, ()), (2, (("durable", False),)))
+    )
+    with pytest.raises(LaunchError):
+        BrokerPool(tmp_path, None, [one, two], offline=True).acquire([one])
+
+    assert [{"odd-1": (), "odd-2": (("durable", False),)}] == declared
