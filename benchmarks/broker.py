@@ -83,7 +83,6 @@ class Figures:
 
 
 def broker(sizes: Sizes | None = None) -> Iterator[str]:
-    """The lines of the benchmark."""
     sizes = sizes or (FULL if os.environ.get("CONFORMANCE_BENCH_FULL") else Sizes())
     with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
@@ -109,13 +108,13 @@ def _load() -> str:
 
 
 def _starts(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]:
-    """Of the bundled broker, each on data of its own that is empty."""
+    """Measure starts of the bundled broker, each on empty data."""
     taken = []
     for number in range(sizes.starts):
         with sites.reference(folder / f"start-{number}", ledger) as site:
             taken.append(site.start())
-    told = f"{statistics.median(taken):.2f} s (worst {max(taken):.2f} of {len(taken)}; target 0.5)"
-    yield f"broker: reference: empty data to ready, median {told}"
+    seconds = f"{statistics.median(taken):.2f} s (worst {max(taken):.2f} of {len(taken)}; target 0.5)"
+    yield f"broker: reference: empty data to ready, median {seconds}"
 
 
 # rates
@@ -124,8 +123,8 @@ def _starts(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]
 def _rates(found: Sequence[Site], ledger: Ledger, sizes: Sizes) -> Iterator[str]:
     phases = _phases(sizes)
     figures: dict[str, dict[str, Figures]] = {}
-    with _no_broker(ledger) as nobody:
-        peers: list[Peer] = [*found, nobody]
+    with _no_broker(ledger) as no_broker:
+        peers: list[Peer] = [*found, no_broker]
         for turn in range(sizes.rounds + 1):
             sent: dict[str, int] = {}
             for name, phase in phases.items():
@@ -178,7 +177,7 @@ def _phases(sizes: Sizes) -> dict[str, Phase]:
 def _take(
     figures: dict[str, dict[str, Figures]], name: str, site: Peer, count: int, phase: Callable[[], None], turn: int
 ) -> None:
-    """Measure; the first round is not kept."""
+    """Measure once; the first round is discarded."""
     pids = site.pids()
     broker_s, client_s, began = sites.cpu_s(pids), time.process_time(), time.perf_counter()
     phase()
@@ -191,7 +190,6 @@ def _take(
 
 
 def _row(name: str, by_site: dict[str, Figures], targets: dict[str, float]) -> Iterator[str]:
-    """The rates, the ratio of the bundled broker to each other with its target, and what it spent."""
     ours = by_site["reference"]
     rates = ", ".join(f"{site} {figures.rate:,.0f}" for site, figures in by_site.items())
     ratios = ", ".join(
@@ -228,7 +226,6 @@ class _Nobody:
 
 @contextlib.contextmanager
 def _no_broker(ledger: Ledger) -> Iterator[_Nobody]:
-    """In a process of its own."""
     process, ticket = ledger.spawn("engine", [sys.executable, "-m", wire.__name__], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -241,7 +238,7 @@ def _no_broker(ledger: Ledger) -> Iterator[_Nobody]:
 
 
 def consume(site: Peer, count: int) -> None:
-    """Receive so many by the project's own session, and acknowledge each group in a transaction."""
+    """Receive `count` messages with the suite's session, and acknowledge each group in a transaction."""
     job = Job(
         step=Drain(),
         header=bare_header("bench-consumer"),
@@ -273,7 +270,7 @@ def consume(site: Peer, count: int) -> None:
 
 
 def _recovery(found: Sequence[Site], sizes: Sizes) -> Iterator[str]:
-    """SIGKILL to ready, with so many messages stored."""
+    """Measure the time from SIGKILL to ready, with stored messages."""
     for site in found:
         wire.publish(site.port("amqp"), QUEUE, sizes.stored, 1000)
         began = time.perf_counter()
@@ -313,7 +310,7 @@ def _memory(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]
 
 
 def _calls(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]:
-    """System calls a message, counted by strace; rates under it mean nothing and are not given."""
+    """Count system calls a message with strace; rates under it are meaningless and left out."""
     program = sites.tracer()
     if program is None:
         yield "broker: reference: system calls are not counted: strace is not installed"
@@ -327,5 +324,5 @@ def _calls(folder: pathlib.Path, ledger: Ledger, sizes: Sizes) -> Iterator[str]:
             site.stop()
         lines = re.findall(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) .*?(\w+)$", summary.read_text(), re.MULTILINE)
         calls = {name: int(number) / count for number, name in lines}
-        told = ", ".join(f"{name} {calls[name]:.3g}" for name in _CALLS if name in calls)
-        yield f"broker: reference: system calls a message, AMQP window {window} (with start and end): {told}"
+        figures = ", ".join(f"{name} {calls[name]:.3g}" for name in _CALLS if name in calls)
+        yield f"broker: reference: system calls a message, AMQP window {window} (with start and end): {figures}"

@@ -30,17 +30,14 @@ class _Publisher(MessagingHandler):
         self.failure = ""
 
     def on_start(self, event: Any) -> None:
-        """proton's: connect, once."""
         self._connection = event.container.connect(f"{_HOST}:{self._port}", reconnect=False)
         event.container.create_sender(self._connection, self._queue, options=_AQueue())
         self._patience = event.container.schedule(PATIENCE_S, self)
 
     def on_sendable(self, event: Any) -> None:
-        """proton's: there is credit."""
         self._fill(event.sender)
 
     def on_accepted(self, event: Any) -> None:
-        """proton's: one more."""
         self._open -= 1
         if self._left:
             self._fill(event.sender)
@@ -48,31 +45,26 @@ class _Publisher(MessagingHandler):
             self._connection.close()
 
     def on_rejected(self, event: Any) -> None:
-        """proton's: what no rate may hide."""
         self._end(event, "a send was rejected")
 
     def on_released(self, event: Any) -> None:
-        """proton's, also for modified."""
+        """Proton calls this for `modified` too."""
         self._end(event, "a send was given back")
 
     def on_transport_error(self, event: Any) -> None:
-        """proton's: the peer went away, or nobody listens."""
         self._end(event, str(event.transport.condition))
 
     def on_connection_error(self, event: Any) -> None:
-        """proton's: the peer closed the connection with an error."""
         self._end(event, str(event.connection.remote_condition))
 
     def on_link_error(self, event: Any) -> None:
-        """proton's: the peer closed the link with an error."""
         self._end(event, str(event.link.remote_condition))
 
     def on_timer_task(self, event: Any) -> None:
-        """proton's: no round takes so long."""
         self._end(event, f"{self._left + self._open} sends had no answer after {PATIENCE_S:.0f} s")
 
     def on_transport_closed(self, event: Any) -> None:
-        """proton's: the end of the connection, which is ours to say.
+        """Stop the container.
 
         Without the stop a container whose only timer was cancelled sleeps for pi seconds before it ends.
         """
@@ -93,10 +85,9 @@ class _Publisher(MessagingHandler):
 
 
 def publish(port: int, queue: str, count: int, window: int) -> None:
-    """Send so many persistent messages, at most `window` unanswered; returns when all are accepted.
+    """Send `count` persistent messages, at most `window` unanswered, until all are accepted.
 
-    Raises:
-        RuntimeError: One was not, or the peer ended it.
+    Raises `RuntimeError` if a message was not accepted, or the peer closed the connection.
     """
     publisher = _Publisher(port, queue, count, window)
     Container(publisher).run()

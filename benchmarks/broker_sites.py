@@ -1,7 +1,7 @@
-"""The brokers of the benchmark, each as a site: started, killed, asked for its CPU time; all on one disk.
+"""The brokers of the benchmark, all on one disk: start, kill, CPU time.
 
-Artemis is the adapter's but for what makes it slow or quick to start: the instance is made by `artemis create` with the
-journal tuned to this disk, and the JVM is the one that it writes into its profile. Broker-J has its own JVM as well.
+Artemis runs as its vendor ships it: `artemis create` makes the instance and tunes the journal to this disk, and the JVM
+options are those of its profile. Broker-J has its vendor's JVM options too.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ENDS_S = 30.0
 
 
 class Peer(Protocol):
-    """What listens for clients. `stomp` is None where it does not speak that, else the headers of a SEND."""
+    """A server for clients. `stomp` has the headers of a SEND; None if it does not speak STOMP."""
 
     name: str
     stomp: dict[str, str] | None
 
     def port(self, protocol: str) -> int:
-        """Where it listens."""
+        """Return the port."""
 
     def pids(self) -> list[int]:
-        """Its processes."""
+        """Return its processes."""
 
 
 class Site(Peer, Protocol):
@@ -44,10 +44,10 @@ class Site(Peer, Protocol):
     about: str
 
     def start(self, wrap: Sequence[str] = ()) -> float:
-        """Start it; the seconds from spawn to ready."""
+        """Return the seconds from spawn to ready."""
 
     def kill(self) -> None:
-        """SIGKILL, and until it is gone."""
+        """Send SIGKILL, and wait until it has ended."""
 
 
 @dataclasses.dataclass
@@ -60,19 +60,15 @@ class Adapted:
     broker: adapters.Broker
 
     def port(self, protocol: str) -> int:
-        """Where it listens."""
         return self.broker.service.endpoint(protocol)[1]
 
     def start(self, wrap: Sequence[str] = ()) -> float:
-        """Start it; the seconds from spawn to ready."""
         return self.broker.start(wrap)
 
     def pids(self) -> list[int]:
-        """Its processes."""
         return self.broker.target.processes()
 
     def kill(self) -> None:
-        """SIGKILL, and until it is gone."""
         with self.broker.target.armed("kill") as descriptors:
             for descriptor in descriptors:
                 with contextlib.suppress(ProcessLookupError):
@@ -81,13 +77,11 @@ class Adapted:
             raise LaunchError(f"{self.name} cannot be killed: {self.pids()} are left")
 
     def stop(self) -> None:
-        """A clean end."""
         self.broker.stop()
 
 
 @contextlib.contextmanager
 def reference(folder: pathlib.Path, ledger: Ledger) -> Iterator[Adapted]:
-    """The bundled broker, as it comes."""
     adapter = adapters.find("reference")
     with adapter.prepare(folder, adapter.effective(), [QUEUE], ledger) as broker:
         yield Adapted("reference", f"reference {adapter.version}", {"destination": QUEUE}, broker)
@@ -126,7 +120,7 @@ def _changed(adapter: adapters.Adapter, file: adapters.BrokerFile) -> adapters.F
 
 
 def _tuning(folder: pathlib.Path) -> str:
-    """What `artemis create` chose, out of its own file."""
+    """Return the tuning that `artemis create` chose, from its file."""
     text = (folder / "instance/etc/broker.xml").read_text()
     keys = ("journal-type", "journal-buffer-timeout", "journal-max-io")
     found = ((key, re.search(rf"<{key}>(.*?)</{key}>", text)) for key in keys)
@@ -135,7 +129,7 @@ def _tuning(folder: pathlib.Path) -> str:
 
 @contextlib.contextmanager
 def broker_j(folder: pathlib.Path, ledger: Ledger) -> Iterator[Adapted]:
-    """Qpid Broker-J, BDB, with a JVM of its own making but for its memory."""
+    """Qpid Broker-J with BDB, and its vendor's JVM options except memory."""
     adapter = adapters.find("qpid")
     file = adapter.file
     assert file.java is not None  # the adapter has one
@@ -151,7 +145,7 @@ def broker_j(folder: pathlib.Path, ledger: Ledger) -> Iterator[Adapted]:
 
 @contextlib.contextmanager
 def sites(folder: pathlib.Path, ledger: Ledger, *, others: bool = True) -> Iterator[list[Site]]:
-    """The bundled broker first, then the others; each ends with the `with`. Raises `FetchError`, `LaunchError`."""
+    """Yield the brokers, the bundled one first. Raises `FetchError`, `LaunchError`."""
     with contextlib.ExitStack() as stack:
         found: list[Site] = [stack.enter_context(reference(folder / "reference", ledger))]
         if others:
@@ -161,7 +155,7 @@ def sites(folder: pathlib.Path, ledger: Ledger, *, others: bool = True) -> Itera
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """User and system seconds that these processes have used so far (proc(5), stat, fields 14 and 15)."""
+    """Return the user and system seconds of these processes (proc(5), stat, fields 14 and 15)."""
     fields = [pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(field[11]) + int(field[12]) for field in fields) / _TICK
 
@@ -173,5 +167,4 @@ def rss(pids: Sequence[int]) -> int:
 
 
 def tracer() -> str | None:
-    """strace, where it is."""
     return shutil.which("strace")

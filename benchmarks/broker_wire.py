@@ -64,7 +64,7 @@ class Engine:
             self._events()
 
     def close(self) -> None:
-        """Say so, and free what the engine has."""
+        """Close the connection, and free the engine."""
         with contextlib.suppress(OSError):
             pn.pn_connection_close(self.connection)
             self._write()
@@ -102,7 +102,7 @@ def _why(event: Any) -> str:
 
 
 def publish(port: int, queue: str, count: int, window: int) -> None:
-    """Send so many persistent messages, at most `window` unanswered; returns when all are accepted."""
+    """Send `count` persistent messages, at most `window` unanswered, until all are accepted."""
     payload = Message(body=b"x" * SIZE, durable=True).encode()
     answered = 0
 
@@ -129,7 +129,7 @@ def publish(port: int, queue: str, count: int, window: int) -> None:
 
 
 def consume(port: int, queue: str, count: int, credit: int = 1000) -> None:
-    """Receive so many and accept each; returns when each acceptance is confirmed by the peer's settlement."""
+    """Receive `count` messages and accept each, until the peer has settled each acceptance."""
     confirmed = taken = 0
 
     def on_delivery(link: Any, delivery: Any) -> None:
@@ -156,7 +156,7 @@ def consume(port: int, queue: str, count: int, credit: int = 1000) -> None:
 
 
 def _link(link: Any, queue: str) -> Any:
-    """Open it, with the capability that says that a queue is meant (what Artemis makes of one without, is none)."""
+    """Open the link with the capability `queue`; without it Artemis makes a topic."""
     for terminus in (pn.pn_link_source(link), pn.pn_link_target(link)):
         pn.pn_terminus_set_address(terminus, queue)
         pn.pn_data_put_symbol(pn.pn_terminus_capabilities(terminus), "queue")
@@ -165,7 +165,7 @@ def _link(link: Any, queue: str) -> Any:
 
 
 def publish_stomp(port: int, headers: dict[str, str], count: int, window: int) -> None:
-    """Send so many persistent messages, at most `window` without their RECEIPT; returns when all are answered."""
+    """Send `count` persistent messages, at most `window` without a RECEIPT, until all are answered."""
     words = "".join(f"{name}:{value}\n" for name, value in headers.items())
     rest = f"\npersistent:true\ncontent-length:{SIZE}\n{words}\n".encode() + b"x" * SIZE + b"\0"
     with socket.create_connection((_HOST, port), timeout=PATIENCE_S) as end:
@@ -217,7 +217,7 @@ def next_batch(frames: _Frames) -> list[bytes]:
 
 
 def _welcome(kind: int, event: Any) -> None:
-    """The other end of the engine: opens what the peer opens, gives credit, and closes after it."""
+    """Open what the peer opens, give credit, and close after the peer."""
     if kind == pn.PN_CONNECTION_REMOTE_OPEN:
         pn.pn_connection_open(pn.pn_event_connection(event))
     elif kind == pn.PN_SESSION_REMOTE_OPEN:

@@ -46,7 +46,7 @@ def bench() -> dict[str, float]:
 
 
 def _rotated(turn: int) -> list[tuple[str, DiskFault | None]]:
-    """The arms, another one first in each round: whoever comes first finds a colder machine."""
+    """Return the arms, starting with another one in each round: the first one finds a colder machine."""
     arms = list(_ARMS.items())
     return [*arms[turn % len(arms) :], *arms[: turn % len(arms)]]
 

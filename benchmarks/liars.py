@@ -45,8 +45,8 @@ def _words(rows: Sequence[VerdictRow], shown: Sequence[VerdictRow]) -> str:
     if not rows:
         return "NOT TRIED: no scenario with its fault applies"
     best = shown or rows
-    told = [f"{row.claim} {row.verdict.value} in {row.scenario}, {row.offended} of {row.trials}" for row in best]
-    return ", ".join(told)
+    lines = [f"{row.claim} {row.verdict.value} in {row.scenario}, {row.offended} of {row.trials}" for row in best]
+    return ", ".join(lines)
 
 
 def _judged(name: str, liar: Lie) -> list[VerdictRow]:

@@ -139,8 +139,7 @@ class Hunt:
     tried: int
     signals: tuple[int, ...] = ()
 
-    def told(self, most: int) -> str:
-        """In words."""
+    def describe(self, most: int) -> str:
         if self.found is not None:
             return f"trial {self.found} of {most}"
         return f"not in {self.tried}" + (f" (of {most}: time is up)" if self.tried < most else "")
@@ -156,7 +155,6 @@ class Bench:
         self._reference = adapters.find("reference")
 
     def close(self) -> None:
-        """End the clients and the judge."""
         self._recording.close()
         self._starting.stop()
 
@@ -208,11 +206,11 @@ def triggers(seed: int = SEED) -> Iterator[str]:
         rows = []
         for quarry in QUARRIES:
             honest = hunt(bench, quarry, quarry.trigger, None, AT_TRIGGER)
-            yield f"triggers: {quarry.liar}: the honest broker under the same kills: {honest.told(AT_TRIGGER)}"
+            yield f"triggers: {quarry.liar}: the honest broker under the same kills: {honest.describe(AT_TRIGGER)}"
             aimed = hunt(bench, quarry, quarry.trigger, quarry.liar, AT_TRIGGER)
-            yield f"triggers: {quarry.liar}: killed at its trigger: {aimed.told(AT_TRIGGER)}"
+            yield f"triggers: {quarry.liar}: killed at its trigger: {aimed.describe(AT_TRIGGER)}"
             random = hunt(bench, quarry, After(quarry.between), quarry.liar, AT_RANDOM, BUDGET_S)
-            yield f"triggers: {quarry.liar}: killed at a random time: {random.told(AT_RANDOM)}"
+            yield f"triggers: {quarry.liar}: killed at a random time: {random.describe(AT_RANDOM)}"
             rows.append(_row(quarry, honest, aimed, random))
         yield from table(rows)
         yield from signals(bench)
@@ -236,7 +234,7 @@ def hunt(
 
 
 def fired(folder: pathlib.Path) -> list[str]:
-    """What every kill of a trial said of itself when it was fired."""
+    """Return the details of every fired kill of a trial."""
     return [
         event.detail or ""
         for path in sorted([*folder.glob("publisher-*.jsonl"), *folder.glob("consumer-*.jsonl")])
@@ -259,19 +257,19 @@ COLUMNS = ("liar", "honest, at trigger", "at its trigger", "us to the signal", "
 
 
 def _row(quarry: Quarry, honest: Hunt, aimed: Hunt, random: Hunt) -> tuple[str, ...]:
-    """One liar: the cells of `COLUMNS`. The chance is that of one random kill."""
+    """Return the cells of `COLUMNS` for one liar. The chance is that of one random kill."""
     return (
         quarry.liar,
-        honest.told(AT_TRIGGER),
-        aimed.told(AT_TRIGGER),
+        honest.describe(AT_TRIGGER),
+        aimed.describe(AT_TRIGGER),
         f"{statistics.median(aimed.signals):.0f}",
-        random.told(AT_RANDOM),
+        random.describe(AT_RANDOM),
         f"{quarry.miss:.0%} ({WINDOW_MS} ms in {quarry.every_ms})",
     )
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The rows below their heads, in columns as wide as they have to be."""
+    """Return the lines of a table with aligned columns."""
     lines = [COLUMNS, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
     for line in lines:
@@ -279,7 +277,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _kills(event: ClientEvent) -> Scenario:
-    """`_EACH` kills of one broker at that event, without a look at what is left."""
+    """Kill one broker `_EACH` times at that event, without judging."""
     steps: dict[str, Callable[[Kill], Step]] = {
         "confirm": lambda kill: Publish(50_000, window=100, until=kill),
         "committed": lambda kill: Publish(50_000, window=50, batch=5, until=kill),
@@ -303,10 +301,10 @@ def signals(bench: Bench) -> Iterator[str]:
             if len(said) >= KILLS / 3:
                 break
             said += fired(bench.record(_kills(event), None, number)[0])
-        yield f"triggers: {event} to signal: {_told(delays(said, 'event'))}"
+        yield f"triggers: {event} to signal: {_summary(delays(said, 'event'))}"
         if full := delays(said, "sends had left"):
-            yield f"triggers: {event}, its sends written to signal: {_told(full)}"
+            yield f"triggers: {event}, its sends written to signal: {_summary(full)}"
 
 
-def _told(figures: Sequence[int]) -> str:
+def _summary(figures: Sequence[int]) -> str:
     return f"median {statistics.median(figures):.0f} us, worst {max(figures):,} us of {len(figures)} kills"

@@ -36,14 +36,14 @@ DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 """Put before a command: SIGTERM when its parent dies, even of SIGKILL."""
 
 LOCK = pathlib.Path("/run/conformance-dockerd.lock")
-"""One engine of ours at a time on a machine, whoever starts it."""
+"""Only one such engine runs on a machine at a time."""
 
 _PACKAGES = {"dockerd": "docker.io", "iptables": "iptables"}
 
 
 @contextlib.contextmanager
 def running(data_root: pathlib.Path, ledger: Ledger) -> Iterator[str]:
-    """An engine with its images and containers below `data_root`; gives what DOCKER_HOST has to say.
+    """Start an engine with its data below `data_root`; yield the value for DOCKER_HOST.
 
     Waits until no other of ours runs: two engines share a bridge and its rules, and the second to start cuts the
     connections of the first's containers. Raises `LaunchError`: not root, no engine to be had, or it does not come up
@@ -73,7 +73,7 @@ def _only_one() -> Iterator[None]:
 
 
 def install() -> None:
-    """Have `dockerd` and `iptables` installed; `LaunchError` where they are missing and cannot be."""
+    """Install `dockerd` and `iptables` if missing; raises `LaunchError` if that fails."""
     missing = [package for tool, package in _PACKAGES.items() if mounts.tool(tool) is None]
     if os.getuid() != 0:
         raise LaunchError("an engine of its own needs root: run it with sudo, or start Docker")
@@ -102,7 +102,7 @@ def _spawn(data_root: pathlib.Path, folder: pathlib.Path, ledger: Ledger) -> tup
 
 
 def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pathlib.Path) -> None:
-    """Until it answers on its socket; its pidfd tells at once when it ends instead."""
+    """Wait until it answers on its socket, or ends (pidfd)."""
     descriptor = os.pidfd_open(process.pid)
     try:
         for _ in range(int(_READY_S * 1000 / _TICK_MS)):
@@ -117,7 +117,7 @@ def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pat
 
 
 def _answers(path: pathlib.Path) -> bool:
-    """By hand: the library's client asks as soon as it is made, and cannot be made before there is an answer."""
+    """Without the library: its client sends a request in its constructor."""
     with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
         line.settimeout(_PING_S)
         line.connect(str(path))
@@ -127,7 +127,7 @@ def _answers(path: pathlib.Path) -> bool:
 
 
 def _remove_stale(host: str) -> None:
-    """No container of a run can be alive in an engine that has just been started: what is there was left behind."""
+    """Remove the containers of earlier runs: none is alive in an engine that has just started."""
     import docker
 
     client = docker.DockerClient(base_url=host)
@@ -139,7 +139,7 @@ def _remove_stale(host: str) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, which ends its containers too; SIGKILL where it does not end in time."""
+    """Send SIGTERM, which ends its containers too, and SIGKILL if it does not end in time."""
     process.terminate()
     try:
         process.wait(_STOP_S)
@@ -157,7 +157,7 @@ def _answering() -> bool:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command beside an engine; its exit status, or 3 with one line where there can be no engine."""
+    """Run a command beside an engine; return its exit status, or 3 with one line if no engine can start."""
     try:
         data_root, command = _parse(words)
         if _answering():

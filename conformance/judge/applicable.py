@@ -72,7 +72,7 @@ NOT_PROMISED = "Not promised by this configuration: "
 
 
 def why_not(claim: Claim, run: RunRecord, session: Mapping[str, Value] = MappingProxyType({})) -> str:
-    """Return the first reason why the claim does not apply to this run, in words; empty if it applies.
+    """Return the first reason why the claim does not apply to this run; empty if it applies.
 
     In this order: another vendor's claim that the user did not ask for, the client and the protocol, the capabilities
     of the broker, and the settings under which it promises the claim. `session` are settings from the script.

@@ -146,7 +146,7 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
 
 
 def _in_force(run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    """Return the queue policies of this configuration, in words.
+    """Return the queue policies of this configuration, each with its text for the reason.
 
     The suite never drains the dead-letter and expiry queues of an external broker: they belong to its owner.
     """

@@ -109,7 +109,7 @@ class Tally:
 
     @property
     def figures(self) -> list[str]:
-        """The figures of an observation, medians of the valid trials, in words."""
+        """The figures of an observation as texts, medians of the valid trials."""
         found = []
         for place, (words, _) in enumerate(self.anomaly.figures):
             each = [

@@ -10,7 +10,7 @@ The vocabulary of a script is `scenario.script`. A scenario is a class whose doc
         steps = (Publish(20_000, window=100, until=Kill(Nth("confirm", Between(150, 400)))), Restart(), Drain(), ...)
         decides = {"SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=Weakened(...))}
 
-Nothing here runs anything, and no check is code: `Check.anomaly` names a sentence of the judge's one table.
+This package runs nothing, and no check is code: `Check.anomaly` names an entry of the judge's table.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from conformance.scenario.script import (
 )
 
 FRAMES = "frames that can be told on a link"
-"""What faults at a frame need, and checks of what crossed a link (`Scenario.needs`)."""
+"""The need of faults at a frame, and of checks by frames (`Scenario.needs`)."""
 
 MODIFIED = "the outcome modified"
-"""What a delivery that is given back as failed, or as undeliverable here, needs of a broker over AMQP."""
+"""The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
 
 RAW = "the suite's own view of the wire"
 REFUSES = "deliveries given back"
@@ -68,13 +68,11 @@ TRIALS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Weakened:
-    """A control that is the same product with these settings, seen to fail in each of `trials`.
+    """A control that is the same product with these settings. It is strong, unless it stores nothing.
 
-    It is strong, unless it stores nothing.
-
-    `widened_by` names what the death of a process shows nothing without (`adapters.controls`). `journal`: the fault
-    waits for the journal to be read: a broker that stores nothing shows nothing either. `waits_for_liveness`: as with a
-    `Liar`.
+    `widened_by` names the setting that makes the loss window wide enough for a kill (`adapters.controls`). `journal`:
+    the fault waits for a read of the journal, so a broker that stores nothing cannot be the control.
+    `waits_for_liveness`: as with a `Liar`.
     """
 
     settings: tuple[tuple[str, bool | int], ...]
@@ -89,17 +87,15 @@ class Weakened:
 
     @property
     def stores_nothing(self) -> bool:
-        """Whether it loses everything: it then proves the check only, as a liar does."""
         return ("persistence", False) in self.settings
 
 
 @dataclasses.dataclass(frozen=True)
 class Liar:
-    """A check-only control: the bundled broker, wrong in exactly this one way. Deterministic: one trial.
+    """A check-only control: the bundled broker, wrong in exactly one way. It is deterministic: one trial.
 
-    A liar that does nothing where something is due must be waited for: trials with `waits_for_liveness` are idle for
-    the liveness bound, and `trials` of them repeat what the claim asks for. `profile` is the variant of the broker that
-    it lies in.
+    With `waits_for_liveness` the liar omits an action, so its trials last for the liveness bound; `trials` is then the
+    number that the claim needs. `profile` is the variant of the broker that lies.
     """
 
     name: str
@@ -139,8 +135,8 @@ SYNC_OFF = dataclasses.replace(
     weakened(sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
     widened_by="journal_buffer_ms",
 )
-"""The strong control of whatever claims to be stored: answers leave before the journal is written, and the buffer of
-half a second makes the window wide enough for the death of a process, which the page cache survives."""
+"""The strong control of claims about stored messages: answers leave before the journal is written, and the buffer of
+half a second makes the loss window wide enough for a kill, which the page cache survives."""
 
 SYNC_OFF_SLOWLY = dataclasses.replace(SYNC_OFF, trials=5)
 """The same where little is written: one message, or one transaction, at a time. Now and then (1 kill in 22, Artemis
@@ -187,7 +183,7 @@ class Scenario:
 
     @property
     def session(self) -> dict[str, Value]:
-        """What its clients ask for themselves, in the words of the catalogue's settings."""
+        """The settings that its clients ask for, by their names in the catalogue."""
         sends = [step for step in self._clients if isinstance(step, Publish) and not step.batch]
         modes = [step.ack_event_mode for step in sends if step.ack_event_mode]
         asked: dict[str, Value] = {**dict(self.settings), **({"ack_event_mode": modes[0]} if modes else {})}
@@ -198,7 +194,7 @@ class Scenario:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What there must be: an adapter's words for kinds of queues and settings of any name; frames on a link."""
+        """What an adapter must be able to do: kinds of queues, settings of any name, frames on a link."""
         offers = any(isinstance(step, Offer) for step in self.steps)
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
         modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
@@ -208,7 +204,7 @@ class Scenario:
 
     @property
     def of_client(self) -> tuple[str, ...]:
-        """What only some clients can do: words of `CALLS`, and `mode NAME` for each of its consumers."""
+        """What only some clients can do: entries of `CALLS`, and `mode NAME` for each consumer."""
         asked = {RAW: self.client == "raw", PEEKS: any(isinstance(s, Publish) and s.peek for s in self._clients)}
         takes = [step for step in self._clients if isinstance(step, Consume)]
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
@@ -216,7 +212,7 @@ class Scenario:
 
     @property
     def linked(self) -> bool:
-        """Whether a client of it goes over a link, so that there are frames to judge by."""
+        """Whether a client uses a link, so that there are frames to judge by."""
         return any(step.linked or isinstance(step.until, LinkFault) for step in self._clients)
 
     @property
@@ -234,25 +230,25 @@ class Scenario:
 
     @property
     def fault(self) -> Fault | DiskFault | None:
-        """The last of them, after which the queue is looked at; None where there is none."""
+        """The last fault, after which the queue is drained."""
         return self.faults[-1] if self.faults else None
 
     def fault_for(self, claim: Claim) -> str:
-        """The fault under which this scenario tries the claim: the last of its own that the claim is about, or `none`.
+        """Return the name of the last of its faults that the claim is about, or `none`.
 
-        What a claim says of a broker without a fault is tried before one, or under one that the claim does not name.
+        A claim without a fault is tried before the fault, or under one that the claim does not name.
         """
         names = [name for fault in self.faults for name in names_of(fault)]
         return next((name for name in reversed(names) if name in claim.faults), "none")
 
     def drawn(self, seed: int) -> Scenario:
-        """The script of one trial: every number that is drawn from a seed is fixed."""
+        """Return the script of one trial, with every number drawn."""
         rng = random.Random(f"{self.id}:{seed}")
         return dataclasses.replace(self, steps=drawn(self.steps, rng))
 
 
 def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
-    """The names of a fault in the catalogue: a pause that ends in a kill is both."""
+    """Return the names of a fault in the catalogue: a pause that ends in a kill has two."""
     return ("pause", "kill") if isinstance(fault, Pause) and fault.then_kill else (fault.name,)
 
 
@@ -260,7 +256,7 @@ _REGISTRY: dict[str, Scenario] = {}
 
 
 def slug(name: str) -> str:
-    """The id of a scenario class.
+    """Return the id of a scenario class.
 
     >>> slug("BrokerKilledWhilePublishing")
     'broker-killed-while-publishing'
@@ -339,9 +335,9 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
 
 
 def untried(catalogue: Catalogue, path: pathlib.Path | None = None) -> dict[str, str]:
-    """Claim id -> why no scenario decides it yet, with the date (`suites/untried.yaml`).
+    """Return by claim id why no scenario decides it, with the date (`suites/untried.yaml`).
 
-    Raises `CatalogueError` where an entry names no claim, or a claim has two entries.
+    Raises `CatalogueError` if an entry matches no claim, or a claim has two entries.
     """
     path = path or paths.suites() / "untried.yaml"
     reasons: dict[str, str] = {}

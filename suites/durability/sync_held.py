@@ -1,4 +1,4 @@
-"""The syncs of the journal are held back: whoever answers meanwhile did not wait for the disk. No crash is needed."""
+"""The syncs of the journal are held back: a broker that answers meanwhile did not wait for the disk."""
 
 from conformance.scenario import Check, scenario, weakened
 from conformance.scenario.script import HeldSync, Publish, Restart, Watched

@@ -1,4 +1,4 @@
-"""The broker dies while somebody is publishing."""
+"""The broker dies while a client is publishing."""
 
 from conformance.scenario import RECOVERED, SYNC_OFF, SYNC_OFF_SLOWLY, Check, Liar, Weakened, scenario
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart

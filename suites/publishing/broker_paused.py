@@ -1,4 +1,4 @@
-"""The broker is halted for a second while somebody is publishing."""
+"""The broker is halted for a second while a client is publishing."""
 
 from conformance.scenario import Check, Liar, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, Nth, Pause, Publish

@@ -1,4 +1,4 @@
-"""The broker is stopped in order while somebody is publishing, and started again."""
+"""The broker is stopped in order while a client is publishing, and started again."""
 
 from conformance.scenario import RECOVERED, Check, scenario, weakened
 from conformance.scenario.script import SETTLE, Between, Nth, Publish, Restart, Stop

@@ -6,7 +6,7 @@ from conformance.scenario.script import SETTLE, Between, Nth, Publish, Restart, 
 
 @scenario
 class SendsRefusedByFullQueue:
-    """A publisher sends 80 messages to a queue that takes 40, and nobody consumes.
+    """A publisher sends 80 messages to a queue that takes 40, without a consumer.
 
     What the broker refuses it must not act upon: none of that may be delivered.
     """

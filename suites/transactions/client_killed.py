@@ -1,4 +1,4 @@
-"""A client dies with a transaction open: nobody asked to commit it, so nothing of it may take effect."""
+"""A client dies with a transaction open: it did not ask to commit, so no operation of it may take effect."""
 
 from conformance.scenario import Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Nth, Publish

@@ -6,7 +6,7 @@ from conformance.scenario.script import SETTLE, Publish
 
 @scenario
 class WindowMeetsFullQueue:
-    """A WINDOWED publisher with a window of 30 sends 80 messages to a queue that takes 40, and nobody consumes.
+    """A WINDOWED publisher with a window of 30 sends 80 messages to a queue that takes 40, without a consumer.
 
     The queue is full in the middle of a window. Each message that it refuses must have a refusal of its own, and be
     part of no range: what was confirmed must be there.
