@@ -118,7 +118,7 @@ def test_its_contract_cannot_be_checked(tmp_path: pathlib.Path) -> None:
     [
         ("ems:external=amqp://h", "ems speaks no amqp; its addresses are tcp://HOST:PORT, http://HOST:PORT"),
         ("ems:external=tcp://u:p@h", "has a password in it"),
-        ("ems:docker", "reached from outside only"),
+        ("ems:docker", "ems has no [start]: use it as an external broker"),
         ("ems:external=tcp://h:1,ssl://h:2", "two addresses for jms"),
     ],
 )
