@@ -5,14 +5,15 @@ import dataclasses
 import io
 import re
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from conformance import campaign
 from conformance.frontend import progress
 from conformance.frontend.progress import RunProgress, Show
-from conformance.records import TrialRecord
 from conformance.run.record import Progress
+from conformance.run.trial import describe
 
 PREPARED = campaign.prepare(campaign.Options(adapter="reference", claims=("SOLCD-ACK-01", "EMS-STEP-02"), seed=7))
 PLAN = PREPARED.trials
@@ -26,21 +27,8 @@ def began(planned, done=0, total=WHOLE):
 
 
 def ended(planned, done=1, total=WHOLE, void="", log=(), seconds=3.0):
-    record = TrialRecord(
-        trial=planned.id,
-        scenario=planned.script.id,
-        arm=planned.arm,
-        control=planned.control,
-        index=planned.index,
-        seed=planned.seed,
-        k=planned.k,
-        adapter=planned.adapter.name,
-        settings={},
-        void=void,
-        void_log=log,
-        floor_seconds=1.25,
-        seconds=seconds,
-    )
+    result = {"void": void, "void_log": log, "floor_seconds": 1.25, "seconds": seconds}
+    record = msgspec.structs.replace(describe(planned), **result)
     return Progress(planned, record, done, total)
 
 
