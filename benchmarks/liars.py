@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 
 from conformance import campaign
-from conformance.adapters.opening import PROTOCOLS
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.reference.liars import LIARS, Lie
@@ -50,23 +49,29 @@ def _words(rows: Sequence[VerdictRow], shown: Sequence[VerdictRow]) -> str:
 
 
 def _judged(name: str, liar: Lie) -> list[VerdictRow]:
-    """The rows of the liar's own claims, over the first protocol that can try them."""
-    for protocol in PROTOCOLS:
-        with tempfile.TemporaryDirectory(prefix="conformance-liars-") as folder:
-            made = _campaign(name, liar, protocol, pathlib.Path(folder) / "run")
-            if made.chosen:
-                judgement = campaign.execute(made, Watcher())
-                return [row for row in judgement.rows if row.claim in liar.breaks and row.trials]
+    """The rows of the liar's own claims, over the first protocol that can try them.
+
+    The claim of the liar that records rollbacks does not bind the honest broker, so it is required if no protocol can
+    try it otherwise.
+    """
+    for required in ((), liar.breaks):
+        for protocol in ("amqp", "stomp", "jms"):
+            with tempfile.TemporaryDirectory(prefix="conformance-liars-") as folder:
+                made = _campaign(name, liar, protocol, required, pathlib.Path(folder) / "run")
+                if made.chosen:
+                    judgement = campaign.execute(made, Watcher())
+                    return [row for row in judgement.rows if row.claim in liar.breaks and row.trials]
     return []
 
 
-def _campaign(name: str, liar: Lie, protocol: str, folder: pathlib.Path) -> Campaign:
+def _campaign(name: str, liar: Lie, protocol: str, required: Sequence[str], folder: pathlib.Path) -> Campaign:
     words = [f"liar={name}", *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
     options = Options(
         adapter="reference",
         protocol=protocol,
         settings=words,
         claims=liar.breaks,
+        required=required,
         trials=TRIALS,
         seed=SEED,
         out=folder,
