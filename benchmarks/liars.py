@@ -51,17 +51,21 @@ def _words(rows: Sequence[VerdictRow], shown: Sequence[VerdictRow]) -> str:
 def _judged(name: str, liar: Lie) -> list[VerdictRow]:
     """The rows of the liar's own claims, over the first protocol that can try them.
 
-    The claim of the liar that records rollbacks does not bind the honest broker, so it is required if no protocol can
-    try it otherwise.
+    They are required only if nothing is violated otherwise: an expectation is OBSERVED unless it is required, and the
+    claim of the liar that records rollbacks does not bind the honest broker.
     """
+    rows: list[VerdictRow] = []
     for required in ((), liar.breaks):
         for protocol in ("amqp", "stomp", "jms"):
             with tempfile.TemporaryDirectory(prefix="conformance-liars-") as folder:
                 made = _campaign(name, liar, protocol, required, pathlib.Path(folder) / "run")
                 if made.chosen:
                     judgement = campaign.execute(made, Watcher())
-                    return [row for row in judgement.rows if row.claim in liar.breaks and row.trials]
-    return []
+                    rows = [row for row in judgement.rows if row.claim in liar.breaks and row.trials]
+                    break
+        if any(row.verdict is Verdict.VIOLATED for row in rows):
+            break
+    return rows
 
 
 def _campaign(name: str, liar: Lie, protocol: str, required: Sequence[str], folder: pathlib.Path) -> Campaign:
