@@ -118,6 +118,26 @@ def test_sizes():
     assert sorted(lengths)[len(lengths) // 2][0] <= 10
 
 
+def test_plain_words():
+    """A sentence names who acts: the broker, the client, the judge, you. No text hides it behind one of these words."""
+    hides = re.compile(r"\b((no|some|every)body|(who|what)ever|like(?:wise))\b", re.IGNORECASE)
+    tops = "conformance suites tests docs fixtures benchmarks tools examples".split()
+    texts = [
+        path
+        for top in tops
+        for kind in ("py", "md", "toml", "yaml", "yml", "j2")
+        for path in (ROOT / top).rglob(f"*.{kind}")
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in [*texts, *ROOT.glob("*.md")]
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if hides.search(line)
+    ]
+
+    assert found == []
+
+
 def test_folders_and_names():
     """A folder has at most 12 modules, few are under 40 lines, and a class name has one meaning in the whole package."""
     modules = [path for path in OWN if "conformance" in path.parts]

@@ -36,7 +36,7 @@ class AcknowledgeWhereNobodyNeedsIt:
     """
 
     mode = "transacted"
-    steps = (Publish(20, window=1), Ask("does acknowledge() do nothing where nobody needs it"), Drain())
+    steps = (Publish(20, window=1), Ask("does acknowledge() do nothing in a mode without it"), Drain())
     decides = {
         "EMS-MODE-03": Check("denied", exposure="questions", control=SessionLiar("commits-where-it-acknowledges")),
     }

@@ -48,7 +48,7 @@ class BrokerKilledAmongListeners:
     """A client sends a hundred persistent messages unanswered; the broker is killed when its listener heard of one.
 
     Every message that the listener heard of must be there. Without a confirmation window the client calls the listener
-    itself, of what it has written and nobody has read.
+    itself, of bytes that are written and not yet read.
     """
 
     mode = "async_ack"

@@ -1,4 +1,4 @@
-"""Checks that judge every trial of a run, whatever its scenario is about."""
+"""Checks that judge every trial of a run, of each scenario."""
 
 from conformance.scenario import Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish

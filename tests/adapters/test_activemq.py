@@ -65,7 +65,7 @@ def _depth(broker: Broker) -> int:
 
 
 def test_without_persistence_a_kill_loses_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger) -> None:
-    """The control of whatever is said to be stored."""
+    """The control of every claim about stored messages."""
     with _broker(tmp_path, ledger, persistence=False) as broker:
         broker.start()
         client = Stomp(broker)

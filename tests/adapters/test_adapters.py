@@ -157,7 +157,7 @@ SLOWLY = {**OFF, "journal_buffer_ms": 500}
 def test_a_control_takes_with_it_what_a_version_needs(
     version: str, wanted: dict[str, Value], expected: dict[str, Value]
 ) -> None:
-    """Artemis up to 2.28.0 writes what nobody waits for when its buffer is full: nothing would be seen of it."""
+    """Artemis up to 2.28.0 writes data that no client waits for when its buffer is full: a kill would show nothing."""
     assert expected == weakened(adapters.find("artemis").file, wanted, {}, version)
 
 

@@ -1,4 +1,4 @@
-"""A broker that is somebody else's: what is done to it, what is not, and what each mistake of its owner is told."""
+"""An external broker: what the suite does to it, what it does not do, and the error for each mistake in its file."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def test_a_command_at_its_gate_runs_only_when_it_is_opened(tmp_path: pathlib.Pat
 def test_a_command_carries_no_mark_of_the_run(
     tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that it starts would be ended by the next run, which releases whatever carries it."""
+    """A broker that it starts would be ended by the next run, which ends every process with its mark."""
     monkeypatch.setenv(RUN_VARIABLE, "an-outer-run")
     commands = _commands(tmp_path, ledger, start=["env"])
     commands.run("start")
@@ -384,14 +384,14 @@ def _started(spec: str, tmp_path: pathlib.Path) -> ConformanceError:
 
 
 def test_who_does_not_answer_is_told_by_the_address(theirs: Theirs, tmp_path: pathlib.Path) -> None:
-    """Nobody listens; another protocol answers."""
+    """No process listens; another protocol answers."""
     free = ports.Ports(["none"])
     http = theirs.urls["http"]
-    nobody = _started(f"reference:external=amqp://127.0.0.1:{free['none']},{http}", tmp_path)
+    unheard = _started(f"reference:external=amqp://127.0.0.1:{free['none']},{http}", tmp_path)
     other = _started(f"reference:external=amqp://127.0.0.1:{theirs.numbers['stomp']},{http}", tmp_path / "2")
     free.close()
 
-    assert "external.urls.amqp: nothing listens" in str(nobody)
+    assert "external.urls.amqp: nothing listens" in str(unheard)
     assert "external.urls.amqp" in str(other)
     assert "AMQP 1.0" in str(other)
 

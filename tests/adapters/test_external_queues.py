@@ -1,4 +1,4 @@
-"""Queues at somebody else's broker: which are used, what is in them, and what becomes of them where the suite is killed."""
+"""Queues of an external broker: which the suite uses, what they hold, and what is left if the suite is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from conformance.scenario.script import Drain, Kill, Nth, Publish, Step
 
 REFERENCE = adapters.find("reference")
 NO_KILL = {"command": ["true"], "seconds": 0.5}
-"""A kill that kills nobody: its trial is void, and leaves what it has sent."""
+"""A kill without effect: its trial is void, and its messages stay."""
 
 VOID = (Publish(30, window=20, until=Kill(Nth("confirm", 20))),)
 WHOLE = (Publish(5, window=5), Drain())
@@ -342,7 +342,7 @@ def served() -> Iterator[tuple[str, list[str], list[int]]]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """It is never read."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -380,7 +380,7 @@ def test_an_address_is_asked_and_its_password_is_not_told(
 def test_no_other_queue_is_ever_removed(
     served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path, name: str
 ) -> None:
-    """Whatever stands in the file: only names of ours."""
+    """Only names of the suite, with any text in the file."""
     url, asked, _ = served
     _dead(tmp_path, name, {name: Removal(url=f"{url}/orders")})
 

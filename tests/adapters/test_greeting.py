@@ -71,7 +71,7 @@ def numbers(folder: pathlib.Path) -> Iterator[Mapping[str, int]]:
 
 @contextlib.contextmanager
 def answering(certificate: pathlib.Path | None, said: bytes) -> Iterator[int]:
-    """Somebody who says that to whoever comes, in TLS where there is a certificate, and nothing where it is empty."""
+    """A server that greets each connection with this text, over TLS if it has a certificate; an empty text is silence."""
     listener = socket.create_server((HOST, 0))
     done = threading.Event()
 
@@ -96,7 +96,7 @@ def answering(certificate: pathlib.Path | None, said: bytes) -> Iterator[int]:
 
 @pytest.mark.parametrize("protocol", GREETED)
 def test_a_port_of_tls_is_asked_in_tls(numbers: Mapping[str, int], protocol: str) -> None:
-    """And greets: nothing is wrong with it, whoever signed its certificate."""
+    """And greets: nothing is wrong with it, with any certificate."""
     assert greeting_error(protocol, HOST, numbers[f"{protocol}s"], tls=ClientTls()) == ("", False)
     assert greeting_error(protocol, HOST, numbers[protocol]) == ("", False)
 
@@ -122,19 +122,19 @@ def test_another_protocol_behind_tls_is_told(numbers: Mapping[str, int], folder:
 
 
 def test_who_may_still_be_starting_is_waited_for(folder: pathlib.Path) -> None:
-    """Silence before and behind TLS, and nobody at all."""
+    """Silence before and behind TLS, and no listener."""
     with answering(None, b"") as port:
         silent = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
     with answering(folder, b"") as port:
         no_client_reason = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
-    nobody = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
+    unheard = greeting_error("amqp", HOST, port, 0.3, tls=ClientTls())
 
     assert silent == (
         f"{HOST}:{silent[0].partition(' ')[0].rpartition(':')[2]} accepts connections and answers no TLS handshake",
         False,
     )
     assert ("says nothing in AMQP 1.0" in no_client_reason[0], no_client_reason[1]) == (True, False)
-    assert nobody == (f"nothing listens on {HOST}:{port}", False)
+    assert unheard == (f"nothing listens on {HOST}:{port}", False)
 
 
 def test_a_key_that_is_none_is_told_with_its_field(numbers: Mapping[str, int], folder: pathlib.Path) -> None:

@@ -255,7 +255,7 @@ def test_a_full_queue_answers_a_sender_that_names_its_outcomes(tmp_path: pathlib
 @pytest.mark.qpid
 @pytest.mark.parametrize("seconds", [0, *(pytest.param(late, marks=pytest.mark.full) for late in (4, 22))])
 def test_without_syncs_a_kill_takes_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger, seconds: int) -> None:
-    """The strong control of whatever says that it is stored, with a buffer that outlives the test.
+    """The strong control of claims about stored messages, with a buffer that outlives the test.
 
     So many seconds later too: three writers of its log, after 1, 3 and 20 seconds, are none of that buffer's.
     """

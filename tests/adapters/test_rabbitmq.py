@@ -175,7 +175,7 @@ def test_quorum_queues_keep_what_was_confirmed_over_a_kill(tmp_path: pathlib.Pat
         names = {str(one["name"]) for one in asked(broker, "queues/%2F")}
 
     assert queues == {"orders": ("quorum", True), READY_QUEUE: ("quorum", True)}
-    assert names == set(queues)  # nobody has made one of another name
+    assert names == set(queues)  # no queue of another name exists
 
 
 @needs_it

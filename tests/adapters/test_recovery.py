@@ -34,7 +34,7 @@ Hook = Callable[[native.NativeBroker, pytest.MonkeyPatch, contextlib.ExitStack],
 
 def unreadable(broker: native.NativeBroker, patch: pytest.MonkeyPatch, undo: contextlib.ExitStack) -> None:
     """A file that the broker must read has other bytes, or a file stands where its store should be a folder."""
-    if broker.journal.name == "kahadb":  # it makes anew whatever else is missing or damaged
+    if broker.journal.name == "kahadb":  # it creates all its other files again
         shutil.rmtree(broker.journal)
         broker.journal.write_text("no folder")
         return

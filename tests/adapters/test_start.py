@@ -58,7 +58,7 @@ def kill(broker: native.NativeBroker) -> int:
 
 
 def wait_for(come: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-    """Poll for what has no event of its own: the end of a process that is nobody's child here."""
+    """Poll for what has no event: the end of a process that is not our child."""
     deadline = time.monotonic() + timeout_s
     while not come() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -337,7 +337,7 @@ def test_a_broker_that_leaves_its_parent_is_refused_where_that_is_not_said(make:
 
 
 def test_it_is_refused_as_well_where_its_end_was_seen_before(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for the status of a process that has ended takes it away: it can no longer be opened."""
+    """Reading the status of an ended process removes it: it can no longer be opened."""
     opened = os.pidfd_open
 
     def seen(pid: int) -> int:
@@ -368,16 +368,16 @@ def test_faults_hit_the_whole_tree_of_a_broker_that_left_its_parent(make: Make, 
     broker.start()
     served = int((broker.folder / "instance/pid").read_text())
     assert wait_for(lambda: len(broker.processes()) == 2)  # the one between them has gone
-    everybody = set(broker.processes())
+    every_pid = set(broker.processes())
     broker.alive_check()
     with broker.target.armed("stop") as main:
         info = pathlib.Path(f"/proc/self/fdinfo/{main[0]}").read_text()
 
     assert f"Pid:\t{served}\n" in info
-    assert len(everybody) == 2
+    assert len(every_pid) == 2
     assert kill(broker) == 2
     assert broker.wait_gone(5)
-    assert not any(map(is_alive, everybody))
+    assert not any(map(is_alive, every_pid))
     with pytest.raises(LaunchError, match="died by itself"):
         broker.alive_check()
     broker.start()

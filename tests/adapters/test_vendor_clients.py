@@ -188,7 +188,7 @@ def test_a_client_hides_and_adds() -> None:
 
 
 def test_the_file_of_the_broker_stays_as_it_is() -> None:
-    """It is shared by whoever finds the adapter."""
+    """All users of the adapter share it."""
     adapter = adapters.find("artemis")
     before = adapter.file.model_dump()
     with_client(adapter, find("artemis-jms"))
@@ -334,7 +334,7 @@ def test_a_mode_that_it_does_not_have_is_told(name: str, mode: str, expected: st
     ],
 )
 def test_a_client_of_another_house_promises_nothing_for_a_broker(broker, client, promised):
-    """RabbitMQ counts no delivery over AMQP 1.0, and nobody says that it does: Qpid JMS cannot bind it to the mark."""
+    """RabbitMQ counts no delivery over AMQP 1.0, and promises no count: Qpid JMS cannot bind it to the mark."""
     seen = with_client(adapters.find(broker), find(client))
 
     assert ("redelivered_flag_promised" in seen.capabilities("jms")) is promised

@@ -228,9 +228,9 @@ def test_a_transaction_is_filled_within_the_window(clients):
         ("has it a session in each mode of the standard", "refuses-a-mode", [Phase.OK, Phase.OK, Phase.FAIL]),
         ("does a session keep its mode", "", [Phase.OK] * 4),
         ("does a session keep its mode", "reports-another-mode", [Phase.FAIL] * 4),
-        ("does acknowledge() do nothing where nobody needs it", "", [Phase.OK] * 3),
+        ("does acknowledge() do nothing in a mode without it", "", [Phase.OK] * 3),
         (
-            "does acknowledge() do nothing where nobody needs it",
+            "does acknowledge() do nothing in a mode without it",
             "commits-where-it-acknowledges",
             [Phase.OK, Phase.OK, Phase.FAIL],
         ),

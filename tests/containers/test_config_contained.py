@@ -73,7 +73,7 @@ def test_a_copy_runs_in_a_container(image, ledger, tmp_path):
 
 
 def test_a_key_store_that_it_names_is_there_to_be_read(image, ledger, tmp_path):
-    """Bound at the same place: without it the broker would listen nowhere. Nobody inside may change it."""
+    """Bound at the same place: without it the broker would listen nowhere. The container cannot change it."""
     store, pem = tmp_path / "keys" / "broker.p12", tmp_path / "keys" / "broker.pem"
     store.parent.mkdir()
     keytool = [find_java(17).home / "bin" / "keytool", "-keystore", store, "-storepass", "secret", "-alias", "b"]

@@ -145,7 +145,7 @@ def test_a_tracer_stands_before_the_command_of_its_start_only(broker, tmp_path):
 
 
 def test_the_command_waits_until_its_pid_is_known(broker, monkeypatch):
-    """The gate: whoever wants to hurt a start has its pids before there is anything to hurt."""
+    """A fault during a start has the pids before the broker's process exists."""
     seen = []
 
     class Watched(docker.ContainerTree):
@@ -418,7 +418,7 @@ def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypa
 
 
 def test_a_tracer_inside_is_looked_at_by_pids_from_outside(tmp_path, monkeypatch):
-    """The names of its files are pids of the container, and here somebody else's; nor is a tracer needed here."""
+    """Its files are named by pids of the container, which mean other processes here; no tracer is needed."""
     monkeypatch.setattr(injection, "cannot", lambda: "no strace here")
     asked = []
     tracer = injection.Tracer(

@@ -38,7 +38,7 @@ def cache_of_its_own(tmp_path, monkeypatch):
 
 @pytest.fixture
 def recipe(tmp_path):
-    """Of a broker whose distribution has a binary, and examples that nobody needs."""
+    """Of a broker whose distribution has a binary, and examples that are not needed."""
     home = tmp_path / "home"
     for name in ("bin/broker", "examples/one"):
         (home / name).parent.mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_images_that_cannot_be_asked_for(words, capsys):
 
 
 def test_a_base_of_our_own_gets_the_distribution(pretend, recipe, ledger, monkeypatch):
-    """A registry is asked first; what is packed belongs to root, whoever unpacked it."""
+    """A registry is asked first. Files in the image belong to root, also if another user unpacked them."""
     monkeypatch.setattr(images, "_cannot_make", str)
     monkeypatch.setattr(images, "base_archive", lambda packages, book: pathlib.Path(f"of-{'-'.join(packages)}.tar"))
     pretend.images.clear()

@@ -168,7 +168,7 @@ def test_chunks_do_not_matter(sizes, right):
 
 @given(st.binary(max_size=200))
 def test_nothing_raises(data):
-    """Whatever a peer says: done, failed, or waiting for more."""
+    """For any bytes of a peer: done, failed, or waiting for more."""
     for guard in (OPEN, LOCKED):
         handshake, _ = answered(SASL_HEADER + data, guard)
         assert not handshake.done or handshake.rest.startswith(AMQP_HEADER)
@@ -204,7 +204,7 @@ def test_descriptors_nested_deep_are_read_in_a_loop():
     ],
 )
 def test_addressee(bare, to):
-    """The third of the properties, whatever comes before it and in whatever width."""
+    """The third of the properties, after any values of any width."""
     assert sections.addressee(bare) == to
 
 

@@ -94,7 +94,7 @@ def test_a_message_that_is_none_is_rejected(broker, peer):
 
 
 def test_a_dynamic_source(broker, peer):
-    """A queue of its own, told by name, in memory, that goes with its link; whoever is attached there is told."""
+    """A temporary queue: its name is in the answer, it ends with its link, and other links to it are detached."""
     client, other = peer(broker), peer(broker)
     receiver = client.connection.create_receiver(None, dynamic=True, name="replies")
     address = receiver.link.remote_source.address

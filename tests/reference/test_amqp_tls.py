@@ -102,7 +102,7 @@ def test_external_only_with_a_certificate(secured, certificates, mine, mechanism
 
 
 def test_the_authorization_identity_is_the_subject(secured, certificates):
-    """In the order of RFC 4514; nobody else's."""
+    """In the order of RFC 4514, and of no other certificate."""
     place = secured(secured.ca)["amqps"]
     heard = []
     for identity in (b"commonName=alice,organizationName=Acme", b"commonName=root"):
@@ -125,7 +125,7 @@ def test_a_strangers_certificate_ends_the_handshake(secured, certificates):
 
 
 def test_without_authorities_a_certificate_says_nothing(secured, certificates):
-    """Nobody has verified it."""
+    """The certificate was not verified."""
     with dialled(secured()["amqps"], certificates, "alice") as peer:
         assert b"EXTERNAL" not in said(peer, SASL_HEADER + init("ANONYMOUS"))
 

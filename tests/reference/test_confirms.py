@@ -178,7 +178,7 @@ def test_unanswered_is_what_fills_the_window(publisher):
     st.lists(st.sampled_from(["arrive", "urge", "store", "refuse", "second"]), max_size=60), st.booleans(), st.data()
 )
 def test_each_has_one_answer_and_no_range_lies(steps, ranged, data):
-    """Whatever happens in whatever order: nothing is confirmed that is not stored, nothing twice, and no range early."""
+    """In any order of events: no message is confirmed before it is stored or twice, and no range early."""
     publisher = Publisher(data.draw(st.integers(1, 12)), ranged=ranged)
     waiting: list[int] = []
     stored: set[int] = set()

@@ -110,7 +110,7 @@ CONSUMER = {What.DELIVERED, What.ACK, What.ACKED, What.COMMIT, What.COMMITTED}
 DOES = {"ap": PUBLISHER, "sp": PUBLISHER, "ac": CONSUMER, "sc": CONSUMER}
 
 
-def assert_played(series, crashes, *, everybody=True):
+def assert_played(series, crashes, *, every_kind=True):
     """All of it, with something owed and something in doubt, and each kind of client has done what it does."""
     counts = series.accounts.counts
     print(*series.told(), sep="\n")
@@ -118,7 +118,7 @@ def assert_played(series, crashes, *, everybody=True):
     assert series.accounts.faults == []
     assert series.done == crashes
     assert min(counts["owed"], counts["in doubt"]) > 0
-    assert not everybody or set(series.noted) >= {(kind, what) for kind, each in DOES.items() for what in each}
+    assert not every_kind or set(series.noted) >= {(kind, what) for kind, each in DOES.items() for what in each}
 
 
 def test_kills_lose_nothing(tmp_path):
@@ -135,7 +135,7 @@ def test_power_losses_lose_nothing(tmp_path):
     series = Series(tmp_path, POWERS, SEED, powers=True, calm=CALM if FULL else 0.0)
     series.run()
 
-    assert_played(series, POWERS, everybody=FULL)
+    assert_played(series, POWERS, every_kind=FULL)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_without_a_limit_a_message_is_never_dead():
 
 
 def test_a_dead_letter_stays():
-    """Whatever fails there, in the dead-letter queue of whatever queue; rejected there, it is gone."""
+    """A message that is rejected in a dead-letter queue is gone."""
     rig = Rig("q:dead_letter=Dead", max_deliveries=2)
     rig.send()
     rig.disk()
@@ -238,7 +238,7 @@ def test_a_commit_into_a_deleted_queue_is_refused_whole():
 
 
 def test_browsing_takes_nothing():
-    """In order, with what is acquired; what goes or comes while somebody looks is left out."""
+    """In order, with what is acquired; messages that go or come meanwhile are left out."""
     rig = Rig()
     for n in range(5):
         rig.send(bytes([n]), ttl=1000 if n == 3 else 0)

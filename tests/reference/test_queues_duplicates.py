@@ -175,7 +175,7 @@ def test_a_commit_waits_for_a_first_copy_that_is_on_its_way(room):
 
 @given(st.text(min_size=1, max_size=300))
 def test_both_protocols_name_it_alike(name):
-    """An application property of AMQP, a header of STOMP: the same id, of whatever length."""
+    """An application property of AMQP, a header of STOMP: the same id, of any length."""
     over_amqp = identity(bare(properties={"n": 1, "_AMQ_DUPL_ID": name, "l": [1, {"x": b"y"}]}))
     over_stomp = identity(store({"x": "y", "_AMQ_DUPL_ID": name, "content-type": "text/plain"}, b"body").bare)
 

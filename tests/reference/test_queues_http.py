@@ -134,7 +134,7 @@ def test_an_answer_is_bounded(query, numbers):
 
 
 def test_large_messages_end_an_answer_early():
-    """What is hashed while nobody else is served is at most one message more than 8 MiB."""
+    """While no other connection is served, at most one message more than 8 MiB is hashed."""
     rig = Rig("q:durable=false")
     for _ in range(6):
         rig.send(bytes(5 * 1024 * 1024))
@@ -182,7 +182,7 @@ def test_a_name_with_plain_slashes_is_found():
 
 @pytest.mark.parametrize("path", ["/queues/none", "/queues/none/messages", "/queues/%ff", "/other", "/queues/q/", "//"])
 def test_what_is_not_there_is_404(path):
-    """Names that nobody declared, and bytes that are no name; nothing is declared by asking."""
+    """Names that are not declared, and bytes that are no name; a request declares nothing."""
     rig = Rig()
 
     assert ask(rig, path) == (404, {"error": "no such queue"})
@@ -246,7 +246,7 @@ def test_pipelined_requests_leave_others_their_turn(start, peer):
 
 
 def test_a_flood_of_http_connections_leaves_the_broker(start, peer):
-    """Those beyond the limit are dropped, whoever comes when one has left is served, and the broker still stores."""
+    """Connections beyond the limit are dropped, a new one is served when one has left, and the broker still stores."""
     broker = start("--set=max_http_connections=3")
     host, port = broker.http.split(":")
     held = [socket.create_connection((host, int(port)), timeout=20) for _ in range(3)]

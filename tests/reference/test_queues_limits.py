@@ -97,7 +97,7 @@ def test_an_open_transaction_gives_its_room_back_once(end):
 
 
 def test_dead_letters_are_never_refused():
-    """A limit refuses senders; who dead-letters has nobody to tell."""
+    """A limit refuses senders; a move to a dead-letter queue has no sender to refuse."""
     rig = Rig("q", "DLQ:max_length=1")
     for _ in range(3):
         rig.send()

@@ -60,7 +60,7 @@ def test_a_name_may_have_colons(word, name, letters):
     ],
 )
 def test_a_wrong_word_says_what_is_right(words, hint):
-    """An option that nobody knows, a value of the wrong kind, a name that the journal cannot hold."""
+    """An unknown option, a value of the wrong kind, a name that the journal cannot hold."""
     with pytest.raises(UsageError) as error:
         parse_queues(words, Settings())
 
@@ -79,7 +79,7 @@ def test_the_same_word_twice_is_one_queue():
 
 
 def test_a_queue_that_is_not_durable_is_forgotten():
-    """Neither it nor what it had is on the disk, whatever its messages say."""
+    """Neither the queue nor its messages are on the disk, also if the messages are durable."""
     rig = Rig("q:durable=false", "kept")
     rig.send(durable=True)
     rig.send(durable=True, queue="kept")

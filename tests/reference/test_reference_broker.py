@@ -139,7 +139,7 @@ def test_a_message_that_is_not_durable_dies_with_the_broker(start, peer):
 
 
 def test_a_pre_settled_send_is_stored(start, peer):
-    """Nobody is answered, the message is there."""
+    """No answer is sent, and the message is there."""
     broker = start()
     client = peer(broker)
     link = client.connection.create_sender("q", options=AtMostOnce()).link

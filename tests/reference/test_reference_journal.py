@@ -68,7 +68,7 @@ def test_an_empty_directory_is_an_empty_journal():
 
 
 def test_a_journal_cut_at_any_byte_gives_the_confirmed_prefix():
-    """Whatever part of the last record reached the disk: all confirmed ones are there, and never half of one."""
+    """With any part of the last record on the disk, all confirmed messages are there, and never half of one."""
     disk = Disk(4096)
     disk.put(stored(1), stored(2))
     disk.put(stored(3))

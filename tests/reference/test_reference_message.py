@@ -68,7 +68,7 @@ def test_what_is_no_message_is_refused(encoded):
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(tail):
-    """No other exception, whatever comes."""
+    """No other exception, for any bytes."""
     for start in (b"", b"\x00\x53\x70", b"\x00\x53\x70\xc0", b"\x00\x53\x70\xd0"):
         with suppress(DecodeError):
             parse(start + tail)

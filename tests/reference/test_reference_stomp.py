@@ -303,7 +303,7 @@ def test_no_heart_beats_are_agreed_without_a_wish(rig):
 
 
 def test_a_peer_that_is_held_back_is_not_blamed_for_silence(rig):
-    """Its heart-beats are in the socket, where nobody reads."""
+    """Its heart-beats are unread in the socket."""
     client = rig.client(**{"heart-beat": "100,0"})
     for _ in range(stomp.MAX_UNFINISHED):
         client.say("SEND", {"destination": "q", "persistent": "true"})

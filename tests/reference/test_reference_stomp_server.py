@@ -179,7 +179,7 @@ def test_both_protocols_share_a_queue(start, connect):
 
 
 def test_the_error_reaches_a_peer_that_is_still_sending(start, connect):
-    """It is not taken back by the bytes that nobody read."""
+    """Unread bytes of the client do not take it back."""
     peer = connect(start())
     peer.say("SEND", b"x", destination="q", receipt="1", transaction="none")
     for _ in range(50):

@@ -103,7 +103,7 @@ def test_a_delivery_can_be_acknowledged_in_the_next_transaction(broker, peer):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_delivery_settled_in_a_transaction_that_rolls_back_comes_again(broker, peer, when):
-    """Settled, so that nobody can say more of it: as if it had been settled without an outcome."""
+    """It is settled, so it gets no other outcome: as if it had been settled without one."""
     client = peer(broker)
     client.publish(1)
     delivery = client.receive(1).got[0][1]
@@ -253,7 +253,7 @@ def test_a_transaction_ends_with_its_control_link(broker, peer, end):
 
 
 def test_a_link_that_ends_takes_its_outcomes_out_of_the_transaction(broker, peer):
-    """Its messages are somebody else's by now: the commit does not touch them."""
+    """Another link holds its messages by then: the commit does not touch them."""
     client, other = peer(broker), peer(broker)
     client.publish(2)
     box = client.receive(2)
@@ -329,7 +329,7 @@ def test_a_transaction_that_holds_nothing_is_committed(broker, peer):
 
 
 def test_a_settled_transfer_is_part_of_its_transaction(broker, peer):
-    """Nobody is answered, and the commit brings the message."""
+    """No answer is sent, and the commit brings the message."""
     client = peer(broker)
     control = client.control()
     identity = control.begin()

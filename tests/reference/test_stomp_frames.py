@@ -316,7 +316,7 @@ def test_what_the_grammar_does_not_have_is_refused(data, wrong):
 
 
 def test_the_frames_before_a_fault_are_given_first():
-    """A valid SEND has its effect, whatever follows in the same read."""
+    """A valid SEND has its effect, also if invalid bytes follow in the same read."""
     decoder = Decoder()
     frames = decoder.feed(b"SEND\n\none\0SEND\n\ntwo\0garbage\n")
 

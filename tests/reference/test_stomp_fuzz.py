@@ -158,7 +158,7 @@ def test_any_bytes_are_answered_the_same_however_they_are_cut(parts, valid, vers
 @BOUNDED
 @given(st.binary(max_size=200) | PIECES, PLACES)
 def test_any_bytes_before_connect_are_no_more_than_an_error(data, places):
-    """Nothing is stored, and nobody else is told."""
+    """Nothing is stored, and no other connection gets a frame."""
     rig = Rig()
     client = Client(rig)
     for piece in cut(data, places):

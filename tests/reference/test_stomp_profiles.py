@@ -243,7 +243,7 @@ def test_a_liar_takes_neighbours_lazily():
     ],
 )
 def test_a_guarded_broker(headers, command):
-    """One user, and nobody else; the ERROR does not repeat the passcode."""
+    """One user, and no other; the ERROR does not repeat the passcode."""
     client = Client(Rig())
     client.connection = StompConnection(
         client.rig.broker, lambda: None, client.rig.numbers, client.rig.later, Guard("u", b"p")

@@ -215,7 +215,7 @@ def test_a_queue_that_is_deleted_ends_its_subscribers():
 
 @pytest.mark.parametrize("chunk", [b"", b"\n", b"\r\n\n", b"CONN", b"CONNECT\nhost:"])
 def test_a_connection_that_never_connects_is_closed(chunk):
-    """Whatever it sends meanwhile: ten seconds from the first tick, and not from the last byte."""
+    """Ten seconds from the first tick, and not from the last byte that it sends meanwhile."""
     client = Client(Rig())
     connection = client.connection
     assert connection.tick(100.0) == 100.0 + stomp.CONNECT_S

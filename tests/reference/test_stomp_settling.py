@@ -219,7 +219,7 @@ def test_the_end_of_a_message_is_stored_and_shown(persistent):
 
 
 def test_a_message_without_an_end_shows_none():
-    """Nor one whose end is 0, which says that there is none; nor a priority that nobody gave."""
+    """Nor one whose end is 0, which says that there is none; nor a priority that the sender did not give."""
     rig = Rig()
     client = rig.client()
     client.publish(1)

@@ -126,7 +126,7 @@ def test_a_damaged_record_is_not_written_again_with_a_good_crc():
 
 
 def test_a_message_that_is_not_found_is_told():
-    """Its segment was emptied by somebody else: it must not be deleted as if that were right."""
+    """Another process emptied its segment: the broker must not delete it as if that were right."""
     old = Old(stored(1), stored(2))
     old.files[1][24:] = bytes(SEGMENT - 24)
     old.slice()

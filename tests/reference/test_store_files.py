@@ -139,7 +139,7 @@ def test_what_was_refused_is_not_on_disk(store, space, number):
 
 
 def test_what_cannot_be_refused_waits(store, space):
-    """Removals, counts, and all for whom nobody waits: in their order, and none is lost."""
+    """Removals, counts and other records without an answer keep their order, and none is lost."""
     one = store()
     one.put(stored(1), stored(2))
     space.fails = records
@@ -154,7 +154,7 @@ def test_what_cannot_be_refused_waits(store, space):
 
 
 def test_what_cannot_be_taken_back_stops_the_broker(store, space):
-    """Nobody could say what is on disk."""
+    """It is unknown what is on disk."""
     one = store()
     one.put(stored(1))
     space.part, space.fails = 50, anything
@@ -163,7 +163,7 @@ def test_what_cannot_be_taken_back_stops_the_broker(store, space):
 
 
 def test_a_sync_that_finds_no_space_stops_the_broker(store, monkeypatch):
-    """Delayed allocation: the write was taken, and what became of it nobody knows."""
+    """Delayed allocation: the write succeeded, and its result on the disk is unknown."""
     one = store()
     one.put(stored(1))
 
@@ -424,7 +424,7 @@ def _second(folder):
 
 @pytest.mark.parametrize("text", [None, b"", b"no number", b"4194305\n"])
 def test_the_lock_names_its_holder(tmp_path, text):
-    """And nobody where the file has no id, or one of a process that is gone."""
+    """And none if the file has no id, or the id of a process that is gone."""
     first = SegmentFiles(tmp_path)
     if text is not None:
         (tmp_path / "lock").write_bytes(text)
@@ -471,7 +471,7 @@ def test_a_full_disk_ends_without_a_restart(store, space, monkeypatch):
             one.add(stored(len(one.said) + 1, 1000))
             await served.disk.settle()
         await served.until(lambda: one.commit.full)
-        assert set(one.said) == {"done"}  # nobody was refused before: it is the reserve that could not be made
+        assert set(one.said) == {"done"}  # no send was refused before: the reserve could not be made
         one.said.clear()
         one.add(stored(20))
         assert one.said == [FULL]

@@ -37,7 +37,7 @@ FALLBACKS = fallbacks()
 
 
 def required(only):
-    """Every claim is required, so that a control is planned whatever this broker can do."""
+    """Every claim is required, so that a control is planned for every claim."""
     everything = list(CATALOGUE.claims)
     return selection(adapter=FIXED, required=everything, seed=19, only=list(only))
 

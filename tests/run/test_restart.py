@@ -1,4 +1,4 @@
-"""A broker that does not come back after a fault: when it is accused, when nobody is, and when we are."""
+"""A broker that does not start after a fault: a violation, an undecided trial, or an error of the suite."""
 
 import socket
 import types

@@ -159,7 +159,7 @@ def _handler(app: Application) -> Iterator[QuestionResult]:
 QUESTIONS: Mapping[str, Callable[[Application], Iterator[QuestionResult]]] = {
     "has it a session in each mode of the standard": _modes,
     "does a session keep its mode": _stays,
-    "does acknowledge() do nothing where nobody needs it": _without_effect,
+    "does acknowledge() do nothing in a mode without it": _without_effect,
     "is there PRE_ACKNOWLEDGE": _constant("pre", "org.apache.qpid.jms.Session.PRE_ACKNOWLEDGE"),
     "is there NO_ACKNOWLEDGE": _constant("no_ack", "org.apache.qpid.jms.Session.NO_ACKNOWLEDGE"),
     "is there SendAcknowledgementHandler": _handler,

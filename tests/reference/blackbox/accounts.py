@@ -1,7 +1,7 @@
 """What a broker owes after a crash, by arithmetic on what its clients asked for and read.
 
 A message is owed (a send or commit was answered, no acknowledgement was asked for), must stay away (its removal was
-answered, or nobody ever asked for it to be stored), or may be either. What a restart shows settles every doubt: what
+answered, or no client asked for it to be stored), or may be either. What a restart shows settles every doubt: what
 was there must stay, what was not there must not come back. Shares nothing with the suite's judge.
 """
 
@@ -44,9 +44,9 @@ class Fact:
 class Fault(enum.StrEnum):
     """What a broker did wrong."""
 
-    LOST = "a confirmed message that nobody acknowledged is gone"
+    LOST = "a confirmed message without an acknowledgement is gone"
     BACK = "a message came back after its acknowledgement was confirmed, or after it was gone"
-    LEAKED = "a message is there although nobody committed it"
+    LEAKED = "a message is there without a commit"
     HALF = "a part of a transaction took place"
     TWICE = "a message is there twice, or was delivered twice with no crash between"
     STUCK = "the broker's depth is not what can be received"
@@ -154,7 +154,7 @@ class Accounts:
         self._messages = {name: dataclasses.replace(settled) for name in there}
 
     def _halves(self, there: collections.Counter[str]) -> None:
-        """A doubtful transaction: whatever it did, it did all of it.
+        """A doubtful transaction took effect as a whole or not at all.
 
         A message that is gone may have been there: read too late, and its acknowledgement stored in time. It says
         nothing.
