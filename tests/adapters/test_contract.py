@@ -101,7 +101,8 @@ def test_every_launcher_keeps_the_contract(
 
     assert [step.name for step in steps] == names
     assert all(step.tried for step in steps)
-    assert next(step for step in steps if step.name == "start").seconds > 0
+    started = next(step for step in steps if step.name == "start")
+    assert started.seconds > (0 if launcher == "external" else 0.02)  # an external broker runs already
     assert left == []
 
 

@@ -404,6 +404,26 @@ def never_discharged(client):
     return before, client.rig.depth()
 
 
+def acknowledged_and_aborted(client):
+    """A message whose acknowledgement is rolled back: the depth."""
+    client.publish(1)
+    (message,) = client.subscribe()
+    client.say("BEGIN", {"transaction": "t"})
+    client.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
+    client.say("ABORT", {"transaction": "t"})
+    client.heard()
+    return client.rig.depth()
+
+
+def auto(client):
+    """A message that was sent to an auto subscription, whose connection is lost: the depth."""
+    client.publish(1)
+    client.subscribe("auto")
+    client.connection.lost()
+    client.rig.disk()
+    return client.rig.depth()
+
+
 CASES = {
     ("never-answers-one-send", answers): ({}, {50: 0}),
     ("answers-every-hundredth-frame-twice", answers): ({}, {100: 2, 200: 2}),
@@ -416,7 +436,10 @@ CASES = {
     ("ignores-prefetch", window): (([1, 2], [3]), ([1, 2, 3, 4, 5], [])),
     ("never-refills-prefetch", window): (([1, 2], [3]), ([1, 2], [])),
     ("refuses-rollbacks", rolled_back): ([("RECEIPT", "r", None)], [("ERROR", "r", "the rollback is refused")]),
+    ("delivers-before-commit", never_discharged): ((0, 0), (1, 1)),
     ("commits-when-link-closes", never_discharged): ((0, 0), (0, 1)),
+    ("acknowledges-before-commit", acknowledged_and_aborted): (1, 0),
+    ("requeues-settled", auto): (0, 1),
 }
 
 
