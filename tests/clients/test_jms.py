@@ -6,7 +6,6 @@ import gc
 import itertools
 import json
 import os
-import select
 import socket
 import sys
 import time
@@ -16,6 +15,7 @@ import weakref
 
 import msgspec
 import pytest
+from process_end import gone
 from stomp_peer import job
 
 from conformance import adapters, history
@@ -154,18 +154,6 @@ def until(done):
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def gone(pid):
-    """Whether a process ends in time."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], PATIENCE)[0])
-    finally:
-        os.close(descriptor)
 
 
 # what is sent
@@ -420,7 +408,7 @@ def test_no_broker_is_an_error_of_ours(clients):
     result, _ = clients.finish(errs)
 
     assert f"client-1: no connection to 127.0.0.1:{port} by qpid-jms: " in result.error
-    assert gone(errs.pid)
+    assert gone(errs.pid, PATIENCE)
 
 
 def test_processes_are_used_again_and_end_with_their_pool(clients, tmp_path):
@@ -433,9 +421,9 @@ def test_processes_are_used_again_and_end_with_their_pool(clients, tmp_path):
         second = clients.start(Publish(1, window=1), pool=pool)
         assert 1 == clients.finish(second)[0].count
         pool.close()
-        assert gone(second.pid)
+        assert gone(second.pid, PATIENCE)
         result, _ = clients.finish(works)
-        assert gone(works.pid)
+        assert gone(works.pid, PATIENCE)
     records = [json.loads(line) for line in (tmp_path / "run" / "resources.jsonl").read_text().splitlines()]
 
     assert works.pid != first.pid == second.pid

@@ -9,6 +9,7 @@ import urllib.request
 
 import msgspec
 import pytest
+from process_end import gone
 
 from conformance import adapters, history
 from conformance.adapters import DepthProbe
@@ -75,18 +76,6 @@ def finish(started):
     child.close()
     history.close_history(path, Ended.FINISHED if result else Ended.KILLED_BY_FAULT)
     return result, history.read(path).events
-
-
-def gone(pid):
-    """Whether a process ends in time."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], 10)[0])
-    finally:
-        os.close(descriptor)
 
 
 def messages(events, op, phase):

@@ -10,10 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
-import psutil
 import pytest
+from process_end import gone
 from py4j import java_gateway, protocol
 
 from conformance.adapters.launch.java import JavaFound, find_java
@@ -77,16 +76,6 @@ def ended(process, seconds=60):
             process.kill()
             raise
         return tuple(each.result() for each in said)
-
-
-def gone(pid, seconds=10):
-    """Whether the process ends in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_ends_with_a_killed_python(python):
