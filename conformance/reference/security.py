@@ -1,4 +1,4 @@
-"""Who may connect: the login of a client, and TLS. `ssl` is imported where it is used."""
+"""The login of a client, and TLS. Functions import `ssl` when they need it."""
 
 from __future__ import annotations
 

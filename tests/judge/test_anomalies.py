@@ -206,7 +206,7 @@ def test_commits_at_risk(facts, name, exposed):
 
 
 def test_only_a_fault_that_took_effect_is_effective(facts):
-    """Several faults of one trial are told apart by their names; one that only fired is not effective."""
+    """The judge distinguishes the faults of one trial by name. A fault that only fired is not effective."""
     found = facts["faults"]
 
     assert ["held_sync", "cut"] == [name for name in ("held_sync", "kill", "cut", "pause") if found.effective(name)]

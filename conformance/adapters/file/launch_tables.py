@@ -414,12 +414,12 @@ class External(Table):
     in any case.
 
     Queues: `declare` makes and removes one (default: `queues` of the file). `creates_queues` says that the broker
-    creates a queue that a client names. `queues` are existing queues, for users who may create none: two or more, empty
-    and used by this run only. The last one is for the readiness probe. A queue that holds messages is skipped; with
-    `drain_queues` its messages are consumed before it is used.
+    creates a queue that a client names. `queues` are existing queues, for users without the right to create one: two or
+    more, empty and used by this run only. The last one is for the readiness probe. A queue that holds messages is
+    skipped; with `drain_queues` its messages are consumed before it is used.
 
     `remove` removes a queue of the run if `declare` has no `remove`. `depth` replaces the product's own [depth].
-    With `same_login` the management gets the login of the clients instead of the one in the product's addresses.
+    With `same_login` the suite uses the login of the clients for the management, not the one in the addresses.
     """
 
     urls: Mapping[Word, str] = {}

@@ -132,9 +132,8 @@ class _Publisher:
         if self.waiting.refuses:
             return
         room = int(min(self.window - len(self.pending), self.session.sendable(), self.count - self.sent, most))
-        room = (
-            min(room, 1 - self.calling) if self.listens else room
-        )  # the next send() waits for the return of the one before
+        if self.listens:  # a call of send() begins when the previous call has returned
+            room = min(room, 1 - self.calling)
         for _ in range(room):
             if self.paced and self._until_due_s(self.sent) > 0:
                 return
