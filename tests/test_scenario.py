@@ -121,13 +121,21 @@ def test_only_a_drawn_number_arms_a_fault():
             largest(at)
 
 
-@pytest.mark.parametrize("change", [{"until": ConsumerCrash(Nth("process", 3))}, {"linked": True}])
-def test_what_runs_together_has_no_fault_and_no_link(change):
-    """A fault belongs to a step of its own."""
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"until": ConsumerCrash(Nth("process", 3))}, "one step of Together may have a kill, a stop or a pause"),
+        ({"until": Kill(Nth("process", 3))}, "one step of Together may have a kill, a stop or a pause"),
+        ({"linked": True}, "a step of Together has no link"),
+    ],
+)
+def test_what_runs_together_has_one_fault_of_a_client_and_no_link(change, why):
+    """A second fault, a crash of one client, and a link are refused."""
     step = msgspec.structs.replace(Consume("auto", stop=5), **change)
-    item = script((Together((Publish(10, window=5), step)), *SETTLE), **{"SOLCD-ACK-01": LOST})
+    publish = Publish(10, window=5, until=Kill(Nth("confirm", 3)) if "until" in change else None)
+    item = script((Together((publish, step)), *SETTLE), **{"SOLCD-ACK-01": LOST})
 
-    assert "scenario odd: a step of Together has neither a fault nor a link" == refused(item)
+    assert f"scenario odd: {why}" == refused(item)
 
 
 def test_what_runs_together_counts_as_the_script():

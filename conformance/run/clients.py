@@ -142,16 +142,36 @@ class ClientRunner:
         """
         return self._finish(*self._spawn(job, descriptors))
 
-    def play_together(self, consumers: Iterable[Job], publishers: Iterable[Job]) -> list[JobResult]:
-        """Run these clients in parallel to their ends; publishers begin when every consumer is attached.
+    def play_together(self, groups: Sequence[Iterable[Job]], descriptors: Sequence[int] = ()) -> list[JobResult]:
+        """Run these clients in parallel to their ends; a group begins when every client before it is attached.
 
-        Raises what `play` raises, after it has ended the other clients.
+        The client with a fault is in the last group, and gets the `descriptors`. Raises what `play` raises, after it
+        has ended the other clients.
         """
-        running: list[tuple[Child, Job]] = []
-        results: list[JobResult] = []
+        running: dict[Child, Job] = {}
+        results: dict[Child, JobResult] = {}
+        try:
+            for group in groups[:-1]:
+                self._begin_attached(running, group)
+            for job in groups[-1]:
+                self._beside(running, job, descriptors if job.fault else ())
+            order = list(running)
+            while running:
+                for child in select.select(list(running), [], [], limits.CLIENT_S)[0] or list(running)[:1]:
+                    results[child] = self._finish(child, running.pop(child))
+        finally:
+            for child, job in running.items():
+                child.end()
+                child.close()
+                self.abort.children.discard(child)
+                close_history(pathlib.Path(job.history), Ended.INTERRUPTED, "another client failed")
+        return [results[child] for child in order]
+
+    def _begin_attached(self, running: dict[Child, Job], jobs: Iterable[Job]) -> None:
+        """Start these clients, and wait until each is attached or has ended."""
         attachments: list[int] = []
         try:
-            for job in consumers:
+            for job in jobs:
                 attached, tells = os.pipe2(os.O_CLOEXEC)
                 attachments.append(attached)
                 try:
@@ -159,24 +179,15 @@ class ClientRunner:
                 finally:
                     os.close(tells)
             for attached in attachments:
-                select.select([attached], [], [], limits.CLIENT_S)  # it is attached, or has ended
-            for job in publishers:
-                self._beside(running, job)
-            while running:
-                results.append(self._finish(*running.pop(0)))
+                select.select([attached], [], [], limits.CLIENT_S)
         finally:
             for attached in attachments:
                 os.close(attached)
-            for child, job in running:
-                child.end()
-                child.close()
-                self.abort.children.discard(child)
-                close_history(pathlib.Path(job.history), Ended.INTERRUPTED, "another client failed")
-        return results
 
-    def _beside(self, running: list[tuple[Child, Job]], job: Job, descriptors: Sequence[int] = ()) -> None:
-        running.append(self._spawn(job, descriptors))
-        self.abort.watch(running[-1][0])
+    def _beside(self, running: dict[Child, Job], job: Job, descriptors: Sequence[int] = ()) -> None:
+        child, job = self._spawn(job, descriptors)
+        running[child] = job
+        self.abort.watch(child)
 
     def _finish(self, child: Child, job: Job) -> JobResult:
         path = pathlib.Path(job.history)

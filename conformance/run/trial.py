@@ -5,9 +5,11 @@ An error of the suite voids the trial and says why; it never counts against the 
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import time
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
@@ -49,6 +51,8 @@ from conformance.scenario.script import (
     Step,
     Stop,
     Together,
+    TogetherFault,
+    ends_broker,
     fixed,
     largest,
 )
@@ -223,18 +227,38 @@ class TrialPlayer:
             self._step(Drain())
 
     def _together(self, step: Together) -> None:
-        consumers = (self._client(each) for each in step.steps if isinstance(each, Consume))
-        publishers = (self._client(each) for each in step.steps if isinstance(each, Publish))
-        for result in self.client_runner.play_together(consumers, publishers):
-            self._check_connected(result)
+        """Run clients beside each other: consumers, publishers, and last the client that has the fault, if any.
 
-    def _client(self, step: Publish | Consume | Ask) -> Job:
+        A fault that ends the broker ends the connections of all. A connection that is lost before that voids the trial.
+        """
+        fault = cast(TogetherFault | None, step.until)
+        others = [each for each in step.steps if each.until is None]
+        order: list[list[Publish | Consume]] = [
+            [each for each in others if isinstance(each, Consume)],
+            [each for each in others if isinstance(each, Publish)],
+            [each for each in step.steps if each.until is not None],
+        ]
+        ends = fault is not None and ends_broker(fault)
+        groups = [(self._client(each, broker_may_end=ends) for each in group) for group in order if group]
+        with contextlib.ExitStack() as stack:
+            descriptors = stack.enter_context(self.broker.target.armed(_armed_as(fault))) if fault else []
+            results = self.client_runner.play_together(groups, descriptors)
+        fires = results.pop() if fault else None
+        if fault and fires:
+            self._prove(fault, fires)
+        for result in results:
+            if not ends or not fires:
+                self._check_connected(result)
+            elif result.ended == "disconnected" and result.lost_ns < fires.fired_ns:
+                raise ClientError("the broker closed the connection of a client before the fault of another")
+
+    def _client(self, step: Publish | Consume | Ask, *, broker_may_end: bool = False) -> Job:
         honest = isinstance(step, Consume) and step.honest
         fault = None if isinstance(step, Ask) else step.until
         return self.client_runner.job(
             step,
             liar="" if honest else self.planned.session_liar,
-            broker_may_end=self.traced is not None and self.traced.may_end_broker,
+            broker_may_end=broker_may_end or (self.traced is not None and self.traced.may_end_broker),
             within_s=self.broker.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
         )
 
@@ -254,30 +278,24 @@ class TrialPlayer:
                 self.client_runner.crash(job)
                 self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
                 self.broker.target.alive_check()
-            case Kill() | Stop():
-                self._end_broker(job, fault)
-            case Pause():
-                self._pause(job, fault)
+            case Kill() | Stop() | Pause():
+                with self.broker.target.armed(_armed_as(fault)) as descriptors:
+                    result = self.client_runner.play(job, descriptors)
+                self._prove(fault, result)
             case PowerLoss():
                 self._lose_power(job, fault)
             case _:
                 self._check_connected(self.client_runner.play(job))
 
-    def _end_broker(self, job: Job, fault: Kill | Stop) -> None:
-        with self.broker.target.armed(fault.name) as descriptors:
-            result = self.client_runner.play(job, descriptors)
-        self._prove_ended(fault, result, fault.name)
-
-    def _pause(self, job: Job, fault: Pause) -> None:
-        """Let the client halt the broker, show that every thread has stopped, and resume or kill the broker."""
-        with self.broker.target.armed("pause_kill" if fault.then_kill else "pause") as descriptors:
-            result = self.client_runner.play(job, descriptors)
-        self.floor_s += fault.hold_s
-        if fault.then_kill:
-            self._prove_ended(fault, result, "kill")
+    def _prove(self, fault: TogetherFault, result: JobResult) -> None:
+        """Show that the client has fired its fault, and that the broker has ended, or was halted for a time."""
+        if isinstance(fault, Pause):
+            self.floor_s += fault.hold_s
+        if ends_broker(fault):
+            self._prove_ended(fault, result, "kill" if isinstance(fault, Pause) else fault.name)
             return
         self._check_connected(result)
-        process.prove_fired("pause", fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
@@ -374,6 +392,11 @@ class TrialPlayer:
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
         self.recorder.flush()
+
+
+def _armed_as(fault: TogetherFault) -> str:
+    """Return by which name the target arms the fault: it needs all that a halt and a kill need for both."""
+    return "pause_kill" if isinstance(fault, Pause) and fault.then_kill else fault.name
 
 
 def offered(adapter: Adapter, setting: str) -> list[str]:

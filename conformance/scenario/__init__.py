@@ -45,6 +45,7 @@ from conformance.scenario.script import (
     Restart,
     Step,
     Together,
+    TogetherFault,
     check_types,
     drawn,
     needs_of_launcher,
@@ -316,9 +317,12 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
     sent = any(isinstance(step, Publish) and step.batch for step in steps)
     if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in steps):
         raise CatalogueError(f"scenario {item.id} has transactions of sends and of acknowledgements: use two scenarios")
-    for step in (one for several in item.steps if isinstance(several, Together) for one in several.steps):
-        if step.until is not None or step.linked:
-            raise CatalogueError(f"scenario {item.id}: a step of Together has neither a fault nor a link")
+    for together in (step for step in item.steps if isinstance(step, Together)):
+        faults = [step.until for step in together.steps if step.until is not None]
+        if len(faults) > 1 or not all(isinstance(fault, TogetherFault) for fault in faults):
+            raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
+        if any(step.linked for step in together.steps):
+            raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
     for claim_id, check in item.decides.items():
         claim = catalogue.claims.get(claim_id)
         if claim is None:

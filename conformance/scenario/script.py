@@ -276,6 +276,14 @@ class DiskFull(_Fault, frozen=True):
 ClientFault = Kill | Stop | Pause | ConsumerCrash | PowerLoss
 """Faults that a client process fires."""
 
+TogetherFault = Kill | Stop | Pause
+"""Faults of a client that other clients may meet beside it."""
+
+
+def ends_broker(fault: TogetherFault) -> bool:
+    return not isinstance(fault, Pause) or fault.then_kill
+
+
 LinkFault = Cut | HoldLink | Delay | Throttle
 DiskFault = Watched | HeldSync | FailedSync | DiskFull
 Fault = Kill | Stop | Pause | ConsumerCrash | PowerLoss | Cut | HoldLink | Delay | Throttle
@@ -356,13 +364,18 @@ class Consume(_Step, frozen=True):
 
 
 class Together(_Step, frozen=True):
-    """Run these steps beside each other, each in a client process of its own; publishers begin last.
+    """Run these steps beside each other, each in a client process of its own; publishers begin after consumers.
 
-    No publisher begins before every consumer is attached. The step ends when all of them have ended. They have neither
-    a fault nor a link.
+    No publisher begins before every consumer is attached. One step may have a fault (`TogetherFault`): its client
+    begins last, when all others are attached. A fault that ends the broker ends the others too. The step ends when all
+    of them have ended. None of them has a link.
     """
 
     steps: tuple[Publish | Consume, ...]
+
+    @property
+    def until(self) -> Fault | None:
+        return next((step.until for step in self.steps if step.until is not None), None)
 
 
 class Restart(_Step, frozen=True):
@@ -427,7 +440,7 @@ def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
     """Yield what a broker must allow that the suite starts itself, or whose owner has commands: `LAUNCHER_NEEDS`."""
     core = steps[: -len(SETTLE)] if steps[-len(SETTLE) :] == SETTLE else steps
     restarts = [step for step in core if isinstance(step, Restart)]
-    faults = [step.until for step in core if isinstance(step, Publish | Consume)]
+    faults = [step.until for step in core if isinstance(step, Publish | Consume | Together)]
     if any(step.clean and step.under is None for step in restarts):
         yield CLEAN_RESTART
     if any(step.until is not None for step in restarts):

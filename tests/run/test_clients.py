@@ -15,7 +15,19 @@ from conformance.clients.workers.pool import Child
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header, read
 from conformance.run.clients import Abort, ClientRunner
-from conformance.scenario.script import SETTLE, After, Consume, ConsumerCrash, Publish, Together
+from conformance.scenario.script import (
+    SETTLE,
+    After,
+    Consume,
+    ConsumerCrash,
+    Kill,
+    Nth,
+    Pause,
+    Publish,
+    Restart,
+    Stop,
+    Together,
+)
 
 DIES = Consume("auto", until=ConsumerCrash(After(0)))
 TAKES = Consume("client", prefetch=5, acknowledge=5, confirm=True, stop=20)
@@ -61,13 +73,13 @@ def test_two_publishers_have_numbers_of_their_own(play):
 
 
 def test_where_one_fails_the_others_are_ended(play):
-    """At once, although the second waits for messages; every history is closed, and no descriptor leaks."""
+    """At once, although the first waits for messages; every history is closed, and no descriptor leaks."""
     before = descriptors()
-    record, folder = play(Together((DIES, TAKES, Publish(5, window=5))))
+    record, folder = play(Together((DIES, TAKES, Publish(500, window=1, every_ms=50))))
     ended = {path.stem: read(path).footer.ended for path in folder.glob("*.jsonl") if path.stem != "orchestrator"}
 
-    assert "consumer-1 died" in record.void
-    assert {"consumer-1": Ended.DIED, "consumer-2": Ended.INTERRUPTED, "publisher-1": Ended.INTERRUPTED} == ended
+    assert "consumer-2 died" in record.void
+    assert {"consumer-1": Ended.INTERRUPTED, "consumer-2": Ended.DIED, "publisher-1": Ended.INTERRUPTED} == ended
     assert record.seconds < 20
     assert before == descriptors()
 
@@ -114,3 +126,48 @@ def test_a_client_that_gives_no_result_is_ended(tmp_path):
     child.close()
 
     assert process.wait(20) is not None
+
+
+HOLDS_OPEN = Consume("individual", prefetch=10, acknowledge=2, confirm=True)
+"""Attached to the end, with deliveries that it has not acknowledged."""
+
+KILLS = Publish(50_000, window=20, until=Kill(Nth("confirm", 60)))
+
+
+@BOTH
+@pytest.mark.parametrize("ends", [Kill(Nth("confirm", 60)), Stop(Nth("confirm", 60))])
+def test_a_fault_of_one_client_ends_the_connections_of_all(play, protocol, ends):
+    """The others begin before it. What they had sent or acknowledged without an answer is unknown."""
+    fires = msgspec.structs.replace(KILLS, until=ends)
+    steps = Together((fires, HOLDS_OPEN, HOLDS_OPEN, Publish(50_000, window=20)))
+    record, folder = play(steps, Restart(), *SETTLE, protocol=protocol)
+    fired = [e for e in events_of(folder, "publisher-2") if e.op is Op.FAULT and e.phase is Phase.FIRED]
+    others = ["consumer-1", "consumer-2", "publisher-1"]
+
+    assert ("", 1) == (record.void, len(fired))
+    assert all(read(folder / f"{name}.jsonl").footer.ended is Ended.FINISHED for name in others)
+    assert isinstance(ends, Stop) or messages(events_of(folder, "publisher-1"), Op.SEND, Phase.INFO)
+    assert handed(folder, 1)
+    assert handed(folder, 2)
+
+
+def test_a_pause_beside_other_clients_ends_none_of_them(play):
+    pauses = Publish(200, window=20, until=Pause(Nth("confirm", 60), hold_s=0.2))
+    record, folder = play(Together((pauses, TAKES, Publish(50, window=5))), *SETTLE)
+
+    assert "" == record.void
+    assert (50, 200) == tuple(len(messages(events_of(folder, f"publisher-{n}"), Op.SEND, Phase.OK)) for n in (1, 2))
+
+
+def test_a_connection_that_is_lost_before_the_fault_voids_the_trial(play, monkeypatch):
+    """The broker closed it while nothing was wrong: a restart after the fault would hide that."""
+    together = ClientRunner.play_together
+
+    def earlier(*arguments):
+        first, *rest = together(*arguments)
+        return [msgspec.structs.replace(first, lost_ns=rest[-1].fired_ns - 1), *rest]
+
+    monkeypatch.setattr(ClientRunner, "play_together", earlier)
+    record, _ = play(Together((KILLS, HOLDS_OPEN)), Restart(), *SETTLE)
+
+    assert "the broker closed the connection of a client before the fault of another" == record.void

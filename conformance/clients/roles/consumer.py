@@ -45,13 +45,11 @@ def consume(
     except (Disconnected, Refused) as error:
         armed.lost()
         answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
-        if isinstance(error, Refused) and not (answered or armed.broker_is_ending):
+        if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.broker_may_end):
             raise
         session.answers.extend(one for one in answered if isinstance(one, OperationAnswer))
         consumer.disconnected()
-        return JobResult(
-            ended="refused" if answered else "disconnected", count=consumer.delivered, fired=armed.done, seen=armed.seen
-        )
+        return consumer.result("refused" if answered else "disconnected")
     finally:
         armed.heal_if_due(now=True)
 
@@ -81,7 +79,7 @@ class _Consumer:
                 self.session.pump(5.0)
         while self.armed.awaits_loss:
             pump(self.session, self.armed, 1.0)
-        return self._result("finished")
+        return self.result("finished")
 
     def disconnected(self) -> None:
         """Record open requests as unknown, and the answers that came with the end of the connection."""
@@ -107,13 +105,18 @@ class _Consumer:
 
     def _nothing_came(self) -> JobResult:
         if self.step.until_silent:
-            return self._result("finished")
+            return self.result("finished")
         self.note(Op.DELIVER, Phase.INFO, detail="nothing came")
-        return self._result("stuck")
+        return self.result("stuck")
 
-    def _result(self, ended: str) -> JobResult:
+    def result(self, ended: str) -> JobResult:
         return JobResult(
-            ended=ended, count=self.delivered, fired=self.armed.done, seen=self.armed.seen, waited_s=self.waited_s
+            ended=ended,
+            count=self.delivered,
+            fired=self.armed.done,
+            fired_ns=self.armed.fired_ns,
+            seen=self.armed.seen,
+            waited_s=self.waited_s,
         )
 
     # one delivery

@@ -6,10 +6,13 @@ session flushes the recorder before bytes leave, and an answer is recorded when 
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import time
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from conformance.adapters.credentials import give, redacted
 from conformance.clients.amqp.session import AmqpSession
@@ -53,7 +56,9 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobR
         if control is not None:
             session.watch(control)
         try:
-            return play(job, session, recorder, pidfds)
+            result = play(job, session, recorder, pidfds)
+            lost = result.ended == "disconnected"
+            return msgspec.structs.replace(result, lost_ns=time.monotonic_ns()) if lost else result
         finally:
             recorder.flush()
             session.close()
@@ -75,14 +80,14 @@ def connect(job: Job, before_write: Callable[[], None]) -> Session:
 
 def play(job: Job, session: Session, recorder: Recorder, descriptors: Sequence[int]) -> JobResult:
     """Do the step of the job. Raises `ClientError` for a step that this client or broker cannot do."""
+    attached: Callable[[], object] = bool
+    if job.tells_attached:
+        attached, descriptors = functools.partial(os.write, descriptors[0], b"."), ()
     match job.step:
         case Publish() as step:
-            return publish(job, step, session, recorder, _armed(job, recorder, descriptors))
-        case Consume() as step if job.tells_attached:
-            attached = lambda: os.write(descriptors[0], b".")  # noqa: E731
-            return consume(job, step, session, recorder, _armed(job, recorder, ()), attached)
+            return publish(job, step, session, recorder, _armed(job, recorder, descriptors), attached)
         case Consume() as step:
-            return consume(job, step, session, recorder, _armed(job, recorder, descriptors))
+            return consume(job, step, session, recorder, _armed(job, recorder, descriptors), attached)
         case Ask(question):
             return inquire(job, question, session, recorder)
         case Drain():

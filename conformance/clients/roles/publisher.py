@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Callable
 
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, Operations, next_received, noting, pump, seen, trial_of
@@ -24,12 +25,23 @@ _OVER = 10
 _LIED = {"ignores-its-window": lambda size: size + _OVER, "blocks-at-half-its-window": lambda size: size // 2}
 
 
-def publish(job: Job, step: Publish, session: Session, recorder: Recorder, armed: ArmedFault) -> JobResult:
-    """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost."""
+def publish(
+    job: Job,
+    step: Publish,
+    session: Session,
+    recorder: Recorder,
+    armed: ArmedFault,
+    attached: Callable[[], object] = bool,
+) -> JobResult:
+    """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost.
+
+    `attached` is called once the publisher is attached.
+    """
     note = noting(job, recorder)
     publisher = (_Transacted if step.batch else _Publisher)(job, step, session, note, armed)
     session.attach_sender(job.queue)
     note(Op.CONNECT, Phase.OK, count=step.window)
+    attached()
     try:
         return publisher.run()
     except (Disconnected, Refused) as error:
@@ -257,6 +269,7 @@ class _Publisher:
             ended=ended,
             count=self.answered,
             fired=self.armed.done,
+            fired_ns=self.armed.fired_ns,
             seen=self.armed.seen,
             waited_s=waited_s,
             slowest_s=self.slowest_ns / 1e9,

@@ -91,13 +91,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
     in which it must take effect. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER`
     (the client asks for no answer and waits for none), or else by its disposition. `liar` names a session liar.
-    `broker_may_end`: the broker may end by itself. `may_be_refused`: a refusal is an answer like any other, even if it
-    costs the connection. `destination` makes the broker's address of a queue, `stomp` has its headers. `outcomes`
-    are those that a sender names, over AMQP. `tells_attached`: a consumer writes a byte to the descriptor
-    of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers with that of the
-    commit, and none if it is rolled back. `access` is how the client logs in, without secrets; `secrets` are the
-    variables that it names, which no process inherits. `vendor` is the vendor's client, or None for the suite's own
-    sessions. Times are in seconds.
+    `broker_may_end`: the broker may end, by itself or by the fault of another client. `may_be_refused`: a refusal is an
+    answer like any other, even if it costs the connection. `destination` makes the broker's address of a queue,
+    `stomp` has its headers. `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes a
+    byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers
+    with that of the commit, and none if it is rolled back. `access` is how the client logs in, without secrets;
+    `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's client, or None for
+    the suite's own sessions. Times are in seconds.
     """
 
     step: ClientStep
@@ -155,7 +155,8 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `ended` is `finished`, `disconnected` (the broker closed the connection), `refused` (a refusal that it recorded has
     ended the connection) or `stuck` (a drain did not get the messages that the broker reports). `fired`: whether the
-    fault was fired; `seen`: the counted events of its trigger. `waited_s` is the time spent waiting for silence or for
+    fault was fired, and `fired_ns` when; `seen`: the counted events of its trigger. `lost_ns` is when a client that was
+    `disconnected` had noticed it. `waited_s` is the time spent waiting for silence or for
     answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
     `error` is set if the process could not do its job because of the suite or this machine. A process that is `spent`
     must not do another job.
@@ -167,6 +168,8 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     waited_s: float = 0.0
     slowest_s: float = 0.0
     fired: bool = False
+    fired_ns: int = 0
+    lost_ns: int = 0
     seen: int = 0
     error: str = ""
     spent: bool = False

@@ -42,6 +42,10 @@ class Child:
         self._control, self._ended = control, ended
         self._reusable = False
 
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when there is a result, or the process has ended."""
+        return self._control.fileno()
+
     def wait(self, timeout_s: float) -> JobResult | None:
         """Return its result; None if it died without one.
 

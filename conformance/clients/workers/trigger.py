@@ -54,7 +54,7 @@ class ArmedFault:
     Without a fault nothing is ever due. A power loss gets the descriptor of the disk before the pidfds; `seed` draws
     what it tears. `hears_broker`: an answer comes from the broker itself. The return of a call of a vendor's client
     does not, and shows nothing about a pause. `resumed_ns` is the end of a pause: the wait for an older request counts
-    from there.
+    from there. `fired_ns` is when the fault was fired; 0 before.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class ArmedFault:
         self._heal_at = 0.0
         self._killed = False
         self.fired = False
+        self.fired_ns = 0
         self.hears_broker = True
         self.resumed_ns = 0
         if fault is not None:
@@ -139,7 +140,7 @@ class ArmedFault:
             return
         self.fired = True
         time.sleep(fixed(fault.delay_us) / 1e6 if isinstance(fault, Kill) else 0)
-        started = time.monotonic_ns()
+        started = self.fired_ns = time.monotonic_ns()
         if isinstance(fault, ConsumerCrash):
             self._note(Phase.FIRED, self._took(started).rstrip(", "))
             self._recorder.flush()
@@ -332,7 +333,7 @@ class ArmedCommand(ArmedFault):
         if self.fired or not self.due:
             return
         self.fired = True
-        started = time.monotonic_ns()
+        started = self.fired_ns = time.monotonic_ns()
         self._start(0)
         detail = f"{self._took(started)}its command was started"
         if self._ends_broker:
