@@ -86,6 +86,7 @@ class UsageError(ConformanceError):
         lowered = difflib.get_close_matches(word.lower(), [w.lower() for w in words], n=1, cutoff=0.5)
         guess = close or [w for w in words if [w.lower()] == lowered]
         hint = f": did you mean {guess[0]!r}?" if guess else ":"
+        hint += " N is a whole number from 1 to 999999;" if guess and "-N-" in guess[0] else ""
         shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
         return cls(
             f"unknown {what}{f' of {of}' if of else ''} {word!r}{hint} known: {shown}",

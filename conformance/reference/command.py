@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 class _Names(argparse.Action):
     def __call__(self, *_: object) -> None:
         """Print and exit, even if required options are missing, as argparse does for --help."""
-        print("\n".join(liars.LIARS))
+        print("\n".join(liars.names()))
         sys.exit(0)
 
 

@@ -119,6 +119,9 @@ class Honest:
     commits_rollbacks = False
     """Whether a rollback delivers what was sent in its transaction, and is answered."""
 
+    splits_commits_s = 0.0
+    """Seconds between two records of the journal that have half of a commit each; 0: a commit is one record."""
+
     def known_settings(self, words: Sequence[str]) -> Sequence[str]:
         """Which of the words that `--set` was given are for the broker to judge."""
         return words
@@ -145,6 +148,13 @@ class Honest:
 
     def takes_over(self, place: int, count: int) -> bool:
         """Whether a start takes over the `place`-th (from 0, by age) of the `count` stored messages of a queue."""
+        return True
+
+    def recovers(self, place: int, count: int, crash: int) -> bool:
+        """As `takes_over`; what is not recovered is removed durably.
+
+        `crash` is the number of the journal's last record; 0 if the broker was stopped in order.
+        """
         return True
 
     def copies(self, number: int) -> int:
@@ -222,6 +232,9 @@ class Honest:
         """How many messages a STOMP subscription that `asked` for a limit may hold without an acknowledgement."""
         return asked
 
-    def answered(self, asked: Asked, send: int) -> Answered:
-        """When the answer leaves; `send` numbers the unsettled sends since the start, from 1."""
+    def answered(self, asked: Asked, send: int) -> Answered | float:
+        """When the answer leaves; `send` numbers the unsettled sends since the start, from 1.
+
+        A number: as `AT_ONCE`, and the record is stored so many seconds later.
+        """
         return Answered.STORED

@@ -2,12 +2,16 @@
 
 `Honest` names the points at which a broker could lie; a row of the table overrides exactly one of them. The broker asks
 these questions and never learns who answers. To add a liar, add a row here and its line in docs/reference-liars.md.
+`FAMILIES` has those whose name has a number.
 """
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from conformance.errors import UsageError
@@ -53,7 +57,7 @@ def _lie(does: str, breaks: str = "", *, fault: str = "none", needs: str = "stan
     return Lie(does, tuple(breaks.split()), fault, needs, overrides)
 
 
-def _answers(asked: Asked, answered: Answered, every: int = 1) -> Callable[[Asked, int], Answered]:
+def _answers(asked: Asked, answered: Answered | float, every: int = 1) -> Callable[[Asked, int], Answered | float]:
     """Give the answer to every n-th operation of one kind at another time than after the sync."""
     return lambda kind, send: answered if kind is asked and send % every == 0 else Answered.STORED
 
@@ -64,6 +68,11 @@ def _takes(said: SettlementEvent, applied: SettlementEvent) -> Callable[[Settlem
 
 def _swapped(number: int) -> int:
     return {PERIOD // 2: number + 1, PERIOD // 2 + 1: number - 1}.get(number % PERIOD, number)
+
+
+def _recovers(place: int, count: int, crash: int, one_in: int) -> bool:
+    """Draw from the number of the journal's last record: a second start on a copy of the data does the same."""
+    return not crash or place < count // 2 or random.Random(crash).randrange(one_in) > 0
 
 
 def _corrupted(number: int, bare: bytes) -> bytes:
@@ -459,22 +468,76 @@ LIARS: dict[str, Lie] = {
 }
 """The liars by the name that `--liar` takes."""
 
+FAMILIES: dict[str, Callable[[int], Lie]] = {
+    # Liars whose defect has a size: the N in the name. `python -m benchmarks power` measures how often a kill shows it.
+    "confirms-N-ms-before-storing": lambda n: _lie(
+        "A send is answered first; its record goes to the journal N ms later.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        answered=_answers(Asked.SEND, n / 1000),
+    ),
+    "commits-N-ms-before-storing": lambda n: _lie(
+        "A commit is answered first; its record goes to the journal N ms later.",
+        "SOLCD-TX-02",
+        fault="kill",
+        answered=_answers(Asked.COMMIT, n / 1000),
+    ),
+    "acknowledges-N-ms-before-storing": lambda n: _lie(
+        "An acknowledgement is answered first; the removal goes to the journal N ms later.",
+        "EMS-STEP-06 AMQP-ACC-02 STOMP-ACK-05",
+        fault="kill",
+        answered=_answers(Asked.ACKNOWLEDGEMENT, n / 1000),
+    ),
+    "commits-in-two-halves-N-ms-apart": lambda n: _lie(
+        "A commit is two records of the journal, N ms apart; a start between them takes the first half for a commit.",
+        "ARTEMIS-TX-09",
+        fault="kill",
+        splits_commits_s=n / 1000,
+    ),
+    "loses-at-one-in-N-kills": lambda n: _lie(
+        "A start after a kill drops, with the chance 1/N, the newer half of the messages of each queue.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07 SOLCD-TX-02",
+        fault="kill",
+        recovers=partial(_recovers, one_in=n),
+    ),
+}
+"""The liars with a number, by their names with an N in its place: a whole number from 1 to 999999."""
+
+
+def find(name: str) -> Lie:
+    """Return the row of a liar, `confirms-10-ms-before-storing` among them. Raises `UsageError` for another name.
+
+    >>> find("confirms-10-ms-before-storing").behaviour().answered(Asked.SEND, 1)
+    0.01
+    """
+    for family, make in FAMILIES.items():
+        if found := re.fullmatch(family.replace("N", "([1-9][0-9]{0,5})"), name):
+            return make(int(found[1]))
+    if name not in LIARS:
+        raise UsageError.unknown("liar", name, names())
+    return LIARS[name]
+
+
+def names() -> list[str]:
+    return [*LIARS, *FAMILIES]
+
 
 def behaviour(name: str | None) -> Honest:
     """Return the behaviour for `--liar NAME`, the honest one for None. Raises `UsageError` for an unknown name."""
-    if name is None:
-        return Honest()
-    if name not in LIARS:
-        raise UsageError.unknown("liar", name, LIARS)
-    return LIARS[name].behaviour()
+    return Honest() if name is None else find(name).behaviour()
+
+
+def rows() -> dict[str, Lie]:
+    """Return every row by the name that people read; a family has its N."""
+    return LIARS | {name: make(1) for name, make in FAMILIES.items()}
 
 
 def described() -> str:
-    return "\n".join(f"  {name}\n      {lie.does}" for name, lie in LIARS.items())
+    return "\n".join(f"  {name}\n      {lie.does}" for name, lie in rows().items())
 
 
 def table() -> str:
     lines = ["| liar | what it does | claims it breaks | shown by | profile |", "|---|---|---|---|---|"]
-    for name, lie in LIARS.items():
+    for name, lie in rows().items():
         lines.append(f"| `{name}` | {lie.does} | {' '.join(lie.breaks) or 'none'} | {lie.fault} | {lie.needs} |")
     return "\n".join(lines)

@@ -125,6 +125,10 @@ def test_the_reference_broker_knows_its_variants_and_liars() -> None:
 
     assert ["artemis", "qpid", "ems", "solace"] == list(REFERENCE.file.variants)
     assert {"liar": names[0]} == parse_assignments([f"liar={names[0]}"], REFERENCE.file)
+    numbered = {"liar": "confirms-10-ms-before-storing"}
+    assert numbered == parse_assignments([f"liar={numbered['liar']}"], REFERENCE.file)
+    with pytest.raises(UsageError, match="N is a whole number from 1 to 999999"):
+        parse_assignments(["liar=confirms-0-ms-before-storing"], REFERENCE.file)
     assert {"ack_immediately", "ranged_confirms"} == {
         *REFERENCE.chosen({"profile": "solace"}).file.capabilities - REFERENCE.file.capabilities
     }

@@ -44,6 +44,9 @@ LOSES = {
     "commits-before-storing": {"committed": []},
     "acknowledges-before-storing": {"acknowledged": [1, 2, 3, 4, 5]},
     "confirms-every-tenth-before-storing": {"sent": [1, 2, 3, 4, 5, 6, 7, 8, 9]},
+    "confirms-3-ms-before-storing": {"sent": []},
+    "commits-10-ms-before-storing": {"committed": []},
+    "acknowledges-100-ms-before-storing": {"acknowledged": [1, 2, 3, 4, 5]},
     "confirms-before-sync": {},
     "commits-before-sync": {},
     "never-syncs-confirms": {},
@@ -81,7 +84,7 @@ def left(rig):
     return {queue: [body[0] for body in again.bodies(queue)] for queue in HONEST}
 
 
-@pytest.mark.parametrize("name", [None, *AT_THE_DISK])
+@pytest.mark.parametrize("name", [None, *dict.fromkeys([*AT_THE_DISK, *LOSES])])
 def test_a_kill_after_the_answer_sees_the_lie_and_nothing_else(name):
     """A liar about sends is honest in the two other operations. An orderly stop stores all that was answered."""
     rig = Rig(*HONEST, behaviour=behaviour(name))

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from conformance import claims, paths, scenario
+from conformance.errors import UsageError
 from conformance.reference import liars
 from conformance.reference.honest import Honest
 from conformance.reference.liars import LIARS
@@ -18,17 +19,17 @@ FAULTS = set("none kill stop pause consumer_crash cut held_sync failed_sync disk
 POINTS = {name for name in vars(Honest) if not name.startswith("__")}
 
 
-@pytest.mark.parametrize("name", LIARS)
+@pytest.mark.parametrize("name", liars.names())
 def test_labels(name):
     """Its claims are in the catalogue, its fault is a fault, and it replaces exactly one point of the honest broker."""
-    lie = LIARS[name]
+    lie = liars.rows()[name]
     replaced = {*lie.overrides, *(set(vars(lie.kind)) & set(POINTS) if lie.kind is not Honest else ())}
 
     assert set(lie.breaks) - set(claims.load().claims) == set()
     assert lie.fault in FAULTS
     assert len(replaced) == 1
     assert replaced <= POINTS
-    assert re.fullmatch("[a-z]+(-[a-z]+)+", name)
+    assert re.fullmatch("[a-z]+(-([a-z]+|N))+", name)
 
 
 def test_a_control_breaks_its_claim():
@@ -54,4 +55,15 @@ def test_the_names_are_listed():
         [sys.executable, "-m", "conformance.reference", "--liars"], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.splitlines() == list(LIARS)
+    assert done.stdout.splitlines() == liars.names()
+
+
+@pytest.mark.parametrize("number", ["", "0", "-1", "03", "1.5", "ten", "1000000", "N"])
+@pytest.mark.parametrize("family", liars.FAMILIES)
+def test_a_wrong_number_is_a_usage_error(family, number):
+    """The text names the family and the numbers that it takes."""
+    with pytest.raises(UsageError) as raised:
+        liars.find(family.replace("N", number))
+
+    assert family == raised.value.fields["closest"]
+    assert "N is a whole number from 1 to 999999" in str(raised.value)

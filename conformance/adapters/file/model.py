@@ -309,7 +309,8 @@ class Setting(Table):
     `scale` multiplies a number on its way to the product, and `texts` are the product's own words for values:
     `{ false = "NEVER" }`. `reads` are patterns for words that are only read, each with the value that it means:
     `{ '\\d+' = "true" }`. The values of a `word` are the keys of `choices`, or the lines that the command `words`
-    prints; those of the setting `profile` are its default and the names of the variants; a `text` has any value.
+    prints (`late-N-ms`: N is a number); those of the setting `profile` are its default and the names of the variants; a
+    `text` has any value.
 
     In a user's own configuration the places of `also` are read as well, and the first value that differs from the
     default counts. A value that is read there becomes empty if the file has nothing at `exists` (`{value}`): the queue

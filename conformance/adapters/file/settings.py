@@ -161,7 +161,7 @@ def _settable(name: str, file: BrokerFile) -> Setting:
 def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
     if setting.type == "word":
         known = words(name, setting, file)
-        if text not in known:
+        if not any(_fits(text, word) for word in known):
             raise UsageError.unknown(name, text, known, of=file.name, code="unknown-value")
         return text
     if setting.type == "text":
@@ -173,6 +173,16 @@ def _value(name: str, setting: Setting, text: str, file: BrokerFile) -> Value:
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise UsageError(f"setting {name!r}: {text!r} is not an int: a whole number")
     return int(text)
+
+
+def _fits(text: str, word: str) -> bool:
+    """Whether a value is this word; an N between two dashes stands for a number.
+
+    >>> _fits("lies-3-times", "lies-N-times"), _fits("lies-0-times", "lies-N-times"), _fits("lies", "lies")
+    (True, False, True)
+    """
+    parts = re.split("(?<=-)N(?=-)", word)
+    return re.fullmatch("[1-9][0-9]{0,5}".join(map(re.escape, parts)), text) is not None
 
 
 def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:

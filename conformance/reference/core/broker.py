@@ -18,7 +18,7 @@ from conformance.reference.honest import Asked, Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, do_nothing
-from conformance.reference.store.records import Committed, Counted
+from conformance.reference.store.records import Committed, Counted, Removed
 from conformance.reference.store.recovery import Recovered
 
 EXPIRED_AT_ONCE = 1000
@@ -71,9 +71,12 @@ class ReferenceBroker:
         self._taken_over = len(recovered.messages)
         counts = collections.Counter(stored.queue for stored in recovered.messages.values())
         places: collections.Counter[str] = collections.Counter()
+        crash = 0 if recovered.closed else recovered.sequence
         for stored in recovered.messages.values():
             if behaviour.recovers_late and not stored.failures:
                 commit.add(Counted(stored.id, 1), do_nothing)  # the mark by which the next start knows it
+            elif not behaviour.recovers(places[stored.queue], counts[stored.queue], crash):
+                commit.add(Removed(stored.id), do_nothing)
             elif behaviour.takes_over(places[stored.queue], counts[stored.queue]):
                 self._effects.restore(self._addresses.queue(stored.queue), stored)
             places[stored.queue] += 1

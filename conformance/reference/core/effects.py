@@ -272,11 +272,20 @@ class Storage:
                 refused(Refusal(LIMIT, reason))
 
         record = Committed(records) if len(records) > 1 else records[0] if records else None
+        refusing = None if refused is None else failed
         if lazy:
             self._commit.add_lazy(record, stored, LAZY_S)
             return
         if self._behaviour.covers_unstored and asked is Asked.SEND and send % 10 == 0:
             self._commit.add_slowly(record, stored, LAZY_S)
             return
-        add = self._adders[answered] if self._synced[asked] else self._commit.add_early
-        add(record, stored, None if refused is None else failed)
+        apart = self._behaviour.splits_commits_s
+        if not self._synced[asked]:
+            self._commit.add_early(record, stored, refusing)
+        elif isinstance(answered, float):
+            self._commit.add_late(record, stored, refusing, answered)
+        elif apart and asked is Asked.COMMIT and len(records) > 1:
+            half = (len(records) + 1) // 2
+            self._commit.add_halves(Committed(records[:half]), Committed(records[half:]), stored, refusing, apart)
+        else:
+            self._adders[answered](record, stored, refusing)

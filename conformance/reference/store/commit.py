@@ -44,10 +44,17 @@ class _Waiting(NamedTuple):
 
 
 class _Early(NamedTuple):
-    """A record whose operation was answered. `late`: it has a time of its own at which it is stored."""
+    """A record whose operation was answered. `late`: it has a time of its own at which it is stored.
+
+    `done` is for the second half of a commit, which is answered when it is stored.
+    """
 
     record: Record
     late: bool
+    done: Done = do_nothing
+
+    def waiting(self, *, sync: bool) -> _Waiting:
+        return _Waiting(self.record, self.done, sync or self.done is not do_nothing)
 
 
 class GroupCommit:
@@ -87,7 +94,9 @@ class GroupCommit:
             self._early.append(_Early(record, late=False))
         done()
 
-    def add_late(self, record: Record | None, done: Done, refused: Refused | None = None) -> None:
+    def add_late(
+        self, record: Record | None, done: Done, refused: Refused | None = None, seconds: float | None = None
+    ) -> None:
         """Calls `done` in its turn, as for what is not durable; the record is `postponed` (a liar's doing)."""
 
         def answered() -> None:
@@ -95,10 +104,22 @@ class GroupCommit:
                 return
             if record is not None:
                 self._early.append(_Early(record, late=True))
-                self._postponed.append((LATE_S, lambda: self._store_late(record)))
+                self._postponed.append((LATE_S if seconds is None else seconds, lambda: self._store_late(record)))
             done()
 
         self.add(None, answered)
+
+    def add_halves(self, first: Record, second: Record, done: Done, refused: Refused | None, seconds: float) -> None:
+        """As `add` for one commit in two records; the second is `postponed` once the first is on disk (a liar's doing).
+
+        A disk without room refuses the first; the second waits for room.
+        """
+
+        def half_done() -> None:
+            self._early.append(_Early(second, late=True, done=done))
+            self._postponed.append((seconds, lambda: self._store_late(second)))
+
+        self.add(first, half_done, refused)
 
     def add_lazy(self, record: Record | None, done: Done, seconds: float) -> None:
         """Calls `done` at once; the record is `postponed` by so many seconds: what a lazy acknowledgement is."""
@@ -178,7 +199,7 @@ class GroupCommit:
         if refused:
             taken = [each for each in taken if each not in refused]
         if early or (self._early and self._touches_early(taken)):
-            taken[:0] = [_Waiting(each.record, do_nothing, sync=False) for each in self._early]
+            taken[:0] = [each.waiting(sync=False) for each in self._early]
             self._early = []
         batch = self._take(taken)
         for each in refused:
@@ -247,7 +268,7 @@ class GroupCommit:
         place = next((place for place, each in enumerate(self._early) if each.record is record), None)
         if place is not None:
             due, self._early = self._early[: place + 1], self._early[place + 1 :]
-            self._waiting[:0] = [_Waiting(each.record, do_nothing, sync=True) for each in due]
+            self._waiting[:0] = [each.waiting(sync=True) for each in due]
 
     def _touches_early(self, waiting: list[_Waiting]) -> bool:
         """Whether a record changes a message, or ends a queue, whose storing has not been handed out."""
