@@ -34,6 +34,10 @@ lint:
 bench WHAT="all":
     python -m benchmarks {{WHAT}}
 
+# How often 1, 3, 10 and 30 kills find a broker with a stated defect (docs/power.md): --kills N of each liar, default 10.
+power *ARGS:
+    python -m benchmarks power {{ARGS}}
+
 # The wheel, installed alone in an empty environment, runs in an empty folder without a system Java.
 package:
     python tests/package_check.py

@@ -11,7 +11,7 @@ import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from proton import Message
@@ -32,14 +32,19 @@ WINDOW = 1_000
 ROUNDS = 5
 
 
-def run(what: str) -> Iterator[str]:
-    """The lines of one benchmark, or of all of them but `liars`, which takes a quarter of an hour.
+LONG = ("liars", "power")
+"""Benchmarks that take minutes; they are left out where all are asked for."""
 
-    Raises `UsageError`: there is no benchmark of this name.
+
+def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
+    """The lines of one benchmark, or of all of them but the `LONG` ones; `words` are options of this one.
+
+    Raises `UsageError`: there is no benchmark of this name, or it has no such option.
     """
     from benchmarks import disk, link
     from benchmarks.broker import broker
     from benchmarks.liars import liars
+    from benchmarks.power import power
     from benchmarks.triggers import triggers
 
     found: dict[str, Callable[[], Iterator[str]]] = {
@@ -51,12 +56,22 @@ def run(what: str) -> Iterator[str]:
         "triggers": triggers,
         "broker": broker,
         "liars": liars,
+        "power": functools.partial(power, words),
     }
     if what != "all" and what not in found:
         raise UsageError.unknown("benchmark", what, [*found, "all"])
+    if words and what != "power":
+        raise UsageError(f"the benchmark {what} has no options, and {' '.join(words)!r} was given")
     for name, measure in found.items():
-        if what == name or (what == "all" and name != "liars"):
+        if what == name or (what == "all" and name not in LONG):
             yield from measure()
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the lines of a table, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _listed(name: str, measure: Callable[[], Mapping[str, float]]) -> Iterator[str]:

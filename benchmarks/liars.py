@@ -70,18 +70,31 @@ def _judged(name: str, liar: Lie) -> list[VerdictRow]:
 
 def _campaign(name: str, liar: Lie, protocol: str, required: Sequence[str], folder: pathlib.Path) -> Campaign:
     words = [f"liar={name}", *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
-    options = Options(
-        adapter="reference",
-        protocol=protocol,
-        settings=words,
-        claims=liar.breaks,
-        required=required,
-        trials=TRIALS,
-        seed=SEED,
-        out=folder,
-    )
-    made = campaign.prepare(options)
+    made = prepared(words, liar.breaks, folder, protocol=protocol, required=required)
     return dataclasses.replace(made, chosen=tuple(_chosen(liar.fault, made.trials)))
+
+
+def prepared(
+    words: Sequence[str],
+    claims: Sequence[str],
+    folder: pathlib.Path | None,
+    *,
+    protocol: str = "amqp",
+    required: Sequence[str] = (),
+) -> Campaign:
+    """Prepare a run of the bundled broker with these settings."""
+    return campaign.prepare(
+        Options(
+            adapter="reference",
+            protocol=protocol,
+            settings=words,
+            claims=claims,
+            required=required,
+            trials=TRIALS,
+            seed=SEED,
+            out=folder,
+        )
+    )
 
 
 def _chosen(fault: str, planned: Sequence[Planned]) -> list[Planned]:

@@ -18,11 +18,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 
+from benchmarks import aligned
 from conformance import adapters, history
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, bare_header
 from conformance.judge import start_in_background
 from conformance.judge.input.packing import compact_all
+from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
@@ -165,14 +167,22 @@ class Bench:
             JudgeError: The trial is void, or could not be decided.
         """
         folder, record = self.record(script, liar, number)
-        compacted = compact_all([(folder, record)])
-        facts = collect_facts(self._starting.result().spark, compacted, [(quarry.anomaly, quarry.exposure)])
-        if record.trial not in facts:
-            raise JudgeError(f"trial {record.trial} is void: {compacted[0].record.void}")
-        found = facts[record.trial]
-        if not (found.effective("kill") and found.settled):
+        found = self.decided([(folder, record)], quarry.anomaly, quarry.exposure)
+        if not found:
             raise JudgeError(f"trial {record.trial} decides nothing: no kill took effect, or the queue was not drained")
-        return found.offences(quarry.anomaly), fired(folder)
+        return found[0].offences(quarry.anomaly), fired(folder)
+
+    def decided(
+        self, trials: Sequence[tuple[pathlib.Path, TrialRecord]], anomaly: str, exposure: str
+    ) -> list[TrialFacts]:
+        """Judge recorded trials in one job: the facts of those whose kill took effect, and that emptied the queue."""
+        facts = collect_facts(self._starting.result().spark, compact_all(trials), [(anomaly, exposure)])
+        return [found for found in facts.values() if found.effective("kill") and found.settled]
+
+    def recorded(self, planned: Sequence[Planned]) -> list[tuple[pathlib.Path, TrialRecord]]:
+        """Record trials; the folder and the record of each."""
+        records = self._recording.record(planned)
+        return [(self._folder / "trials" / record.trial, record) for record in records]
 
     def record(self, script: Scenario, liar: str | None, number: int) -> tuple[pathlib.Path, TrialRecord]:
         """Record one trial; its folder. `JudgeError` where it is void."""
@@ -190,10 +200,10 @@ class Bench:
             protocol="amqp",
             liar=liar,
         )
-        (record,) = self._recording.record([planned])
+        ((folder, record),) = self.recorded([planned])
         if record.void:
             raise JudgeError(f"trial {name} is void: {record.void}")
-        return self._folder / "trials" / name, record
+        return folder, record
 
 
 def triggers(seed: int = SEED) -> Iterator[str]:
@@ -212,7 +222,7 @@ def triggers(seed: int = SEED) -> Iterator[str]:
             random = hunt(bench, quarry, After(quarry.between), quarry.liar, AT_RANDOM, BUDGET_S)
             yield f"triggers: {quarry.liar}: killed at a random time: {random.describe(AT_RANDOM)}"
             rows.append(_row(quarry, honest, aimed, random))
-        yield from table(rows)
+        yield from aligned([COLUMNS, *rows])
         yield from signals(bench)
 
 
@@ -266,14 +276,6 @@ def _row(quarry: Quarry, honest: Hunt, aimed: Hunt, random: Hunt) -> tuple[str, 
         random.describe(AT_RANDOM),
         f"{quarry.miss:.0%} ({WINDOW_MS} ms in {quarry.every_ms})",
     )
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Return the lines of a table with aligned columns."""
-    lines = [COLUMNS, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _kills(event: ClientEvent) -> Scenario:

@@ -91,7 +91,7 @@ def test_random_kills_come_while_the_script_works():
 
 def test_the_table_lines_up():
     """Every column begins where its head does."""
-    head, row = triggers.table([("a-liar", "x", "trial 1 of 3", "50", "not in 30", "90%")])
+    head, row = benchmarks.aligned([triggers.COLUMNS, ("a-liar", "x", "trial 1 of 3", "50", "not in 30", "90%")])
 
     assert [head.index(word) for word in triggers.COLUMNS] == [
         row.index(cell) for cell in ("a-liar", "x ", "trial", "50", "not", "90%")
