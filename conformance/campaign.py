@@ -45,7 +45,7 @@ from conformance.scenario.script import DiskFull, FailedSync
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of a run, as typed; `prepare` checks them."""
+    """The options of a run, as typed; `prepare` checks them. Without `jobs` there are as many as cores."""
 
     adapter: str
     protocol: str = ""
@@ -56,6 +56,7 @@ class Options:
     judge_as: Sequence[str] = ()
     quick: bool = False
     trials: int = scenario.TRIALS
+    jobs: int | None = None
     seed: int | None = None
     out: pathlib.Path | None = None
     offline: bool = False
@@ -107,6 +108,11 @@ class Campaign:
             return list(self.chosen)
         return self.adapt(plan(self.selection, self.scenarios, self.catalogue))
 
+    @property
+    def jobs(self) -> int:
+        """The number of brokers on trial at once; an external broker is one."""
+        return 1 if self.adapter.launcher == EXTERNAL else self.options.jobs or len(os.sched_getaffinity(0))
+
 
 def prepare(options: Options) -> Campaign:
     """Check every option, before anything is downloaded or started.
@@ -123,8 +129,9 @@ def prepare(options: Options) -> Campaign:
     for vendor in options.judge_as:
         if vendor not in vendors:
             raise UsageError.unknown("vendor", vendor, vendors)
-    if options.trials < 1:
-        raise UsageError(f"--trials {options.trials}: at least 1", code="too-small", option="--trials")
+    for option, number in (("--trials", options.trials), ("--jobs", options.jobs)):
+        if number is not None and number < 1:
+            raise UsageError(f"{option} {number}: at least 1", code="too-small", option=option)
     selection = Selection(
         adapter=adapter,
         protocol=protocol,
@@ -199,6 +206,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
         watcher.note(f"released what an earlier run left: {line}")
     if campaign.adapter.launcher == "native":
         campaign.adapter.install(watcher.download, offline=campaign.options.offline)
+    if campaign.jobs < (campaign.options.jobs or 1):
+        watcher.note(f"--jobs {campaign.options.jobs}: an external broker plays one trial at a time")
     for client in clients_of(campaign.trials):
         client.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
@@ -218,6 +227,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
                 watcher.progress,
                 offline=campaign.options.offline,
                 expected=planned,
+                jobs=campaign.jobs,
             )
             running = OpenRun(campaign, written, recording, starting, watcher)
             try:
@@ -436,6 +446,7 @@ def option_words(options: Options, selection: Selection) -> list[str]:
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
     words += [*credential_words(options.access), *(["--quick"] if options.quick else [])]
+    words += ["--jobs", str(options.jobs)] if options.jobs else []
     return [*words, "--trials", str(selection.trials), "--seed", str(selection.seed)]
 
 
@@ -501,4 +512,5 @@ def _run_record(campaign: Campaign) -> RunRecord:
         weakens=tuple(sorted(selection.weakens)),
         no_client_reason=selection.no_client_reason,
         vendor=selection.client,
+        jobs=campaign.jobs,
     )

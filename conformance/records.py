@@ -39,8 +39,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     stock. With one, `changed` is the difference from that. `no_client_reason` says why no trial was possible.
     `weakens` has the settings that a control may change; None in the record of an earlier version, which could change
     each. `policies_unread` says why the policies of an external broker's queues are not known; it is empty if they are,
-    or if its file does not say how to ask. `incomplete` is what the judge found missing or wrong in the folder of the
-    run; it is never recorded.
+    or if its file does not say how to ask. `jobs` is how many brokers were on trial at once. `incomplete` is what the
+    judge found missing or wrong in the folder of the run; it is never recorded.
     """
 
     run: str
@@ -69,6 +69,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     no_client_reason: str = msgspec.field(default="", name="mute")  # its name in `run.json` since schema 1
     policies_unread: str = ""
     vendor: str = ""
+    jobs: int = 1
     finished: bool = False
     interrupted: bool = False
     incomplete: str = ""

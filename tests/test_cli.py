@@ -41,6 +41,7 @@ from conformance.report import model
         (["run"], "--adapter"),
         (["run", "--adapter", "reference", "--trials", "0"], "at least 1"),
         (["run", "--adapter", "reference", "--trials", "many"], "many"),
+        (["run", "--adapter", "reference", "--jobs", "0"], "--jobs 0: at least 1"),
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
         (["adapters", "chek"], "unknown command 'chek': did you mean 'check'? known: check\n"),
         (["run", "--adapter", "reference", "--claims", "AMPQ-*"], "unknown claims 'AMPQ-*': did you mean 'AMQP-*'?"),

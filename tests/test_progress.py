@@ -49,13 +49,13 @@ def clock():
 @pytest.fixture
 def course(clock):
     """A plan of six trials in a row and one patient one beside them."""
-    return RunProgress([*MAIN[:6], PATIENT], clock)
+    return RunProgress([*MAIN[:6], PATIENT], clock=clock)
 
 
-def play(course, clock, planned, seconds, done):
-    course.feed(began(planned, done, 7))
+def play(course, clock, planned, seconds, done, total=7):
+    course.feed(began(planned, done, total))
     clock.now += seconds
-    course.feed(ended(planned, done + 1, 7))
+    course.feed(ended(planned, done + 1, total))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,39 @@ def test_void_trials_and_verdicts_are_counted(course):
     assert "0 of 6 recorded, 1 VIOLATED, 3 HOLDS" == before
     assert "1 of 6 recorded, 1 void, 1 VIOLATED, 3 HOLDS" == course.lines()[0][2]
     assert course.lines()[0][0].endswith(" weakened")
+
+
+def test_two_jobs_are_two_lines(clock):
+    """They take half as long as one."""
+    course = RunProgress(MAIN[:6], 2, clock)
+    for done, (first, second) in enumerate([MAIN[:2], MAIN[2:4]]):
+        course.feed(began(first, 2 * done, 6))
+        course.feed(began(second, 2 * done, 6))
+        clock.now += 10
+        course.feed(ended(first, 2 * done + 1, 6))
+        course.feed(ended(second, 2 * done + 2, 6))
+    course.feed(began(MAIN[4], 4, 6))
+    clock.now += 4
+    course.feed(began(MAIN[5], 4, 6))
+
+    assert [("4 of 6 recorded", "4 s"), ("4 of 6 recorded", "0 s")] == [line[2:4] for line in course.lines()]
+    assert "about 10 s left" == course.left()
+
+
+def test_what_runs_alone_is_added(clock):
+    """It comes after the rest, and is estimated by the pace of the rest until two of it have ended."""
+    timed = [dataclasses.replace(trial, script=dataclasses.replace(trial.script, timing=True)) for trial in MAIN[3:6]]
+    course = RunProgress([*MAIN[:3], *timed], 1, clock)
+    for done, trial in enumerate(MAIN[:2]):
+        play(course, clock, trial, 10, done, 6)
+    before = course.left()
+    play(course, clock, MAIN[2], 10, 2, 6)
+    for done, trial in enumerate(timed[:2]):
+        play(course, clock, trial, 20, done + 3, 6)
+    course.feed(began(timed[2], 5, 6))
+
+    assert ("about 40 s left", "about 20 s left") == (before, course.left())
+    assert "2 of 3 recorded" == course.lines()[0][2]
 
 
 def test_repeats_are_a_recording_of_their_own(course, clock):

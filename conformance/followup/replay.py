@@ -152,6 +152,7 @@ def prepare(wanted: ReplayRequest) -> Replay:
         required=run.required,
         judge_as=run.judged_as,
         trials=wanted.times,
+        jobs=1,
         seed=run.seed,
         out=wanted.out,
         offline=wanted.offline,

@@ -109,6 +109,14 @@ OPTIONS = (
     Option("--baseline", "REPORT", "Fail only on what an earlier report does not have.", _JUDGES, pathlib.Path),
     Option("--require-tried", "PATTERNS", "Fail if a claim was not tried; repeatable.", _JUDGES, repeatable=True),
     Option("--trials", "N", "Trials of each scenario  [default: 3]", _RECORDS, int, default=3),
+    Option(
+        "--jobs",
+        "N",
+        "Brokers on trial at the same time. Trials that measure time run alone, and an external broker is always one.  "
+        "[default: the number of cores; 1 in a worker of pytest-xdist]",
+        _RECORDS,
+        int,
+    ),
     Option("--seed", "N", "Repeat a run: the same trigger points.  [default: random, printed]", _RECORDS, int),
     *CREDENTIALS,
     Option("--out", "DIR", "Folder of the run  [default: runs/<date>-<adapter>]", (*_RECORDS, REPLAY), pathlib.Path),
@@ -161,6 +169,7 @@ def run_options(values: Mapping[str, Any]) -> Options:
         judge_as=claims.words(values.get("judge_as", ())),
         quick=values["quick"],
         trials=values["trials"],
+        jobs=values["jobs"],
         seed=values["seed"],
         out=values["out"],
         offline=values["offline"],

@@ -1,4 +1,4 @@
-"""Show the progress of a run: a live line for each broker on a terminal, plain lines in a log or a pipe.
+"""Show the progress of a run: a live line for each trial that runs, on a terminal; plain lines in a log or a pipe.
 
 `RunProgress` knows what runs, since when and for how long still, and prints nothing; `Show` prints. The remaining time
 is only estimated after two trials of the same parallel group.
@@ -35,13 +35,16 @@ NARROW = 72
 """A terminal with fewer columns shows only the scenario, its counts and the remaining time."""
 
 
+_ALONE = "alone"
+
+
 @dataclasses.dataclass
 class BrokerTrials:
-    """The trials of a parallel group; `current` is the one that runs."""
+    """The trials of a group; `running` has those that run by id, and since when. `workers` play them side by side."""
 
     total: int
-    current: Planned | None = None
-    since: float = 0.0
+    workers: int = 1
+    running: dict[str, tuple[Planned, float]] = dataclasses.field(default_factory=dict)
     void: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
 
@@ -51,87 +54,109 @@ class BrokerTrials:
 
     def left(self, now: float) -> float | None:
         """Estimate the seconds until its last trial ends; None if too few have ended."""
+        left = self.total - self.done
+        if left <= 0:
+            return 0.0
         if self.done < ENOUGH:
             return None
         pace = statistics.fmean(self.seconds)
-        spent = min(now - self.since, pace) if self.current else 0.0
-        return pace * (self.total - self.done) - spent
+        spent = sum(min(now - since, pace) for _, since in self.running.values())
+        return (pace * left - spent) / min(self.workers, left)
 
 
 class RunProgress:
     """The state of a recording, fed with every `Progress` from any thread. Times come from `clock`, in seconds.
 
-    Groups are those of the recording (`Planned.parallel_group`). A trial that waits for the liveness bound is estimated
-    by the others of its kind that have ended.
+    Groups are those of the recording (`Planned.parallel_group`), and the trials that run alone after them. `jobs`
+    trials of the main group run side by side. A trial that waits for the liveness bound is estimated by the others of
+    its kind that have ended.
     """
 
-    def __init__(self, plan: Sequence[Planned], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, plan: Sequence[Planned], jobs: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._plan = plan
+        self._plan, self._jobs = plan, jobs
         self.verdicts: dict[str, int] = {}
         self._begin(len(plan))
 
     def _begin(self, total: int) -> None:
         # Trials that are added to repeat a violation are a recording of their own, without controls.
         whole = total == len(self._plan)
-        self._totals = collections.Counter(trial.parallel_group for trial in self._plan if whole)
-        self.main = BrokerTrials(self._totals[""] if whole else total)
+        self._totals = collections.Counter(_group(trial) for trial in self._plan if whole)
+        self.main = BrokerTrials(self._totals[""] if whole else total, self._jobs)
+        self.alone = BrokerTrials(self._totals[_ALONE])
         self.others: dict[str, BrokerTrials] = {}
         self._waited: list[float] = []
         self._last = 0
 
+    @property
+    def _groups(self) -> list[BrokerTrials]:
+        return [self.main, self.alone, *self.others.values()]
+
     def feed(self, progress: Progress) -> None:
         planned, record, now = progress.planned, progress.record, self._clock()
         with self._lock:
-            if progress.done < self._last and not self.main.current and not self.others:
+            if progress.done < self._last and not any(group.running for group in self._groups):
                 self._begin(progress.total)
             self._last = max(self._last, progress.done)
-            name = planned.parallel_group
-            group = self.others.setdefault(name, BrokerTrials(self._totals[name] or 1)) if name else self.main
+            name = _group(planned)
+            known = {"": self.main, _ALONE: self.alone}.get(name)
+            group = known or self.others.setdefault(name, BrokerTrials(self._totals[name] or 1))
             if record is None:
-                group.current, group.since = planned, now
+                group.running[planned.id] = planned, now
                 return
-            group.seconds.append(now - group.since)
+            _, since = group.running.pop(planned.id, (planned, now))
+            group.seconds.append(now - since)
             group.void += bool(record.void)
-            group.current, group.since = None, now
             if planned.waits_for_liveness:
                 self._waited.append(group.seconds[-1])
-            if name and group.done >= group.total:
+            if known is None and group.done >= group.total:
                 del self.others[name]
 
     def left(self) -> str:
         """Estimate the remaining time, in words; empty if it is unknown."""
         now = self._clock()
         with self._lock:
-            main = self.main.left(now)
+            main, alone = self.main.left(now), self._left_alone(now)
             waits = [wait for group in self.others.values() if (wait := self._left_of(group, now)) is not None]
             unknown = len(waits) < len(self.others)
-        if main is None:
+        if main is None or alone is None:
             return ""
-        longest = max([main, *waits])
+        longest = max([main, *waits]) + alone
         return left_words(longest, least=unknown) if longest > 0 else ""
 
+    def _left_alone(self, now: float) -> float | None:
+        """Estimate the trials that come after all others, at first by the pace of the main group."""
+        left = self.alone.left(now)
+        if left is not None or not self.main.seconds:
+            return left
+        return statistics.fmean(self.main.seconds) * (self.alone.total - self.alone.done)
+
     def _left_of(self, group: BrokerTrials, now: float) -> float | None:
-        if group.current is None or not group.current.waits_for_liveness:
-            return group.left(now)
-        return statistics.fmean(self._waited) - (now - group.since) if self._waited else None
+        for planned, since in group.running.values():
+            if planned.waits_for_liveness:
+                return statistics.fmean(self._waited) - (now - since) if self._waited else None
+        return group.left(now)
 
     def lines(self) -> list[tuple[str, ...]]:
         """Return for each busy broker: its name, the trial, counts, seconds of this trial, the remaining time."""
         now = self._clock()
         with self._lock:
-            found = [self._line(self.main, self.main.left(now), now)] if self.main.current else []
-            others = [group for group in self.others.values() if group.current]
-            return found + [self._line(group, self._left_of(group, now), now) for group in others]
+            return [
+                self._line(group, planned, now - since, self._left_of(group, now))
+                for group in self._groups
+                for planned, since in group.running.values()
+            ]
 
-    def _line(self, group: BrokerTrials, left: float | None, now: float) -> tuple[str, ...]:
-        assert group.current is not None
+    def _line(self, group: BrokerTrials, planned: Planned, seconds: float, left: float | None) -> tuple[str, ...]:
         counts = f"{group.done} of {group.total} recorded" + (f", {group.void} void" if group.void else "")
         if group is self.main and self.verdicts:
             counts += f", {verdict_words(self.verdicts)}"
-        trial = f"{group.current.script.id} #{group.current.index}"
         still = left_words(left) if left is not None and left > 0 else ""
-        return (broker(group.current), trial, counts, f"{now - group.since:.0f} s", still)
+        return (broker(planned), f"{planned.script.id} #{planned.index}", counts, f"{seconds:.0f} s", still)
+
+
+def _group(planned: Planned) -> str:
+    return _ALONE if planned.alone else planned.parallel_group
 
 
 def broker(planned: Planned) -> str:
@@ -176,7 +201,7 @@ class Show:
         self.console = console or Console(stderr=True, quiet=quiet, force_terminal=terminal)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal and not quiet
         self.campaign, self.verbose = campaign, verbose and not quiet
-        self.course = RunProgress(campaign.trials)
+        self.course = RunProgress(campaign.trials, campaign.jobs)
         self._started, self._printing = time.monotonic(), threading.Lock()
         self._seen: set[tuple[object, ...]] = set()
         self._shown_log: tuple[str, ...] = ()

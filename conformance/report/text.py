@@ -195,7 +195,8 @@ def _course(run: RunRecord) -> list[Text]:
     if not run.floor_seconds:
         return []
     ratio = run.seconds / run.floor_seconds
-    return [_line(f"took {run.seconds:.0f} s; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
+    took = f"took {run.seconds:.0f} s with --jobs {run.jobs}"
+    return [_line(f"{took}; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
 
 
 def _line(text: str, style: str = "") -> Text:

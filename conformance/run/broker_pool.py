@@ -10,9 +10,10 @@ import dataclasses
 import itertools
 import pathlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from conformance.adapters import Broker
+from conformance.adapters.interface import Options
 from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
@@ -20,7 +21,7 @@ from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient
 
 KEPT = 3
-"""The number of brokers that wait for a later part of the run; each Java broker has a heap."""
+"""The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,56 +71,67 @@ class RunningBroker:
 
 
 class BrokerPool:
-    """The brokers of one run, in folders below `folder`; each instance is started once if possible.
+    """The brokers of one run, in folders below `folder`; each instance is started once a worker if possible.
 
-    `expected` are all planned trials. A broker gets the queues of all of them at its first start, and is kept for the
-    next part of a run that records scenario by scenario. Parallel groups share the pool.
+    `expected` are all planned trials. A broker gets the queues of all that have not begun at its first start, and is
+    kept for the next part of a run that records scenario by scenario. `jobs` workers share the pool with the liars.
     """
 
-    def __init__(self, folder: pathlib.Path, ledger: Ledger, expected: Sequence[Planned], *, offline: bool) -> None:
+    def __init__(
+        self, folder: pathlib.Path, ledger: Ledger, expected: Iterable[Planned], *, offline: bool, jobs: int = 1
+    ) -> None:
         self._folder, self._ledger, self._offline = folder, ledger, offline
+        self._most = KEPT + jobs - 1
         self._left: dict[tuple[object, ...], set[str]] = {}
-        for trial in expected:
-            self._left.setdefault(trial.instance, set()).add(trial.queue)
-        self._options = {trial.queue: trial.script.queue for trial in expected}
-        self._kept: dict[tuple[object, ...], RunningBroker] = {}
+        self._options: dict[str, Options] = {}
+        self._kept: list[tuple[tuple[object, ...], RunningBroker]] = []
         self._brokers = 0
         self._lock = threading.Lock()
+        self.expect(expected)
 
-    def acquire(self, group: Sequence[Planned]) -> tuple[RunningBroker, float]:
-        """Return a running broker for these trials of one instance, and the seconds of its start; 0 for a kept one.
+    def expect(self, trials: Iterable[Planned]) -> None:
+        """Give the queues of these trials to each broker that starts before they begin, and keep their brokers."""
+        with self._lock:
+            for trial in trials:
+                self._left.setdefault(trial.instance, set()).add(trial.queue)
+                self._options[trial.queue] = trial.script.queue
+
+    def acquire(self, planned: Planned) -> tuple[RunningBroker, float]:
+        """Return a running broker with the queue of an expected trial, and the seconds of its start; 0 for a kept one.
 
         Raises:
             LaunchError: It did not start, or its disk could not be made; it is closed then.
         """
-        wanted = {planned.queue for planned in group}
         with self._lock:
-            self._options |= {planned.queue: planned.script.queue for planned in group}
-            left = self._left.setdefault(group[0].instance, set())
-            declared = wanted | left
-            left -= wanted
-            kept = self._kept.pop(group[0].instance, None)
-        if kept is not None and wanted <= kept.queues:
+            found = next((place for place, (key, _) in enumerate(self._kept) if key == planned.instance), None)
+            kept = None if found is None else self._kept.pop(found)[1]
+            queues = sorted(self._left[planned.instance])
+        if kept is not None and planned.queue in kept.queues:
             return kept, 0.0
         if kept is not None:
             kept.close()
-        made = self._make(group[0], sorted(declared))
+        made = self._make(planned, queues)
         return made, made.start_seconds[-1]
+
+    def begin(self, planned: Planned) -> None:
+        """Note that no broker has to be started or kept for this trial any more."""
+        with self._lock:
+            self._left[planned.instance].discard(planned.queue)
 
     def release(self, instance: tuple[object, ...], running: RunningBroker) -> None:
         """Keep the broker if more trials of its instance are expected, else end it."""
         with self._lock:
-            ended = [] if self._left.get(instance) else [running]
+            ended = [] if self._left[instance] else [running]
             if not ended:
-                self._kept[instance] = running
-                while len(self._kept) > KEPT:
-                    ended.append(self._kept.pop(next(iter(self._kept))))
+                self._kept.append((instance, running))
+                while len(self._kept) > self._most:
+                    ended.append(self._kept.pop(0)[1])
         for each in ended:
             each.close()
 
     def close(self) -> None:
         with contextlib.ExitStack() as stack:
-            for running in self._kept.values():
+            for _, running in self._kept:
                 stack.callback(running.close)
             self._kept.clear()
 

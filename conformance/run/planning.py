@@ -11,7 +11,6 @@ costs: a claim that is decided already adds nothing.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -29,17 +28,33 @@ from conformance.scenario.script import (
     All,
     Ask,
     Consume,
+    Delay,
     Drain,
+    HeldSync,
     Kill,
     Offer,
     PowerLoss,
     Publish,
     Restart,
+    Throttle,
     singles,
     unsettled,
 )
 
 REFERENCE = "reference"
+
+TIMED = frozenset(
+    {
+        "answered_late",
+        "immediate_waited",
+        "rates_of_delivery_modes",
+        "rates_of_sending",
+        "sooner_than_round_trip",
+        "threshold_moved",
+        "waited_for_timer",
+    }
+)
+"""The anomalies that compare durations shorter than the liveness bound: another broker at work would change them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,12 +169,43 @@ class Planned:
         return "liars" if self.liar or (self.session_liar and not self.client) else ""
 
     @property
+    def alone(self) -> bool:
+        """Whether no other trial runs at the same time. A trial that waits for the liveness bound does nothing else."""
+        return not self.waits_for_liveness and measures_time(self.script)
+
+    @property
+    def start_seconds(self) -> float:
+        """Estimate the seconds of a start of its broker."""
+        return _JAVA_START_S if self.adapter.file.java else _START_S
+
+    @property
+    def seconds(self) -> float:
+        """Estimate the seconds of the trial, on a broker that has started."""
+        return _seconds(self.script, self.start_seconds)
+
+    @property
     def arm_label(self) -> str:
         return arm_label(self.arm, self.control)
 
     @property
     def k(self) -> int | None:
         return drawn_number(self.script.fault)
+
+
+def measures_time(script: Scenario) -> bool:
+    """Whether a busy machine could change what its trials show.
+
+    Its author or a check says so (`timing`, `TIMED`). A sync is held, or a link slow, for a time that is compared with
+    answers. Sends are due at times. Or the stamps of a link are compared with the end of a processing. A kill, a cut, a
+    failing disk and a power loss come at counted events, and only the order of events is judged: they need no quiet.
+    """
+    return (
+        script.timing
+        or any(check.anomaly in TIMED for check in script.decides.values())
+        or any(isinstance(fault, HeldSync | Delay | Throttle) for fault in script.faults)
+        or any(isinstance(step, Publish) and step.every_ms for step in singles(script.steps))
+        or any(isinstance(step, Consume) and step.linked and step.work_ms for step in singles(script.steps))
+    )
 
 
 def drawn_number(fault: object) -> int | None:
@@ -327,10 +373,6 @@ def _grouped(trials: Sequence[Planned]) -> list[Planned]:
     return sorted(trials, key=lambda trial: order[trial.instance])
 
 
-def instances(trials: Sequence[Planned]) -> list[list[Planned]]:
-    return [list(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.instance)]
-
-
 def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:
     return [vendor_clients.find(name) for name in sorted({trial.client for trial in trials} - {""})]
 
@@ -405,7 +447,7 @@ def _seconds(item: Scenario, start: float) -> float:
             case Drain():
                 seconds += _DRAIN_S
             case Publish() | Consume() | Ask():
-                seconds += _STEP_S
+                seconds += _STEP_S + getattr(getattr(step, "until", None), "hold_s", 0.0)
             case Offer():
                 seconds += start * (len(step.settings) + 1)
     return seconds

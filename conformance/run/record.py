@@ -1,8 +1,9 @@
-"""Record every planned trial against its broker, in parallel groups.
+"""Record every planned trial against its broker, several side by side.
 
-The main group plays the trials of the broker on trial one after another, weakened ones among them. The liars run in a
-second group: they are other brokers, and only prove the checks. Each trial that waits for the liveness bound is a group
-of its own, with its own broker.
+At most `jobs` brokers on trial run at once, as configured or weakened: a worker for each takes trials from one queue.
+One more worker plays the liars: they are other brokers, and only prove the checks. Each trial that waits for the
+liveness bound has a worker and a broker of its own. The trials that a busy machine could change (`Planned.alone`) come
+last, one after another, when nothing else runs.
 
 `RunWriter` keeps `run.json` while a run goes on: what was asked, what is planned, and the checksums of what was
 recorded.
@@ -10,6 +11,7 @@ recorded.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import dataclasses
 import pathlib
@@ -27,7 +29,7 @@ from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
 from conformance.run.clients import Abort
-from conformance.run.planning import Planned, instances
+from conformance.run.planning import Planned
 from conformance.run.trial import TrialPlayer, describe, unstarted
 
 
@@ -66,7 +68,59 @@ class RunWriter:
         return self.run
 
 
-_GROUPS = 8
+_WAITING = 8
+"""Trials that wait for the liveness bound at the same time."""
+
+
+class TrialQueue:
+    """The trials of some workers, each of which plays with one broker at a time. Safe for threads.
+
+    A worker stays with the instance of its broker, and gets the longest trial of it first, so that the last ones are
+    short. Then it gets one of the instance that has most left to do among those without a worker. If each has one, it
+    helps where a second broker is worth its start.
+    """
+
+    def __init__(self, trials: Iterable[Planned]) -> None:
+        self._left: dict[tuple[object, ...], list[Planned]] = {}
+        for trial in sorted(trials, key=lambda each: -each.seconds):
+            self._left.setdefault(trial.instance, []).append(trial)
+        self._workers: collections.Counter[tuple[object, ...]] = collections.Counter()
+        self._unhelped: set[tuple[object, ...]] = set()
+        self._lock = threading.Lock()
+
+    def take(self, held: tuple[object, ...] = ()) -> Planned | None:
+        """Return the next trial of a worker that has a broker of the instance `held`; None if there is no more."""
+        with self._lock:
+            if not self._left.get(held):
+                self._workers[held] -= 1
+                held = self._next_instance()
+                self._workers[held] += 1
+            return self._left[held].pop(0) if held else None
+
+    def give_back(self, planned: Planned) -> bool:
+        """Leave a trial to another worker that has a broker of its instance; return False if there is none."""
+        with self._lock:
+            self._unhelped.add(planned.instance)
+            if self._workers[planned.instance] < 2:
+                return False
+            self._workers[planned.instance] -= 1
+            self._left[planned.instance].insert(0, planned)
+            return True
+
+    def rest_of(self, instance: tuple[object, ...]) -> list[Planned]:
+        """Take every trial of an instance."""
+        with self._lock:
+            return self._left.pop(instance, [])
+
+    def _next_instance(self) -> tuple[object, ...]:
+        left = {
+            instance: sum(each.seconds for each in trials)
+            for instance, trials in self._left.items()
+            if trials and (not self._workers[instance] or instance not in self._unhelped)
+        }
+        free = [instance for instance in left if not self._workers[instance]]
+        worth = [instance for instance in left if left[instance] > self._left[instance][0].start_seconds]
+        return max(free or worth, key=left.__getitem__, default=())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +136,8 @@ class Progress:
 class Recording:
     """Records trials into `folder`, also several times, since a violation may have to be repeated.
 
-    `expected` are the trials of later calls: their brokers keep running until then. `floor_seconds` is the time of the
-    starts, restarts and waits alone: no harness can be faster.
+    `expected` are the trials of later calls: their brokers keep running until then. `jobs` is the number of brokers on
+    trial at once. `floor_seconds` is the time of starts, restarts and waits alone, of the worker with most of them.
     """
 
     def __init__(
@@ -95,14 +149,15 @@ class Recording:
         *,
         offline: bool = False,
         expected: Sequence[Planned] = (),
+        jobs: int = 1,
     ) -> None:
-        self.folder, self.header, self.on_progress = folder, header, on_progress
+        self.folder, self.header, self.on_progress, self.jobs = folder, header, on_progress, jobs
         self.floor_seconds = 0.0
         self.deviations: dict[str, str] = {}
         self._abort = Abort()
         self._error: BaseException | None = None
         self._workers = WorkerPool(ledger)
-        self._brokers = BrokerPool(folder / "brokers", ledger, expected, offline=offline)
+        self._brokers = BrokerPool(folder / "brokers", ledger, expected, offline=offline, jobs=jobs)
         self._lock = threading.Lock()
         self._done = self._total = 0
 
@@ -113,28 +168,30 @@ class Recording:
             Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
         """
         self._done, self._total = 0, len(trials)
-        groups = instances(trials)
-        parallel: dict[str, list[list[Planned]]] = {"": []}
-        for group in groups:
-            parallel.setdefault(group[0].parallel_group, []).append(group)
-        pool = concurrent.futures.ThreadPoolExecutor(_GROUPS)
+        self._brokers.expect(trials)
+        waiting = [[TrialQueue([trial])] for trial in trials if trial.waits_for_liveness]
+        beside = [trial for trial in trials if not (trial.alone or trial.waits_for_liveness)]
+        liars = TrialQueue(trial for trial in beside if trial.parallel_group)
+        main = [TrialQueue(trial for trial in beside if not trial.parallel_group), liars]
+        pool = concurrent.futures.ThreadPoolExecutor(self.jobs + _WAITING)
         try:
-            others = [pool.submit(self._play_group, each) for name, each in parallel.items() if name]
+            others = [pool.submit(self._work, queues) for queues in [[liars], *[main] * (self.jobs - 1), *waiting]]
             for future in others:
                 future.add_done_callback(self._stop_all_on_error)
-            played = [self._play_group(parallel[""]), *(future.result() for future in others)]
+            played = [self._work(main), *(future.result() for future in others)]
+            alone = self._work([TrialQueue(trial for trial in trials if trial.alone)])
         except (KeyboardInterrupt, Interrupted):
             self._abort.now()
             if self._error is not None:
                 raise self._error from None
             raise Interrupted("stopped by the user") from None
         except BaseException:
-            self._abort.now()  # another group may wait for half a minute: end it too
+            self._abort.now()  # another worker may wait for half a minute: end it too
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        self.floor_seconds += max(floor for _, floor in played)
-        return [record for records, _ in played for record in records]
+        self.floor_seconds += max(floor for _, floor in played) + alone[1]
+        return [record for records, _ in [*played, alone] for record in records]
 
     def close(self) -> None:
         try:
@@ -142,32 +199,40 @@ class Recording:
         finally:
             self._workers.close()
 
-    def _stop_all_on_error(self, group: concurrent.futures.Future[Any]) -> None:
-        """End every group after an error in one, instead of waiting for the last trial of the main one."""
-        error = None if group.cancelled() else group.exception()
+    def _stop_all_on_error(self, worker: concurrent.futures.Future[Any]) -> None:
+        """End every worker after an error in one, instead of waiting for the last trial of this thread."""
+        error = None if worker.cancelled() else worker.exception()
         if error is not None and not isinstance(error, Interrupted):
             self._error = self._error or error
             self._abort.now()
 
-    def _play_group(self, groups: Sequence[Sequence[Planned]]) -> tuple[list[TrialRecord], float]:
-        """Use one broker after the other; return the records and the floor of their seconds."""
-        played = [self._play_instance(group) for group in groups]
+    def _work(self, queues: Iterable[TrialQueue]) -> tuple[list[TrialRecord], float]:
+        """Play the trials of one queue after the other; return their records and the floor of their seconds."""
+        played = [self._empty(queue) for queue in queues]
         return [record for records, _ in played for record in records], sum(floor for _, floor in played)
 
-    def _play_instance(self, group: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
-        """Play the trials of one broker instance; after a void trial or a lost broker the next trial gets a new one."""
+    def _empty(self, queue: TrialQueue) -> tuple[list[TrialRecord], float]:
+        """Play the trials that the queue gives; after a void trial or a lost broker the next one gets a new broker."""
         found: list[TrialRecord] = []
         floor = 0.0
         running: RunningBroker | None = None
+        held: tuple[object, ...] = ()
         try:
-            for number, planned in enumerate(group):
+            while (planned := queue.take(held)) is not None:
+                if running is not None and held != planned.instance:
+                    self._brokers.release(held, running)
+                    running = None
+                held = planned.instance
                 self.on_progress(Progress(planned, None, self._done, self._total))
                 if running is None:
                     try:
-                        running, took = self._brokers.acquire(group[number:])
+                        running, took = self._brokers.acquire(planned)
                     except LaunchError as error:
-                        found += [self._unstarted(each, error) for each in group[number:]]
-                        break
+                        if queue.give_back(planned):
+                            held = ()
+                        else:
+                            found += [self._unstarted(each, error) for each in [planned, *queue.rest_of(held)]]
+                        continue
                     floor += took
                     if planned.arm == "subject":
                         self.deviations = dict(running.broker.facts.deviations)
@@ -182,13 +247,14 @@ class Recording:
                 running.close()
             raise
         if running is not None:
-            self._brokers.release(group[0].instance, running)
+            self._brokers.release(held, running)
         return found, floor
 
     def _play(self, planned: Planned, running: RunningBroker) -> tuple[TrialRecord, bool]:
         """Play one trial; return its record, and whether the next trial can use the broker."""
         if self._abort.requested:
             raise Interrupted("stopped by the user")
+        self._brokers.begin(planned)
         header = _header(self.header, planned)
         folder = self.folder / "trials" / planned.id
         player = TrialPlayer(planned, running, self._workers, folder, header, self._abort)
@@ -199,6 +265,7 @@ class Recording:
         return record, not (record.void or player.broker_is_lost)
 
     def _unstarted(self, planned: Planned, error: LaunchError) -> TrialRecord:
+        self._brokers.begin(planned)
         record = unstarted(planned, self.folder / "trials" / planned.id, error)
         with self._lock:
             self._done += 1

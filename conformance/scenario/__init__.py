@@ -169,7 +169,8 @@ class Scenario:
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
     are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
     those that it asks of a vendor's client for itself. `standing`: its checks judge the trials of every scenario
-    (`judge.applicable`); its own trials are those in which the controls are seen to fail.
+    (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it measures
+    time, so no other trial runs beside it (`run.planning.measures_time`).
     """
 
     id: str
@@ -181,6 +182,7 @@ class Scenario:
     queue: tuple[tuple[str, bool | int], ...] = ()
     settings: tuple[tuple[str, bool | int], ...] = ()
     standing: bool = False
+    timing: bool = False
 
     @property
     def session(self) -> dict[str, Value]:
@@ -285,6 +287,7 @@ def scenario(cls: type[Any]) -> type[Any]:
         queue,
         settings,
         getattr(cls, "standing", False),
+        getattr(cls, "timing", False),
     )
     return cls
 

@@ -91,7 +91,7 @@ def test_who_is_to_blame(
     monkeypatch.setattr(native.NativeBroker, "_limit_s", lambda *_: READY_S)
     adapter = adapters.find(product)
     planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp")
-    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=False).acquire([planned])
+    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [planned], offline=False).acquire(planned)
     with contextlib.closing(stand), contextlib.ExitStack() as undo:
         assert isinstance(stand.broker, native.NativeBroker)
         with stand.broker.target.armed("kill") as descriptors:

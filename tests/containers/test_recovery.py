@@ -22,7 +22,7 @@ def test_after_a_kill(real, ledger, tmp_path, liar, phase):
     """The same rules as for a process of this machine; each container has ports of its own."""
     adapter = adapters.find("reference:docker")
     planned = Planned("odd.1", SCRIPT, "subject", "", 1, 1, adapter, adapter.effective(), "amqp", liar=liar)
-    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [], offline=True).acquire([planned])
+    stand, _ = BrokerPool(tmp_path / "brokers", ledger, [planned], offline=True).acquire(planned)
     with contextlib.closing(stand):
         ProbeClient(adapter, "amqp").send(stand.broker, planned.queue)
         with stand.broker.target.armed("kill") as descriptors:

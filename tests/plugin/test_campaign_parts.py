@@ -1,5 +1,8 @@
 """A run in parts: what is asked of it, narrowed to what remained, and joined from several processes."""
 
+import dataclasses
+import os
+
 import msgspec
 import pytest
 import verdict_rows
@@ -19,6 +22,16 @@ def test_judged_as_is_in_the_command():
 
     assert "--judge-as ems --judge-as solace" in campaign.command(prepared)
     assert frozenset({"ems", "solace"}) == prepared.selection.judged_as
+
+
+def test_jobs_are_in_the_command_if_they_were_given():
+    """They decide no verdict. An external broker plays one trial at a time, with any number."""
+    given, default = (campaign.prepare(dataclasses.replace(OPTIONS, jobs=jobs)) for jobs in (3, None))
+    external = campaign.prepare(campaign.Options("artemis:external=amqp://127.0.0.1:5672", jobs=3))
+
+    assert ("--jobs 3" in campaign.command(given), "--jobs" in campaign.command(default)) == (True, False)
+    assert (3, len(os.sched_getaffinity(0)), 1) == (given.jobs, default.jobs, external.jobs)
+    assert given.trials == default.trials
 
 
 def test_unknown_vendor():

@@ -46,14 +46,20 @@ def pool(tmp_path, monkeypatch):
         yield lambda expected: (BrokerPool(tmp_path, ledger, expected, offline=True), made)
 
 
+def play(brokers, planned):
+    """Use a broker for one trial; returns it and the seconds of its start."""
+    running, took = brokers.acquire(planned)
+    brokers.begin(planned)
+    brokers.release(planned.instance, running)
+    return running, took
+
+
 def test_a_broker_is_kept_for_the_rest_of_its_instance(pool):
     first, second = trial(1), trial(2)
     brokers, made = pool([first, second])
-    running, took = brokers.acquire([first])
-    brokers.release(first.instance, running)
+    running, took = play(brokers, first)
     kept = made[0].closed
-    again, no_time = brokers.acquire([second])
-    brokers.release(second.instance, again)
+    again, no_time = play(brokers, second)
 
     assert (running, 1, {"odd-1", "odd-2"}, 1.5, 0.0) == (again, len(made), made[0].queues, took, no_time)
     assert (False, True) == (kept, made[0].closed)
@@ -62,12 +68,27 @@ def test_a_broker_is_kept_for_the_rest_of_its_instance(pool):
 def test_a_broker_without_the_queue_is_not_used(pool):
     """A trial that was not expected, such as a repeat, gets its own broker."""
     brokers, made = pool([trial(1), trial(2)])
-    running, _ = brokers.acquire([trial(1)])
-    brokers.release(trial(1).instance, running)
-    other, _ = brokers.acquire([trial(9)])
+    running, _ = play(brokers, trial(1))
+    brokers.expect([trial(9)])
+    other, _ = brokers.acquire(trial(9))
 
     assert (2, True, {"odd-2", "odd-9"}) == (len(made), made[0].closed, made[1].queues)
     assert other is not running
+
+
+def test_two_brokers_of_one_instance(pool):
+    """Two workers have one each; both are kept for later trials, whose queues they have."""
+    trials = [trial(number) for number in range(1, 5)]
+    brokers, made = pool(trials)
+    for each in trials[:2]:
+        brokers.acquire(each)
+        brokers.begin(each)
+    for broker in made:
+        brokers.release(trials[0].instance, broker_pool.RunningBroker(broker, None, None, None, queues=broker.queues))
+    later = [brokers.acquire(each)[1] for each in trials[2:]]
+
+    assert [{"odd-1", "odd-2", "odd-3", "odd-4"}, {"odd-2", "odd-3", "odd-4"}] == [each.queues for each in made]
+    assert [0.0, 0.0] == later
 
 
 def test_only_a_few_are_kept(pool):
@@ -75,8 +96,7 @@ def test_only_a_few_are_kept(pool):
     several = [[trial(n, liar=f"l{n}"), trial(n + 10, liar=f"l{n}")] for n in range(broker_pool.KEPT + 1)]
     brokers, made = pool([trial for pair in several for trial in pair])
     for first, _ in several:
-        running, _ = brokers.acquire([first])
-        brokers.release(first.instance, running)
+        play(brokers, first)
     waiting = [broker.closed for broker in made]
     brokers.close()
 
@@ -102,9 +122,8 @@ def test_a_power_loss_has_a_broker_of_its_own(pool, monkeypatch):
     monkeypatch.setattr(broker_pool, "LossyDisk", Disk)
     loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
     lost, plain = trial(1, script=loses), trial(2)
-    brokers, made = pool([])
-    running, _ = brokers.acquire([lost])
-    brokers.release(lost.instance, running)
+    brokers, made = pool([lost])
+    play(brokers, lost)
 
     assert lost.instance != plain.instance
     assert [("disk.img", "data"), "settled", "released"] == disks
@@ -124,6 +143,6 @@ def test_a_kept_broker_knows_the_options_of_later_trials(tmp_path, monkeypatch):
         trial(n, script=dataclasses.replace(SCRIPT, queue=queue)) for n, queue in ((1, ()), (2, (("durable", False),)))
     )
     with pytest.raises(LaunchError):
-        BrokerPool(tmp_path, None, [one, two], offline=True).acquire([one])
+        BrokerPool(tmp_path, None, [one, two], offline=True).acquire(one)
 
     assert [{"odd-1": (), "odd-2": (("durable", False),)}] == declared

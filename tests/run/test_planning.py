@@ -1,16 +1,42 @@
 """The plan: the same seed gives the same trials, every check has its control, and `--quick` chooses the strong claims."""
 
 import dataclasses
+import itertools
+import re
 
 import pytest
 from planned_trials import CATALOGUE, SCENARIOS, WIRES, selection
 
 from conformance import campaign, scenario
+from conformance.clients.workers.job import LIVENESS_S
+from conformance.judge.anomalies import ANOMALIES
 from conformance.run import planning
-from conformance.run.planning import QUICK_CLAIMS, QUICK_S, arm_label, instances, plan, quick, subject_trials, wanted
+from conformance.run.planning import (
+    QUICK_CLAIMS,
+    QUICK_S,
+    TIMED,
+    arm_label,
+    measures_time,
+    plan,
+    quick,
+    subject_trials,
+    wanted,
+)
 from conformance.run.trial import describe
 from conformance.scenario import Check, Liar, Scenario, Weakened
-from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish
+from conformance.scenario.script import (
+    SETTLE,
+    Consume,
+    Delay,
+    Drain,
+    FailedSync,
+    HeldSync,
+    Kill,
+    Nth,
+    PowerLoss,
+    Publish,
+    Restart,
+)
 
 EVERYWHERE = pytest.mark.parametrize(("adapter", "protocol"), WIRES)
 WEAK, LIAR = scenario.weakened(persistence=False), Liar("counts-from-one")
@@ -72,9 +98,9 @@ def test_ids_are_unique():
 
 
 def test_trials_of_one_broker_follow_each_other():
-    groups = instances(planned(adapter="artemis"))
+    groups = [instance for instance, _ in itertools.groupby(trial.instance for trial in planned(adapter="artemis"))]
 
-    assert len(groups) == len({group[0].instance for group in groups})
+    assert len(groups) == len(set(groups))
 
 
 def test_selection_leaves_out_what_is_not_needed():
@@ -136,6 +162,48 @@ def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
 
     assert expected == {trial.script.id for trial in plan(chosen, SCENARIOS, CATALOGUE)}
     assert expected != set(SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("expected", "step"),
+    [
+        (True, Restart(under=HeldSync())),
+        (True, Publish(1, window=1, until=Delay(20))),
+        (True, Publish(1, window=1, every_ms=50)),
+        (True, Consume("pre", work_ms=200, linked=True)),
+        (False, Consume("pre", work_ms=200)),
+        (False, Restart(under=FailedSync(3))),
+        (False, Publish(1, window=1, until=Kill(Nth("confirm", 1)))),
+        (False, Publish(1, window=1, until=PowerLoss(Nth("confirm", 1)))),
+    ],
+)
+def test_which_steps_measure_time(expected, step):
+    assert expected is measures_time(Scenario("odd", "", "async_ack", (step, *SETTLE), {}))
+
+
+def test_which_checks_measure_time():
+    """Also those of an author who says so. A trial that waits for the liveness bound needs no quiet."""
+    timed = Scenario("odd", "", "async_ack", SHORT, {"SOLPUB-THR-02": Check("answered_late", exposure="less_sent")})
+
+    assert measures_time(timed)
+    assert measures_time(Scenario("odd", "", "async_ack", SHORT, {}, timing=True))
+    assert not measures_time(Scenario("odd", "", "async_ack", SHORT, {}))
+    late = plan(chosen_by({"profile": "solace"}, "SOLPUB-THR-02"), SCENARIOS, CATALOGUE)
+    assert {True, False} == {trial.alone for trial in late}
+    assert all(trial.alone != trial.waits_for_liveness for trial in late)
+
+
+def test_every_anomaly_about_durations_is_timed():
+    """It subtracts two times, and does not compare the difference with the liveness bound; or its figures are rates."""
+    bound = f">= {int(LIVENESS_S * 1e9)}L"
+    durations = {
+        name
+        for name, each in ANOMALIES.items()
+        if re.search(r"_at - \w", text := f"{each.applies} {each.offends}") and bound not in text
+    }
+    rates = {name for name, each in ANOMALIES.items() for _, figure in each.figures if re.search(r"\brate\b", figure)}
+
+    assert durations | rates == TIMED
 
 
 def test_only_some_scenarios():

@@ -17,7 +17,7 @@ from conformance.history import Op, Phase, read
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.report import html
-from conformance.run.planning import clients_of, instances, wanted
+from conformance.run.planning import clients_of, wanted
 
 HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
 
@@ -153,9 +153,7 @@ def test_settings_of_the_client_make_no_other_broker(tmp_path: pathlib.Path) -> 
     made = _prepared(
         tmp_path / "run", adapter="artemis", claims=("ARTEMIS-SEND-01", "ARTEMIS-SEND-03", "SOLCD-SEND-02")
     )
-    of = {
-        (trial.script.id, trial.arm): number for number, group in enumerate(instances(made.trials)) for trial in group
-    }
+    of = {(trial.script.id, trial.arm): trial.instance for trial in made.trials}
 
     assert 1 == len({place for (name, _), place in of.items() if "halted" in name})
     assert of["broker-killed-while-sending-one-by-one", "subject"] == of["sends-while-broker-halted", "control"]

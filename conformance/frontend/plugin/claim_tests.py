@@ -252,12 +252,11 @@ class ScenarioClass(pytest.Collector):
     parent: ScenarioFile
     scenario: Scenario
     line: int
-    timing: bool
 
     @classmethod
     def make(cls, parent: ScenarioFile, name: str, defined: type[Any], found: Scenario) -> ScenarioClass:
         made: ScenarioClass = cls.from_parent(parent, name=name)
-        made.scenario, made.timing = found, getattr(defined, "timing", False)
+        made.scenario = found
         made.line = inspect.getsourcelines(defined)[1]
         return made
 

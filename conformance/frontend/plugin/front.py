@@ -78,6 +78,7 @@ class Front:
         values = {option.name: self.config.getoption(f"conformance_{option.name}") for option in options_of(PYTEST)}
         if self.sent:
             values |= {"out": pathlib.Path(self.sent["conformance_out"]), "seed": self.sent["conformance_seed"]}
+            values["jobs"] = 1  # the other workers are the other jobs
         return values
 
     # collection
@@ -118,7 +119,7 @@ class Front:
     def answer(self, item: ClaimItem) -> ClaimAnswer:
         """Return the row of a test; the first test of a scenario records and judges it."""
         chosen = item.parent.scenario
-        if item.parent.timing and int(self.sent.get("workercount", 1)) > 1:
+        if chosen.timing and int(self.sent.get("workercount", 1)) > 1:
             raise HarnessError(f"{item.parent.name} measures time, which neighbours would spoil: run it without -n")
         try:
             row = self._row(chosen.id, item.name)
