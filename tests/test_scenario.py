@@ -30,6 +30,7 @@ from conformance.scenario.script import (
     Stop,
     Throttle,
     Together,
+    Watched,
     largest,
 )
 
@@ -136,6 +137,21 @@ def test_what_runs_together_has_one_fault_of_a_client_and_no_link(change, why):
     item = script((Together((publish, step)), *SETTLE), **{"SOLCD-ACK-01": LOST})
 
     assert f"scenario odd: {why}" == refused(item)
+
+
+@pytest.mark.parametrize(
+    "restart",
+    [
+        Restart(beside=(Publish(9, window=5, until=Kill(Nth("confirm", 3))),)),
+        Restart(beside=(Publish(9, window=5, linked=True),)),
+        Restart(beside=(Publish(9, window=5),), until=Kill(Recovery(1))),
+        Restart(beside=(Publish(9, window=5),), under=Watched()),
+    ],
+)
+def test_what_runs_beside_a_restart_has_no_fault_and_no_link(restart):
+    item = script((Publish(10, window=5), restart, *SETTLE), **{"SOLCD-ACK-01": LOST})
+
+    assert "scenario odd: clients beside a restart go without a fault and without a link" == refused(item)
 
 
 def test_what_runs_together_counts_as_the_script():

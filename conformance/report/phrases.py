@@ -293,6 +293,9 @@ def _restart_sentence(step: Restart) -> str:
     text = f"{how} on the same data"
     if step.until is not None:
         text += f"; {_trigger(step.until.at)} every process of it is killed, and it is started once more"
+    if step.beside:
+        parts = " ".join(map(_sentence, step.beside))
+        return f"{text}; {plural(len(step.beside), 'client')} may connect as soon as it answers: {parts}"
     return f"{text}; {_disk(step.under)}." if step.under is not None else f"{text}."
 
 

@@ -26,6 +26,9 @@ from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
 
+Running = dict[Child, Job]
+"""Clients that run, each with its job."""
+
 
 @dataclasses.dataclass
 class Abort:
@@ -148,26 +151,49 @@ class ClientRunner:
         The client with a fault is in the last group, and gets the `descriptors`. Raises what `play` raises, after it
         has ended the other clients.
         """
-        running: dict[Child, Job] = {}
-        results: dict[Child, JobResult] = {}
+        running: Running = {}
         try:
             for group in groups[:-1]:
                 self._begin_attached(running, group)
             for job in groups[-1]:
                 self._beside(running, job, descriptors if job.fault else ())
-            order = list(running)
-            while running:
-                for child in select.select(list(running), [], [], limits.CLIENT_S)[0] or list(running)[:1]:
-                    results[child] = self._finish(child, running.pop(child))
+            return self.finish(running)
         finally:
-            for child, job in running.items():
-                child.end()
-                child.close()
-                self.abort.children.discard(child)
-                close_history(pathlib.Path(job.history), Ended.INTERRUPTED, "another client failed")
+            self.end(running, Ended.INTERRUPTED, "another client failed")
+
+    def begin(self, jobs: Iterable[Job]) -> Running:
+        """Start clients that are to reach a broker that is about to start; then `finish` or `leave`, and `end` them."""
+        running: Running = {}
+        for job in jobs:
+            self._beside(running, job)
+        return running
+
+    def finish(self, running: Running) -> list[JobResult]:
+        """Wait for the ends of these clients, and return their results in the order in which they began."""
+        order = list(running)
+        results: dict[Child, JobResult] = {}
+        while running:
+            for child in select.select(list(running), [], [], limits.CLIENT_S)[0] or list(running)[:1]:
+                results[child] = self._finish(child, running.pop(child))
         return [results[child] for child in order]
 
-    def _begin_attached(self, running: dict[Child, Job], jobs: Iterable[Job]) -> None:
+    def leave(self, running: Running) -> None:
+        """End clients whose broker did not start. One that had reached it has lost it, and ends by itself."""
+        for child, job in list(running.items()):
+            if pathlib.Path(job.history).read_bytes().count(b"\n") > 1:
+                self._finish(child, running.pop(child))
+        self.end(running, Ended.FINISHED, "the broker did not start")
+
+    def end(self, running: Running, ended: Ended, why: str) -> None:
+        """End the clients that are left."""
+        while running:
+            child, job = running.popitem()
+            child.end()
+            child.close()
+            self.abort.children.discard(child)
+            close_history(pathlib.Path(job.history), ended, why)
+
+    def _begin_attached(self, running: Running, jobs: Iterable[Job]) -> None:
         """Start these clients, and wait until each is attached or has ended."""
         attachments: list[int] = []
         try:
@@ -184,7 +210,7 @@ class ClientRunner:
             for attached in attachments:
                 os.close(attached)
 
-    def _beside(self, running: dict[Child, Job], job: Job, descriptors: Sequence[int] = ()) -> None:
+    def _beside(self, running: Running, job: Job, descriptors: Sequence[int] = ()) -> None:
         child, job = self._spawn(job, descriptors)
         running[child] = job
         self.abort.watch(child)

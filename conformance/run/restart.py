@@ -75,7 +75,7 @@ class RestartAttempt:
         or fails its syncs, and a broker whose sync fails should end.
         """
         try:
-            (traced or self._running.start)(ready_s=self._ready_s)
+            (traced or self._running.start)(ready_s=self.ready_s)
         except LaunchError as error:
             if not self._running.start_seconds:
                 raise
@@ -118,7 +118,8 @@ class RestartAttempt:
         return found
 
     @property
-    def _ready_s(self) -> float:
+    def ready_s(self) -> float:
+        """How long a start may take."""
         return max(AT_LEAST_S, LONGEST * max(self._running.start_seconds, default=0.0))
 
     def _second(self, first: LaunchError, queue: str = "") -> NotReady:
@@ -163,7 +164,7 @@ class RestartAttempt:
             if why := _copied(data, other.facts.data):
                 raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
             try:
-                other.start(ready_s=self._ready_s)
+                other.start(ready_s=self.ready_s)
                 self._use(other, queue)
             except LaunchError as error:
                 return error

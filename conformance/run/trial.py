@@ -333,13 +333,25 @@ class TrialPlayer:
             self._kill_in_recovery(step.until)
             self.evidence.before_restart()
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
-        if failed := RestartAttempt(self.running).start(self.traced.start if self.traced else None):
-            self.traced = None
-            self._end_unready(failed)
-            return
-        self.recovered = self.recovered or not step.clean or step.until is not None
-        self._note(Op.BROKER, Phase.OK, detail=detail)
-        self.floor_s += time.monotonic() - started
+        attempt = RestartAttempt(self.running)
+        beside = self.client_runner.begin(self._awaiting(each, attempt.ready_s) for each in step.beside)
+        try:
+            if failed := attempt.start(self.traced.start if self.traced else None):
+                self.traced = None
+                self.client_runner.leave(beside)
+                self._end_unready(failed)
+                return
+            self.recovered = self.recovered or not step.clean or step.until is not None
+            self._note(Op.BROKER, Phase.OK, detail=detail)
+            self.floor_s += time.monotonic() - started
+            for result in self.client_runner.finish(beside):
+                self._check_connected(result)
+        finally:
+            self.client_runner.end(beside, Ended.INTERRUPTED, "the broker, or another client, failed")
+
+    def _awaiting(self, step: Publish | Consume, reaches_s: float) -> Job:
+        """Return the job of a client that begins before the broker is started."""
+        return msgspec.structs.replace(self._client(step), epoch=self.broker.epoch + 1, reaches_s=reaches_s)
 
     def _offer(self, step: Offer) -> None:
         """Start the broker with each setting alone, which it may refuse, and then with all that it accepted.

@@ -326,6 +326,9 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
         if any(step.linked for step in together.steps):
             raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
+    for restart in (step for step in item.steps if isinstance(step, Restart) and step.beside):
+        if restart.until or restart.under or any(step.until or step.linked for step in restart.beside):
+            raise CatalogueError(f"scenario {item.id}: clients beside a restart go without a fault and without a link")
     for claim_id, check in item.decides.items():
         claim = catalogue.claims.get(claim_id)
         if claim is None:

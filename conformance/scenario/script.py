@@ -382,12 +382,15 @@ class Restart(_Step, frozen=True):
     """Start the broker again on the same data; `clean` stops it in order before.
 
     `under`: its disk is faulty, or watched, for this whole run of the broker. The run before it was started without
-    that. `until`: the broker is killed while it recovers, and started once more.
+    that. `until`: the broker is killed while it recovers, and started once more. `beside`: these clients begin before
+    the start, try to connect until the broker answers, and go on while it recovers; the step ends when they have ended.
+    It goes with neither `under` nor `until`.
     """
 
     clean: bool = False
     under: DiskFault | None = None
     until: Kill | None = None
+    beside: tuple[Publish | Consume, ...] = ()
 
 
 class Drain(_Step, frozen=True):
@@ -434,6 +437,8 @@ def singles(steps: Iterable[Step]) -> Iterator[Single]:
             yield from step.steps
         else:
             yield step
+        if isinstance(step, Restart):
+            yield from step.beside
 
 
 def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:

@@ -93,6 +93,7 @@ def test_what_it_cannot_do_is_not_written():
         Publish(9, window=5, size=5000, until=Cut(Frame("send", 2))),
         Restart(until=Kill(Nth("confirm", 2))),
         Together((Consume("individual", stop=5), Publish(9, window=5))),
+        Restart(beside=(Publish(9, window=5),)),
         (Restart(under=DiskFull(2)), Publish(9, window=5, batch=3)),
         (Restart(under=DiskFull(2)), Restart(under=DiskFull(2))),
         (Restart(under=DiskFull(2)), Restart(until=Kill(Recovery(2)))),

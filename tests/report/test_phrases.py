@@ -102,6 +102,10 @@ STEPS = [
         "Stop the broker cleanly and start it again on the same data; its writes and",
     ),
     (Restart(until=Kill(Recovery(3))), "; at the 3rd access to its journal every process of it is killed, and it is"),
+    (
+        Restart(beside=(Publish(9, window=3), Publish(5, window=1))),
+        "on the same data; 2 clients may connect as soon as it answers: Publish 9 persistent messages of 256 bytes, at",
+    ),
     (Restart(under=HeldSync(0.4)), "; every sync of its journal begins 0.4 s late until it ends."),
     (Restart(under=FailedSync(7)), "; from the 7th on, each sync of its journal by one thread fails with EIO."),
     (

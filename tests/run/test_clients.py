@@ -8,7 +8,7 @@ import types
 
 import msgspec
 import pytest
-from trial_histories import events_of, messages
+from trial_histories import drained, events_of, messages, phases
 
 from conformance import claims, limits, scenario
 from conformance.clients.workers.pool import Child
@@ -171,3 +171,31 @@ def test_a_connection_that_is_lost_before_the_fault_voids_the_trial(play, monkey
     record, _ = play(Together((KILLS, HOLDS_OPEN)), Restart(), *SETTLE)
 
     assert "the broker closed the connection of a client before the fault of another" == record.void
+
+
+DIED = Publish(50_000, window=20, until=Kill(Nth("confirm", 60)))
+EARLY = Publish(30, window=5)
+
+
+@BOTH
+def test_publishers_beside_a_restart_begin_before_the_broker_and_publish(play, protocol):
+    """They connect as soon as it answers, in the epoch of the new start, and all that they send is drained."""
+    record, folder = play(DIED, Restart(beside=(EARLY, EARLY)), *SETTLE, protocol=protocol)
+    sent = [messages(events_of(folder, f"publisher-{number}"), Op.SEND, Phase.OK) for number in (2, 3)]
+
+    assert ("", 30, 30) == (record.void, *map(len, sent))
+    assert sent[0] | sent[1] <= drained(folder)
+    assert {2} == {event.epoch for event in events_of(folder, "publisher-2")}
+
+
+def test_clients_beside_a_restart_that_fails_end_with_it(play):
+    """They never reached the broker: what is judged is that it did not recover."""
+    liar = "refuses-to-start-with-messages"
+    record, folder = play(DIED, Restart(beside=(EARLY,)), *SETTLE, liar=liar)
+
+    assert "" == record.void
+    assert Phase.FAIL in phases(events_of(folder, "orchestrator"), Op.BROKER)
+    assert (0, Ended.FINISHED) == (
+        len(events_of(folder, "publisher-2")),
+        read(folder / "publisher-2.jsonl").footer.ended,
+    )

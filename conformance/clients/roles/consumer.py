@@ -37,8 +37,8 @@ def consume(
     subscription = consumer.mode.subscription
     if job.liar == "acknowledges-in-every-mode":
         subscription = AckHeader.INDIVIDUAL
-    note(Op.CONNECT, Phase.OK, count=step.prefetch)
     session.attach_receiver(job.queue, step.prefetch, subscription)
+    note(Op.CONNECT, Phase.OK, count=step.prefetch)
     attached()
     try:
         return consumer.run()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import select
+import socket
 import time
 from collections.abc import Callable, Sequence
 
@@ -32,6 +34,7 @@ from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Publish
 
 AskDepth = Callable[[str], int]
+_RETRY_S = 0.002
 _ASKER = 9
 """The producer number of answers. No publisher of a script has it."""
 
@@ -46,26 +49,51 @@ _SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] =
 def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobResult:
     """Do one job in this process and return its result; errors of ours become `JobResult.error`.
 
-    The recorder writes through if the fault kills this very process.
+    The recorder writes through if the fault kills this very process. A client that is to reach a broker that is
+    starting tries again while it has recorded nothing: then it was not attached.
     """
     give(job.secrets)
     crashes = isinstance(job.fault, ConsumerCrash)
     recorder = Recorder(pathlib.Path(job.history), job.header, write_through=crashes)
+    until = time.monotonic() + job.reaches_s
     try:
-        session = connect(job, recorder.flush)
-        if control is not None:
-            session.watch(control)
-        try:
-            result = play(job, session, recorder, pidfds)
-            lost = result.ended == "disconnected"
-            return msgspec.structs.replace(result, lost_ns=time.monotonic_ns()) if lost else result
-        finally:
-            recorder.flush()
-            session.close()
+        while True:
+            try:
+                return _connected(job, recorder, pidfds, control)
+            except (ClientError, Disconnected):
+                if recorder.sequence or time.monotonic() > until:
+                    raise
+            _await_port(job, control, until)
     except (ConformanceError, Disconnected) as error:
         return JobResult(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
     finally:
         recorder.close()
+
+
+def _connected(job: Job, recorder: Recorder, pidfds: Sequence[int], control: int | None) -> JobResult:
+    session = connect(job, recorder.flush)
+    if control is not None:
+        session.watch(control)
+    try:
+        result = play(job, session, recorder, pidfds)
+        lost = result.ended == "disconnected"
+        return msgspec.structs.replace(result, lost_ns=time.monotonic_ns()) if lost else result
+    finally:
+        recorder.flush()
+        session.close()
+
+
+def _await_port(job: Job, control: int | None, until: float) -> None:
+    """Wait until the port of the broker takes a connection; raise `SystemExit` if the harness hangs up.
+
+    The kernel reports no event for a port that another process opens, so this asks again and again.
+    """
+    while time.monotonic() < until:
+        if select.select([] if control is None else [control], [], [], _RETRY_S)[0]:
+            raise SystemExit("the harness is gone")
+        with socket.socket() as probe:
+            if probe.connect_ex((job.host, job.port)) == 0:
+                return
 
 
 def connect(job: Job, before_write: Callable[[], None]) -> Session:

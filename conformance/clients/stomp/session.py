@@ -47,6 +47,7 @@ class StompSession(StompDialogue):
             prefer_localhost=False,
             try_loopback_connect=False,
             reconnect_attempts_max=1,
+            reconnect_sleep_initial=0,  # it would sleep after its only attempt too
             timeout=job.connect_s,
             heartbeats=(0, 0),
             auto_decode=False,

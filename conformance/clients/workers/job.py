@@ -97,7 +97,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers
     with that of the commit, and none if it is rolled back. `access` is how the client logs in, without secrets;
     `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's client, or None for
-    the suite's own sessions. Times are in seconds.
+    the suite's own sessions. `reaches_s` is set if the broker is only starting: so long the client tries again until it
+    is attached. Times are in seconds.
     """
 
     step: ClientStep
@@ -128,6 +129,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     liveness_s: float = LIVENESS_S
     silence_s: float = SILENCE_S
     connect_s: float = 20.0
+    reaches_s: float = 0.0
     access: Access = OPEN
     secrets: dict[str, str] = {}
 

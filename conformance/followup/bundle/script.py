@@ -211,6 +211,8 @@ def _step(step: Step, body: Body) -> None:
         case Consume():
             _consume(step, body)
         case Restart():
+            if step.beside:
+                raise CannotError("clients beside a restart are not in it")
             if step.until is not None:
                 if body.failing or body.held:
                     raise CannotError("a kill in recovery after a fault at the disk is not in it")
