@@ -111,6 +111,7 @@ def test_what_is_written_has_names_and_numbers():
         "clean": False,
         "under": None,
         "until": {"fault": "kill", "at": at, "delay_us": 0},
+        "beside": (),
     } == written
 
 

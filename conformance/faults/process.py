@@ -86,6 +86,18 @@ def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal
     return f"at access {seen} to the journal, {took} us for the signals"
 
 
+def kill_after(target: Target, ms: int) -> str:
+    """Kill every process of a broker that no client uses, after so many milliseconds; say so, for people.
+
+    Raises `FaultError` if the broker ended before, or is not gone.
+    """
+    if target.wait_gone(ms / 1000):
+        raise FaultError("the broker ended by itself before the kill")
+    _kill_the_rest(target)
+    prove_gone(target, "kill")
+    return f"{ms} ms after it was ready, without use"
+
+
 def _kill_the_rest(target: Target) -> None:
     """Kill what was forked after the first look at the tree, and once more what was forked during this look.
 

@@ -113,6 +113,9 @@ class Honest:
     recovers_late = False
     """Whether a start leaves out a message that it finds in the journal, and only the start after it takes it over."""
 
+    forgets_unused = False
+    """Whether a start drops a message that the start before it had taken over."""
+
     records_rollbacks = False
     """Whether a rollback leaves a record in the journal, and is answered before a sync covers that record."""
 
@@ -132,6 +135,10 @@ class Honest:
 
     def stores(self, number: int) -> bool:
         """Whether the `number`-th message of a queue (from 1), a durable one, is put in the journal."""
+        return True
+
+    def stores_after_recovery(self, send: int) -> bool:
+        """Whether a broker that took messages over stores the `send`-th send since its start, from 1."""
         return True
 
     def stores_removal(self, number: int) -> bool:

@@ -173,6 +173,18 @@ LIARS: dict[str, Lie] = {
         fault="kill",
         stores=lambda number: number % 1000 != 500,
     ),
+    "keeps-early-sends-in-memory": _lie(
+        "A broker that took messages over keeps the first hundred sends after its start in memory only.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        stores_after_recovery=lambda send: send > PERIOD,
+    ),
+    "forgets-at-the-second-start": _lie(
+        "A start does not take over what the start before it had taken over and no client had removed.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        forgets_unused=True,
+    ),
     "brings-acknowledged-back": _lie(
         "The removal of every tenth message of a queue is answered, and never put in the journal.",
         "EMS-STEP-06 AMQP-ACC-02 STOMP-ACK-05",

@@ -292,7 +292,9 @@ def _restart_sentence(step: Restart) -> str:
     how = "Stop the broker cleanly and start it again" if step.clean else "Start the broker again"
     text = f"{how} on the same data"
     if step.until is not None:
-        text += f"; {_trigger(step.until.at)} every process of it is killed, and it is started once more"
+        at = step.until.at
+        when = f"{_milliseconds(at.ms)} after it is ready, without use," if isinstance(at, After) else _trigger(at)
+        text += f"; {when} every process of it is killed, and it is started once more"
     if step.beside:
         parts = " ".join(map(_sentence, step.beside))
         return f"{text}; {plural(len(step.beside), 'client')} may connect as soon as it answers: {parts}"

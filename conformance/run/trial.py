@@ -330,7 +330,7 @@ class TrialPlayer:
         if step.clean:
             self.broker.stop()
         if step.until is not None:
-            self._kill_in_recovery(step.until)
+            self._kill_start(step.until)
             self.evidence.before_restart()
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
         attempt = RestartAttempt(self.running)
@@ -381,12 +381,16 @@ class TrialPlayer:
             return False
         return True
 
-    def _kill_in_recovery(self, fault: Kill) -> None:
-        assert isinstance(fault.at, Recovery)
+    def _kill_start(self, fault: Kill) -> None:
+        """Start the broker, and kill it in its recovery or, without any use, so long after it was ready."""
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
-        fired = process.kill_in_recovery(
-            self.broker.target, self.broker.launch, self.broker.facts.journal_files.folder, fixed(fault.at.k)
-        )
+        target = self.broker.target
+        if isinstance(fault.at, Recovery):
+            journal = self.broker.facts.journal_files.folder
+            fired = process.kill_in_recovery(target, self.broker.launch, journal, fixed(fault.at.k))
+        else:
+            self.running.start()
+            fired = process.kill_after(target, largest(fault.at))
         self._note(Op.FAULT, Phase.FIRED, fault=fault.name, detail=fired)
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
 

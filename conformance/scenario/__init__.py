@@ -31,6 +31,7 @@ from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
 from conformance.scenario.script import (
+    After,
     Ask,
     Consume,
     Cut,
@@ -42,6 +43,7 @@ from conformance.scenario.script import (
     Offer,
     Pause,
     Publish,
+    Recovery,
     Restart,
     Step,
     Together,
@@ -326,7 +328,11 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
         if any(step.linked for step in together.steps):
             raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
-    for restart in (step for step in item.steps if isinstance(step, Restart) and step.beside):
+    for restart in (step for step in item.steps if isinstance(step, Restart)):
+        if restart.until and not isinstance(restart.until.at, Recovery | After):
+            raise CatalogueError(f"scenario {item.id}: a start is killed in its recovery, or some time after it")
+        if not restart.beside:
+            continue
         if restart.until or restart.under or any(step.until or step.linked for step in restart.beside):
             raise CatalogueError(f"scenario {item.id}: clients beside a restart go without a fault and without a link")
     for claim_id, check in item.decides.items():

@@ -382,9 +382,9 @@ class Restart(_Step, frozen=True):
     """Start the broker again on the same data; `clean` stops it in order before.
 
     `under`: its disk is faulty, or watched, for this whole run of the broker. The run before it was started without
-    that. `until`: the broker is killed while it recovers, and started once more. `beside`: these clients begin before
-    the start, try to connect until the broker answers, and go on while it recovers; the step ends when they have ended.
-    It goes with neither `under` nor `until`.
+    that. `until`: the broker is killed while it recovers (`Recovery`), or so long after it was ready, without any use
+    (`After`), and started once more. `beside`: these clients begin before the start, try to connect until the broker
+    answers, and go on while it recovers; the step ends when they have ended. It goes with neither `under` nor `until`.
     """
 
     clean: bool = False

@@ -64,6 +64,16 @@ def after_two_restarts(rig):
     return seen, (second.queue.depth, len(second.link()[1]))
 
 
+def sent_after_a_restart(rig):
+    """What is there after a second restart, of ten messages before the first and five after it."""
+    sent(rig, 10)
+    restarted = rig.again()
+    for number in range(11, 16):
+        restarted.send(b"%d" % number)
+    restarted.disk()
+    return restarted.again().bodies()
+
+
 def delivered(rig):
     """What a consumer gets of 120."""
     sent(rig)
@@ -122,6 +132,8 @@ CASES = {
     "loses-the-last-batch": (after_a_kill, ALL, ALL[:-10]),
     "stuck-after-recovery": (delivered_after_a_kill, (10, 10), (10, 0)),
     "late-after-recovery": (after_two_restarts, ((10, 10), (10, 10)), ((0, 0), (10, 10))),
+    "forgets-at-the-second-start": (after_two_restarts, ((10, 10), (10, 10)), ((10, 10), (0, 0))),
+    "keeps-early-sends-in-memory": (sent_after_a_restart, bodies(range(1, 16)), bodies(range(1, 11))),
     "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
     "gives-a-message-to-two-consumers": (given_to_two, [], [b"10", b"20", b"30"]),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
@@ -142,14 +154,16 @@ def test_the_lie_and_the_truth(name):
 def test_it_is_wrong_in_one_way_only(name):
     """The scripts of the other liars find nothing wrong with it, but those whose answer rests on the same thing."""
     killed = {name for name, (script, _, _) in CASES.items() if script is after_a_kill}
-    restarted = killed | {"loses-one-in-a-thousand", "stuck-after-recovery", "late-after-recovery"}
+    twice = {"late-after-recovery", "forgets-at-the-second-start", "keeps-early-sends-in-memory"}
+    restarted = killed | {"loses-one-in-a-thousand", "stuck-after-recovery"} | twice
     also = {
         "swaps-two-of-a-hundred": killed,
         "stores-every-hundredth-twice": {*killed, "swaps-two-of-a-hundred"},
         "treats-persistent-as-non-persistent": restarted,
         "loses-the-oldest": restarted,
         "loses-the-last-batch": restarted,
-        "stuck-after-recovery": {"late-after-recovery"},
+        "stuck-after-recovery": twice,
+        "forgets-at-the-second-start": twice,
         "late-after-recovery": restarted,
     }.get(name, set())
     same = {other for other, (script, _, _) in CASES.items() if script is CASES[name][0]}

@@ -101,6 +101,10 @@ STEPS = [
         Restart(clean=True, under=Watched()),
         "Stop the broker cleanly and start it again on the same data; its writes and",
     ),
+    (
+        Restart(until=Kill(After(200))),
+        "; 200 ms after it is ready, without use, every process of it is killed, and it is started",
+    ),
     (Restart(until=Kill(Recovery(3))), "; at the 3rd access to its journal every process of it is killed, and it is"),
     (
         Restart(beside=(Publish(9, window=3), Publish(5, window=1))),

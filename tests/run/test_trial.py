@@ -12,6 +12,7 @@ from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
 from conformance.scenario.script import (
     SETTLE,
+    After,
     Consume,
     ConsumerCrash,
     Cut,
@@ -281,6 +282,17 @@ def test_a_pause_that_ends_in_a_kill(play):
         (e.fault, e.phase) for e in events if e.op is Op.FAULT
     ]
     assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+
+
+def test_a_second_kill_without_use(play):
+    """So long after the restart was ready; no client has used the broker in between."""
+    kill = Kill(Nth("confirm", 60))
+    record, folder = play(Publish(5_000, window=10, until=kill), Restart(until=Kill(After(20))), *SETTLE)
+    faults = [event.detail for event in events_of(folder, "orchestrator") if event.op is Op.FAULT]
+
+    assert "" == record.void
+    assert "20 ms after it was ready, without use" in faults
+    assert messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK) <= drained(folder)
 
 
 def test_a_second_kill_in_recovery(play):

@@ -73,8 +73,10 @@ class ReferenceBroker:
         places: collections.Counter[str] = collections.Counter()
         crash = 0 if recovered.closed else recovered.sequence
         for stored in recovered.messages.values():
-            if behaviour.recovers_late and not stored.failures:
+            if not stored.failures and (behaviour.recovers_late or behaviour.forgets_unused):
                 commit.add(Counted(stored.id, 1), do_nothing)  # the mark by which the next start knows it
+            if behaviour.forgets_unused if stored.failures else behaviour.recovers_late:
+                pass
             elif not behaviour.recovers(places[stored.queue], counts[stored.queue], crash):
                 commit.add(Removed(stored.id), do_nothing)
             elif behaviour.takes_over(places[stored.queue], counts[stored.queue]):
@@ -175,6 +177,8 @@ class ReferenceBroker:
             return
         copies = self.behaviour.copies(queue.next_number)
         effects = [self._effects.arrival(queue, parsed, identity)]
+        if self._taken_over and not self.behaviour.stores_after_recovery(self._sends):
+            effects[0] = effects[0]._replace(records=())
         for _ in range(1, copies):
             queue.reserve(len(parsed.bare))
             effects.append(self._effects.arrival(queue, parsed, None))

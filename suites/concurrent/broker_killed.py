@@ -1,0 +1,63 @@
+"""The broker dies while several clients use it, and others use it again while it recovers."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Together
+
+AGAIN = Check(
+    "delivered_after_restart", exposure="acknowledgements_confirmed", control=Liar("brings-acknowledged-back")
+)
+
+
+@scenario
+class BrokerKilledAmongClients:
+    """Two publishers and two consumers use one queue; every process of the broker is killed at a confirm of one.
+
+    The publishers keep 20 messages each in flight. One consumer acknowledges every second message, and holds the
+    others; one acknowledges all so far at every tenth, and reads the answer. Both have more messages prefetched. What
+    was confirmed must be there after the restart, what was delivered and not acknowledged too, and what was
+    acknowledged and confirmed must not.
+    """
+
+    mode = "client"
+    steps = (
+        Together(
+            (
+                Consume("individual", prefetch=50, acknowledge=2, work_ms=1),
+                Consume("client", prefetch=50, acknowledge=10, confirm=True, work_ms=1),
+                Publish(50_000, window=20),
+                Publish(50_000, window=20, until=Kill(Nth("confirm", Between(300, 600)))),
+            )
+        ),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=Liar("confirms-before-storing")),
+        "AMQP-DUR-01": Check("gone", exposure="delivered_unacknowledged", control=Liar("removes-when-sending")),
+        "EMS-STEP-06": AGAIN,
+        "AMQP-ACC-02": AGAIN,
+        "STOMP-ACK-05": AGAIN,
+    }
+
+
+@scenario
+class BrokerKilledAgainAfterPublishersReturned:
+    """The broker is killed among publishers, and two publishers connect as soon as it answers again.
+
+    They send a hundred messages each while it starts. It is killed again at one of the next confirms, started, and
+    killed a third time less than half a second after it was ready, before any client has used it. What was confirmed at
+    any time must be there.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Publish(50_000, window=50, until=Kill(Nth("confirm", Between(100, 300)))),
+        Restart(beside=(Publish(100, window=20), Publish(100, window=20))),
+        Publish(50_000, window=50, until=Kill(Nth("confirm", Between(1, 40)))),
+        Restart(until=Kill(After(Between(0, 500)))),
+        *SETTLE,
+    )
+    decides = {
+        "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("keeps-early-sends-in-memory")),
+        "AMQP-DUR-01": Check("lost", exposure="confirmed", control=Liar("forgets-at-the-second-start")),
+    }
