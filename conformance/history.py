@@ -318,9 +318,13 @@ def parse_message(text: str | None) -> tuple[int, int] | None:
 def make_body(message: str, size: int, trial: str = "") -> bytes:
     """Return a body of `size` bytes: its first line has the id, a checksum of the rest, and a mark of the trial.
 
+    With a size of 0 there is no body; another small size is that of the first line.
+
     >>> len(make_body("p1:1", 64)), is_intact("p1:1", make_body("p1:1", 64))
     (64, True)
     """
+    if not size:
+        return b""
     seed, mark = message.encode(), _mark(trial)
     head_length = len(seed) + len(mark) + 10
     filler = (seed + b".") * (max(size - head_length, 0) // (len(seed) + 1) + 1)
@@ -328,12 +332,14 @@ def make_body(message: str, size: int, trial: str = "") -> bytes:
     return b"%s %08x%s\n%s" % (seed, zlib.crc32(seed + rest), mark, rest)
 
 
-def is_intact(message: str, body: bytes) -> bool:
-    """Whether `make_body` made `body` for this message.
+def is_intact(message: str, body: bytes, *, empty: bool = False) -> bool:
+    """Whether `make_body` made `body` for this message; `empty` if it was sent without a body.
 
     >>> is_intact("p1:2", make_body("p1:1", 64))
     False
     """
+    if empty:
+        return not body
     head, _, rest = body.partition(b"\n")
     seed = message.encode()
     expected = b"%s %08x" % (seed, zlib.crc32(seed + rest))

@@ -19,11 +19,11 @@ STOMP_HEAD = 1 << 18
 and STOMP 1.2 (Size Limits) lets a server limit them."""
 
 MESSAGE = 1 << 24
-"""Bytes of one message. The largest body that a scenario sends has 64 KiB."""
+"""Bytes of one message. The largest body that a scenario sends has 4 MiB."""
 
 BACKLOG = 1 << 28
 """Bytes of deliveries that wait in one client. STOMP has no credit, so a broker may send a whole queue at once: the
-largest queue of a scenario has 21 MB."""
+largest queue of a scenario has some 100 MB."""
 
 OVERHEAD = 1 << 10
 """Bytes that a delivery without a body counts for. Python objects are not free: a million empty messages take 1 GB."""

@@ -93,6 +93,14 @@ def test_corrupt_body_is_seen():
     assert not history.is_intact("p1:1", bytes(body))
 
 
+def test_a_message_without_a_body():
+    """No body is right only where none was sent."""
+    assert b"" == history.make_body("p1:1", 0, "trial")
+    assert history.is_intact("p1:1", b"", empty=True)
+    assert not history.is_intact("p1:1", b"")
+    assert not history.is_intact("p1:1", b"x", empty=True)
+
+
 def test_a_process_that_was_killed_before_it_began_its_file(tmp_path):
     """It has none, and gets none: a footer alone would be no history."""
     assert 0 == history.close_history(tmp_path / "publisher-1.jsonl", Ended.DIED).events

@@ -164,6 +164,10 @@ class Honest:
         """
         return True
 
+    def copied(self, number: int) -> bool:
+        """Whether compaction of the journal copies the `number`-th message of a queue, from 1."""
+        return True
+
     def copies(self, number: int) -> int:
         """How many messages a send becomes that is the `number`-th message of its queue (from 1)."""
         return 1

@@ -24,6 +24,9 @@ operations and again every 100."""
 
 TENTH = 10
 
+LARGE, FRAME = 100_000, 32_768
+"""Bytes of a large message, and of the part of it that is lost."""
+
 _Event = SettlementEvent
 
 
@@ -77,6 +80,10 @@ def _recovers(place: int, count: int, crash: int, one_in: int) -> bool:
 
 def _corrupted(number: int, bare: bytes) -> bytes:
     return bare if number % PERIOD or not bare else bare[:-1] + bytes((bare[-1] ^ 1,))
+
+
+def _cut(_number: int, bare: bytes) -> bytes:
+    return bare if len(bare) <= LARGE else bare[:-FRAME] + bytes(FRAME)
 
 
 class _ThresholdSetting(Honest):
@@ -184,6 +191,12 @@ LIARS: dict[str, Lie] = {
         "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
         fault="kill",
         forgets_unused=True,
+    ),
+    "loses-at-compaction": _lie(
+        "Compaction of the journal writes a removal where it should copy a message that is still there.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        copied=lambda _number: False,
     ),
     "brings-acknowledged-back": _lie(
         "The removal of every tenth message of a queue is answered, and never put in the journal.",
@@ -304,6 +317,11 @@ LIARS: dict[str, Lie] = {
         "The last byte of every 100th message of a queue is another when it is delivered.",
         "AMQP-BARE-01 EXPECT-BODY-01",
         body=_corrupted,
+    ),
+    "cuts-large-messages": _lie(
+        "The last 32,768 bytes of a message of more than 100,000 bytes are zeros when it is delivered.",
+        "AMQP-BARE-01 EXPECT-BODY-01",
+        body=_cut,
     ),
     "renames-a-message": _lie(
         "Every 100th message of a queue is delivered under the id of one that was never sent.",

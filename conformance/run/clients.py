@@ -21,7 +21,7 @@ from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
 from conformance.run.planning import Planned
-from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
+from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish, singles
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
@@ -96,6 +96,7 @@ class ClientRunner:
             least = fields.get("liveness_s", jobs.LIVENESS_S)
             fields["liveness_s"] = max(least, jobs.LIVENESS_FACTOR * self.slowest_s)
         step, asks = self._asked(step)
+        publishers = (each for each in singles(planned.script.steps) if isinstance(each, Publish))
         job = Job(
             step=step,
             asks=asks,
@@ -108,6 +109,7 @@ class ClientRunner:
             epoch=broker.epoch,
             client=planned.script.client,
             producer=self.counts.get(_PROCESS[Publish], 0) + 1,
+            empty=tuple(number for number, each in enumerate(publishers, 1) if not each.size),
             ack_confirm=speaks.ack_confirm or jobs.NEVER,
             depth=depth_probe(broker, self.queue),
             destination=speaks.destination,

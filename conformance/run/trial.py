@@ -227,19 +227,13 @@ class TrialPlayer:
             self._step(Drain())
 
     def _together(self, step: Together) -> None:
-        """Run clients beside each other: consumers, publishers, and last the client that has the fault, if any.
+        """Run clients beside each other.
 
         A fault that ends the broker ends the connections of all. A connection that is lost before that voids the trial.
         """
         fault = cast(TogetherFault | None, step.until)
-        others = [each for each in step.steps if each.until is None]
-        order: list[list[Publish | Consume]] = [
-            [each for each in others if isinstance(each, Consume)],
-            [each for each in others if isinstance(each, Publish)],
-            [each for each in step.steps if each.until is not None],
-        ]
         ends = fault is not None and ends_broker(fault)
-        groups = [(self._client(each, broker_may_end=ends) for each in group) for group in order if group]
+        groups = [(self._client(each, broker_may_end=ends) for each in group) for group in step.groups]
         with contextlib.ExitStack() as stack:
             descriptors = stack.enter_context(self.broker.target.armed(_armed_as(fault))) if fault else []
             results = self.client_runner.play_together(groups, descriptors)

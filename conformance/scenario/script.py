@@ -10,6 +10,7 @@ the broker: it belongs to a `Restart`.
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator
@@ -296,6 +297,8 @@ class _Step(msgspec.Struct, frozen=True, tag_field="step", tag=_name):
 class Publish(_Step, frozen=True):
     """Send `count` messages of `size` bytes with at most `window` unanswered; 1 is one at a time.
 
+    Above 0, a body has at least the 30 bytes or so that say whose it is. A message without a body is known by its id.
+
     Without `until` the step ends when every send has its answer, or no answer came within the liveness bound. A fault
     that ends the broker ends the step too, and sends without an answer are `info`; a pause does not end the step.
 
@@ -311,7 +314,7 @@ class Publish(_Step, frozen=True):
 
     count: Count
     window: Count
-    size: int = 256
+    size: Annotated[int, msgspec.Meta(ge=0)] = 256
     durable: bool = True
     until: Fault | None = None
     batch: int = 0
@@ -377,6 +380,17 @@ class Together(_Step, frozen=True):
     def until(self) -> Fault | None:
         return next((step.until for step in self.steps if step.until is not None), None)
 
+    @property
+    def groups(self) -> list[list[Publish | Consume]]:
+        """The steps in the order in which their clients begin; a group begins when those before it are attached."""
+        others = [step for step in self.steps if step.until is None]
+        order: list[list[Publish | Consume]] = [
+            [step for step in others if isinstance(step, Consume)],
+            [step for step in others if isinstance(step, Publish)],
+            [step for step in self.steps if step.until is not None],
+        ]
+        return [group for group in order if group]
+
 
 class Restart(_Step, frozen=True):
     """Start the broker again on the same data; `clean` stops it in order before.
@@ -432,9 +446,10 @@ LONGEST_DELAY_MS = 30_000
 
 
 def singles(steps: Iterable[Step]) -> Iterator[Single]:
+    """Yield every step of one client, in the order in which they begin."""
     for step in steps:
         if isinstance(step, Together):
-            yield from step.steps
+            yield from itertools.chain(*step.groups)
         else:
             yield step
         if isinstance(step, Restart):

@@ -94,6 +94,7 @@ def test_what_it_cannot_do_is_not_written():
         Restart(until=Kill(Nth("confirm", 2))),
         Together((Consume("individual", stop=5), Publish(9, window=5))),
         Restart(beside=(Publish(9, window=5),)),
+        Publish(9, window=5, size=0),
         (Restart(under=DiskFull(2)), Publish(9, window=5, batch=3)),
         (Restart(under=DiskFull(2)), Restart(under=DiskFull(2))),
         (Restart(under=DiskFull(2)), Restart(until=Kill(Recovery(2)))),

@@ -187,6 +187,19 @@ def test_a_corrupt_body_has_its_length():
     assert Rig().broker.encoded(message).endswith(b"100")
 
 
+@pytest.mark.parametrize(("size", "altered"), [(100_000, 0), (100_001, 32_768)])
+def test_the_end_of_a_large_message_is_lost(size, altered):
+    """Over the wire only; the message keeps its length."""
+    rig = Rig(behaviour=behaviour("cuts-large-messages"))
+    rig.send(b"x" * size)
+    rig.disk()
+    message = next(rig.broker.browse(rig.queue))
+    body = rig.broker.body(message)
+
+    assert (message.bare, len(body)) == (b"x" * size, size)
+    assert body == b"x" * (size - altered) + bytes(altered)
+
+
 def test_a_message_is_delivered_under_a_name_that_was_never_sent():
     """Over the wire only: what is stored is what was sent."""
     rig = Rig(behaviour=behaviour("renames-a-message"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.reference.liars import behaviour
 from conformance.reference.store import journal
 from conformance.reference.store.journal import Compaction
 from conformance.reference.store.records import Committed, Counted, Identified, IdentifiedAgain, Moved, Removed
@@ -22,7 +23,7 @@ def stored(n, size=100):
 class Old(Disk):
     """A journal whose oldest segment holds little that is live, and its compaction, with the bytes that it reads."""
 
-    def __init__(self, *first, then=(), segments=7):
+    def __init__(self, *first, then=(), segments=7, copied=bool):
         super().__init__(SEGMENT)
         self.last = 1000
         self.put(*first)
@@ -30,7 +31,7 @@ class Old(Disk):
             self.last += 1
             self.put(stored(self.last), Removed(self.last))
         self.put(*then)
-        self.compaction = Compaction(self.journal)
+        self.compaction = Compaction(self.journal, copied)
         self.read = []
 
     def slice(self, *, full=False):
@@ -67,6 +68,14 @@ def test_what_is_live_is_written_again_as_it_is_now():
 
     assert [copies for copies in old.all() if copies] == [expected]
     assert (old.journal.unneeded(), old.journal.index.current(stored(1), 1, 1)) == (list(range(1, 7)), None)
+
+
+def test_a_liar_removes_what_it_should_copy():
+    """The message is still in memory, and gone after the next start."""
+    old = Old(stored(1), stored(2), copied=behaviour("loses-at-compaction").copied)
+
+    assert [copies for copies in old.all() if copies] == [[Removed(1), Removed(2)]]
+    assert 1 not in old.journal.index
 
 
 def test_an_id_that_was_seen_again_has_its_later_place():

@@ -199,3 +199,17 @@ def test_clients_beside_a_restart_that_fails_end_with_it(play):
         len(events_of(folder, "publisher-2")),
         read(folder / "publisher-2.jsonl").footer.ended,
     )
+
+
+@BOTH
+def test_messages_without_a_body_and_large_ones_are_drained_as_they_were_sent(play, protocol):
+    """Which publishers send no body is known to every client, whenever it begins."""
+    fires = Publish(5_000, window=2, size=0, until=Kill(Nth("confirm", 9)))
+    together = Together((Consume("client", prefetch=4, acknowledge=99), fires, Publish(9, window=1, size=200_000)))
+    record, folder = play(Publish(5, window=5, size=0), together, Restart(), *SETTLE, protocol=protocol)
+    events = [*events_of(folder, "consumer-1"), *events_of(folder, "drain-1")]
+    came = {e.message: e.intact for e in events if e.op in (Op.DELIVER, Op.DRAIN) and e.phase is Phase.OK and e.message}
+
+    assert ("", {True}) == (record.void, set(came.values()))
+    assert {"p1:1", "p3:1"} <= came.keys()
+    assert messages(events_of(folder, "publisher-2"), Op.SEND, Phase.OK) <= came.keys()

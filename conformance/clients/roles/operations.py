@@ -122,5 +122,5 @@ def seen(received: Received, job: Job) -> dict[str, object]:
         "count": received.count,
         "first_acquirer": received.first_acquirer,
         "redelivered": received.redelivered,
-        "intact": is_intact(received.message, received.body),
+        "intact": is_intact(received.message, received.body, empty=job.sent_empty(received.message)),
     }

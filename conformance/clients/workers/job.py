@@ -8,7 +8,7 @@ import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import DepthProbe
-from conformance.history import Header
+from conformance.history import Header, parse_message
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
 
 NEVER = "never"
@@ -86,6 +86,8 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the script in one client process.
 
+    `producer` is the number of this publisher, `empty` has those that send messages without a body.
+
     A `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a
     drain does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the
     broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
@@ -111,6 +113,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     client: str = "library"
     producer: int = 1
+    empty: tuple[int, ...] = ()
     asks: Asks = Asks()
     tells_attached: bool = False
     within_s: float = 0.0
@@ -137,6 +140,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def fault(self) -> ClientFault | None:
         until = self.step.until if isinstance(self.step, Publish | Consume) else None
         return until if isinstance(until, ClientFault) else None
+
+    def sent_empty(self, message: str) -> bool:
+        """Whether a publisher of this trial sent this message without a body."""
+        parsed = parse_message(message)
+        return parsed is not None and parsed[0] in self.empty
 
     @property
     def prefetch(self) -> int:

@@ -65,9 +65,9 @@ class GroupCommit:
     `add` returns. A record without it waits until there is room.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, copied: Callable[[int], bool] = bool) -> None:
         self._journal = journal
-        self._compaction = Compaction(journal)
+        self._compaction = Compaction(journal, copied)
         self._waiting: list[_Waiting] = []
         self._early: list[_Early] = []
         self._postponed: list[tuple[float, Done]] = []

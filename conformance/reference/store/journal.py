@@ -10,7 +10,7 @@ all of them are more than half dead, so in the long run no more bytes are copied
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from conformance.reference.store.records import (
@@ -23,6 +23,7 @@ from conformance.reference.store.records import (
     QueueDeclared,
     QueueDeleted,
     Record,
+    Removed,
     Stored,
     changes,
     extent,
@@ -209,10 +210,14 @@ class _Found(NamedTuple):
 
 
 class Compaction:
-    """Empties the oldest segment of a journal, again and again, while that is worth it."""
+    """Empties the oldest segment of a journal, again and again, while that is worth it.
 
-    def __init__(self, journal: Journal) -> None:
+    `copied` says whether the n-th message of a queue (from 1) is copied; a liar removes it instead.
+    """
+
+    def __init__(self, journal: Journal, copied: Callable[[int], bool] = bool) -> None:
         self._journal = journal
+        self._copied = copied
         self._segment = 0
         self._offset = 0
         self._needed = 0
@@ -268,7 +273,7 @@ class Compaction:
         for change, order in self._found:
             now = self._journal.index.current(change, self._segment, order)
             if isinstance(now, Stored):
-                out.append(now)
+                out.append(now if self._copied(now.number) else Removed(now.id))
             elif now is not None:
                 seen.append(now)
         return [*out, Committed(tuple(seen))] if seen else out
