@@ -334,6 +334,12 @@ LIARS: dict[str, Lie] = {
         fault="pause",
         lives_ms=lambda ttl_ms: ttl_ms or 500,
     ),
+    "forgets-after-a-second": _lie(
+        "A message without a time to live is dropped, durably, a second after it came; one that is delivered, later.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        lives_ms=lambda ttl_ms: ttl_ms or 1000,
+    ),
     # Liars about what an outcome does.
     "removes-when-sending": _lie(
         "A message is removed, durably, when it is sent to a consumer and not when it is acknowledged.",

@@ -138,6 +138,7 @@ CASES = {
     "gives-a-message-to-two-consumers": (given_to_two, [], [b"10", b"20", b"30"]),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
+    "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "drops-failed": (failed, [b"1"], []),
     "commits-rollbacks": (rolled_back, [], [b"1"]),
 }
