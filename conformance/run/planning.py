@@ -196,14 +196,13 @@ def measures_time(script: Scenario) -> bool:
     """Whether a busy machine could change what its trials show.
 
     Its author or a check says so (`timing`, `TIMED`). A sync is held, or a link slow, for a time that is compared with
-    answers. Sends are due at times. Or the stamps of a link are compared with the end of a processing. A kill, a cut, a
-    failing disk and a power loss come at counted events, and only the order of events is judged: they need no quiet.
+    answers. Or the stamps of a link are compared with the end of a processing. A kill, a cut, a failing disk and a power
+    loss come at counted events, and only the order of events is judged: they need no quiet.
     """
     return (
         script.timing
         or any(check.anomaly in TIMED for check in script.decides.values())
         or any(isinstance(fault, HeldSync | Delay | Throttle) for fault in script.faults)
-        or any(isinstance(step, Publish) and step.every_ms for step in singles(script.steps))
         or any(isinstance(step, Consume) and step.linked and step.work_ms for step in singles(script.steps))
     )
 

@@ -183,7 +183,7 @@ def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
     [
         (True, Restart(under=HeldSync())),
         (True, Publish(1, window=1, until=Delay(20))),
-        (True, Publish(1, window=1, every_ms=50)),
+        (False, Publish(1, window=1, every_ms=50)),
         (True, Consume("pre", work_ms=200, linked=True)),
         (False, Consume("pre", work_ms=200)),
         (False, Restart(under=FailedSync(3))),
