@@ -196,8 +196,8 @@ def measures_time(script: Scenario) -> bool:
     """Whether a busy machine could change what its trials show.
 
     Its author or a check says so (`timing`, `TIMED`). A sync is held, or a link slow, for a time that is compared with
-    answers. Or the stamps of a link are compared with the end of a processing. A kill, a cut, a failing disk and a power
-    loss come at counted events, and only the order of events is judged: they need no quiet.
+    answers. Or the stamps of a link are compared with the end of a processing. A kill, a cut, a failing disk and a
+    power loss come at counted events, and only the order of events is judged: they need no quiet.
     """
     return (
         script.timing
