@@ -32,8 +32,7 @@ class BrokerKilledAmongClients:
         *SETTLE,
     )
     decides = {
-        "SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=Liar("confirms-before-storing")),
-        "AMQP-DUR-01": Check("gone", exposure="delivered_unacknowledged", control=Liar("removes-when-sending")),
+        "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("removes-when-sending")),
         "EMS-STEP-06": AGAIN,
         "AMQP-ACC-02": AGAIN,
         "STOMP-ACK-05": AGAIN,
@@ -59,5 +58,5 @@ class BrokerKilledAgainAfterPublishersReturned:
     )
     decides = {
         "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("keeps-early-sends-in-memory")),
-        "AMQP-DUR-01": Check("lost", exposure="confirmed", control=Liar("forgets-at-the-second-start")),
+        "ARTEMIS-SEND-09": Check("lost", exposure="confirmed", control=Liar("forgets-at-the-second-start")),
     }

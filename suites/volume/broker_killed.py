@@ -35,8 +35,7 @@ class BrokerKilledAmongLargeMessages:
         *SETTLE,
     )
     decides = {
-        "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("treats-persistent-as-non-persistent")),
-        "AMQP-DUR-01": Check("gone", exposure="delivered_unacknowledged", control=Liar("loses-at-compaction")),
+        "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("loses-at-compaction")),
         "AMQP-BARE-01": CUT,
         "EXPECT-BODY-01": CUT,
     }

@@ -5,9 +5,20 @@ DELIVERIES = """
 2 1 delivered, unacknowledged, and away: kept 1 2, handed 1 2, crashed, settled 2
 1 0 delivered, unacknowledged, and back: kept 1, handed 1, crashed, settled 1
 0 0 an acknowledgement that left excuses the broker: kept 1, handed 1, ack_sent 1, crashed, settled
+2 1 two consumers at a kill, and one acknowledgement in flight: kept 1 2 p2:1, handed 1 2, handed p2:1 consumer=2, ack_sent 1,
+    killed, settled 2
 0 0 gone is not decided before the queue is silent: kept 1, handed 1, crashed, silent 1
 1 1 a dead-lettered message is not gone, and its neighbour is: kept 1 2, handed 1 2, crashed, settled, set_aside 1
 0 0 a delivery that was given back may be discarded: kept 1, handed 1, given_back 1 rejected, crashed, settled
+
+[lost_unacknowledged]
+3 2 two producers and two consumers at a kill, of what was given to a client and of what was not: kept 1 2 3 p2:1, handed 1 2,
+    handed p2:1 consumer=2, ack_sent 1, sent p2:2, killed, no_answer p2:2, settled 3
+3 0 two producers and two consumers at a kill, and all is back: kept 1 2 3 p2:1, handed 1 2, handed p2:1 consumer=2,
+    ack_sent 1, sent p2:2, killed, no_answer p2:2, settled 2 3 p2:1
+0 0 given back and gone is another sentence's matter: kept 1, handed 1, given_back 1 rejected, killed, settled
+0 0 it is not decided before the second drain: kept 1, handed 1, killed, silent 1
+2 1 the depth still counts one of two that are not there: kept 1 2, handed 1 2, killed, silent 1, stuck 2
 
 [gone_after_acknowledge]
 1 1 the acknowledge took a later message: kept 1 2, handed 1, acked 1, handed 2, crashed, settled
@@ -28,6 +39,8 @@ DELIVERIES = """
 
 [delivered_after_restart]
 2 1 delivered again after a restart: kept 1 2, took 1 2, killed consumer-1, settled 2 epoch=2
+1 1 again after a kill, beside one whose acknowledgement was in flight: kept 1 2 p2:1, took 1, handed 2, handed p2:1 consumer=2,
+    ack_sent 2, killed, settled 1 2 p2:1
 1 0 again in the same run is not again after a restart: kept 1, took 1, crashed, settled 1 epoch=1
 
 [came_back]
@@ -165,6 +178,8 @@ DELIVERIES = """
     handed 2 consumer=2, settled
 2 0 given to a second consumer after a restart: kept 1, handed 1, killed consumer-1, handed 1 consumer=2 epoch=2,
     kept 2, handed 2 consumer=2 epoch=2, settled
+3 0 two consumers at a kill, and each message to another one after it: kept 1 p2:1, handed 1, handed p2:1 consumer=2, killed,
+    handed 1 consumer=4 epoch=2, handed p2:1 consumer=3 epoch=2, kept p3:1, handed p3:1 consumer=3 epoch=2, settled
 2 0 given to a second consumer after the connection of the first was cut, which waits in vain: kept 1, handed 1,
     fired cut, handed 1 consumer=2, kept 2, handed 2 consumer=2, starved
 2 0 given to a second consumer while the first only takes what it had prefetched: kept 1 2, handed 1,
@@ -183,11 +198,16 @@ DELIVERIES = """
 3 1 a message after a later one of its producer: kept 1 2 3, handed 1 3 2, settled
 3 0 messages in their order: kept 1 2 3, handed 1 2 3, settled
 2 0 a message after one of another producer: kept p2:5 1, handed p2:5 1, settled
+3 1 a message after a later one of its producer, with one of another in between: kept 1 2 p2:5, handed 2 p2:5 1, settled
+4 0 two producers, a kill, and each in its order: kept 1 2 p2:1, handed p2:1 1, sent p2:2, killed, no_answer p2:2,
+    settled 2 p2:2
 2 1 a drain out of order: kept 1 2, settled 2 1
 3 0 a drain out of order after a consumer: kept 1 2 3, handed 1, crashed, settled 3 2 epoch=1
 1 0 a message that was given back comes after a later one: kept 1 2, handed 1, given_back 1, handed 2 1, settled
 
 [lost]
+3 1 two producers and two consumers at a kill, and one acknowledgement in flight: kept 1 2 p2:1, handed 1,
+    handed p2:1 consumer=2, ack_sent 1, sent p2:2, killed, no_answer p2:2, settled p2:1
 4 2 lost from the prefetch of a dead consumer: kept 1 2 3 4, took 1, crashed, settled 3 epoch=1
 
 [acknowledged_late]

@@ -244,6 +244,7 @@ SENDS = """
 1 1 the later refused: handed 1 2, ack_sent 2, ack_refused 2
 2 1 the later takes the earlier: kept 1 2, handed 1 2, acked 2, settled epoch=1
 0 0 refused in order: handed 1, ack_sent 1, ack_refused 1, handed 2
+0 0 two consumers, each in its own order: handed 1, handed 2 consumer=2, ack_sent 2 consumer=2, acked 1
 
 [window_stayed_shut]
 1 1 room, and nothing is sent: limited publisher-1 2, sent 1 2, waited 3 2, confirmed 1, shut 3 1

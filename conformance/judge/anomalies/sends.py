@@ -21,6 +21,18 @@ SENDS = (
         order="confirmed_at",
     ),
     Anomaly(
+        "lost_unacknowledged",
+        """The broker confirmed a message, and it is gone although no client has acknowledged it.
+
+        Whether a client was given it or not: `lost` is about the messages that no client ever received. Decided as
+        `lost` is, for clients that acknowledge what they take: a drain had to bring it.
+        """,
+        applies="confirmed AND durable AND accounted AND ack_sent_at IS NULL AND refused_at IS NULL",
+        offends="redelivered = 0 AND NOT left_in_queue",
+        words="confirmed and unacknowledged messages are gone",
+        order="confirmed_at",
+    ),
+    Anomaly(
         "confirmed_missing",
         "The witness of a permission to lose confirmed messages: no client ever received one.",
         applies=KEPT,

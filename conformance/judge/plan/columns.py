@@ -28,7 +28,6 @@ _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
 _TRIAL = "OVER (PARTITION BY trial)"
 _PROCESS = "OVER (PARTITION BY trial, process)"
 _IN_ORDER = "OVER (PARTITION BY trial, process ORDER BY sequence)"
-_BEFORE = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 _SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
 
 EVENT: Mapping[str, str] = {
@@ -98,8 +97,6 @@ _RECEIVED = "(hands OR drains)"
 PACK = 10**12
 """A message as one number is producer * PACK + n, so that min() and max() of it need no struct."""
 
-_PACKED = f"(producer * {PACK}L + n)"
-
 # One sort by (trial, process, sequence) serves all of them.
 EVENT_WINDOWS: Mapping[str, str] = {
     # A running count, not a look at the event before: of ten deliveries in a row only the last shows the backlog.
@@ -118,8 +115,7 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "not_recovered": f"max(CASE WHEN fails_to_recover THEN detail END) {_TRIAL}",
     "not_ready": f"max(CASE WHEN is_not_ready THEN detail END) {_TRIAL}",
     "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
-    # The latest-sent message that this process received before; and the first process that received any.
-    "received_before": f"max(CASE WHEN {_RECEIVED} THEN {_PACKED} END) {_BEFORE}",
+    # The first process that received any message.
     "process_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
     "process_received_last_at": f"max(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
     "trial_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_TRIAL}",
@@ -166,8 +162,9 @@ MESSAGE: Mapping[str, str] = {
     "owner_began_at": "min_by(process_received_at, at_ns) FILTER (WHERE hands)",
     "owner_ended_at": "min_by(process_received_last_at, at_ns) FILTER (WHERE hands)",
     "handed_last_at": "max(at_ns) FILTER (WHERE hands)",
-    "overtaken": f"coalesce(bool_or({_RECEIVED} AND process_received_at = trial_received_at"
-    f" AND received_before > {_PACKED} AND received_before div {PACK}L = producer), false)",
+    # Where the first process that received any message got this one, the first time and the last.
+    "first_place": f"min(sequence) FILTER (WHERE {_RECEIVED} AND process_received_at = trial_received_at)",
+    "last_place": f"max(sequence) FILTER (WHERE {_RECEIVED} AND process_received_at = trial_received_at)",
     # The first drain did not bring it, and a later one did. An acknowledgement in a transaction without a request to
     # commit excuses nothing: its message was due in the first drain.
     "late": "coalesce(min(number) FILTER (WHERE drains) >= 2, false) AND bool_or(sent)"
@@ -274,7 +271,12 @@ MESSAGE: Mapping[str, str] = {
 
 _IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
 _OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
-_UNTIL_THEN = "OVER (PARTITION BY scenario, trial ORDER BY handed_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_LATER_SENT = (
+    "OVER (PARTITION BY scenario, trial, producer ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+)
+# Of one consumer: two that share a queue owe each other no order.
+_HANDED_IN_ORDER = "OVER (PARTITION BY scenario, trial, owner ORDER BY handed_at"
+_UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
 _CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
@@ -307,8 +309,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
     # The latest acknowledgement of earlier deliveries; an open delivery has none, ever.
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
-    "next_processed_at": "min(processed_at) OVER (PARTITION BY scenario, trial ORDER BY handed_at"
-    " ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
+    "later_sent_place": f"min(first_place) {_LATER_SENT}",
+    "next_processed_at": f"min(processed_at) {_HANDED_IN_ORDER} ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
     # A broker that delivers a message that was sent at this instant did not drop the consumer before. Counter-example
     # to the consumer's last event instead: its connection was cut, and it waits without knowing.
     "owner_live_at": "max(CASE WHEN bit_count(handed_in) = 1 THEN sent_at END)"
@@ -354,6 +356,7 @@ DERIVED: Mapping[str, str] = {
     "answer_at": "coalesce(confirmed_at, gave_up_at)",
     "in_window": "attempted AND send_txn IS NULL AND window_size > 1",
     "ranged": "range_first < range_last",
+    "overtaken": "coalesce(later_sent_place < last_place, false)",
     "out_of_order": "coalesce(earlier_ack_at > ack_sent_at, false)",
     "unacknowledged": "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
     # The tracer saw all disk operations; and this answer came from a run of the broker that it watched.
