@@ -58,5 +58,4 @@ class BrokerKilledAgainAfterPublishersReturned:
     )
     decides = {
         "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("keeps-early-sends-in-memory")),
-        "ARTEMIS-SEND-09": Check("lost", exposure="confirmed", control=Liar("forgets-at-the-second-start")),
     }

@@ -213,3 +213,15 @@ def test_messages_without_a_body_and_large_ones_are_drained_as_they_were_sent(pl
     assert ("", {True}) == (record.void, set(came.values()))
     assert {"p1:1", "p3:1"} <= came.keys()
     assert messages(events_of(folder, "publisher-2"), Op.SEND, Phase.OK) <= came.keys()
+
+
+@pytest.mark.parametrize("liar", ["keeps-early-sends-in-memory", "forgets-at-the-second-start"])
+def test_publishers_that_return_find_a_broker_that_loses(play, liar):
+    """Each of these defects needs a second start: what was sent between the two, or what both have found."""
+    steps = scenario.load(claims.load())["broker-killed-again-after-publishers-returned"].drawn(7).steps
+    record, folder = play(*steps, liar=liar)
+    names = [path.stem for path in folder.glob("publisher-*.jsonl")]
+    confirmed = set().union(*(messages(events_of(folder, name), Op.SEND, Phase.OK) for name in names))
+
+    assert ("", 4) == (record.void, len(names))
+    assert confirmed - drained(folder)
