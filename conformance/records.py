@@ -83,7 +83,8 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     `arm` is `subject` or `control`; `control` is the label of the control that it ran (`Control.label`). `k` is the
     number that the seed drew for the trigger. `steps` are the drawn steps, `client` and `queue` those of the script
     (`Scenario`): a replay compares them. `steps` is None in the record of an earlier version. `flush_ms` is how long
-    the broker may keep what it has confirmed before it writes it; 0 if its settings do not say. `void` says why nothing
+    the broker may keep what it has confirmed before it writes it; 0 if its settings do not say. `rounds` is the most
+    that it plays of each `Rounds`. `void` says why nothing
     may be concluded from it: a fault that did not take effect, a process that died by itself, a broker that did not
     start. The judge sets `void_after_fault` if a fault had taken effect in a void trial. `floor_seconds` is the time of
     the restarts and waits alone.
@@ -102,6 +103,7 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     client: str = "library"
     queue: dict[str, bool | int] = {}
     flush_ms: int = 0
+    rounds: int = 1
     void: str = ""
     void_log: tuple[str, ...] = ()
     void_after_fault: bool = False

@@ -44,6 +44,7 @@ def row(claim: str = "SOLCD-ACK-01", verdict: Verdict = Verdict.HOLDS, **changes
             name="confirmed_in_window", total=1240, minimum=180, median=205.5, trials=6, confirmed=9120, window_ms=100.0
         ),
         "trials": 6,
+        "faults": 6,
         "control": ControlResult(label="sync_non_transactional=false", strong=True, failed=3, trials=3),
         "bound": 0.393,
         "q": 0.029,
@@ -62,6 +63,8 @@ def violated(claim: str = "SOLCD-ACK-01", **changes: Any) -> VerdictRow:
     found = {
         "offended": 3,
         "trials": 3,
+        "faults": 3,
+        "offended_faults": 3,
         "offences": 41,
         "bound": None,
         "q": None,

@@ -1,6 +1,7 @@
 """Scripts: drawn by a seed, registered once, and refused where they contradict the catalogue."""
 
 import dataclasses
+import random
 
 import msgspec
 import pytest
@@ -22,16 +23,20 @@ from conformance.scenario.script import (
     HoldLink,
     Kill,
     Nth,
+    OneOf,
     Pause,
     Publish,
     Recovery,
     Restart,
+    Rounds,
     Step,
     Stop,
     Throttle,
     Together,
     Watched,
+    drawn,
     largest,
+    parts_of,
 )
 
 CATALOGUE = claims.load()
@@ -110,7 +115,7 @@ def test_what_is_written_has_names_and_numbers():
         "step": "restart",
         "clean": False,
         "under": None,
-        "until": {"fault": "kill", "at": at, "delay_us": 0},
+        "until": {"fault": "kill", "at": at, "delay_us": 0, "delay_percent": 0},
         "beside": (),
     } == written
 
@@ -291,3 +296,22 @@ def test_reasons_for_what_is_not_tried(tmp_path, text, why):
         return
     with pytest.raises((CatalogueError, UsageError), match=why):
         scenario.untried(CATALOGUE, path)
+
+
+def test_rounds_are_drawn_one_by_one():
+    """Each round has numbers of its own; a control has as few rounds as it needs."""
+    steps = (Rounds((Publish(9, window=1, until=Kill(Nth("confirm", Between(1, 500)))), Restart()), 4), Drain())
+    item = dataclasses.replace(SCENARIOS["broker-killed-while-publishing"], steps=steps)
+
+    assert 9 == len(item.drawn(1).steps) > 2
+    assert 4 == len({step.until for step in item.drawn(1).steps if isinstance(step, Publish)})
+    assert (5, 3) == (len(item.drawn(1, 2).steps), len(item.drawn(1, control=True).steps))
+
+
+def test_one_of_two_triggers_is_drawn():
+    kill = Kill(OneOf((Nth("confirm", Between(1, 9)), After(Between(1, 9)))))
+    found = {type(drawn(kill, random.Random(seed)).at) for seed in range(9)}
+
+    assert {Nth, After} == found
+    with pytest.raises(FaultError, match="was not drawn"):
+        parts_of(kill.at)

@@ -327,7 +327,8 @@ def _planned(
         id=record.trial,
         index=record.index,
         seed=record.seed,
-        script=drawn_for(script, record.seed, found[0].adapter),
+        script=drawn_for(script, record.seed, found[0].adapter, record.rounds, control=record.arm == "control"),
+        rounds=record.rounds,
     )
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario, names_of
-from conformance.scenario.script import Consume, LinkFault, Publish, Together, singles
+from conformance.scenario.script import Consume, LinkFault, Publish, singles, togethers
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:
@@ -26,7 +26,7 @@ def _gives_back(item: Scenario) -> bool:
 
 def _shares_a_queue(item: Scenario) -> bool:
     """Whether two consumers are attached at once: messages that one had prefetched at its end go to the other."""
-    together = [step.steps for step in item.steps if isinstance(step, Together)]
+    together = [step.steps for step in togethers(item.steps)]
     return any(sum(isinstance(step, Consume) for step in steps) > 1 for steps in together)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance.claims import Kind, Value
 from conformance.judge import confidence
+from conformance.judge.plan.relations import LOSS_WINDOWS_MS
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Weakened, names_of
@@ -46,9 +47,9 @@ def units(tally: Tally, number: int) -> str:
 
 def seen(tally: Tally) -> str:
     """Say how often: `seen in 3 of 3 kills`, `seen once in 5 kills`."""
-    if tally.offended == 1 and tally.trials > 1:
-        return f"seen once in {units(tally, tally.trials)}"
-    return f"seen in {tally.offended} of {units(tally, tally.trials)}"
+    if tally.offended_faults == 1 and tally.faults > 1:
+        return f"seen once in {units(tally, tally.faults)}"
+    return f"seen in {tally.offended_faults} of {units(tally, tally.faults)}"
 
 
 def counted(tally: Tally) -> str:
@@ -60,14 +61,41 @@ def holds(tally: Tally) -> str:
     exposure = tally.exposure
     least = exposure.minimum if exposure else 0
     risk = "at risk" if tally.fault != NONE else "exposed"
-    text = [f"{counted(tally)} in {units(tally, tally.trials)} (at least {least:,} {risk} in each)."]
+    in_trials = f" of {_plural(tally.trials, ('trial', 'trials'))}" if tally.faults != tally.trials else ""
+    text = [f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {least:,} {risk} in each)."]
     if tally.fault != NONE:
         several = _FAULTS.get(tally.fault, ("", "faults"))[1]
-        below = f"{100 * confidence.bound(tally.trials):.0f} % (95 % confidence)"
+        below = f"{100 * confidence.bound(tally.faults):.0f} % (95 % confidence)"
         text.append(f"If such {several} are independent, the chance that one violates the claim is below {below}.")
-    if tally.scenario.standing:
-        return " ".join([*text, control(tally), _everywhere(tally)])
-    return " ".join([*text, control(tally), f"Failure model: {failure_model(tally)}."])
+        text.append(power(tally))
+    last = _everywhere(tally) if tally.scenario.standing else f"Failure model: {failure_model(tally)}."
+    return " ".join([*filter(None, text), control(tally), last])
+
+
+def power(tally: Tally) -> str:
+    """Say which defects these faults would have shown; empty if the check counts nothing back from its fault.
+
+    A broker that stores some time after its answer loses what it answered within that time before the fault: so each
+    fault shows it, or cannot. A broker that loses after one fault in ten is missed by n faults with the chance 0.9^n.
+    """
+    within = [tally.faults_within(ms) for ms in LOSS_WINDOWS_MS]
+    if not any(within):
+        return ""
+    tenth, hundredth = (100 * (1 - (1 - 1 / n) ** tally.faults) for n in (10, 100))
+    return (
+        f"A broker that stores {_listed(LOSS_WINDOWS_MS)} ms after its answer would have lost messages in "
+        f"{_listed(within)} of these {units(tally, tally.faults)}. A loss in one of ten would have been seen with "
+        f"{tenth:.0f} %, in one of a hundred with {hundredth:.0f} %."
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """List numbers.
+
+    >>> _listed((3, 10, 100))
+    '3, 10 or 100'
+    """
+    return f"{', '.join(map(str, numbers[:-1]))} or {numbers[-1]}"
 
 
 def _everywhere(tally: Tally) -> str:
@@ -86,7 +114,7 @@ def control(tally: Tally) -> str:
     if result is None or chosen is None:
         return ""
     if tally.strong:
-        q = confidence.miss_probability(result.failed, result.trials, tally.trials)
+        q = confidence.miss_probability(result.failed, result.trials, tally.faults)
         which = f"The opposite setting ({chosen.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
         return f"{which} failed in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
     on = f"with {chosen.label}" if isinstance(chosen, Weakened) else f"on the {chosen.label}"
@@ -130,6 +158,8 @@ def _which(tally: Tally) -> str:
             where = words.format(_ORDERED[tally.anomaly.order])
             places.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
     text = f"Affected: {', '.join(places)}." if places else ""
+    if tally.faults > tally.trials:
+        text = ""  # a part of each sequence between two faults, not of the trial
     if tally.anomaly.rests_on(["delay"]):
         return text  # the late and the stuck are the offending ones
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)

@@ -97,10 +97,13 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     """One claim in one scenario: the unit of a report, and an object of `verdicts` in `report.json`.
 
     `trials` counts valid trials of the subject, `offended` those with at least one counterexample, `void` the void
-    ones. `bound` is the upper bound (95 %) of the chance per fault, `q` the miss probability of a strong control; None
-    if they do not apply. `reason` is for people. `required`: judged only because the user asked, and never counted
-    against the vendor. `replay` is a command line, to be typed in the folder of the run: it records the first trial of
-    a violation again; for other verdicts it repeats the run. `decided_by` is the durability test that covers this row.
+    ones. A trial can hold several faults: `faults` counts the independent units of the subject, `offended_faults` those
+    with a counterexample; without a fault they are the trials. `strength` is how many faults a HOLDS rests on, as text
+    (`30 kills`). `bound` is the upper bound (95 %) of the chance per fault, `q` the miss probability of a strong
+    control; None if they do not apply. `reason` is for people. `required`: judged only because the user asked, and
+    never counted against the vendor. `replay` is a command line, to be typed in the folder of the run: it records the
+    first trial of a violation again; for other verdicts it repeats the run. `decided_by` is the durability test that
+    covers this row.
     `failed_unpromised` is the figure of a check that failed although this configuration does not promise the claim.
     `repeated_by` are the scenarios whose trials offended a standing check, and that show it again.
     """
@@ -133,11 +136,19 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     replay: str
     required: bool = False
+    faults: int = 0
+    offended_faults: int = 0
+    strength: str = ""
     offences: int = 0
     decided_by: str = ""
     failed_unpromised: str = ""
     repeated_by: tuple[str, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+
+    @property
+    def graded(self) -> str:
+        """The verdict with its strength: `HOLDS (30 kills)`."""
+        return f"{self.verdict} ({self.strength})" if self.strength else str(self.verdict)
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):

@@ -295,9 +295,9 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
     if after := [why for record, why in one.subject.void if record.void_after_fault]:
         were = "trial was void after its" if len(after) == 1 else "trials were void after their"
         yield f"{len(after)} {were} fault took effect: {after[0].rstrip('.')}."
-    if missing := max(0, FEWEST_FAULTS - one.trials):
+    if missing := max(0, FEWEST_FAULTS - one.faults):
         yield (
-            f"HOLDS needs {reasons.units(one, FEWEST_FAULTS)}, and {one.trials} took effect: {missing} more needed "
+            f"HOLDS needs {reasons.units(one, FEWEST_FAULTS)}, and {one.faults} took effect: {missing} more needed "
             f"(--trials {one.subject.recorded + missing})."
         )
 
@@ -333,11 +333,11 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
     elif not result.failed:
         yield f"Its control ({chosen.label}) was not seen to fail in {reasons.units(one, result.trials)}."
     elif result.strong:
-        q = confidence.miss_probability(result.failed, result.trials, one.trials)
+        q = confidence.miss_probability(result.failed, result.trials, one.faults)
         if q > confidence.ENOUGH:
             yield (
                 f"Too few trials for this control, which failed in {result.failed} of {result.trials}: a broker that "
-                f"is as bad would pass {reasons.units(one, one.trials)} with q = {q:.3f}, and 0.05 is allowed."
+                f"is as bad would pass {reasons.units(one, one.faults)} with q = {q:.3f}, and 0.05 is allowed."
             )
     elif result.failed < result.trials:
         yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must fail in all."
@@ -372,10 +372,13 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         exposure=tried.exposure if tried else None,
         trials=tried.trials if tried else 0,
         offended=tried.offended if tried else 0,
+        faults=tried.faults if tried else 0,
+        offended_faults=tried.offended_faults if tried else 0,
+        strength=reasons.units(tried, tried.faults) if clean and tried and tried.fault != NONE else "",
         void=len(tried.subject.void) if tried else 0,
         control=control,
-        bound=confidence.bound(tried.trials) if clean and tried and tried.fault != NONE else None,
-        q=confidence.miss_probability(control.failed, control.trials, tried.trials)
+        bound=confidence.bound(tried.faults) if clean and tried and tried.fault != NONE else None,
+        q=confidence.miss_probability(control.failed, control.trials, tried.faults)
         if tried and control and control.strong and not tried.offended
         else None,
         reason=ruling.reason,

@@ -77,6 +77,29 @@ class Tally:
         return self.subject.offended(self.anomaly.name)
 
     @property
+    def faults(self) -> int:
+        """The independent units of the subject: its faults, or its trials if the claim is tried without a fault."""
+        return self._units(self.subject)
+
+    @property
+    def offended_faults(self) -> int:
+        return self._offended_units(self.subject)
+
+    def faults_within(self, window_ms: int) -> int:
+        """Count the faults that would have shown a broker which stores so long after its answer."""
+        return sum(facts.faults_within(self.check.exposure, window_ms) for facts in self.subject.facts)
+
+    def _units(self, arm: Arm) -> int:
+        if self.fault == NONE:
+            return len(arm.valid)
+        return sum(facts.faults(self.anomaly.name, self.check.exposure) for facts in arm.facts)
+
+    def _offended_units(self, arm: Arm) -> int:
+        if self.fault == NONE:
+            return arm.offended(self.anomaly.name)
+        return sum(facts.offended_faults(self.anomaly.name, self.check.exposure) for facts in arm.facts)
+
+    @property
     def offences(self) -> int:
         return sum(facts.offences(self.anomaly.name) for facts in self.subject.facts)
 
@@ -126,8 +149,8 @@ class Tally:
         return ControlResult(
             label=self.check.control.label,
             strong=self.strong,
-            failed=self.control.offended(self.anomaly.name),
-            trials=len(self.control.valid),
+            failed=self._offended_units(self.control),
+            trials=self._units(self.control),
         )
 
     @property

@@ -28,15 +28,18 @@ from conformance.scenario.script import (
     Kill,
     Nth,
     Offer,
+    OneOf,
     Pause,
     PowerLoss,
     Publish,
     Recovery,
     Restart,
+    Rounds,
     Step,
     Stop,
     Throttle,
     Together,
+    Trigger,
     Watched,
 )
 
@@ -178,6 +181,9 @@ def _sentence(step: Step) -> str:
         case Together():
             parts = " ".join(map(_sentence, step.steps))
             return f"{len(step.steps)} clients at once, the publishers when every consumer is attached: {parts}"
+        case Rounds():
+            parts = " ".join(map(_sentence, step.steps))
+            return f"Up to {plural(step.times, 'time')}, and {plural(step.control, 'time')} in a control: {parts}"
         case Restart():
             return _restart_sentence(step)
         case Offer():
@@ -316,7 +322,7 @@ def _disk(fault: DiskFault) -> str:
 def _fault_sentence(fault: Fault) -> str:
     match fault:
         case Kill():
-            return f"SIGKILL to every process of the broker at {_trigger(fault.at)}{_later(fault.delay_us)}."
+            return f"SIGKILL to every process of the broker at {_trigger(fault.at)}{_later(fault)}."
         case Stop():
             return f"SIGTERM to the broker at {_trigger(fault.at)}."
         case Pause():
@@ -339,8 +345,10 @@ def _fault_sentence(fault: Fault) -> str:
             return f"The link carries at most {fault.bytes_per_s:,} bytes a second each way."
 
 
-def _trigger(at: Nth | After | All | Frame | Recovery) -> str:
+def _trigger(at: Trigger | Frame | Recovery) -> str:
     match at:
+        case OneOf():
+            return f"{' or '.join(map(_trigger, at.options))} (the seed draws which)"
         case Nth():
             return _number(at.k, _EVENTS[at.event])
         case After():
@@ -361,10 +369,14 @@ def _number(k: int | Between, what: str = "") -> str:
     return f"the {ordinal(k)} {what}".rstrip()
 
 
-def _later(delay_us: int | Between) -> str:
-    if isinstance(delay_us, Between):
-        return f", {delay_us.low:,} to {delay_us.high:,} us after it, drawn from the trial's seed"
-    return f", {delay_us:,} us after it" if delay_us else ""
+def _later(fault: Kill) -> str:
+    """Say how long after its event a kill comes; empty if at once."""
+    for delay, unit in ((fault.delay_us, "us"), (fault.delay_percent, "% of the longest answer so far")):
+        if isinstance(delay, Between):
+            return f", {delay.low:,} to {delay.high:,} {unit} after it, drawn from the trial's seed"
+        if delay:
+            return f", {delay:,} {unit} after it"
+    return ""
 
 
 def _milliseconds(k: int | Between) -> str:

@@ -89,7 +89,7 @@ def _table(rows: Sequence[VerdictRow], run: RunRecord, catalogue: Catalogue | No
         asked = "judged as" if model.judged_as(row, run, catalogue) else "required" if row.required else ""
         foreign = asked != "judged as" and model.not_promised(row, run, catalogue)
         confidence = "not promised" if foreign else _confidence(row, asked)
-        cells = (row.claim, row.verdict.value, row.scenario, _exposure(row), _control(row), confidence)
+        cells = (row.claim, row.graded, row.scenario, _exposure(row), _control(row), confidence)
         style = STYLES.get(row.verdict, "dim")
         table.add_row(*(_line(cell, style if at == 1 else "") for at, cell in enumerate(cells)))
     return table
@@ -109,7 +109,7 @@ def _control(row: VerdictRow) -> str:
 
 def _confidence(row: VerdictRow, asked: str) -> str:
     if row.verdict is Verdict.VIOLATED:
-        return f"seen in {row.offended} of {row.trials}" + (f", {asked}" if asked else "")
+        return f"seen in {row.offended_faults} of {row.faults}" + (f", {asked}" if asked else "")
     bound = f"<{row.bound:.0%}" if row.bound is not None else ""
     missed = f"q={row.q:.3f}" if row.q is not None else ""
     return " ".join(part for part in (missed, bound) if part)

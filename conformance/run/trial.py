@@ -176,7 +176,7 @@ class TrialPlayer:
             self._drain()
         elif isinstance(step, Together):
             self._together(step)
-        else:
+        elif isinstance(step, Publish | Consume):
             self._drive(step)
 
     def _drain(self) -> None:
@@ -431,6 +431,7 @@ def describe(planned: Planned) -> TrialRecord:
         client=planned.script.client,
         queue=dict(planned.script.queue),
         flush_ms=planned.flush_ms,
+        rounds=planned.rounds,
     )
 
 

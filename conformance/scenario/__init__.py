@@ -46,12 +46,13 @@ from conformance.scenario.script import (
     Recovery,
     Restart,
     Step,
-    Together,
     TogetherFault,
     check_types,
     drawn,
     needs_of_launcher,
     singles,
+    togethers,
+    unrolled,
 )
 
 FRAMES = "frames that can be told on a link"
@@ -67,6 +68,8 @@ PEEKS = "a receiver beside the publisher"
 CALLS = (RAW, REFUSES, HOLDS, PEEKS)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
+MOST_ROUNDS = 60
+"""The judge tells so many runs of the broker in one trial apart (`judge.plan.relations`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,10 +249,10 @@ class Scenario:
         names = [name for fault in self.faults for name in names_of(fault)]
         return next((name for name in reversed(names) if name in claim.faults), "none")
 
-    def drawn(self, seed: int) -> Scenario:
-        """Return the script of one trial, with every number drawn."""
+    def drawn(self, seed: int, most: int = MOST_ROUNDS, *, control: bool = False) -> Scenario:
+        """Return the script of one trial, with every number drawn and at most `most` rounds of each `Rounds`."""
         rng = random.Random(f"{self.id}:{seed}")
-        return dataclasses.replace(self, steps=drawn(self.steps, rng))
+        return dataclasses.replace(self, steps=drawn(unrolled(self.steps, most, control=control), rng))
 
 
 def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
@@ -322,13 +325,13 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
     sent = any(isinstance(step, Publish) and step.batch for step in steps)
     if sent and any(isinstance(step, Consume) and step.mode == "transacted" for step in steps):
         raise CatalogueError(f"scenario {item.id} has transactions of sends and of acknowledgements: use two scenarios")
-    for together in (step for step in item.steps if isinstance(step, Together)):
+    for together in togethers(item.steps):
         faults = [step.until for step in together.steps if step.until is not None]
         if len(faults) > 1 or not all(isinstance(fault, TogetherFault) for fault in faults):
             raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
         if any(step.linked for step in together.steps):
             raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
-    for restart in (step for step in item.steps if isinstance(step, Restart)):
+    for restart in (step for step in steps if isinstance(step, Restart)):
         if restart.until and not isinstance(restart.until.at, Recovery | After):
             raise CatalogueError(f"scenario {item.id}: a start is killed in its recovery, or some time after it")
         if not restart.beside:

@@ -109,6 +109,15 @@ class All(_Trigger, frozen=True):
     parts: tuple[Nth | After, ...]
 
 
+class OneOf(_Trigger, frozen=True):
+    """One of these triggers: the trial's seed draws which.
+
+    A kill that is always tied to the same event always comes at the same moment of the broker's work.
+    """
+
+    options: tuple[Nth | After | All, ...]
+
+
 class Frame(_Trigger, frozen=True):
     """A trigger: the k-th frame of that kind on the link, `before` it is passed on, in the `middle` of it, or `after`.
 
@@ -140,13 +149,15 @@ class Recovery(_Trigger, frozen=True):
     k: Drawn
 
 
-Trigger = Nth | After | All
+Trigger = Nth | After | All | OneOf
 
 
 def parts_of(trigger: Trigger | Recovery) -> tuple[Nth | After, ...]:
     """Return the events and times that must all have happened in one client; raise `FaultError` if it has none."""
     if isinstance(trigger, Recovery):
         raise FaultError("a fault cannot be armed: no client sees the recovery of a broker")
+    if isinstance(trigger, OneOf):
+        raise FaultError(f"a fault cannot be armed: its trigger was not drawn: {trigger}")
     return trigger.parts if isinstance(trigger, All) else (trigger,)
 
 
@@ -169,10 +180,14 @@ class Kill(_Fault, frozen=True):
     """SIGKILL to every process of the broker, from the process that sees the event of the trigger.
 
     `delay_us`: so many microseconds after that event, while the broker goes on and the client does nothing.
+    `delay_percent`: or so many percent of the longest answer that this client has waited for in this trial. A
+    kill at a request that was just written comes before the broker has read it; with the delay it comes at any moment
+    of the work on the request.
     """
 
     at: Trigger | Recovery
     delay_us: DrawnWait = 0
+    delay_percent: DrawnWait = 0
     failure_model = "process death"
 
 
@@ -426,8 +441,20 @@ class Ask(_Step, frozen=True):
     question: str
 
 
+class Rounds(_Step, frozen=True):
+    """Do these steps `times` times, each time with newly drawn numbers; the drawn script lists them all (`drawn`).
+
+    One drain at the end serves every fault: a loss belongs to the run of the broker that confirmed the message. A
+    control does `control` rounds: what it needs is one loss a fault, not many faults.
+    """
+
+    steps: tuple[Publish | Consume | Together | Restart, ...]
+    times: Count
+    control: Count = 1
+
+
 Single = Publish | Consume | Restart | Drain | Offer | Ask
-Step = Publish | Consume | Together | Restart | Drain | Offer | Ask
+Step = Publish | Consume | Together | Restart | Drain | Offer | Ask | Rounds
 ClientStep = Publish | Consume | Drain | Ask
 """Steps that one client process does."""
 
@@ -446,21 +473,31 @@ LONGEST_DELAY_MS = 30_000
 
 
 def singles(steps: Iterable[Step]) -> Iterator[Single]:
-    """Yield every step of one client, in the order in which they begin."""
+    """Yield every step of one client, in the order in which they begin; those of `Rounds` once."""
     for step in steps:
         if isinstance(step, Together):
             yield from itertools.chain(*step.groups)
+        elif isinstance(step, Rounds):
+            yield from singles(step.steps)
         else:
             yield step
         if isinstance(step, Restart):
             yield from step.beside
 
 
+def togethers(steps: Iterable[Step]) -> Iterator[Together]:
+    for step in steps:
+        if isinstance(step, Rounds):
+            yield from togethers(step.steps)
+        elif isinstance(step, Together):
+            yield step
+
+
 def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
     """Yield what a broker must allow that the suite starts itself, or whose owner has commands: `LAUNCHER_NEEDS`."""
     core = steps[: -len(SETTLE)] if steps[-len(SETTLE) :] == SETTLE else steps
-    restarts = [step for step in core if isinstance(step, Restart)]
-    faults = [step.until for step in core if isinstance(step, Publish | Consume | Together)]
+    restarts = [step for step in singles(core) if isinstance(step, Restart)]
+    faults = [step.until for step in singles(core) if isinstance(step, Publish | Consume)]
     if any(step.clean and step.under is None for step in restarts):
         yield CLEAN_RESTART
     if any(step.until is not None for step in restarts):
@@ -477,11 +514,22 @@ def unsettled(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return (*steps[: -len(SETTLE)], Drain(), Drain()) if steps[-len(SETTLE) :] == SETTLE else steps
 
 
+def unrolled(steps: tuple[Step, ...], most: int, *, control: bool) -> tuple[Step, ...]:
+    """Return the steps with those of `Rounds` repeated: at most `most` times, or as often as a control needs."""
+    found: list[Step] = []
+    for step in steps:
+        times = (step.control if control else min(step.times, most)) if isinstance(step, Rounds) else 1
+        found += (step.steps if isinstance(step, Rounds) else (step,)) * times
+    return tuple(found)
+
+
 def drawn(value: Value, rng: random.Random) -> Value:
     """Return a step, fault or trigger, or several, with every number drawn."""
     found: Any = value
     if isinstance(value, Between):
         found = rng.randint(value.low, value.high)
+    elif isinstance(value, OneOf):
+        found = drawn(rng.choice(value.options), rng)
     elif isinstance(value, tuple):
         found = tuple(drawn(item, rng) for item in value)
     elif isinstance(value, msgspec.Struct):

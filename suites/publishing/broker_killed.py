@@ -1,7 +1,9 @@
 """The broker dies while a client is publishing."""
 
 from conformance.scenario import RECOVERED, SYNC_OFF, SYNC_OFF_SLOWLY, Check, Liar, Weakened, scenario
-from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
+from conformance.scenario.script import SETTLE, After, Between, Kill, Nth, OneOf, Publish, Restart, Rounds
+
+AT_A_CONFIRM_OR_ANY_TIME = OneOf((Nth("confirm", Between(150, 600)), After(Between(100, 500))))
 
 
 def decided(control: Weakened) -> dict[str, Check]:
@@ -17,14 +19,15 @@ def decided(control: Weakened) -> dict[str, Check]:
 
 @scenario
 class BrokerKilledWhilePublishing:
-    """A publisher keeps 100 persistent messages in flight; every process of the broker is killed at a confirm.
+    """A publisher keeps 100 persistent messages in flight; every process of the broker is killed, again and again.
 
-    The broker is started again on the same data and drained to silence; then it is stopped in order, started once
-    more, and drained again, so that lost can be told from late and from stuck.
+    Each kill comes at a confirm or at a random time, and the next publisher begins on what recovery has left. After the
+    last one the queue is drained to silence; then the broker is stopped in order, started once more, and drained again,
+    so that lost can be told from late and from stuck.
     """
 
     mode = "async_ack"
-    steps = (Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))), Restart(), *SETTLE)
+    steps = (Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), 15), *SETTLE)
     decides = {
         **decided(SYNC_OFF),
         "AMQP-DUR-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),

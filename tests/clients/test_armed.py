@@ -110,6 +110,17 @@ def test_a_kill_may_come_some_time_after_its_event(armed, victim):
     assert int(fired.detail.partition(" us after its event")[0]) >= 20_000
 
 
+def test_a_kill_may_come_within_the_longest_answer(armed, victim):
+    """The delay is measured in the trial: half of the 40 ms that the slowest answer took."""
+    trial, events = armed(Kill(Nth("commit_written", 1), delay_percent=50))
+    trial.check_answer(time.monotonic_ns() - 40_000_000)
+    trial.check_answer(time.monotonic_ns() - 1_000_000)
+    trial.count("commit_written")
+    trial.fire_if_due()
+
+    assert int(events()[-1].detail.partition(" us after its event")[0]) >= 20_000
+
+
 @pytest.mark.parametrize(("fault", "number"), [(Kill, signal.SIGKILL), (Stop, signal.SIGTERM)])
 def test_the_signal_of_each_fault(armed, victim, fault, number):
     """Sent once, at the k-th event."""

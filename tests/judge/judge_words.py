@@ -244,8 +244,8 @@ def took(*numbers):
     return [e for n in numbers for e in (*handed(n), *processed(n), *acked(n))]
 
 
-def killed(process="publisher-1"):
-    return [*of(process, Op.FAULT, Phase.FIRED, fault="kill"), *took_effect("kill")]
+def killed(process="publisher-1", epoch=1):
+    return [*of(process, Op.FAULT, Phase.FIRED, fault="kill", epoch=epoch), *took_effect("kill", epoch)]
 
 
 def not_back(words="not recovered: it ended with status 1", phase=Phase.FAIL):
@@ -264,8 +264,15 @@ def crashed():
     return [*of("consumer-1", Op.FAULT, Phase.FIRED, fault="consumer_crash"), *took_effect("consumer_crash")]
 
 
-def took_effect(fault):
-    return of("orchestrator", Op.FAULT, Phase.EFFECTIVE, fault=fault)
+def took_effect(fault, epoch=1):
+    return of("orchestrator", Op.FAULT, Phase.EFFECTIVE, fault=fault, epoch=epoch)
+
+
+def kept_in(epoch, n):
+    """Sent and confirmed in that run of the broker, by a publisher of its own."""
+    about = {"epoch": epoch, "durable": True}
+    sends = of(f"publisher-{epoch}", Op.SEND, Phase.INVOKE, f"p{epoch}:{n}", **about)
+    return [*sends, *of(f"publisher-{epoch}", Op.SEND, Phase.OK, f"p{epoch}:{n}", **about)]
 
 
 def came(n, drain=1, *, epoch=2, **fields):

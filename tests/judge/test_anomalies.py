@@ -65,6 +65,17 @@ OTHERS = table("""
 0 hidden without a reason: kept 1, hidden None
 0 hidden of one message: kept 1, of disk-1 SYNC INFO p1:1 detail="only its first 32 bytes were shown"
 
+[three kills, the third of them long after the last confirm]
+9 nothing lost: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, kept_in 3 1, pause 200, killed epoch=3,
+    settled p1:1 p2:1 p3:1 epoch=4
+9 lost by the second: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, kept_in 3 1, pause 200, killed epoch=3,
+    settled p1:1 p3:1 epoch=4
+9 lost by the first and the third: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, kept_in 3 1, pause 200,
+    killed epoch=3, settled p2:1 epoch=4
+9 commits before two kills: put t1 1, committed t1, killed, of publisher-2 BEGIN INVOKE transaction=t1 epoch=2,
+    of publisher-2 SEND INVOKE p2:1 transaction=t1 durable=True epoch=2,
+    of publisher-2 COMMIT INVOKE transaction=t1 epoch=2, killed publisher-2 epoch=2, settled 1 epoch=3
+
 [others]
 0 foreign id: kept 1, came ID:foreign, settled 1
 0 late, two drains: kept 1, killed, silent 1, came 1 drain=2, silent 2
@@ -203,6 +214,31 @@ def test_commits_at_risk(facts, name, exposed):
     """Counter-example: ARTEMIS-TX-09 held with twenty at risk, although no commit was in flight at any kill."""
     assert exposed == facts[name].exposed("commits_at_risk")
     assert 2 == facts["commit long answered"].applies("half_applied")
+
+
+@pytest.mark.parametrize(
+    ("name", "anomaly", "exposure", "faults", "offended"),
+    [
+        ("nothing lost", "lost", "confirmed_in_window", 2, 0),
+        ("nothing lost", "lost", "confirmed", 1, 0),
+        ("lost by the second", "lost", "confirmed_in_window", 2, 1),
+        # What was lost was at risk, however long before the kill it was confirmed.
+        ("lost by the first and the third", "lost", "confirmed_in_window", 3, 2),
+        ("lost by the first and the third", "lost", "confirmed", 1, 1),
+        ("commits before two kills", "half_applied", "commits_at_risk", 2, 0),
+    ],
+)
+def test_each_fault_of_a_trial_counts_for_itself(facts, name, anomaly, exposure, faults, offended):
+    """A kill that met nothing at risk is no evidence; a check that counts nothing back from a fault has one a trial."""
+    found = facts[name]
+
+    assert (faults, offended) == (found.faults(anomaly, exposure), found.offended_faults(anomaly, exposure))
+
+
+@pytest.mark.parametrize(("window_ms", "faults"), [(3, 1), (10, 2), (100, 2)])
+def test_which_faults_would_have_shown_a_loss_window(facts, window_ms, faults):
+    """The kills came 1, 6 and 201 ms after the last confirm."""
+    assert faults == facts["nothing lost"].faults_within("confirmed_in_window", window_ms)
 
 
 def test_only_a_fault_that_took_effect_is_effective(facts):

@@ -42,6 +42,28 @@ def test_holds():
     assert (3, 0, 0, 0.63, 0.029) == (row.trials, row.offended, row.void, round(row.bound, 2), round(row.q, 3))
 
 
+MANY = {"epochs_confirmed_in_window": 0b1111111111, "epochs_10_confirmed_in_window": 0b1111, "exposed": 400}
+MANY["epochs_100_confirmed_in_window"] = MANY["epochs_confirmed_in_window"]
+
+
+def test_each_kill_of_a_trial_counts():
+    """Ten kills in each of three trials bound the chance at 10 %; the control had three."""
+    row = rule("SOLCD-ACK-01", KILL, [facts(**MANY)] * 3, BROKEN)
+
+    assert ("HOLDS (30 kills)", 3, 30, 0.095) == (row.graded, row.trials, row.faults, round(row.bound, 3))
+    assert (
+        "0 of 300 confirmed messages lost in 30 kills of 3 trials (at least 400 at risk in each). If such kills are "
+        "independent, the chance that one violates the claim is below 10 % (95 % confidence). A broker that stores 3, 10 "
+        "or 100 ms after its answer would have lost messages in 0, 12 or 30 of these 30 kills. A loss in one of ten "
+        "would have been seen with 96 %, in one of a hundred with 26 %."
+    ) in row.reason
+
+
+def test_many_kills_in_one_trial_are_enough():
+    """A trial that met three kills is as good as three trials."""
+    assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [facts(**MANY)], BROKEN).verdict
+
+
 @pytest.mark.parametrize(
     ("subject", "control", "words"),
     [

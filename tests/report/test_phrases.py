@@ -145,10 +145,13 @@ def test_a_plain_step_has_no_other_words():
 def test_every_script_has_a_sentence_for_each_step(scenarios):
     """No event or fault of the suite is without a word; a drawn script has the number of its trial."""
     found = {name: phrases.steps_in_words(script.steps) for name, script in scenarios.items()}
-    drawn = scenarios["broker-killed-while-publishing"].drawn(7)
+    drawn = scenarios["broker-killed-after-acknowledgements"].drawn(7)
 
     assert {name: len(script.steps) for name, script in scenarios.items()} == {k: len(v) for k, v in found.items()}
-    assert f"at the {phrases.ordinal(drawn.fault.at.k)} confirm." in phrases.steps_in_words(drawn.steps)[0]
+    assert (
+        f"at the {phrases.ordinal(drawn.fault.at.k)} confirmed acknowledgement."
+        in phrases.steps_in_words(drawn.steps)[2]
+    )
 
 
 @pytest.mark.parametrize(("number", "text"), [(11, "11th"), (112, "112th"), (23, "23rd")])

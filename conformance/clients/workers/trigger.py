@@ -70,6 +70,7 @@ class ArmedFault:
         self._timed = any(isinstance(part, After) for part in self._parts)
         self._began = time.monotonic()
         self._event_ns = self._ready_ns = 0
+        self._longest_ns = 0
         self._effective_ns = 0
         self._heal_at = 0.0
         self._killed = False
@@ -139,7 +140,8 @@ class ArmedFault:
         if fault is None or self.fired or not self.due:
             return
         self.fired = True
-        time.sleep(fixed(fault.delay_us) / 1e6 if isinstance(fault, Kill) else 0)
+        if isinstance(fault, Kill):
+            time.sleep(fixed(fault.delay_us) / 1e6 + fixed(fault.delay_percent) / 100 * self._longest_ns / 1e9)
         started = self.fired_ns = time.monotonic_ns()
         if isinstance(fault, ConsumerCrash):
             self._note(Phase.FIRED, self._took(started).rstrip(", "))
@@ -204,10 +206,12 @@ class ArmedFault:
             self.heal_if_due(now=True)
 
     def check_answer(self, invoked_ns: int) -> None:
-        """Raise `ClientError` if a halted broker answered a request that came after the pause.
+        """Note how long the answer took that has just come to this request.
 
-        It cannot: so it was not halted, and the trial is void.
+        Raises `ClientError` if the broker was halted before the request: it cannot answer then, so it was not halted,
+        and the trial is void.
         """
+        self._longest_ns = max(self._longest_ns, time.monotonic_ns() - invoked_ns)
         if self.hears_broker and self.paused and invoked_ns > self._effective_ns:
             raise ClientError("the pause did not take effect: what was asked after it was answered before its end")
 

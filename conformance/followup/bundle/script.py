@@ -403,8 +403,9 @@ def _under_fault(function: str, words: Mapping[str, object], fault: object, body
 
 def _done(fault: object, body: Body) -> str:
     match fault:
-        case Kill(delay_us=int(delay)) if delay:
-            return f"lambda: (time.sleep({delay / 1e6}), broker.signal(signal.SIGKILL))"
+        case Kill(delay_us=int(delay), delay_percent=int(percent)) if delay or percent:
+            late = f"{percent / 100} * fault.longest" if percent else f"{delay / 1e6}"
+            return f"lambda: (time.sleep({late}), broker.signal(signal.SIGKILL))"
         case Kill():
             return "lambda: broker.signal(signal.SIGKILL)"
         case Stop():

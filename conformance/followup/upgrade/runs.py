@@ -40,7 +40,7 @@ from conformance.report.model import Item, Report, Standing
 from conformance.run.planning import Planned, quick
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario import Scenario
-from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop
+from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop, unrolled
 
 BEFORE = "before"
 """The folder, in that of the run, where the old version alone was recorded and judged."""
@@ -144,7 +144,7 @@ def _pair(request: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
 
 
 def _playable(request: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str]:
-    names = [item.id for item in scenarios if hands_over(item.steps)]
+    names = [item.id for item in scenarios if hands_over(unrolled(item.steps, 1, control=False))]
     for name in request.scenarios:
         if name not in names:
             raise UsageError.unknown("scenario", name, names, of="an upgrade")

@@ -199,6 +199,7 @@ MESSAGE: Mapping[str, str] = {
     "committed_at": "min(at_ns) FILTER (WHERE commits)",
     "commit_refused": "coalesce(bool_or(commit_fails), false)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
+    "commit_asked_epoch": "min(epoch) FILTER (WHERE commit_asked)",
     "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
     "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",
     "rollback_refused": "bool_or(keeps_on)",
@@ -254,6 +255,7 @@ MESSAGE: Mapping[str, str] = {
     # Facts of the trial: in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
     "started_at": "min(at_ns)",
+    "row_fires": "collect_list(struct(epoch, at_ns)) FILTER (WHERE fires)",
     "row_effective": f"bit_or(CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
     "row_offers": "count_if(offers)",
@@ -289,6 +291,8 @@ _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
 TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_effective) {_IN_TRIAL}",
+    # Only the row of the events that name no message has any: the greatest array is the one that is not empty.
+    "faults_fired": f"max(row_fires) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",

@@ -11,21 +11,34 @@ from conformance.judge.anomalies.calls import halted
 from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
 
 
+def fault_in(epoch: str) -> str:
+    """Return SQL for the time of the first fault in that run of the broker; null without one.
+
+    The first of two counts: a broker that was halted and then killed did nothing in between.
+    """
+    return f"array_min(transform(filter(faults_fired, one -> one.epoch = {epoch}), one -> one.at_ns))"
+
+
 @dataclasses.dataclass(frozen=True)
 class ExposureRule:
     """An exposure: `counts` is SQL over the row of a message.
 
-    `since` is SQL for the time of an answer. With it, a message counts only if it was answered after the fault (it was
-    in flight then), or within the broker's flush interval before it (`records.TrialRecord.flush_ms`).
+    `since` is SQL for the time of an answer, and `epoch` for the run of the broker that gave it. With them, a message
+    counts only if the fault of that run came before the answer was read (it was in flight then), or within the broker's
+    flush interval after it (`records.TrialRecord.flush_ms`). Each run of the broker that a fault ended counts for
+    itself: it is the unit of `confidence`.
     """
 
     counts: str
     since: str = ""
+    epoch: str = ""
 
+
+_COMMIT_FAULT = fault_in("commit_asked_epoch")
 
 EXPOSURES: Mapping[str, ExposureRule] = {
-    "confirmed_in_window": ExposureRule("confirmed AND durable", since="confirmed_at"),
-    "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", since="acked_at"),
+    "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch"),
+    "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_epoch"),
     "sends": ExposureRule("attempted AND durable AND NOT disconnected"),
     "confirmed": ExposureRule("confirmed"),
     "received": ExposureRule("received > 0"),
@@ -39,10 +52,11 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "acknowledgements_confirmed": ExposureRule("acked_at IS NOT NULL"),
     "delivered_unacknowledged": ExposureRule("handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
-    "committed_in_window": ExposureRule("committed AND durable", since="committed_at"),
+    "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch"),
     "commits_at_risk": ExposureRule(
-        "in_transaction AND commit_asked_at <= fired_at AND NOT (committed_at IS NULL AND commit_refused)",
-        since="coalesce(committed_at, fired_at)",
+        f"in_transaction AND commit_asked_at <= {_COMMIT_FAULT} AND NOT (committed_at IS NULL AND commit_refused)",
+        since=f"coalesce(committed_at, {_COMMIT_FAULT})",
+        epoch="commit_asked_epoch",
     ),
     "in_transactions": ExposureRule("in_transaction"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
@@ -86,8 +100,8 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "less_sent": ExposureRule(LESS_SENT),
     "thresholds_offered": ExposureRule(OFFERED),
     "asked_immediately": ExposureRule("immediate"),
-    "immediate_in_window": ExposureRule("immediate AND confirmed AND durable", since="confirmed_at"),
-    "ranged_in_window": ExposureRule("ranged AND confirmed AND durable", since="confirmed_at"),
+    "immediate_in_window": ExposureRule("immediate AND confirmed AND durable", "confirmed_at", "confirm_epoch"),
+    "ranged_in_window": ExposureRule("ranged AND confirmed AND durable", "confirmed_at", "confirm_epoch"),
     "window_waits": ExposureRule("waited_with IS NOT NULL"),
     "acknowledged_out_of_order": ExposureRule("out_of_order"),
     "sends_refused": ExposureRule("refused AND NOT accepted"),

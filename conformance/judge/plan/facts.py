@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.exposures import EXPOSURES
-from conformance.judge.plan.relations import figure_column, unpacked
+from conformance.judge.plan.relations import figure_column, unpacked, within_column
 
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
@@ -21,12 +23,15 @@ class Failing:
     """One anomaly in one trial: how many messages offend, and some of them as `(queue, producer, n)`.
 
     `first` and `last` are the ends of the offending messages in the anomaly's `order`, nanoseconds; None without one.
+    `epochs` are the runs of the broker that they belong to, one bit each, by the column that says it
+    (`ExposureRule.epoch`).
     """
 
     offences: int
     witnesses: tuple[tuple[str, int, int], ...]
     first: int | None
     last: int | None
+    epochs: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +56,28 @@ class TrialFacts:
 
     def exposed(self, exposure: str) -> int:
         return int(self.counts[f"exposed_{exposure}"])
+
+    def faults(self, anomaly: str, exposure: str) -> int:
+        """Count the faults that this trial stands for: those that met something at risk, or lost something.
+
+        A check that counts nothing back from a fault has one for each trial.
+        """
+        return max(1, (self._at_risk(exposure) | self._offended(anomaly, exposure)).bit_count())
+
+    def offended_faults(self, anomaly: str, exposure: str) -> int:
+        """Count the faults after which the anomaly was seen: at least one if it was seen at all."""
+        return max(1, self._offended(anomaly, exposure).bit_count()) if self.offences(anomaly) else 0
+
+    def faults_within(self, exposure: str, window_ms: int) -> int:
+        """Count the faults that came at most `window_ms` after an answer, or with one on its way."""
+        return int(self.counts.get(within_column(exposure, window_ms)) or 0).bit_count()
+
+    def _at_risk(self, exposure: str) -> int:
+        return int(self.counts.get(f"epochs_{exposure}") or 0)
+
+    def _offended(self, anomaly: str, exposure: str) -> int:
+        found = self.failing.get(anomaly)
+        return found.epochs.get(EXPOSURES[exposure].epoch, 0) if found else 0
 
     def window_ns(self, exposure: str) -> int | None:
         """Return the flush interval that an exposure counts back from the fault; None if it counts everything."""
@@ -135,6 +162,8 @@ def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [row[name] for row in rows if row[name] is not None]
         if name.startswith(("applies_", "exposed_", "missed_", "all_")):
             found[name] = sum(values)
+        elif name.startswith("epochs_"):
+            found[name] = functools.reduce(operator.or_, values, 0)
         elif name.startswith("kept_first_") or name == "trial_started_at":
             found[name] = min(values, default=None)
         else:
@@ -146,12 +175,16 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
     order = ANOMALIES[anomaly].order
     first = [row[f"first_{order}"] for row in rows if order and row[f"first_{order}"] is not None]
     last = [row[f"last_{order}"] for row in rows if order and row[f"last_{order}"] is not None]
+    epochs = {name.removeprefix("offended_"): 0 for row in rows for name in row if name.startswith("offended_")}
+    for name in epochs:
+        epochs[name] = functools.reduce(operator.or_, (row[f"offended_{name}"] or 0 for row in rows), 0)
     witnesses = sorted((*unpacked(row["witness"]), row["queue"] or "") for row in rows)[:WITNESSES]
     return Failing(
         offences=sum(row["offences"] for row in rows),
         witnesses=tuple((queue, producer, n) for producer, n, queue in witnesses),
         first=min(first, default=None),
         last=max(last, default=None),
+        epochs=epochs,
     )
 
 

@@ -16,7 +16,7 @@ from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, PACK, TRIAL_WINDOWS
-from conformance.judge.plan.exposures import EXPOSURES, ExposureRule
+from conformance.judge.plan.exposures import EXPOSURES, ExposureRule, fault_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +30,9 @@ events, two cores: 1.4 s instead of 2.1 s; one trial: no gain)."""
 
 CLASSES = 8
 """Hash classes of messages; the first offending message of each is a witness, without a sort."""
+
+LOSS_WINDOWS_MS = (3, 10, 100)
+"""For each fault the plan also says whether a broker that stores so long after its answer would have been seen."""
 
 ALWAYS = ("phantom", "corrupt", "not_recovered")
 """Anomalies that every trial is checked for, and that prevent every HOLDS."""
@@ -58,15 +61,30 @@ def figure_column(anomaly: Anomaly, place: int) -> str:
     return f"figure_{anomaly.name}_{place}"
 
 
-def _exposed(exposure: ExposureRule) -> str:
-    within = f" AND fired_at - {exposure.since} <= flush_ns" if exposure.since else ""
+def _exposed(exposure: ExposureRule, window_ns: str = "flush_ns") -> str:
+    within = f" AND {fault_in(exposure.epoch)} - {exposure.since} <= {window_ns}" if exposure.since else ""
     return f"is_message AND ({exposure.counts}){within}"
+
+
+def _epochs(epoch: str, condition: str) -> str:
+    """Return an aggregate: the runs of the broker in which the condition is true of a message, one bit each."""
+    return f"bit_or(CASE WHEN {condition} THEN shiftleft(1L, CAST({epoch} - first_epoch AS INT)) ELSE 0L END)"
+
+
+def within_column(exposure: str, window_ms: int) -> str:
+    return f"epochs_{window_ms}_{exposure}"
 
 
 def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule]) -> dict[str, str]:
     """Return the aggregates of one trial, over the rows with empty `failing`: every message has one of those."""
     found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
     found |= {f"exposed_{name}": f"count_if({_exposed(rule)})" for name, rule in exposures.items()}
+    for name, rule in exposures.items():
+        if rule.epoch:
+            found[f"epochs_{name}"] = _epochs(rule.epoch, _exposed(rule))
+            found |= {
+                within_column(name, ms): _epochs(rule.epoch, _exposed(rule, f"{ms}000000L")) for ms in LOSS_WINDOWS_MS
+            }
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
     for anomaly in anomalies:
@@ -92,11 +110,12 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
     }
 
 
-def _per_failure(anomalies: Sequence[Anomaly]) -> dict[str, str]:
+def _per_failure(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule]) -> dict[str, str]:
     """Return the aggregates of each (trial, anomaly, hash class)."""
+    epochs = {f"offended_{rule.epoch}": _epochs(rule.epoch, "true") for rule in exposures.values() if rule.epoch}
     orders = dict.fromkeys(anomaly.order for anomaly in anomalies if anomaly.order)
     ends = {f"{end}_{order}": f"{sql}({order})" for order in orders for end, sql in (("first", "min"), ("last", "max"))}
-    return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **ends}
+    return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **epochs, **ends}
 
 
 def unpacked(witness: int) -> tuple[int, int]:
@@ -134,7 +153,7 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
     """
     anomalies, exposures = checks(used)
     exploded = _exploded(anomalies)
-    counted = {**_per_failure(anomalies), **per_trial(anomalies, exposures)}
+    counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
     event, event_windows, message, *rest = _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()])
     placed = _with(_with(events(spark, paths, trials), event), event_windows)
