@@ -6,7 +6,7 @@ from conformance import adapters, claims, scenario
 from conformance.followup.bundle import script
 
 SCENARIOS = scenario.load(claims.load())
-NAME = "broker-killed-while-publishing"
+NAME = "broker-killed-while-sending-one-by-one"
 FIRST = f"{NAME}.subject.1"
 
 

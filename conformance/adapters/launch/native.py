@@ -104,8 +104,9 @@ class NativeBroker:
     @property
     def logs(self) -> list[pathlib.Path]:
         own = [fill(path, self.plan.words, "logs.paths") for path in self.plan.source.file.logs.paths]
+        starts = [self.folder / f"start-{number}.log" for number in range(self.epoch + 1)]
         named = dict.fromkeys(map(pathlib.Path, [self.plan.words["log_file"], *own]))
-        return [path for path in (*sorted(self.folder.glob("start-*.log")), *named) if path.is_file()]
+        return [path for path in (*starts, *named) if path.is_file()]
 
     # service
 

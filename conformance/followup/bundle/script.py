@@ -404,6 +404,8 @@ def _under_fault(function: str, words: Mapping[str, object], fault: object, body
 def _done(fault: object, body: Body) -> str:
     match fault:
         case Kill(delay_us=int(delay), delay_percent=int(percent)) if delay or percent:
+            if percent:
+                body.needs.add("late")
             late = f"{percent / 100} * fault.longest" if percent else f"{delay / 1e6}"
             return f"lambda: (time.sleep({late}), broker.signal(signal.SIGKILL))"
         case Kill():
