@@ -173,9 +173,9 @@ class Scenario:
 
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
     are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
-    those that it asks of a vendor's client for itself. `standing`: its checks judge the trials of every scenario
-    (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it measures
-    time, so no other trial runs beside it (`run.planning.measures_time`).
+    those that it asks of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge
+    the trials of every scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail.
+    `timing`: it measures time, so no other trial runs beside it (`run.planning.measures_time`).
     """
 
     id: str
@@ -185,7 +185,7 @@ class Scenario:
     decides: Mapping[str, Check]
     client: str = "library"
     queue: tuple[tuple[str, bool | int], ...] = ()
-    settings: tuple[tuple[str, bool | int], ...] = ()
+    settings: tuple[tuple[str, Value], ...] = ()
     standing: bool = False
     timing: bool = False
 
