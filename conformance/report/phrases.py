@@ -356,7 +356,8 @@ def _trigger(at: Trigger | Frame | Recovery) -> str:
         case All():
             return " and ".join(_trigger(part) for part in at.parts)
         case Frame():
-            return f"{_PLACES[at.at]} {_number(at.k, _FRAMES[at.kind])}"
+            last = "the last frame of " if at.last else ""
+            return f"{_PLACES[at.at]} {last}{_number(at.k, _FRAMES[at.kind])}"
         case Recovery():
             return f"at {_number(at.k, 'access')} to its journal"
 

@@ -124,7 +124,8 @@ class Frame(_Trigger, frozen=True):
     `kind` names frames of both protocols: `send` (SEND, or a transfer to the broker), `answer` (to a send or an
     acknowledgement: RECEIPT, or a disposition from the broker), `deliver` (MESSAGE, or a transfer to the client),
     `acknowledge` (ACK, or a disposition to the broker), `begin`, `commit` and `rollback` (BEGIN, COMMIT and ABORT, or
-    declare and discharge), and `begin_answer`, `commit_answer` and `rollback_answer`.
+    declare and discharge), and `begin_answer`, `commit_answer` and `rollback_answer`. Of a message in several frames
+    the first counts, or with `last` its last one.
     """
 
     kind: Literal[
@@ -141,6 +142,7 @@ class Frame(_Trigger, frozen=True):
     ]
     k: Drawn
     at: Literal["before", "middle", "after"] = "after"
+    last: bool = False
 
 
 class Recovery(_Trigger, frozen=True):

@@ -10,13 +10,13 @@ CUT = Check("corrupt", exposure="received", control=Liar("cuts-large-messages"))
 class ConnectionCutInALargeMessage:
     """A publisher sends messages of 600 KiB one at a time; its connection is reset in the middle of one.
 
-    Over AMQP a message of that size takes several frames, and the reset comes in the first of them. The part that has
+    Over AMQP a message of that size takes several frames, and the reset comes in the last of them. The part that has
     arrived is no message. All that is delivered must be whole, and as it was sent.
     """
 
     mode = "blocking"
     steps = (
-        Publish(200, window=1, size=600 * 1_024, until=Cut(Frame("send", Between(30, 90), at="middle"))),
+        Publish(200, window=1, size=600 * 1_024, until=Cut(Frame("send", Between(30, 90), at="middle", last=True))),
         *SETTLE,
     )
     decides = {

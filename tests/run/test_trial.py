@@ -306,6 +306,18 @@ def test_a_second_kill_in_recovery(play):
 
 
 @BOTH
+def test_a_connection_that_is_cut_in_the_last_frame_of_a_message(play, protocol):
+    """Over AMQP the frames before it have passed; the broker has nothing of the message."""
+    cut = Cut(Frame("send", 3, at="middle", last=True))
+    record, folder = play(Publish(20, window=1, size=600_000, until=cut), *SETTLE, protocol=protocol)
+    held = [e for e in events_of(folder, "link-1") if e.op is Op.FRAME and e.phase is Phase.FAIL]
+    passed = [e for e in events_of(folder, "link-1") if e.op is Op.FRAME and "more" in e.detail.split()]
+
+    assert ("", ["p1:3"], {"p1:1", "p1:2"}) == (record.void, [e.message for e in held], drained(folder))
+    assert protocol == "stomp" or (6, {"p1:1", "p1:2", "p1:3"}) == (len(passed), {e.message for e in passed})
+
+
+@BOTH
 def test_a_connection_that_is_cut(play, protocol):
     """Half of a send has passed: its outcome is unknown, and the broker does not have it."""
     cut = Cut(Frame("send", 7, at="middle"))

@@ -22,7 +22,7 @@ from conformance.faults.frames import reader as frames
 from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, LinkFrame
 from conformance.faults.link.direction import LinkDirection, Pace
 from conformance.history import Event, Header, Op, Phase, Recorder
-from conformance.scenario.script import Cut, Delay, HoldLink, LinkFault, Throttle, fixed
+from conformance.scenario.script import Cut, Delay, Frame, HoldLink, LinkFault, Throttle, fixed
 
 _IDLE_S = 0.1
 _PROOF_S = 2.0
@@ -173,9 +173,8 @@ class ProxyConnection:
         """Record each frame, and find the one that the trigger waits for."""
         armed = self._armed
         armed.add(frames=armed.result.frames + len(seen))
-        kind = armed.trigger.kind if armed.trigger is not None else None
         for frame in seen:
-            if frame.kind == kind:
+            if armed.trigger is not None and _is_of(armed.trigger, frame, direction.name):
                 self._counted(direction, frame)
             if frame.name == "unreadable":
                 armed.add(unreadable=f"connection {self.number} {direction.name} byte {frame.start}: {frame.detail}")
@@ -364,3 +363,12 @@ def _established(ports: list[tuple[int, int]]) -> int:
                 _, local, remote, state, *_ = line.split()
                 found += state == _ESTABLISHED and (local[-5:], remote[-5:]) in wanted
     return found
+
+
+def _is_of(trigger: Frame, frame: LinkFrame, direction: str) -> bool:
+    """Whether the frame counts for the trigger: the first of a message, or the last one."""
+    if not trigger.last:
+        return frame.kind == trigger.kind
+    words = frame.detail.split()
+    ours = direction == (TO_BROKER if trigger.kind == frames.SEND else TO_CLIENT)
+    return "more" not in words and (frame.kind == trigger.kind or (ours and "continued" in words))

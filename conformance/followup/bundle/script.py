@@ -378,7 +378,7 @@ def _over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Bo
         raise CannotError("a cut of a connection in TLS is not in it: its relay counts frames, and can read none")
     if fault.how not in HOW:
         raise _cannot(fault, f", {fault.how.replace('_', '-')},")
-    if at.kind not in KINDS or not isinstance(at.k, int):
+    if at.kind not in KINDS or at.last or not isinstance(at.k, int):
         raise _cannot(fault, " at this point")
     if size > LARGEST:
         raise CannotError("a cut among messages that take several frames is not in it")
