@@ -181,7 +181,8 @@ def expected(tally: Tally) -> str:
         return f"An expectation of this suite. No message in {units(tally, tally.trials)} could have shown it."
     found = seen(tally).replace("seen", "seen to fail", 1)
     how = found if tally.offended else f"not seen to fail in {units(tally, tally.trials)}"
-    return f"An expectation of this suite, {how}: {counted(tally)}.{_also(hidden(tally))}"
+    measured = f" Medians of the trials: {', '.join(tally.figures)}." if tally.figures else ""
+    return f"An expectation of this suite, {how}: {counted(tally)}.{measured}{_also(hidden(tally))}"
 
 
 def observed(tally: Tally) -> str:

@@ -167,6 +167,10 @@ RECOVERED = Check("not_recovered", exposure="sends", control=Liar("refuses-to-st
 names it shows as well that it did."""
 
 
+STALE = Check("lost_though_old", exposure="confirmed", control=Liar("loses-the-oldest"))
+"""How old a message must be to survive, if the broker answers before it has stored."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     """A frozen script. `id` is derived from the class name; `says` is the report's text.

@@ -1,6 +1,6 @@
 """The broker dies while a client is publishing."""
 
-from conformance.scenario import RECOVERED, SYNC_OFF, SYNC_OFF_SLOWLY, Check, Liar, Weakened, scenario
+from conformance.scenario import RECOVERED, STALE, SYNC_OFF, SYNC_OFF_SLOWLY, Check, Liar, Weakened, scenario
 from conformance.scenario.script import SETTLE, After, Between, Kill, Nth, OneOf, Publish, Restart, Rounds
 
 AT_A_CONFIRM_OR_ANY_TIME = OneOf((Nth("confirm", Between(150, 600)), After(Between(100, 500))))
@@ -35,6 +35,7 @@ class BrokerKilledWhilePublishing:
             "stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)
         ),
         "EXPECT-RECOVER-01": RECOVERED,
+        "EXPECT-STALE-01": STALE,
     }
 
 

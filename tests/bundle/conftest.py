@@ -40,6 +40,7 @@ def recorded(spark, tmp_path_factory):
             claims=("SOLCD-ACK-01",),
             required=("SOLCD-ACK-01",),
             trials=3,
+            jobs=1,
             seed=7,
             out=folder,
         )

@@ -105,6 +105,10 @@ SENDS = """
 2 0 each receipt once: kept 1 2
 1 1 a receipt that answers nothing, and no other: sent 1, untrue 1
 
+[lost_though_old]
+2 1 a message confirmed long before the kill is lost though old: kept 1 2, pause 300, killed, settled 1
+1 0 a message confirmed just before the kill is not old: kept 1, pause 300, kept 2, killed, settled 1
+
 [lost_committed]
 2 1 a committed message that never came is lost: put t1 1 2, committed t1, killed, settled 2
 1 0 a committed message that came is not lost: put t1 1, committed t1, killed, settled 1

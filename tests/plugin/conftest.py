@@ -11,7 +11,7 @@ import pytest
 
 from conformance import paths
 
-WORDS = ["--adapter=reference", "--claims", "AMQP-DUR-01,EMS-CLIENT-03", "--trials", "1", "--seed", "7"]
+WORDS = ["--adapter=reference", "--claims", "SOLCD-TX-02,EMS-CLIENT-03", "--trials", "1", "--seed", "7"]
 WEAK = [
     word
     for setting in ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=60000")

@@ -68,8 +68,8 @@ def test_a_baseline(two, place):
 
     assert "2 passed, 1 skipped" in two.stdout
     assert "answer undecided as before: INCONCLUSIVE in the baseline, INCONCLUSIVE now" in two.stdout
-    assert "still undecided: AMQP-DUR-01 in broker-killed-while-publishing: INCONCLUSIVE" in two.stdout
-    assert [("still-undecided", "AMQP-DUR-01")] == [(str(item.standing), item.claim) for item in expected.items]
+    assert "still undecided: SOLCD-TX-02 in broker-killed-after-commit: INCONCLUSIVE" in two.stdout
+    assert [("still-undecided", "SOLCD-TX-02")] == [(str(item.standing), item.claim) for item in expected.items]
 
 
 def results(folder):

@@ -36,7 +36,7 @@ class Anomaly:
     nothing, and its exposures are zero.
 
     `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials. `figures` of an
-    observation are format strings, each with an aggregate over the rows of one trial.
+    observation or expectation are format strings, each with an aggregate over the rows of one trial.
     """
 
     name: str

@@ -33,6 +33,23 @@ SENDS = (
         order="confirmed_at",
     ),
     Anomaly(
+        "lost_though_old",
+        """The broker lost a message that it had confirmed more than two flush intervals before the fault.
+
+        Twice, because the broker may begin to write only when the interval is over.
+        """,
+        applies=f"{KEPT} AND age_ns > 2 * flush_ns",
+        offends="received = 0",
+        words="confirmed messages older than twice the flush interval lost",
+        order="confirmed_at",
+        figures=(
+            ("lost {:.0f} % of those up to 10 ms old", "max(lost_share_10)"),
+            ("{:.0f} % of those up to 100 ms", "max(lost_share_100)"),
+            ("{:.0f} % of those up to 1 s", "max(lost_share_1000)"),
+            ("the oldest lost was {:,.0f} ms old", f"max(age_ns) FILTER (WHERE {KEPT} AND received = 0) / 1e6"),
+        ),
+    ),
+    Anomaly(
         "confirmed_missing",
         "The witness of a permission to lose confirmed messages: no client ever received one.",
         applies=KEPT,

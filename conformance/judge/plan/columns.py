@@ -347,12 +347,22 @@ _ACCOUNTED = (
 # The last one also found silence, and the broker reported a depth of 0.
 _SETTLED = f"({_ACCOUNTED} AND (shiftright(silent_mask, last_drain) & 1L) = 1L)"
 
+
+def fault_in(epoch: str) -> str:
+    """Return SQL for the time of the first fault in that run of the broker; null without one.
+
+    The first of two counts: a broker that was halted and then killed did nothing in between.
+    """
+    return f"array_min(transform(filter(faults_fired, one -> one.epoch = {epoch}), one -> one.at_ns))"
+
+
 DERIVED: Mapping[str, str] = {
     "is_message": "n IS NOT NULL",
     "answered": "accepted OR refused",
     "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
     "in_transaction": "attempted AND send_txn IS NOT NULL",
     "committed": _COMMITTED,
+    "age_ns": f"{fault_in('confirm_epoch')} - confirmed_at",
     "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
     # A provisional answer that was read after the connection ended names no transaction; its send does.
     "confirmed": _CONFIRMED,
@@ -379,8 +389,15 @@ DERIVED: Mapping[str, str] = {
     "processed_again": "coalesce(processed_at < last_processed_at AND received > 1, false)",
 }
 
+
+def _lost_share(above_ms: int, to_ms: int) -> str:
+    """Return SQL for the percentage of the confirmed messages of that age at the fault that was lost."""
+    aged = f"confirmed AND durable AND settled AND age_ns > {above_ms}000000L AND age_ns <= {to_ms}000000L"
+    return f"100 * count_if({aged} AND received = 0) {_IN_TRIAL} / nullif(count_if({aged}) {_IN_TRIAL}, 0)"
+
+
 COMPARED: Mapping[str, str] = {
     f"{name}_{half}": f"coalesce(max(CASE WHEN producer = {half} THEN {name} END) {_IN_TRIAL}, false)"
     for name, half in (("came_otherwise", 1), ("came_otherwise", 2), ("processed_again", 1))
-}
-"""Whether any message of one half of a script is so; a half has one producer."""
+} | {f"lost_share_{to_ms}": _lost_share(above_ms, to_ms) for above_ms, to_ms in ((-1_000, 10), (10, 100), (100, 1_000))}
+"""Whether any message of one half of a script is so; a half has one producer. And the share lost of each age."""

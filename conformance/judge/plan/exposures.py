@@ -9,14 +9,7 @@ from conformance.errors import CatalogueError
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.anomalies.calls import halted
 from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
-
-
-def fault_in(epoch: str) -> str:
-    """Return SQL for the time of the first fault in that run of the broker; null without one.
-
-    The first of two counts: a broker that was halted and then killed did nothing in between.
-    """
-    return f"array_min(transform(filter(faults_fired, one -> one.epoch = {epoch}), one -> one.at_ns))"
+from conformance.judge.plan.columns import fault_in
 
 
 @dataclasses.dataclass(frozen=True)
