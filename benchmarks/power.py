@@ -1,7 +1,7 @@
 """Detection power: how often kills find a broker with a stated defect (docs/power.md).
 
-Each liar with a size is a subject: the engine of every run kills it so many times, and the judge says in how many
-trials messages offend. The chance of n kills is arithmetic: 1-(1-p)^n, with p as measured for one.
+Each liar with a size is a subject: the engine of every run kills it so many times, and the judge counts the kills after
+which messages offend. The chance of n kills is arithmetic: 1-(1-p)^n, with p as measured for one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.liars import SEED, prepared
 from benchmarks.triggers import Bench
 from conformance.errors import JudgeError, UsageError
 from conformance.ledger import Ledger
-from conformance.run.planning import subject_trials
+from conformance.run.planning import Planned, subject_trials
 
 KILLS = 10
 """Of each liar: all of them take some minutes."""
@@ -122,7 +122,8 @@ def wilson(found: int, kills: int) -> tuple[float, float]:
     square = _NORMAL_95**2
     middle = found + square / 2
     half = _NORMAL_95 * math.sqrt(found * (kills - found) / kills + square / 4)
-    return max(0.0, (middle - half) / (kills + square)), min(1.0, (middle + half) / (kills + square))
+    low, high = (middle - half) / (kills + square), (middle + half) / (kills + square)
+    return 0.0 if found == 0 else low, 1.0 if found == kills else high
 
 
 def power(words: Sequence[str] = ()) -> Iterator[str]:
@@ -153,14 +154,15 @@ def measured(bench: Bench, aim: Aim, liar: str, kills: int) -> Share:
     made = prepared([f"liar={liar}"] if liar else [], [aim.claim], None, required=[aim.claim])
     script = made.scenarios[aim.scenario]
     check = script.decides[aim.claim]
-    planned = [
-        dataclasses.replace(each, id=f"{each.id}.{liar or 'honest'}.{aim.claim}")
-        for each in subject_trials(made.selection, script, range(1, kills + 1))
-    ]
-    decided = bench.decided(bench.recorded(planned), check.anomaly, check.exposure)
+    planned: list[Planned] = []
+    for each in subject_trials(made.selection, script, range(1, kills + 1)):
+        if sum(len(trial.script.faults) for trial in planned) < kills:
+            planned.append(dataclasses.replace(each, id=f"{each.id}.{liar or 'honest'}.{aim.claim}"))
+    names = check.anomaly, check.exposure
+    decided = bench.decided(bench.recorded(planned), *names)
     if not decided:
         raise JudgeError(f"no kill of {liar or 'the honest broker'} in {aim.scenario} decides anything")
-    return Share(sum(bool(each.offences(check.anomaly)) for each in decided), len(decided))
+    return Share(sum(each.offended_faults(*names) for each in decided), sum(each.faults(*names) for each in decided))
 
 
 def _kills(words: Sequence[str]) -> int:
@@ -181,7 +183,13 @@ def _row(aim: Aim, text: str, played: Share, share: float) -> tuple[str, ...]:
 def _cell(chance: float, low: float, high: float) -> str:
     """Return a chance and its interval in percent.
 
-    >>> _cell(0.9, 0.596, 0.982)
-    '90 % (60-98)'
+    >>> _cell(0.9, 0.596, 0.982), _cell(1.0, 0.999, 1.0)
+    ('90 % (60 to 98)', '100 % (>99 to 100)')
     """
-    return f"{100 * chance:.0f} % ({100 * low:.0f}-{100 * high:.0f})"
+    return f"{_percent(chance)} % ({_percent(low)} to {_percent(high)})"
+
+
+def _percent(chance: float) -> str:
+    """Round; what is neither impossible nor certain is not shown as 0 or 100."""
+    rounded = round(100 * chance)
+    return "<1" if rounded == 0 < chance else ">99" if rounded == 100 > 100 * chance else str(rounded)

@@ -66,14 +66,14 @@ def test_the_table(monkeypatch):
         f"power: 1 of 5: {AIM.scenario}, the honest broker: SOLCD-ACK-01 violated in 0 of 4 kills",
         f"power: 2 of 5: {AIM.scenario}, confirms-3-ms-before-storing: SOLCD-ACK-01 violated in 2 of 4 kills",
     ]
-    always = "100 % (51-100) 100 % (88-100) 100 % (100-100) 100 % (100-100)"
+    always = "100 % (51 to 100) 100 % (88 to 100) 100 % (>99 to 100) 100 % (>99 to 100)"
     assert [" ".join(line.split()) for line in lines[5:]] == [
         "scenario defect found 1 kill 3 kills 10 kills 30 kills",
-        f"{AIM.scenario} sends stored late by 3 ms 2 of 4 50 % (15-85) 88 % (39-100) 100 % (80-100) 100 % (99-100)",
+        f"{AIM.scenario} sends stored late by 3 ms 2 of 4 50 % (15 to 85) 88 % (39 to >99) >99 % (80 to >99) >99 % (99 to 100)",
         f"{AIM.scenario} sends stored late by 10 ms 4 of 4 {always}",
         f"{AIM.scenario} sends stored late by 100 ms 4 of 4 {always}",
-        f"{AIM.scenario} loss at one in 10 kills 4 of 4 that lose 10 % (5-10) 27 % (15-27) 65 % (41-65) 96 % (79-96)",
-        f"{AIM.scenario} loss at one in 100 kills 4 of 4 that lose 1 % (1-1) 3 % (2-3) 10 % (5-10) 26 % (14-26)",
+        f"{AIM.scenario} loss at one in 10 kills 4 of 4 that lose 10 % (5 to 10) 27 % (15 to 27) 65 % (41 to 65) 96 % (79 to 96)",
+        f"{AIM.scenario} loss at one in 100 kills 4 of 4 that lose 1 % (1 to 1) 3 % (2 to 3) 10 % (5 to 10) 26 % (14 to 26)",
     ]
 
 
