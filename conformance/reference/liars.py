@@ -206,7 +206,7 @@ LIARS: dict[str, Lie] = {
     ),
     "loses-the-oldest": _lie(
         "A start does not take over the oldest message of each queue.",
-        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07 EXPECT-STALE-01",
         fault="kill",
         takes_over=lambda place, _count: place > 0,
     ),
@@ -343,7 +343,7 @@ LIARS: dict[str, Lie] = {
     # Liars about what an outcome does.
     "removes-when-sending": _lie(
         "A message is removed, durably, when it is sent to a consumer and not when it is acknowledged.",
-        "EMS-STEP-04 AMQP-SETTLE-02 STOMP-ACK-03",
+        "EMS-STEP-04 SOLCD-ACK-01 AMQP-SETTLE-02 STOMP-ACK-03",
         fault="consumer_crash",
         removes_when_sending=True,
     ),
