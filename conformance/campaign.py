@@ -307,7 +307,8 @@ class OpenRun:
         self.watcher.note("judging")
         judged = self._judge()
         while repeats := self._repeats(judged):
-            self.watcher.note(f"an offence was not seen in every trial: repeating {len(repeats)} trials")
+            why = "an offence was not seen in every trial, or a fault met nothing at risk"
+            self.watcher.note(f"{why}: {len(repeats)} more trials")
             self._record(repeats)
             judged = self._judge()
         found = judged.run

@@ -75,15 +75,16 @@ def holds(tally: Tally) -> str:
 def power(tally: Tally) -> str:
     """Say which defects these faults would have shown; empty if the check counts nothing back from its fault.
 
-    A broker that stores some time after its answer loses what it answered within that time before the fault: so each
-    fault shows it, or cannot. A broker that loses after one fault in ten is missed by n faults with the chance 0.9^n.
+    A broker that stores some time after its answer loses what it answered within that time before the fault. When it
+    answered is not known, but it was after the request: so a fault that came within that time after a request shows it.
+    A broker that loses after one fault in ten is missed by n faults with the chance 0.9^n.
     """
     within = [tally.faults_within(ms) for ms in LOSS_WINDOWS_MS]
     if not any(within):
         return ""
     tenth, hundredth = (100 * (1 - (1 - 1 / n) ** tally.faults) for n in (10, 100))
     return (
-        f"A broker that stores {_listed(LOSS_WINDOWS_MS)} ms after its answer would have lost messages in "
+        f"A broker that stores {_listed(LOSS_WINDOWS_MS)} ms after its answer would have lost messages in at least "
         f"{_listed(within)} of these {units(tally, tally.faults)}. A loss in one of ten would have been seen with "
         f"{tenth:.0f} %, in one of a hundred with {hundredth:.0f} %."
     )

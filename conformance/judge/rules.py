@@ -278,7 +278,7 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     if missed := sum(each.missed(one.anomaly.name) for each in facts):
         yield f"The write of the record was not seen for {missed:,} more that were answered."
     bare = sum(not each.exposed(one.check.exposure) for each in facts)
-    if bare:
+    if bare and not (one.counts_faults and one.faults >= FEWEST_FAULTS):
         yield f"Nothing was at risk in {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
     if one.fault != NONE:
         yield from _doubts_of_faults(one)
@@ -374,6 +374,7 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         offended=tried.offended if tried else 0,
         faults=tried.faults if tried else 0,
         offended_faults=tried.offended_faults if tried else 0,
+        needs_exposure=_needs_exposure(tried, ruling),
         strength=reasons.units(tried, tried.faults) if clean and tried and tried.fault != NONE else "",
         void=len(tried.subject.void) if tried else 0,
         control=control,
@@ -390,6 +391,12 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         repeated_by=_repeated_by(tried),
         witnesses=tried.witnesses if tried else (),
     )
+
+
+def _needs_exposure(tried: Tally | None, ruling: Ruling) -> bool:
+    if tried is None or ruling.verdict is not Verdict.INCONCLUSIVE or tried.offended or not tried.counts_faults:
+        return False
+    return tried.faults < min(FEWEST_FAULTS, tried.trials)
 
 
 def _replay(run: RunRecord, verdict: Verdict, one: Tally | None) -> str:

@@ -10,6 +10,7 @@ from conformance.claims import Claim
 from conformance.history import message_id
 from conformance.judge import applicable
 from conformance.judge.anomalies import ANOMALIES, Anomaly
+from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.plan.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
 from conformance.records import RunRecord, TrialRecord
@@ -86,8 +87,13 @@ class Tally:
         return self._offended_units(self.subject)
 
     def faults_within(self, window_ms: int) -> int:
-        """Count the faults that would have shown a broker which stores so long after its answer."""
+        """Count the faults that would surely have shown a broker which stores so long after its answer."""
         return sum(facts.faults_within(self.check.exposure, window_ms) for facts in self.subject.facts)
+
+    @property
+    def counts_faults(self) -> bool:
+        """Whether only those faults count that met something at risk; else every valid trial does."""
+        return self.fault != NONE and bool(EXPOSURES[self.check.exposure].epoch)
 
     def _units(self, arm: Arm) -> int:
         if self.fault == NONE:
@@ -119,11 +125,16 @@ class Tally:
             return None
         name, check = self.anomaly.name, self.check.exposure
         each = [facts.exposed(check) if facts.applies(name) else 0 for facts in self.subject.facts]
+        met = [  # a trial whose faults met nothing at risk does not count
+            count
+            for count, facts in zip(each, self.subject.facts, strict=True)
+            if self.counts_faults and (count or not facts.applies(name))
+        ]
         windows = [facts.window_ns(self.check.exposure) for facts in self.subject.facts]
         return Exposure(
             name=self.check.exposure,
             total=sum(each),
-            minimum=min(each),
+            minimum=min(met or each),
             median=median(each),
             trials=self.trials,
             confirmed=sum(int(facts.counts["all_confirmed"]) for facts in self.subject.facts),

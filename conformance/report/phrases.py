@@ -372,7 +372,7 @@ def _number(k: int | Between, what: str = "") -> str:
 
 def _later(fault: Kill) -> str:
     """Say how long after its event a kill comes; empty if at once."""
-    for delay, unit in ((fault.delay_us, "us"), (fault.delay_percent, "% of the longest answer so far")):
+    for delay, unit in ((fault.delay_us, "us"), (fault.delay_percent, "% of the median answer so far")):
         if isinstance(delay, Between):
             return f", {delay.low:,} to {delay.high:,} {unit} after it, drawn from the trial's seed"
         if delay:

@@ -1,6 +1,6 @@
 """The broker dies after acknowledgements of a consumer were confirmed."""
 
-from conformance.scenario import SYNC_OFF, Check, scenario
+from conformance.scenario import SYNC_OFF, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
 
 AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)
@@ -11,7 +11,8 @@ class BrokerKilledAfterAcknowledgements:
     """A consumer acknowledges each message and reads the broker's confirmation; the broker is killed at one of them.
 
     The broker is restarted in order before the consumer begins, so that in every arm the messages themselves are stored
-    and only acknowledgements are at risk. What was acknowledged and confirmed must not come back.
+    and only acknowledgements are at risk. What was acknowledged and confirmed must not come back, and what was not must
+    come.
     """
 
     mode = "individual"
@@ -22,4 +23,9 @@ class BrokerKilledAfterAcknowledgements:
         Restart(),
         *SETTLE,
     )
-    decides = {"EMS-STEP-06": AGAIN, "AMQP-ACC-02": AGAIN, "STOMP-ACK-05": AGAIN}
+    decides = {
+        "EMS-STEP-06": AGAIN,
+        "AMQP-ACC-02": AGAIN,
+        "STOMP-ACK-05": AGAIN,
+        "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("loses-the-oldest")),
+    }

@@ -29,8 +29,8 @@ class BrokerKilledBeforeCommit:
 class BrokerKilledDuringCommit:
     """A publisher sends in transactions of ten; the broker is killed some time after a request to commit has left.
 
-    That time is drawn, up to twice the longest answer that the publisher has waited for: a kill at the request itself
-    would come before the broker has read it. With or without an answer, all of that transaction is there after
+    That time is drawn, up to twice the median time that an answer has taken: a kill at the request itself would
+    come before the broker has read it. With or without an answer, all of that transaction is there after
     recovery, or nothing.
     """
 

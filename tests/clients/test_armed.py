@@ -110,15 +110,16 @@ def test_a_kill_may_come_some_time_after_its_event(armed, victim):
     assert int(fired.detail.partition(" us after its event")[0]) >= 20_000
 
 
-def test_a_kill_may_come_within_the_longest_answer(armed, victim):
-    """The delay is measured in the trial: half of the 40 ms that the slowest answer took."""
+def test_a_kill_may_come_within_an_answer(armed, victim):
+    """The delay is measured in the trial: half of the 40 ms that the median commit took. Other answers do not count."""
     trial, events = armed(Kill(Nth("commit_written", 1), delay_percent=50))
-    trial.check_answer(time.monotonic_ns() - 40_000_000)
-    trial.check_answer(time.monotonic_ns() - 1_000_000)
+    for ms in (1, 40, 9_000):
+        trial.answered("commit_written", time.monotonic_ns() - ms * 1_000_000)
+        trial.answered("sent", time.monotonic_ns())
     trial.count("commit_written")
     trial.fire_if_due()
 
-    assert int(events()[-1].detail.partition(" us after its event")[0]) >= 20_000
+    assert 20_000 <= int(events()[-1].detail.partition(" us after its event")[0]) < 1_000_000
 
 
 @pytest.mark.parametrize(("fault", "number"), [(Kill, signal.SIGKILL), (Stop, signal.SIGTERM)])

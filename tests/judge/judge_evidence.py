@@ -21,6 +21,7 @@ def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
     found = dict.fromkeys(columns, 0)
     found |= {name: applies for name in columns if name.startswith("applies_")}
     found |= {name: exposed for name in columns if name.startswith("exposed_")}
+    found |= {f"epochs_{name}": int(exposed > 0) for name in EXPOSURES}  # one fault a trial
     found |= {name: None for name in columns if name.startswith("kept_")}
     found |= {"faults_effective": effective_mask(*effective), "hidden_at_disk": None}
     found |= {"drains": 2, "was_settled": True, "was_bringing": False, "was_stuck": False, **counts}

@@ -54,9 +54,23 @@ def test_each_kill_of_a_trial_counts():
     assert (
         "0 of 300 confirmed messages lost in 30 kills of 3 trials (at least 400 at risk in each). If such kills are "
         "independent, the chance that one violates the claim is below 10 % (95 % confidence). A broker that stores 3, 10 "
-        "or 100 ms after its answer would have lost messages in 0, 12 or 30 of these 30 kills. A loss in one of ten "
+        "or 100 ms after its answer would have lost messages in at least 0, 12 or 30 of these 30 kills. A loss in one of ten "
         "would have been seen with 96 %, in one of a hundred with 26 %."
     ) in row.reason
+
+
+def test_a_kill_that_met_nothing_at_risk_is_no_evidence():
+    """Two kills are left, and one more is needed: the script is repeated. What the others found does not matter."""
+    short, whole = (
+        rule("SOLCD-ACK-01", KILL, [*CLEAN[:2], facts(exposed=0)], BROKEN),
+        rule("SOLCD-ACK-01", KILL, [*CLEAN, facts(exposed=0)], BROKEN),
+    )
+
+    assert (Verdict.INCONCLUSIVE, True, 2) == (short.verdict, short.needs_exposure, short.faults)
+    assert ("HOLDS (3 kills)", False, 50) == (whole.graded, whole.needs_exposure, whole.exposure.minimum)
+    judged = Judgement(run=RUN, rows=(short, whole), self_checks=(), trials=())
+    assert [KILL] == exits.needs_repeats(judged)
+    assert [] == exits.needs_repeats(judged, {KILL: exits.MOST_REPEATS})
 
 
 def test_many_kills_in_one_trial_are_enough():

@@ -224,6 +224,7 @@ class _Consumer:
         deadline = time.monotonic() + self.job.liveness_s
         while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
             self.armed.check_answer(invoked)
+            self.armed.answered("ack_written", invoked)
             self._confirmed(answer.subject, answer.phase, answer.detail)
         self._unconfirmed("unanswered")
         self.armed.fire_if_due()

@@ -92,6 +92,7 @@ class Operations:
         self._record(op, self._armed.phase_now(answer.phase), name, answer.detail)
         self._open = None
         if op is Op.COMMIT:
+            self._armed.answered("commit_written", invoked)
             self._armed.count("committed")
             self._armed.fire_if_due()
         return True

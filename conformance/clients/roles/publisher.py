@@ -207,6 +207,7 @@ class _Publisher:
                 self.answered += 1
                 self.slowest_ns = max(self.slowest_ns, at_ns - max(invoked, self.armed.resumed_ns))
                 self.armed.check_answer(invoked)
+                self.armed.answered("sent", invoked)
             if phase is Phase.OK:
                 self._count(outcome)
         self._take_untrue_receipts()

@@ -18,6 +18,7 @@ import os
 import pathlib
 import select
 import signal
+import statistics
 import time
 from collections.abc import Sequence
 
@@ -70,7 +71,7 @@ class ArmedFault:
         self._timed = any(isinstance(part, After) for part in self._parts)
         self._began = time.monotonic()
         self._event_ns = self._ready_ns = 0
-        self._longest_ns = 0
+        self._answered_s: list[float] = []
         self._effective_ns = 0
         self._heal_at = 0.0
         self._killed = False
@@ -126,6 +127,11 @@ class ArmedFault:
             if not self.fired and self.due:
                 _allow_preemption(False)
 
+    def answered(self, event: str, invoked_ns: int) -> None:
+        """Note how long the answer took that has just come, if the trigger counts such requests."""
+        if event in self._counts:
+            self._answered_s.append((time.monotonic_ns() - invoked_ns) / 1e9)
+
     def waits_for(self, event: str) -> bool:
         """Whether an `event` has just made the trigger due."""
         return event in self._counts and not self.fired and self.due
@@ -141,7 +147,8 @@ class ArmedFault:
             return
         self.fired = True
         if isinstance(fault, Kill):
-            time.sleep(fixed(fault.delay_us) / 1e6 + fixed(fault.delay_percent) / 100 * self._longest_ns / 1e9)
+            median_s = statistics.median(self._answered_s or [0.0])
+            time.sleep(fixed(fault.delay_us) / 1e6 + fixed(fault.delay_percent) / 100 * median_s)
         started = self.fired_ns = time.monotonic_ns()
         if isinstance(fault, ConsumerCrash):
             self._note(Phase.FIRED, self._took(started).rstrip(", "))
@@ -206,12 +213,10 @@ class ArmedFault:
             self.heal_if_due(now=True)
 
     def check_answer(self, invoked_ns: int) -> None:
-        """Note how long the answer took that has just come to this request.
+        """Raise `ClientError` if a halted broker answered a request that came after the pause.
 
-        Raises `ClientError` if the broker was halted before the request: it cannot answer then, so it was not halted,
-        and the trial is void.
+        It cannot: so it was not halted, and the trial is void.
         """
-        self._longest_ns = max(self._longest_ns, time.monotonic_ns() - invoked_ns)
         if self.hears_broker and self.paused and invoked_ns > self._effective_ns:
             raise ClientError("the pause did not take effect: what was asked after it was answered before its end")
 

@@ -406,7 +406,7 @@ def _done(fault: object, body: Body) -> str:
         case Kill(delay_us=int(delay), delay_percent=int(percent)) if delay or percent:
             if percent:
                 body.needs.add("late")
-            late = f"{percent / 100} * fault.longest" if percent else f"{delay / 1e6}"
+            late = f"{percent / 100} * sorted(fault.answers)[len(fault.answers) // 2]" if percent else f"{delay / 1e6}"
             return f"lambda: (time.sleep({late}), broker.signal(signal.SIGKILL))"
         case Kill():
             return "lambda: broker.signal(signal.SIGKILL)"

@@ -19,19 +19,21 @@ class ExposureRule:
     `since` is SQL for the time of an answer, and `epoch` for the run of the broker that gave it. With them, a message
     counts only if the fault of that run came before the answer was read (it was in flight then), or within the broker's
     flush interval after it (`records.TrialRecord.flush_ms`). Each run of the broker that a fault ended counts for
-    itself: it is the unit of `confidence`.
+    itself: it is the unit of `confidence`. `asked` is SQL for the time of the request: the broker has answered
+    after it, and a client that handles many answers at once reads an answer some milliseconds later.
     """
 
     counts: str
     since: str = ""
     epoch: str = ""
+    asked: str = ""
 
 
 _COMMIT_FAULT = fault_in("commit_asked_epoch")
 
 EXPOSURES: Mapping[str, ExposureRule] = {
-    "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch"),
-    "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_epoch"),
+    "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
+    "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_epoch", "ack_sent_at"),
     "sends": ExposureRule("attempted AND durable AND NOT disconnected"),
     "confirmed": ExposureRule("confirmed"),
     "received": ExposureRule("received > 0"),
@@ -45,11 +47,12 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "acknowledgements_confirmed": ExposureRule("acked_at IS NOT NULL"),
     "delivered_unacknowledged": ExposureRule("handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
-    "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch"),
+    "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch", "commit_asked_at"),
     "commits_at_risk": ExposureRule(
         f"in_transaction AND commit_asked_at <= {_COMMIT_FAULT} AND NOT (committed_at IS NULL AND commit_refused)",
         since=f"coalesce(committed_at, {_COMMIT_FAULT})",
         epoch="commit_asked_epoch",
+        asked="commit_asked_at",
     ),
     "in_transactions": ExposureRule("in_transaction"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
@@ -93,8 +96,10 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "less_sent": ExposureRule(LESS_SENT),
     "thresholds_offered": ExposureRule(OFFERED),
     "asked_immediately": ExposureRule("immediate"),
-    "immediate_in_window": ExposureRule("immediate AND confirmed AND durable", "confirmed_at", "confirm_epoch"),
-    "ranged_in_window": ExposureRule("ranged AND confirmed AND durable", "confirmed_at", "confirm_epoch"),
+    "immediate_in_window": ExposureRule(
+        "immediate AND confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"
+    ),
+    "ranged_in_window": ExposureRule("ranged AND confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
     "window_waits": ExposureRule("waited_with IS NOT NULL"),
     "acknowledged_out_of_order": ExposureRule("out_of_order"),
     "sends_refused": ExposureRule("refused AND NOT accepted"),

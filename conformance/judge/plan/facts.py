@@ -62,14 +62,17 @@ class TrialFacts:
 
         A check that counts nothing back from a fault has one for each trial.
         """
-        return max(1, (self._at_risk(exposure) | self._offended(anomaly, exposure)).bit_count())
+        if not EXPOSURES[exposure].epoch:
+            return 1
+        met = (self._at_risk(exposure) | self._offended(anomaly, exposure)).bit_count()
+        return max(met, int(self.offences(anomaly) > 0))
 
     def offended_faults(self, anomaly: str, exposure: str) -> int:
         """Count the faults after which the anomaly was seen: at least one if it was seen at all."""
         return max(1, self._offended(anomaly, exposure).bit_count()) if self.offences(anomaly) else 0
 
     def faults_within(self, exposure: str, window_ms: int) -> int:
-        """Count the faults that came at most `window_ms` after an answer, or with one on its way."""
+        """Count the faults that came at most `window_ms` after a request that was answered."""
         return int(self.counts.get(within_column(exposure, window_ms)) or 0).bit_count()
 
     def _at_risk(self, exposure: str) -> int:

@@ -41,7 +41,7 @@ CLASSES = 8
 """Hash classes of messages; the first offending message of each is a witness, without a sort."""
 
 LOSS_WINDOWS_MS = (3, 10, 100)
-"""For each fault the plan also says whether a broker that stores so long after its answer would have been seen."""
+"""For each fault the plan also says whether it surely shows a broker that stores so long after its answer."""
 
 ALWAYS = ("phantom", "corrupt", "not_recovered")
 """Anomalies that every trial is checked for, and that prevent every HOLDS."""
@@ -70,9 +70,15 @@ def figure_column(anomaly: Anomaly, place: int) -> str:
     return f"figure_{anomaly.name}_{place}"
 
 
-def _exposed(exposure: ExposureRule, window_ns: str = "flush_ns") -> str:
-    within = f" AND {fault_in(exposure.epoch)} - {exposure.since} <= {window_ns}" if exposure.since else ""
+def _exposed(exposure: ExposureRule) -> str:
+    within = f" AND {fault_in(exposure.epoch)} - {exposure.since} <= flush_ns" if exposure.since else ""
     return f"is_message AND ({exposure.counts}){within}"
+
+
+def _asked_within(exposure: ExposureRule, window_ms: int) -> str:
+    """Whether the fault came so soon after the request that it came so soon after the answer too."""
+    age = f"{fault_in(exposure.epoch)} - {exposure.asked}"
+    return f"is_message AND ({exposure.counts}) AND {age} <= {window_ms}000000L"
 
 
 def _epochs(epoch: str, condition: str) -> str:
@@ -91,9 +97,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
     for name, rule in exposures.items():
         if rule.epoch:
             found[f"epochs_{name}"] = _epochs(rule.epoch, _exposed(rule))
-            found |= {
-                within_column(name, ms): _epochs(rule.epoch, _exposed(rule, f"{ms}000000L")) for ms in LOSS_WINDOWS_MS
-            }
+            found |= {within_column(name, ms): _epochs(rule.epoch, _asked_within(rule, ms)) for ms in LOSS_WINDOWS_MS}
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
     for anomaly in anomalies:
