@@ -36,8 +36,9 @@ from conformance.faults.process import Target, prove_gone, send
 from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed
 
-NUMBERS = range(1, 65)
-"""The numbers that `{n}` stands for in the name of a journal's file; a file with a higher number is reported."""
+AHEAD = 64
+"""The new files of a journal that are watched: so many numbers for `{n}` after the highest at the start. A file with a
+higher number is reported."""
 
 SAMPLE = 65536
 """Bytes of one write that are recorded: more than a batch of a hundred messages."""
@@ -153,8 +154,9 @@ class Tracer:
     def read(self) -> Trace:
         """Return the trace, once the broker is gone. `FaultError`: the clock was stepped, or a line cannot be read."""
         found = trace.read(self._folder, self._clock.steady(Clock.now()), self.files)
-        for name in _beyond(self._journal, self._patterns):
-            self._reasons.add(f"{name} was not watched: its number is above {NUMBERS[-1]}")
+        watched = {pathlib.Path(file).name for file in self.files}
+        for name in sorted(_numbered(self._journal, self._patterns).keys() - watched):
+            self._reasons.add(f"{name} was not watched: its number is more than {AHEAD} above those at the start")
         if not self._looked:
             self._reasons.add("the broker was not checked for a mapped journal, libaio and io_uring")
         return found
@@ -332,16 +334,18 @@ def _folders(journal: pathlib.Path) -> set[str]:
 
 
 def _watched(journal: pathlib.Path, files: Sequence[str]) -> frozenset[str]:
-    names = {pattern.format(n=number) for pattern in files for number in NUMBERS}
+    found = _numbered(journal, files)
+    first = max(found.values(), default=0) + 1
+    names = {pattern.format(n=number) for pattern in files for number in range(first, first + AHEAD)} | found.keys()
     return frozenset(f"{folder}/{name}" for folder in _folders(journal) for name in names)
 
 
-def _beyond(journal: pathlib.Path, files: Sequence[str]) -> list[str]:
-    """Return the journal's files whose number is too high to be watched."""
-    known = {pattern.format(n=number) for pattern in files for number in NUMBERS}
-    shapes = [re.compile(r"\d+".join(map(re.escape, _NUMBER.sub("\0", name).split("\0")))) for name in files]
-    names = sorted(path.name for path in journal.glob("*") if path.is_file())
-    return [name for name in names if name not in known and any(shape.fullmatch(name) for shape in shapes)]
+def _numbered(journal: pathlib.Path, files: Sequence[str]) -> dict[str, int]:
+    """Return the files of the journal that are there, each with its number; 0 for a name without one."""
+    shapes = [re.compile(r"(\d+)".join(map(re.escape, _NUMBER.sub("\0", name).split("\0")))) for name in files]
+    names = [path.name for path in journal.glob("*") if path.is_file()]
+    matches = [(name, match) for name in names for shape in shapes if (match := shape.fullmatch(name))]
+    return {name: int(match[1]) if match.groups() else 0 for name, match in matches}
 
 
 def _link(path: pathlib.Path) -> str:
