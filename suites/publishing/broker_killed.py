@@ -3,7 +3,7 @@
 from conformance.scenario import RECOVERED, STALE, SYNC_OFF, SYNC_OFF_SLOWLY, Check, Liar, Weakened, scenario
 from conformance.scenario.script import SETTLE, After, Between, Kill, Nth, OneOf, Publish, Restart, Rounds
 
-AT_A_CONFIRM_OR_ANY_TIME = OneOf((Nth("confirm", Between(150, 600)), After(Between(100, 500))))
+AT_A_CONFIRM_OR_ANY_TIME = OneOf((Nth("confirm", Between(150, 600)), After(Between(100, 300))))
 
 
 def decided(control: Weakened) -> dict[str, Check]:

@@ -26,6 +26,7 @@ _CARRIES = {word: code for code, word in enumerate(CARRIES)}
 _FRAME = f"op = {OP_CODE[Op.FRAME]} AND n IS NOT NULL"
 _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
 _TRIAL = "OVER (PARTITION BY trial)"
+_EPOCH = "OVER (PARTITION BY trial, epoch)"
 _PROCESS = "OVER (PARTITION BY trial, process)"
 _IN_ORDER = "OVER (PARTITION BY trial, process ORDER BY sequence)"
 _SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
@@ -109,6 +110,7 @@ EVENT_WINDOWS: Mapping[str, str] = {
     # between. Drains count after the last.
     "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
     "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
+    "epoch_fired_at": f"min(CASE WHEN fires THEN at_ns END) {_EPOCH}",
     "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
     "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
     "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
@@ -198,6 +200,11 @@ MESSAGE: Mapping[str, str] = {
     "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",
     "committed_at": "min(at_ns) FILTER (WHERE commits)",
     "commit_refused": "coalesce(bool_or(commit_fails), false)",
+    # The first fault in the run of the broker that answered; null without one.
+    "confirm_fault_at": "min(epoch_fired_at) FILTER (WHERE accepts)",
+    "ack_fault_at": "min(epoch_fired_at) FILTER (WHERE ack_settled)",
+    "commit_fault_at": "min(epoch_fired_at) FILTER (WHERE commits)",
+    "commit_asked_fault_at": "min(epoch_fired_at) FILTER (WHERE commit_asked)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
     "commit_asked_epoch": "min(epoch) FILTER (WHERE commit_asked)",
     "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
@@ -255,7 +262,6 @@ MESSAGE: Mapping[str, str] = {
     # Facts of the trial: in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
     "started_at": "min(at_ns)",
-    "row_fires": "collect_list(struct(epoch, at_ns)) FILTER (WHERE fires)",
     "row_effective": f"bit_or(CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
     "row_offers": "count_if(offers)",
@@ -291,8 +297,6 @@ _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
 TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_effective) {_IN_TRIAL}",
-    # Only the row of the events that name no message has any: the greatest array is the one that is not empty.
-    "faults_fired": f"max(row_fires) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
@@ -347,22 +351,13 @@ _ACCOUNTED = (
 # The last one also found silence, and the broker reported a depth of 0.
 _SETTLED = f"({_ACCOUNTED} AND (shiftright(silent_mask, last_drain) & 1L) = 1L)"
 
-
-def fault_in(epoch: str) -> str:
-    """Return SQL for the time of the first fault in that run of the broker; null without one.
-
-    The first of two counts: a broker that was halted and then killed did nothing in between.
-    """
-    return f"array_min(transform(filter(faults_fired, one -> one.epoch = {epoch}), one -> one.at_ns))"
-
-
 DERIVED: Mapping[str, str] = {
     "is_message": "n IS NOT NULL",
     "answered": "accepted OR refused",
     "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
     "in_transaction": "attempted AND send_txn IS NOT NULL",
     "committed": _COMMITTED,
-    "age_ns": f"{fault_in('confirm_epoch')} - confirmed_at",
+    "age_ns": "confirm_fault_at - confirmed_at",
     "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
     # A provisional answer that was read after the connection ended names no transaction; its send does.
     "confirmed": _CONFIRMED,

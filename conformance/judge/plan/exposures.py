@@ -9,7 +9,6 @@ from conformance.errors import CatalogueError
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.anomalies.calls import halted
 from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
-from conformance.judge.plan.columns import fault_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +18,8 @@ class ExposureRule:
     `since` is SQL for the time of an answer, and `epoch` for the run of the broker that gave it. With them, a message
     counts only if the fault of that run came before the answer was read (it was in flight then), or within the broker's
     flush interval after it (`records.TrialRecord.flush_ms`). Each run of the broker that a fault ended counts for
-    itself: it is the unit of `confidence`. `asked` is SQL for the time of the request: the broker has answered
-    after it, and a client that handles many answers at once reads an answer some milliseconds later.
+    itself: it is the unit of `confidence`. `asked` is SQL for the time of the request: the broker has answered after
+    it, and a client that handles many answers at once reads an answer some milliseconds later.
     """
 
     counts: str
@@ -28,8 +27,11 @@ class ExposureRule:
     epoch: str = ""
     asked: str = ""
 
+    @property
+    def fault_at(self) -> str:
+        """The column with the time of the first fault in that run of the broker."""
+        return self.epoch.replace("_epoch", "_fault_at")
 
-_COMMIT_FAULT = fault_in("commit_asked_epoch")
 
 EXPOSURES: Mapping[str, ExposureRule] = {
     "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
@@ -49,8 +51,8 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
     "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch", "commit_asked_at"),
     "commits_at_risk": ExposureRule(
-        f"in_transaction AND commit_asked_at <= {_COMMIT_FAULT} AND NOT (committed_at IS NULL AND commit_refused)",
-        since=f"coalesce(committed_at, {_COMMIT_FAULT})",
+        "in_transaction AND commit_asked_at <= commit_asked_fault_at AND NOT (committed_at IS NULL AND commit_refused)",
+        since="coalesce(committed_at, commit_asked_fault_at)",
         epoch="commit_asked_epoch",
         asked="commit_asked_at",
     ),

@@ -23,7 +23,6 @@ from conformance.judge.plan.columns import (
     MESSAGE,
     PACK,
     TRIAL_WINDOWS,
-    fault_in,
 )
 from conformance.judge.plan.exposures import EXPOSURES, ExposureRule
 
@@ -36,6 +35,10 @@ Check = tuple[str, str]
 FEW = 4
 """Up to so many trials stay in one partition: an exchange costs more than a second core saves (45 trials, 127,000
 events, two cores: 1.4 s instead of 2.1 s; one trial: no gain)."""
+
+TOGETHER = 16
+"""About so many trials are in one partition of a larger run: a task must sort and count them in its share of the heap.
+Two partitions of 245 trials (580,000 events, 1 GB) had too little."""
 
 CLASSES = 8
 """Hash classes of messages; the first offending message of each is a witness, without a sort."""
@@ -71,13 +74,13 @@ def figure_column(anomaly: Anomaly, place: int) -> str:
 
 
 def _exposed(exposure: ExposureRule) -> str:
-    within = f" AND {fault_in(exposure.epoch)} - {exposure.since} <= flush_ns" if exposure.since else ""
+    within = f" AND {exposure.fault_at} - {exposure.since} <= flush_ns" if exposure.since else ""
     return f"is_message AND ({exposure.counts}){within}"
 
 
 def _asked_within(exposure: ExposureRule, window_ms: int) -> str:
     """Whether the fault came so soon after the request that it came so soon after the answer too."""
-    age = f"{fault_in(exposure.epoch)} - {exposure.asked}"
+    age = f"{exposure.fault_at} - {exposure.asked}"
     return f"is_message AND ({exposure.counts}) AND {age} <= {window_ms}000000L"
 
 
@@ -145,7 +148,8 @@ def events(spark: SparkSession, paths: Sequence[str], trials: int) -> DataFrame:
     frame = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
     if trials <= FEW:
         return frame.coalesce(1)
-    return frame.repartition(int(spark.conf.get("spark.sql.shuffle.partitions") or 2), "trial")
+    cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    return frame.repartition(max(cores, trials // TOGETHER), "trial")
 
 
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
