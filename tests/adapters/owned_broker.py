@@ -109,8 +109,8 @@ def recorded(
         script = Scenario("odd", "", "async_ack", tuple(steps), {"SOLCD-ACK-02": Check("lost", "confirmed")})
         trials.append(Planned(f"odd.{number}", script, "subject", "", 1, 1, adapter, adapter.effective(), protocol))
     with Ledger(folder, "run-1") as ledger:
-        recording = Recording(folder, bare_header(""), ledger)
+        recording = Recording(folder, bare_header(""), ledger, expected=trials)
         try:
-            return list(recording.record(trials))
+            return [record for trial in trials for record in recording.record([trial])]
         finally:
             recording.close()

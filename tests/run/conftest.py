@@ -36,9 +36,11 @@ def play(tmp_path):
         trial = planned(**{"script": script, **changes})
         first = dataclasses.replace(trial, id="odd.first", script=dataclasses.replace(script, steps=before))
         with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:
-            recording = Recording(tmp_path, bare_header(""), ledger)
+            earlier = [first] if before else []
+            recording = Recording(tmp_path, bare_header(""), ledger, expected=[*earlier, trial])
             try:
-                *_, record = recording.record([first, trial] if before else [trial])
+                recording.record(earlier)
+                (record,) = recording.record([trial])
             finally:
                 recording.close()
         return record, tmp_path / "trials" / "odd.subject.1"

@@ -75,7 +75,8 @@ def test_weakened_broker_violates_what_the_user_requires(finished):
 
     assert 1 == done.returncode, done.stdout + done.stderr
     assert {("VIOLATED", True, 3, 3)} == {(str(r.verdict), r.required, r.offended, r.trials) for r in rows}
-    assert "3 of 3" in done.stdout
+    assert rows[0].offended_faults > 20
+    assert f"seen in {rows[0].offended_faults} of {rows[0].faults}" in done.stdout
     assert all(row.witnesses[0].timeline for row in rows)
 
 
