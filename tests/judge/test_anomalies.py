@@ -68,6 +68,7 @@ OTHERS = table("""
 [three kills, the third of them long after the last confirm]
 9 nothing lost: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, kept_in 3 1, pause 200, killed epoch=3,
     settled p1:1 p2:1 p3:1 epoch=4
+3 nothing lost in 3 ms: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, settled p1:1 p2:1 epoch=3
 9 lost by the second: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, kept_in 3 1, pause 200, killed epoch=3,
     settled p1:1 p3:1 epoch=4
 9 lost by the first and the third: kept_in 1 1, killed, kept_in 2 1, pause 5, killed epoch=2, kept_in 3 1, pause 200,
@@ -247,6 +248,13 @@ def test_the_share_lost_of_each_age(facts):
 def test_which_faults_would_have_shown_a_loss_window(facts, window_ms, faults):
     """The kills came 1, 6 and 201 ms after the last confirm."""
     assert faults == facts["nothing lost"].faults_within("confirmed_in_window", window_ms)
+
+
+def test_a_fault_that_does_not_count_shows_no_loss_window(facts):
+    """Counter-example: "44 of these 39 kills". The second kill came 6 ms after the answer, beyond the interval of 3."""
+    found = facts["nothing lost in 3 ms"]
+
+    assert (1, 1) == (found.faults("lost", "confirmed_in_window"), found.faults_within("confirmed_in_window", 10))
 
 
 def test_only_a_fault_that_took_effect_is_effective(facts):

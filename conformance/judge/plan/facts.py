@@ -72,8 +72,9 @@ class TrialFacts:
         return max(1, self._offended(anomaly, exposure).bit_count()) if self.offences(anomaly) else 0
 
     def faults_within(self, exposure: str, window_ms: int) -> int:
-        """Count the faults that came at most `window_ms` after a request that was answered."""
-        return int(self.counts.get(within_column(exposure, window_ms)) or 0).bit_count()
+        """Count the faults that met something at risk, at most `window_ms` after a request that was answered."""
+        within = int(self.counts.get(within_column(exposure, window_ms)) or 0)
+        return (within & self._at_risk(exposure)).bit_count()
 
     def _at_risk(self, exposure: str) -> int:
         return int(self.counts.get(f"epochs_{exposure}") or 0)
