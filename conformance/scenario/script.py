@@ -184,7 +184,7 @@ class Kill(_Fault, frozen=True):
     `delay_us`: so many microseconds after that event, while the broker goes on and the client does nothing.
     `delay_percent`: or so many percent of the median time that this client has waited for the answer to such a request
     in this trial; not of the longest, because one slow answer would spread the kills over times when no request is at
-    work (halves of a commit 3 ms apart: found by 7 of 30 kills up to twice the longest answer, by 17 within 4 ms). A
+    work (halves of a commit 3 ms apart: found by 7 of 30 kills up to twice the longest answer, by 10 of 30 now). A
     kill at a request that was just written comes before the broker has read it; with the delay it comes at any moment
     of the work on the request.
     """
