@@ -179,9 +179,11 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
     order = ANOMALIES[anomaly].order
     first = [row[f"first_{order}"] for row in rows if order and row[f"first_{order}"] is not None]
     last = [row[f"last_{order}"] for row in rows if order and row[f"last_{order}"] is not None]
-    epochs = {name.removeprefix("offended_"): 0 for row in rows for name in row if name.startswith("offended_")}
-    for name in epochs:
-        epochs[name] = functools.reduce(operator.or_, (row[f"offended_{name}"] or 0 for row in rows), 0)
+    offended = [name for name in rows[0] if name.startswith("offended_")]
+    epochs = {
+        name.removeprefix("offended_"): functools.reduce(operator.or_, (row[name] or 0 for row in rows))
+        for name in offended
+    }
     witnesses = sorted((*unpacked(row["witness"]), row["queue"] or "") for row in rows)[:WITNESSES]
     return Failing(
         offences=sum(row["offences"] for row in rows),

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
-from conformance.judge.plan.columns import (
-    COMPARED,
-    DERIVED,
-    EVENT,
-    EVENT_WINDOWS,
-    MESSAGE,
-    PACK,
-    TRIAL_WINDOWS,
-)
+from conformance.judge.plan.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, PACK, TRIAL_WINDOWS
 from conformance.judge.plan.exposures import EXPOSURES, ExposureRule
 
 if TYPE_CHECKING:
