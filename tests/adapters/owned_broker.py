@@ -58,15 +58,20 @@ class Theirs:
         """Its addresses by protocol."""
         return {name: f"{name}://127.0.0.1:{number}" for name, number in self.numbers.items()}
 
+    @property
+    def pid(self) -> int:
+        """Of the broker that was started last; 0 if none was."""
+        file = self.folder / "pid"
+        return int(file.read_text()) if file.exists() else 0
+
     def up(self) -> None:
         """Start it where it is down, and wait until it answers."""
         places = [Place("amqp", "127.0.0.1", self.numbers["amqp"]), Place("http", "127.0.0.1", self.numbers["http"])]
-        pid = self.folder / "pid"
-        if not pid.exists() or not is_alive(int(pid.read_text())):
-            environment = {**os.environ, "PYTHONPATH": str(paths.root())}
-            subprocess.run([self.folder / "broker.sh", "start"], check=True, env=environment)
         deadline = time.monotonic() + 60
-        while any(place.wrong()[0] for place in places):
+        while not self.pid or any(place.wrong()[0] for place in places):
+            if not self.pid or not is_alive(self.pid):
+                environment = {**os.environ, "PYTHONPATH": str(paths.root())}
+                subprocess.run([self.folder / "broker.sh", "start"], check=True, env=environment)
             assert time.monotonic() < deadline, (self.folder / "broker.log").read_text()
             time.sleep(0.05)
 

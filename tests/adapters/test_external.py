@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from owned_broker import COMMANDS, Theirs, recorded
+from process_end import gone
 
 from conformance import adapters, claims, history, paths, scenario
 from conformance.adapters import web
@@ -96,14 +97,17 @@ def test_a_kill_that_does_nothing_or_fails_voids_its_trial(
     theirs: Theirs, play: Play, command: object, says: str
 ) -> None:
     """So no verdict can rest on it."""
-    kill = Kill(Nth("confirm", 20))
+    kill, pid = Kill(Nth("confirm", 20)), theirs.pid
     record, folder = play(
         theirs.spec(**{**COMMANDS, "kill": command}), Publish(30, window=20, until=kill), Restart(), Drain()
     )
 
     assert says in record.void
     assert ("kill", Phase.EFFECTIVE) not in _faults(folder)
-    theirs.up()
+    if says.startswith("the kill did not"):
+        assert pid == theirs.pid
+    else:
+        assert gone(pid)  # else the next test would meet a dying broker
 
 
 def test_a_pause_that_does_nothing_voids_its_trial(theirs: Theirs, play: Play) -> None:
