@@ -38,6 +38,11 @@ bench WHAT="all":
 power *ARGS:
     python -m benchmarks power {{ARGS}}
 
+# Bugs that brokers once had: is the bad version convicted and the good one acquitted? NAME of fixtures/bugs, default all.
+[no-exit-message]
+bugs *NAMES:
+    python -m tools.bugs {{NAMES}}
+
 # The wheel, installed alone in an empty environment, runs in an empty folder without a system Java.
 package:
     python tests/package_check.py
