@@ -7,6 +7,7 @@ decides, and it reads only the folder.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -37,7 +38,17 @@ from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run import artifacts, policies
-from conformance.run.planning import Planned, Selection, clients_of, plan, quick, subject_trials, wanted
+from conformance.run.planning import (
+    Planned,
+    Selection,
+    clients_of,
+    left_to_thorough,
+    more_faults,
+    plan,
+    quick,
+    subject_trials,
+    wanted,
+)
 from conformance.run.record import Progress, Recording, RunWriter
 from conformance.scenario import FRAMES, MODIFIED, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
@@ -45,7 +56,10 @@ from conformance.scenario.script import DiskFull, FailedSync
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of a run, as typed; `prepare` checks them. Without `jobs` there are as many as cores."""
+    """The options of a run, as typed; `prepare` checks them. Without `jobs` there are as many as cores.
+
+    The run adds trials until `budget_s` seconds have passed.
+    """
 
     adapter: str
     protocol: str = ""
@@ -55,6 +69,8 @@ class Options:
     required: Sequence[str] = ()
     judge_as: Sequence[str] = ()
     quick: bool = False
+    thorough: bool = False
+    budget_s: int = 0
     trials: int = scenario.TRIALS
     jobs: int | None = None
     seed: int | None = None
@@ -141,11 +157,14 @@ def prepare(options: Options) -> Campaign:
         required=frozenset(claim.id for claim in required),
         seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
+        thorough=options.thorough,
         judged_as=frozenset(options.judge_as),
         no_client_reason=opening.no_client_reason(protocol, adapter),
         client=opened.client.name if opened.client else "",
     )
     selection = _able(selection, scenarios)
+    if options.quick and options.thorough:
+        raise UsageError("--quick and --thorough: give one of them", code="one-of")
     if options.quick:
         selection = quick(selection, scenarios, catalogue)
     return Campaign(options, adapter, catalogue, scenarios, selection, folder_for(options, adapter))
@@ -266,6 +285,10 @@ def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSess
     return judge.start_in_background(functools.partial(warm_up, used=checks)) if checks else judge.start_when_asked()
 
 
+_BATCH_S = 30.0
+"""The work that a budget adds at once: after it, the time that is left is looked at again."""
+
+
 class OpenRun:
     """An open run: a front records scenarios and judges what is recorded, in any order.
 
@@ -286,7 +309,8 @@ class OpenRun:
         self._started = time.monotonic()
         self._judged: Judgement | None = None
         self._remembered = Remembered()
-        self._added: dict[str, int] = {}
+        self._added: collections.Counter[str] = collections.Counter()
+        self._repeated: collections.Counter[str] = collections.Counter()
 
     def record(self, scenarios: Collection[str] | None = None) -> None:
         """Record every planned trial of these scenarios, by id; None means all that are selected.
@@ -296,9 +320,22 @@ class OpenRun:
         """
         if scenarios is None:
             self._record(self.campaign.trials)
+            self._spend_budget()
             return
         wanted = {name: self.campaign.scenarios[name] for name in scenarios}
         self._record(self.campaign.adapt(plan(self.campaign.selection, wanted, self.campaign.catalogue)))
+
+    def _spend_budget(self) -> None:
+        """Record more trials until the time of `--budget` has passed."""
+        campaign = self.campaign
+        while (left := self._started + campaign.options.budget_s - time.monotonic()) > 0:
+            seconds = min(left, _BATCH_S) * campaign.jobs
+            more = more_faults(campaign.selection, campaign.scenarios, self._added, seconds)
+            if not more:
+                return
+            for trial in more:
+                self._added[trial.script.id] += 1
+            self._record(campaign.adapt(more))
 
     def judge(self) -> Judgement:
         """Judge everything recorded so far, after the repeats that the judge asks for (`judge.needs_repeats`)."""
@@ -319,9 +356,10 @@ class OpenRun:
     def _repeats(self, judged: Judgement) -> list[Planned]:
         """Return the trials to add; a replay adds none."""
         selection, repeats = self.campaign.selection, []
-        for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._added):
-            first = selection.trials + 1 + self._added.get(name, 0)
-            self._added[name] = self._added.get(name, 0) + judge.REPEATS
+        for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._repeated):
+            first = selection.trials + 1 + self._added[name]
+            self._repeated[name] += judge.REPEATS
+            self._added[name] += judge.REPEATS
             repeats += subject_trials(selection, self.campaign.scenarios[name], range(first, first + judge.REPEATS))
         return self.campaign.adapt(repeats)
 
@@ -447,6 +485,8 @@ def option_words(options: Options, selection: Selection) -> list[str]:
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
     words += [*credential_words(options.access), *(["--quick"] if options.quick else [])]
+    words += ["--thorough"] if options.thorough else []
+    words += ["--budget", f"{options.budget_s}s"] if options.budget_s else []
     words += ["--jobs", str(options.jobs)] if options.jobs else []
     return [*words, "--trials", str(selection.trials), "--seed", str(selection.seed)]
 
@@ -514,4 +554,5 @@ def _run_record(campaign: Campaign) -> RunRecord:
         no_client_reason=selection.no_client_reason,
         vendor=selection.client,
         jobs=campaign.jobs,
+        left_to_thorough=left_to_thorough(selection, campaign.scenarios),
     )

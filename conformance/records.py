@@ -40,7 +40,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `weakens` has the settings that a control may change; None in the record of an earlier version, which could change
     each. `policies_unread` says why the policies of an external broker's queues are not known; it is empty if they are,
     or if its file does not say how to ask. `jobs` is how many brokers were on trial at once. `incomplete` is what the
-    judge found missing or wrong in the folder of the run; it is never recorded.
+    judge found missing or wrong in the folder of the run; it is never recorded. `left_to_thorough` are the scenarios
+    that `--thorough` would have added: others stand for them.
     """
 
     run: str
@@ -70,6 +71,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     policies_unread: str = ""
     vendor: str = ""
     jobs: int = 1
+    left_to_thorough: tuple[str, ...] = ()
     finished: bool = False
     interrupted: bool = False
     incomplete: str = ""

@@ -62,6 +62,15 @@ def registered(monkeypatch):
     return scenario._REGISTRY
 
 
+def test_what_is_played_thoroughly_only_has_another_that_stands_for_it(monkeypatch):
+    """Counter-example: a claim that only --thorough tries would be missing from every other run."""
+    alone = dataclasses.replace(SCENARIOS["broker-killed-while-publishing"], thorough=True)
+    monkeypatch.setitem(scenario._REGISTRY, alone.id, alone)
+
+    with pytest.raises(CatalogueError, match=f"scenario {alone.id} is thorough, and no other decides AMQP-DUR-01"):
+        scenario.load(CATALOGUE)
+
+
 def test_transactions_on_both_sides_are_refused():
     """Two kinds of transactions would share their names in one history."""
     both = (Publish(10, window=5, batch=5), Consume("transacted", acknowledge=5), *SETTLE)

@@ -128,6 +128,19 @@ OPTIONS = (
         "machine; longer on a busy one.",
         _RECORDS,
     ),
+    Option(
+        "--thorough",
+        "",
+        "Also the scenarios that others stand for in every run: more faults of the same kind, at more moments.",
+        _RECORDS,
+    ),
+    Option(
+        "--budget",
+        "TIME",
+        "Play on until so much time has passed, such as 90s, 10m or 2h: more trials, of the scenarios with the fewest "
+        "faults first. Then judge.",
+        (RUN,),
+    ),
     Option("--strict-verdicts", "", "Fail what could not be decided, instead of skipping it.", (PYTEST,)),
     Option("--quiet", "", "Print only the summary.", (RUN, UPGRADE, REPLAY), short="-q"),
     Option(
@@ -168,6 +181,8 @@ def run_options(values: Mapping[str, Any]) -> Options:
         required=claims.words(values.get("require", ())),
         judge_as=claims.words(values.get("judge_as", ())),
         quick=values["quick"],
+        thorough=values["thorough"],
+        budget_s=_seconds(values.get("budget", "")),
         trials=values["trials"],
         jobs=values["jobs"],
         seed=values["seed"],
@@ -176,6 +191,20 @@ def run_options(values: Mapping[str, Any]) -> Options:
         access=access(values),
         config=values.get("config"),
     )
+
+
+def _seconds(time: str) -> int:
+    """Return the seconds of a time such as `10m`; 0 for none.
+
+    >>> _seconds("90s"), _seconds("10m"), _seconds("2h"), _seconds("")
+    (90, 600, 7200, 0)
+    """
+    from conformance.errors import UsageError
+
+    number, factor = time[:-1], {"s": 1, "m": 60, "h": 3600}.get(time[-1:], 0)
+    if time and not (number.isdigit() and factor):
+        raise UsageError(f"--budget {time}: give a whole number with s, m or h, such as 10m", code="no-time")
+    return int(number or 0) * factor
 
 
 def expectations(values: Mapping[str, Any]) -> Expected:

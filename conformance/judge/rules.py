@@ -58,7 +58,7 @@ def rows(
         counted = [
             tally.count(evidence, claim, scenario, scenario.decides[claim.id], scenarios)
             for scenario in scenarios.values()
-            if claim.id in scenario.decides
+            if claim.id in scenario.decides and scenario.id not in evidence.run.left_to_thorough
         ]
         if claim.always_judged:
             counted += _seen_elsewhere(claim, scenarios, evidence)

@@ -191,12 +191,14 @@ def _counts(judgement: Judgement) -> Text:
 
 
 def _course(run: RunRecord) -> list[Text]:
-    """Say how long the run took, and how much of that were restarts and waits, which no harness can avoid."""
+    """Say what more could be played, how long the run took, and how much of it no harness can avoid."""
+    left = ", ".join(run.left_to_thorough)
+    lines = [_line(f"only with --thorough, since others stand for them: {left}")] if left else []
     if not run.floor_seconds:
-        return []
+        return lines
     ratio = run.seconds / run.floor_seconds
     took = f"took {run.seconds:.0f} s with --jobs {run.jobs}"
-    return [_line(f"{took}; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
+    return [*lines, _line(f"{took}; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
 
 
 def _line(text: str, style: str = "") -> Text:

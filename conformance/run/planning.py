@@ -64,7 +64,8 @@ there is not always something at risk, so about 20 of them count (a bound of 14 
 class Selection:
     """What the user asked for. `trials` is the number of subject trials of a scenario; `only` names scenarios.
 
-    A trial has at most `rounds` rounds of each `Rounds`.
+    A trial has at most `rounds` rounds of each `Rounds`. Scenarios that others stand for are played if `thorough` says
+    so, or if `only` names them.
 
     `unable`: the faults that this machine cannot inject, by name, and why. `no_client_reason`: why nothing is tried.
     """
@@ -80,6 +81,7 @@ class Selection:
     rounds: int = MOST_ROUNDS
     judged_as: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
+    thorough: bool = False
     unable: Mapping[str, str] = dataclasses.field(default_factory=dict)
     no_client_reason: str = ""
     client: str = ""
@@ -226,6 +228,8 @@ def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """Return the checks of the scenario whose claims are selected and could be decided here."""
     if selection.no_client_reason or (selection.only and scenario.id not in selection.only):
         return {}
+    if scenario.thorough and not (selection.thorough or selection.only):
+        return {}  # another scenario stands for it
     if any(
         name in selection.unable
         for name in (*scenario.needs, *scenario.of_client, *(fault.name for fault in scenario.faults))
@@ -233,6 +237,13 @@ def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
         return {}
     ids = {claim.id for claim in selection.claims if selection.applies(claim)}
     return {claim: check for claim, check in scenario.decides.items() if claim in ids}
+
+
+def left_to_thorough(selection: Selection, scenarios: Mapping[str, Scenario]) -> tuple[str, ...]:
+    """Return the ids of the scenarios that `--thorough` would add."""
+    more = [item for item in scenarios.values() if item.thorough and not wanted(item, selection)]
+    thorough = dataclasses.replace(selection, thorough=True)
+    return tuple(item.id for item in more if wanted(item, thorough))
 
 
 def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> list[Planned]:
@@ -251,6 +262,24 @@ def subject_trials(selection: Selection, scenario: Scenario, indices: Iterable[i
     """Return trials of the broker as configured; also used to repeat a violation."""
     settings = _settings(selection, scenario)
     return [_planned(selection, scenario, "subject", "", index, selection.adapter, settings) for index in indices]
+
+
+def more_faults(
+    selection: Selection, scenarios: Mapping[str, Scenario], added: Mapping[str, int], seconds: float
+) -> list[Planned]:
+    """Return more trials of the broker as configured, for about `seconds` of work, but at least one.
+
+    Each is of the scenario that has had the fewest faults; `added` are the trials of each that were added before. So
+    trials are chosen by exposure and never by outcome.
+    """
+    one = {item.id: subject_trials(selection, item, [1])[0] for item in scenarios.values() if wanted(item, selection)}
+    played = {name: selection.trials + added.get(name, 0) for name, trial in one.items() if trial.script.faults}
+    chosen: list[Planned] = []
+    while played and (not chosen or sum(trial.seconds for trial in chosen) < seconds):
+        name = min(played, key=lambda each: played[each] * len(one[each].script.faults))
+        played[name] += 1
+        chosen += subject_trials(selection, scenarios[name], [played[name]])
+    return chosen
 
 
 def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:

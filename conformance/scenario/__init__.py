@@ -179,7 +179,8 @@ class Scenario:
     are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
     those that it asks of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge
     the trials of every scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail.
-    `timing`: it measures time, so no other trial runs beside it (`run.planning.measures_time`).
+    `timing`: it measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is
+    played with `--thorough` only; each claim that it decides has another scenario, which stands for it in every run.
     """
 
     id: str
@@ -192,6 +193,7 @@ class Scenario:
     settings: tuple[tuple[str, Value], ...] = ()
     standing: bool = False
     timing: bool = False
+    thorough: bool = False
 
     @property
     def session(self) -> dict[str, Value]:
@@ -297,6 +299,7 @@ def scenario(cls: type[Any]) -> type[Any]:
         settings,
         getattr(cls, "standing", False),
         getattr(cls, "timing", False),
+        getattr(cls, "thorough", False),
     )
     return cls
 
@@ -315,8 +318,11 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
             spec.loader.exec_module(module)
+    in_every_run = {claim for item in _REGISTRY.values() if not item.thorough for claim in item.decides}
     for item in _REGISTRY.values():
         _validate(item, catalogue)
+        if alone := item.thorough and item.decides.keys() - in_every_run:
+            raise CatalogueError(f"scenario {item.id} is thorough, and no other decides {min(alone)}")
     return dict(_REGISTRY)
 
 

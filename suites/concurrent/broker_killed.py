@@ -49,6 +49,7 @@ class BrokerKilledAgainAfterPublishersReturned:
     """
 
     mode = "async_ack"
+    thorough = True
     steps = (
         Publish(50_000, window=50, until=Kill(Nth("confirm", Between(100, 300)))),
         Restart(beside=(Publish(100, window=20), Publish(100, window=20))),

@@ -44,6 +44,7 @@ class PowerLostWithTornWrites:
     """
 
     mode = "async_ack"
+    thorough = True
     steps = (
         Publish(50_000, window=100, until=PowerLoss(Nth("confirm", Between(400, 900)), torn=True)),
         Restart(),

@@ -30,6 +30,7 @@ class BrokerHaltedThenKilled:
     """The broker is halted among publishers, and killed half a second later: what it had begun, it never ends."""
 
     mode = "async_ack"
+    thorough = True
     steps = (
         Publish(50_000, window=100, until=Pause(Nth("confirm", Between(150, 600)), hold_s=0.5, then_kill=True)),
         Restart(),

@@ -12,6 +12,7 @@ class BrokerPausedDuringCommit:
     """
 
     mode = "transacted"
+    thorough = True
     steps = (
         Publish(150, window=100),
         Consume(

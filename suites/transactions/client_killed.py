@@ -11,6 +11,7 @@ class PublisherKilledInTransaction:
     """A publisher commits three transactions of ten and is killed with the fourth complete but for its commit."""
 
     mode = "transacted"
+    thorough = True
     steps = (Publish(200, window=50, batch=10, until=ConsumerCrash(Nth("before_commit", 4))), *SETTLE)
     decides = {
         "AMQP-TX-03": Check("available_undischarged", exposure="undischarged", control=COMMITS),

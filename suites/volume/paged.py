@@ -14,6 +14,7 @@ class BrokerKilledWhilePaging:
     """
 
     mode = "individual"
+    thorough = True
     settings = {"queue_memory_bytes": "1000000"}
     steps = (
         Publish(2_000, window=100, size=4_096),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import msgspec
 import pytest
 from report_rows import full, judgement, row, trial, violated
 from rich.console import Console
@@ -127,6 +128,16 @@ def test_a_run_without_anything():
     text = plain(judgement(finished=False, interrupted=True), written={"json": Path("report.json")})
 
     assert ["Nothing was tried. The run was interrupted.", "no rows"] == text.splitlines()[-4:-2]
+
+
+def test_what_thorough_would_add_is_told():
+    run = msgspec.structs.replace(judgement(row()).run, left_to_thorough=("one", "two"), floor_seconds=2.0, seconds=3.0)
+    lines = plain(msgspec.structs.replace(judgement(row()), run=run)).splitlines()
+    told = "only with --thorough, since others stand for them: one, two"
+
+    assert told in lines
+    assert lines[lines.index(told) + 1].startswith("took 3 s")
+    assert told not in plain(judgement(row()))
 
 
 def test_what_was_expected_is_told():

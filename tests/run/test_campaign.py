@@ -16,6 +16,8 @@ OPTIONS = campaign.Options(
     claims=("SOLCD-*", "AMQP-DUR-01"),
     required=("SOLCD-ACK-01",),
     trials=4,
+    thorough=True,
+    budget_s=600,
 )
 
 
@@ -25,6 +27,7 @@ def test_command_repeats_the_run():
     again, _ = prepare(cli.commands[name].make_context(name, words).params)
 
     assert first.trials == again.trials
+    assert (first.options.budget_s, first.selection) == (again.options.budget_s, again.selection)
 
 
 def test_command_names_no_folder(tmp_path):
@@ -32,6 +35,19 @@ def test_command_names_no_folder(tmp_path):
     options = campaign.Options(adapter="reference", out=tmp_path / "out", seed=1)
 
     assert str(tmp_path) not in campaign.command(campaign.prepare(options))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--budget", "ten"), "--budget ten: give a whole number with s, m or h, such as 10m"),
+        (("--budget", "1.5h"), "give a whole number"),
+        (("--quick", "--thorough"), "--quick and --thorough: give one of them"),
+    ],
+)
+def test_words_that_no_run_can_have(words, why):
+    with pytest.raises(UsageError, match=why):
+        prepare(cli.commands["run"].make_context("run", ["--adapter", "reference", *words]).params)
 
 
 @pytest.mark.parametrize("trials", [0, -1])

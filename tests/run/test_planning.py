@@ -1,5 +1,6 @@
 """The plan: the same seed gives the same trials, every check has its control, and `--quick` chooses the strong claims."""
 
+import collections
 import dataclasses
 import itertools
 import re
@@ -170,7 +171,7 @@ def test_what_could_be_decided_here(claim, options, expected):
 @EVERYWHERE
 def test_nothing_is_recorded_that_cannot_be_decided(adapter, protocol):
     """Every scenario of a plan decides a claim that applies, and every scenario with such a claim is there."""
-    chosen = selection(adapter=adapter, protocol=protocol)
+    chosen = selection(adapter=adapter, protocol=protocol, thorough=True)
     applicable = {claim.id for claim in CATALOGUE.claims.values() if chosen.applies(claim)}
     expected = {name for name, script in SCENARIOS.items() if applicable & set(script.decides)}
 
@@ -218,6 +219,39 @@ def test_every_anomaly_about_durations_is_timed():
     rates = {name for name, each in ANOMALIES.items() for _, figure in each.figures if re.search(r"\brate\b", figure)}
 
     assert durations | rates == TIMED
+
+
+THOROUGH = {item.id for item in SCENARIOS.values() if item.thorough}
+
+
+def test_what_others_stand_for_is_played_thoroughly():
+    """Each of its claims is tried all the same. A run says what it left out, and a replay plays what it names."""
+    some, all_ = selection(), selection(thorough=True)
+    played = [{each.script.id for each in plan(one, SCENARIOS, CATALOGUE)} for one in (some, all_)]
+    tried = [{claim for name in names for claim in wanted(SCENARIOS[name], all_)} for names in played]
+    named = selection(only=["disk-full-while-publishing"])
+
+    assert played[1] - played[0] == THOROUGH == set(planning.left_to_thorough(some, SCENARIOS))
+    assert tried[0] == tried[1]
+    assert () == planning.left_to_thorough(all_, SCENARIOS) == planning.left_to_thorough(named, SCENARIOS)
+    assert {"disk-full-while-publishing"} == {each.script.id for each in plan(named, SCENARIOS, CATALOGUE)}
+
+
+def test_a_budget_adds_faults_where_there_were_fewest():
+    """A trial of many kills counts all of them; a script without a fault is not repeated."""
+    many, one, none = "broker-killed-while-publishing", "broker-killed-after-quiet", "third-of-a-window-sent"
+    asked = selection(only=[many, one, none])
+    kills = len(subject_trials(asked, SCENARIOS[many], [1])[0].script.faults)
+    more = planning.more_faults(asked, SCENARIOS, {one: 2}, seconds=600)
+    added = collections.Counter(trial.script.id for trial in more)
+
+    assert kills > 10
+    assert {many, one} == set(added)
+    assert abs(kills * (3 + added[many]) - (3 + 2 + added[one])) <= kills
+    assert [6, 7, 8] == [trial.index for trial in more if trial.script.id == one][:3]
+    assert {"subject"} == {trial.arm for trial in more}
+    assert 1 == len(planning.more_faults(asked, SCENARIOS, {}, seconds=0.1))
+    assert [] == planning.more_faults(selection(only=[none]), SCENARIOS, {}, seconds=9)
 
 
 def test_only_some_scenarios():

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_honest_broker(finished, marked, tmp_path):
     assert [] == marked(report.run.run)
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
     assert (report.run.finished, report.run.interrupted) == (True, False)
+
+
+def test_a_budget_is_spent_on_more_faults(finished):
+    """The kills of the trials that it adds count, and those without a fault stay as they are."""
+    started = time.monotonic()
+    done, report = finished("--claims", "AMQP-TX-03,AMQP-REF-01", "--budget", "20s")
+    rows = {row.claim: row for row in report.verdicts if row.verdict == "HOLDS"}
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert rows["AMQP-TX-03"].trials > 3 == rows["AMQP-REF-01"].trials
+    assert time.monotonic() - started > 20
+    assert "--budget 20s" in report.run.command
 
 
 def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp_path):
