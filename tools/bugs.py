@@ -16,7 +16,6 @@ import pathlib
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +26,7 @@ from conformance.errors import ConformanceError, UsageError
 
 FOLDER = paths.fixtures() / "bugs"
 OUT = pathlib.Path("runs/bugs")
+ORDER = ("VIOLATED", "HOLDS", "INCONCLUSIVE", "HARNESS_ERROR", "NOT_TRIED", "NOT_APPLICABLE")
 
 
 class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -148,15 +148,9 @@ def read(path: pathlib.Path) -> Bug:
 
 
 def worst(found: Mapping[str, Any], wanted: Sequence[str]) -> str:
-    """Return VIOLATED if one of these claims is, else HOLDS if one does, else what most rows say.
-
-    `found`: the content of a `report.json`.
-    """
-    verdicts = [row["verdict"] for row in found["verdicts"] if row["claim"] in wanted]
-    for verdict in ("VIOLATED", "HOLDS"):
-        if verdict in verdicts:
-            return verdict
-    return Counter(verdicts).most_common(1)[0][0] if verdicts else "NOT_TRIED"
+    """Return the first of `ORDER` that a row of these claims has; `found` is the content of a `report.json`."""
+    verdicts = {row["verdict"] for row in found["verdicts"] if row["claim"] in wanted}
+    return next((verdict for verdict in ORDER if verdict in verdicts), "NOT_TRIED")
 
 
 def play(bug: Bug, version: str, out: pathlib.Path) -> Played:

@@ -336,7 +336,7 @@ LIARS: dict[str, Lie] = {
     ),
     "forgets-after-a-second": _lie(
         "A message without a time to live is dropped, durably, a second after it came; one that is delivered, later.",
-        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07 EXPECT-STALE-01",
         fault="kill",
         lives_ms=lambda ttl_ms: ttl_ms or 1000,
     ),

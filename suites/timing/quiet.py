@@ -28,4 +28,5 @@ class BrokerKilledAfterQuiet:
     )
     decides = {
         "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("forgets-after-a-second")),
+        "EXPECT-STALE-01": Check("lost_though_old", exposure="confirmed", control=Liar("forgets-after-a-second")),
     }
