@@ -107,6 +107,9 @@ class Honest:
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
 
+    takes_after_commit = True
+    """Whether a subscription may acknowledge more once a transaction with its acknowledgements was committed."""
+
     hides_recovered = False
     """Whether the messages of a journal are counted after a start, and never delivered."""
 

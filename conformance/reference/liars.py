@@ -487,6 +487,11 @@ LIARS: dict[str, Lie] = {
         needs="ems",
         takes_any_order=False,
     ),
+    "refuses-acknowledgements-after-a-commit": _lie(
+        "Once acknowledgements of a subscription were committed, its next one is refused with an ERROR. STOMP only.",
+        "EXPECT-ACK-01",
+        takes_after_commit=False,
+    ),
     "explicit-acknowledge-takes-earlier": _lie(
         "An acknowledgement also removes what its link was sent before, in every acknowledgement mode.",
         "EMS-EXPL-01",

@@ -117,7 +117,7 @@ class ClientRunner:
             answers_at_commit=speaks.transacted_sends == "at_commit",
             stomp=jobs.StompHeaders(dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
-            may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.backwards)),
+            may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.may_be_refused)),
             **fields,
         )
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job

@@ -352,8 +352,8 @@ class Consume(_Step, frozen=True):
 
     `acknowledge` says which deliveries the application acknowledges: every n-th (`individual`), or all so far when so
     many are open (`client`, `transacted`). `auto` acknowledges each after its processing, `pre` before it. `confirm`
-    asks for the broker's answer if the mode does not. `stop` ends the step after so many deliveries, `until_silent`
-    when no more deliveries come.
+    asks for the broker's answer if the mode does not, in a transaction before its commit. `stop` ends the step after so
+    many deliveries, `until_silent` when no more deliveries come.
 
     `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
     time. `hold`: with `prefetch` deliveries open, wait whether the broker sends more, before they are acknowledged.
@@ -383,6 +383,11 @@ class Consume(_Step, frozen=True):
     receives: bool = False
     on_session: bool = False
     honest: bool = False
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether a refused acknowledgement is an answer to record, and not the end of the trial."""
+        return bool(self.backwards) or (self.mode == "transacted" and self.confirm)
 
 
 class Together(_Step, frozen=True):

@@ -5,6 +5,7 @@ from conformance.scenario.script import SETTLE, Consume, Publish
 
 EARLY = Liar("delivers-before-commit")
 AT_ONCE = Liar("acknowledges-before-commit")
+REFUSING = Liar("refuses-acknowledgements-after-a-commit")
 
 
 @scenario
@@ -39,4 +40,22 @@ class MessagesAcknowledgedInTransactions:
     decides = {
         "AMQP-TX-02": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
         "STOMP-TX-02": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
+    }
+
+
+@scenario
+class AcknowledgementsAnsweredInTransactions:
+    """A consumer acknowledges in transactions of ten, and reads the answer to each acknowledgement before the commit.
+
+    More deliveries are open all the time. The broker must not refuse the acknowledgement of one that it has delivered.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(150, window=100),
+        Consume("transacted", prefetch=120, acknowledge=10, confirm=True, stop=90),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-ACK-01": Check("acknowledgement_refused", exposure="delivered", control=REFUSING),
     }

@@ -250,6 +250,12 @@ SENDS = """
 0 0 refused in order: handed 1, ack_sent 1, ack_refused 1, handed 2
 0 0 two consumers, each in its own order: handed 1, handed 2 consumer=2, ack_sent 2 consumer=2, acked 1
 
+[acknowledgement_refused]
+2 0 both taken: handed 1 2, ack_sent 1 2 tx=t1
+2 1 the second one refused: handed 1 2, ack_sent 1 2 tx=t1, ack_refused 2
+1 0 delivered and never acknowledged: handed 1 2, acked 1
+0 0 acknowledged and never delivered: ack_sent 1, ack_refused 1
+
 [window_stayed_shut]
 1 1 room, and nothing is sent: limited publisher-1 2, sent 1 2, waited 3 2, confirmed 1, shut 3 1
 1 0 no room was made: limited publisher-1 2, sent 1 2, waited 3 2, shut 3 2

@@ -229,6 +229,17 @@ class _Consumer:
         self._unconfirmed("unanswered")
         self.armed.fire_if_due()
 
+    def _wait_taken(self, covered: list[Received]) -> None:
+        """Wait for the answers inside a transaction: only a refusal is recorded, and only the commit confirms."""
+        self.waiting = list(covered)
+        deadline = time.monotonic() + self.job.liveness_s
+        while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
+            if answer.phase is Phase.OK:
+                self.waiting = [each for each in self.waiting if each.message != answer.subject]
+            else:
+                self._confirmed(answer.subject, answer.phase, answer.detail)
+        self._unconfirmed("unanswered")
+
     def _unconfirmed(self, detail: str) -> None:
         for received in self.waiting:
             self._record(Op.ACK, Phase.INFO, received, detail=detail)
@@ -251,7 +262,9 @@ class _Consumer:
             return
         for received in covered:
             self._record(Op.ACK, Phase.INVOKE, received, transaction=name)
-        self.session.acknowledge(covered, transaction=name)
+        self.session.acknowledge(covered, transaction=name, confirmed=self.step.confirm)
+        if self.step.confirm:
+            self._wait_taken(covered)
         pump(self.session, self.armed, 0)
         self.armed.count("before_commit")
         self.armed.fire_if_due()

@@ -146,6 +146,13 @@ DELIVERIES = (
         words="deliveries acknowledged out of order were refused, or open ones are gone",
     ),
     Anomaly(
+        "acknowledgement_refused",
+        "The broker refused to take the acknowledgement of a message that it had delivered on the same connection.",
+        applies="handed > 0 AND ack_sent_at IS NOT NULL",
+        offends="ack_failed",
+        words="acknowledgements of delivered messages were refused",
+    ),
+    Anomaly(
         "delivered_after_restart",
         "A message came again after a restart although its acknowledgement had been confirmed before.",
         applies="acked_at IS NOT NULL",

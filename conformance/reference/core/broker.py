@@ -205,6 +205,7 @@ class ReferenceBroker:
         effects = self._sends_effects(self._admission.unrepeated(transaction.sends))
         for subscription, tag, event, here in transaction.outcomes:
             effects += self._outcome_effects(subscription, tag, event, here=here, transacted=True)
+            subscription.committed = True
         transaction.sends.clear()
 
         def committed() -> None:
@@ -292,7 +293,9 @@ class ReferenceBroker:
         return self.behaviour.body(message.number, message.bare)
 
     def takes(self, subscription: Subscription, tag: int) -> bool:
-        """Whether a delivery may be acknowledged now, with others before it open."""
+        """Whether a delivery may be acknowledged now, with others before it open, or after a commit."""
+        if subscription.committed and not self.behaviour.takes_after_commit:
+            return False
         return self.behaviour.takes_any_order or next(iter(subscription.held), tag) == tag
 
     def settle(

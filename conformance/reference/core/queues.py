@@ -71,6 +71,7 @@ class Subscription:
     """One link's wish for the messages of one queue.
 
     `credit` says how many more it may be sent now; `deliver` sends one, under the tag that is its key in `held`.
+    `committed`: a transaction with outcomes of it was committed.
     `held` has what was sent and has no outcome yet, in the order it was sent. `ended` is called, once, where the
     queue is deleted: the subscription holds nothing any more, and is not `open`. `lazy` outcomes are answered before
     they are stored.
@@ -93,6 +94,7 @@ class Subscription:
         self.deliver = deliver
         self.ended = ended
         self.open = True
+        self.committed = False
         self.held: dict[int, Message] = {}
         self.sent = 0
 

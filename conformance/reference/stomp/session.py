@@ -380,7 +380,7 @@ class SubscriberSession:
         consumer, tag = self._named(frame)
         open_ = self._transaction(frame)
         if not self._broker.takes(consumer.subscription, tag):
-            raise ProtocolError("an earlier delivery has no acknowledgement yet")
+            raise ProtocolError("this delivery cannot be acknowledged now")
         tags = consumer.covered(tag, outcome)
         if open_ is not None:
             open_.acknowledged.append((consumer, consumer.names(tags)))
