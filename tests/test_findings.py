@@ -61,6 +61,8 @@ ON_RABBITMQ = {
         "message 3: 36",
         "message 4: Connection amqp://BROKER disconnected: Condition('amqp:connection:framing-error', 'connection aborted')",
     ],
+    "rabbitmq_message_without_queue_accepted.py": ["a message to no queue: accepted", "a receiver gets: nothing"],
+    "rabbitmq_stomp_message_without_queue_answered.py": ["a SEND to no queue: RECEIPT", "a SUBSCRIBE to it: ERROR"],
     "rabbitmq_stomp_send_answered_at_commit.py": [
         "after SEND: nothing within 3 s",
         "after COMMIT: answer to COMMIT, answer to SEND",
@@ -175,11 +177,12 @@ def test_reproduced_on_a_rabbitmq_of_its_own(tmp_path, name):
 @pytest.mark.full
 @NEEDS_RABBITMQ
 def test_reproduced_on_rabbitmq(prepared):
-    broker = prepared(RABBITMQ, "abd")
+    """The queues d and e are never declared."""
+    broker = prepared(RABBITMQ, "abf")
     broker.start()
     port, seen = broker.service.endpoint("http")[1], {}
     status, _ = web.ask("PUT", f"http://guest:guest@127.0.0.1:{port}/api/queues/%2F/c", FULL)
-    for queue, name in zip("abcd", ON_RABBITMQ, strict=True):
+    for queue, name in zip("abcdef", ON_RABBITMQ, strict=True):
         address = "{}:{}".format(*broker.endpoint("stomp" if "stomp" in name else "amqp"))
         seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 

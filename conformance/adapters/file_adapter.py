@@ -32,7 +32,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.scenario import FRAMES, MODIFIED
+from conformance.scenario import CREATED, FRAMES, FRESH, MODIFIED, UNDECLARED
 from conformance.scenario.script import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
@@ -130,8 +130,13 @@ class FileAdapter:
     def lacks(self, need: str) -> str:
         if self.place.rules is not None:
             return external.why_not(self.place.rules, need)
-        if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED):  # the protocol decides the last two
+        if need in (*LAUNCHER_NEEDS, FRAMES, MODIFIED, UNDECLARED):  # the protocol decides FRAMES and MODIFIED
             return ""
+        if need == CREATED:
+            made = self.file.external is not None and self.file.external.creates_queues
+            return "" if made else f"the file of {self.name} does not say external.creates_queues"
+        if need == FRESH:
+            return "" if self.file.queues else f"the file of {self.name} has no [queues]: they are in its configuration"
         kind, _, option = need.rpartition(" with ")
         if kind and option not in self.file.queue_options:
             return f"the adapter of {self.name} has no queue option {option}"

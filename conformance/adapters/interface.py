@@ -194,6 +194,9 @@ class Broker(Protocol):
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         """Start it, and return at once. Raises `LaunchError`."""
 
+    def declare(self, queue: str) -> None:
+        """Declare one more queue while it runs, and return when the broker has answered. Raises `LaunchError`."""
+
     def stop(self) -> None:
         """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
 

@@ -31,8 +31,13 @@ def _shares_a_queue(item: Scenario) -> bool:
 
 
 def _may_lose(item: Scenario) -> bool:
-    """Whether the client settles messages before it has them, or treats sends as confirmed without an answer."""
-    return bool(item.settings) or not dict(item.queue).get("durable", True) or _takes_in(item, "no_ack", "pre")
+    """Whether the queue may not be there or not last, or the client settles messages before it has them.
+
+    Or it treats sends as confirmed without an answer.
+    """
+    options = {"durable": True, **dict(item.queue)}
+    lasting = options["durable"] and "undeclared" not in options
+    return bool(item.settings) or not lasting or _takes_in(item, "no_ack", "pre")
 
 
 def _may_repeat(item: Scenario) -> bool:

@@ -241,6 +241,11 @@ LIARS: dict[str, Lie] = {
         recovers_late=True,
     ),
     # Liars about the answer to a send: late, never, twice, or for another.
+    "drops-every-tenth-send": _lie(
+        "Every tenth message of a queue is confirmed, and kept nowhere.",
+        "EXPECT-KEPT-01",
+        copies=lambda number: 0 if number % TENTH == 0 else 1,
+    ),
     "never-answers-one-send": _lie(
         "Stores every message and never answers the 50th send after the start.",
         "EMS-STEP-02 STOMP-RCPT-01 SOLPUB-ACK-01",
@@ -387,7 +392,7 @@ LIARS: dict[str, Lie] = {
     ),
     "drops-failed": _lie(
         "A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK.",
-        "AMQP-MOD-03",
+        "AMQP-MOD-03 EXPECT-MOVED-01",
         applied=_takes(_Event.FAILED, _Event.ACCEPTED),
     ),
     "loses-half-a-prefetch": _lie(

@@ -94,7 +94,8 @@ class BrokerPool:
         with self._lock:
             for trial in trials:
                 self._left.setdefault(trial.instance, set()).add(trial.queue)
-                self._options[trial.queue] = trial.script.queue
+                if trial.script.declared:
+                    self._options[trial.queue] = trial.script.queue
 
     def acquire(self, planned: Planned) -> tuple[RunningBroker, float]:
         """Return a running broker with the queue of an expected trial, and the seconds of its start; 0 for a kept one.
@@ -141,16 +142,17 @@ class BrokerPool:
             name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
         numbers = itertools.count(2)
         client = ProbeClient(first.adapter, _wire(first))
+        declared = [queue for queue in queues if queue in self._options]
 
         def prepare(name: str) -> Broker:
             return first.adapter.prepare(
                 self._folder / name,
                 first.settings,
-                queues,
+                declared,
                 self._ledger,
                 first.liar,
                 offline=self._offline,
-                options={queue: self._options[queue] for queue in queues},
+                options={queue: self._options[queue] for queue in declared},
                 client=client,
             )
 

@@ -21,6 +21,7 @@ from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
 from conformance.run.planning import Planned
+from conformance.scenario import TURNED_AWAY
 from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish, singles
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
@@ -118,6 +119,8 @@ class ClientRunner:
             stomp=jobs.StompHeaders(dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
             may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.may_be_refused)),
+            may_be_absent=not planned.script.declared,
+            may_be_cut_off=TURNED_AWAY in planned.script.of_client,
             **fields,
         )
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job

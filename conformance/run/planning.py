@@ -317,7 +317,8 @@ def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
 
 
 def _asked(selection: Selection, scenario: Scenario) -> dict[str, Value]:
-    return {name: value for name, value in scenario.settings if name in selection.adapter.file.settings}
+    known = selection.adapter.file.settings
+    return {name: value for name, value in scenario.settings if name in known and known[name].settable}
 
 
 def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> EffectiveSettings:

@@ -30,6 +30,7 @@ from conformance.run.evidence import EvidenceKeeper
 from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt
 from conformance.run.traced import TracedRun, over_link, watched
+from conformance.scenario import FRESH, REFUSES
 from conformance.scenario.script import (
     CLEAN_RESTART,
     LONGEST_DELAY_MS,
@@ -164,6 +165,8 @@ class TrialPlayer:
                 return
             self.floor_s += time.monotonic() - started
         self.client_runner.queue = self.broker.service.queue_of(self.planned.queue)
+        if FRESH in self.planned.script.needs:
+            self.broker.declare(self.client_runner.queue)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):
@@ -199,7 +202,10 @@ class TrialPlayer:
         self.drains, self.brought = self.drains + 1, result.count
         if self.planned.adapter.launcher == EXTERNAL:
             return  # those queues may hold messages of their owner
-        for queue in claims.set_aside(claims.load().exclusions, settings):
+        moved = claims.set_aside(claims.load().exclusions, settings)
+        if REFUSES in self.planned.script.of_client:
+            moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
+        for queue in filter(None, moved):
             job = self.client_runner.job(Drain(), collects=queue)
             probe = depth_probe(self.broker, queue)
             self._check_connected(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))

@@ -58,6 +58,12 @@ from conformance.scenario.script import (
 FRAMES = "frames that can be told on a link"
 """The need of faults at a frame, and of checks by frames (`Scenario.needs`)."""
 
+UNDECLARED = "a queue that was never declared"
+CREATED = "a queue that the broker makes when a client names it"
+FRESH = "a queue that is declared while the broker runs"
+LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH}
+"""By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
+
 MODIFIED = "the outcome modified"
 """The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
 
@@ -65,7 +71,8 @@ RAW = "the suite's own view of the wire"
 REFUSES = "deliveries given back"
 HOLDS = "deliveries seen before they are asked for"
 PEEKS = "a receiver beside the publisher"
-CALLS = (RAW, REFUSES, HOLDS, PEEKS)
+TURNED_AWAY = "the end of a link or connection as a refusal"
+CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
@@ -176,11 +183,13 @@ class Scenario:
     """A frozen script. `id` is derived from the class name; `says` is the report's text.
 
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
-    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. `settings` are
-    those that it asks of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge
-    the trials of every scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail.
-    `timing`: it measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is
-    played with `--thorough` only; each claim that it decides has another scenario, which stands for it in every run.
+    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. It is declared
+    before the broker is used, unless it is `fresh` (declared when the trial begins), `created` (by the client that
+    names it first) or `undeclared` (the broker may make it, or refuse its clients). `settings` are those that it asks
+    of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge the trials of every
+    scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it
+    measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is played with
+    `--thorough` only; each claim that it decides has another scenario, which stands for it in every run.
     """
 
     id: str
@@ -213,7 +222,8 @@ class Scenario:
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
         modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
         more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies}
-        queues, others = (f"a queue with {name}" for name, _ in self.queue), (need for need in more if more[need])
+        queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)
+        others = (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))
 
     @property
@@ -221,8 +231,14 @@ class Scenario:
         """What only some clients can do: entries of `CALLS`, and `mode NAME` for each consumer."""
         asked = {RAW: self.client == "raw", PEEKS: any(isinstance(s, Publish) and s.peek for s in self._clients)}
         takes = [step for step in self._clients if isinstance(step, Consume)]
+        asked[TURNED_AWAY] = "undeclared" in dict(self.queue) or "max_message_bytes" in dict(self.settings)
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
         return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
+
+    @property
+    def declared(self) -> bool:
+        """Whether its queue is there when the broker starts."""
+        return not LIVES.keys() & dict(self.queue).keys()
 
     @property
     def linked(self) -> bool:

@@ -81,8 +81,8 @@ class Nth(_Trigger, frozen=True):
     `event` is one of `sent` (a send was written), `confirm` (a send was answered), `returned` (a send was answered, and
     the next one is not sent before the fault), `confirm_immediate` (the send had asked for Ack Immediately),
     `confirm_range` (one answer has covered several sends), `process` (a processing has begun), `ack_written` (an
-    acknowledgement was written), `ack` (it was answered), `before_commit` (everything of a transaction but the request
-    has left), `commit_written` (the request has left too) and `committed` (it was answered).
+    acknowledgement, or a refusal, was written), `ack` (it was answered), `before_commit` (everything of a transaction
+    but the request has left), `commit_written` (the request has left too) and `committed` (it was answered).
     """
 
     event: ClientEvent
@@ -356,10 +356,11 @@ class Consume(_Step, frozen=True):
     many deliveries, `until_silent` when no more deliveries come.
 
     `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
-    time. `hold`: with `prefetch` deliveries open, wait whether the broker sends more, before they are acknowledged.
-    `rollback_every`: each such transaction is rolled back, and its deliveries are released. `work_ms`: how long each
-    processing takes. `backwards`: with so many processed, those that are due are acknowledged, the last one first.
-    `linked`: the client goes over a link that records every frame, and does nothing else.
+    time, and with `refuse_again` whenever it comes. `hold`: with `prefetch` deliveries open, wait whether the broker
+    sends more, before they are acknowledged. `rollback_every`: each such transaction is rolled back, and its deliveries
+    are released. `work_ms`: how long each processing takes. `backwards`: with so many processed, those that are due are
+    acknowledged, the last one first. `linked`: the client goes over a link that records every frame, and does nothing
+    else.
 
     For a vendor's client: `receives` calls `receive()` in a mode that otherwise has a listener, and `on_session` calls
     `acknowledge()` of the session instead of the message's. `honest`: no session liar lies in this step, which another
@@ -375,6 +376,7 @@ class Consume(_Step, frozen=True):
     until: Fault | None = None
     refuse: tuple[Literal["released", "rejected", "failed", "undeliverable"], ...] = ()
     refuse_every: int = 0
+    refuse_again: bool = False
     hold: bool = False
     rollback_every: int = 0
     work_ms: int = 0

@@ -13,6 +13,7 @@ from conformance.adapters.file.reading import load
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.reference import liars
+from conformance.scenario import CREATED, FRESH, UNDECLARED
 
 REFERENCE = adapters.find("reference")
 VARIED = """
@@ -166,3 +167,11 @@ def test_what_an_adapter_has_no_words_for() -> None:
     assert "the adapter of artemis has no queue option max_length" == artemis.lacks("a queue with max_length")
     assert "the adapter of artemis has no start.offer" == artemis.lacks("settings of any name")
     assert "" == REFERENCE.lacks("a queue with max_length") == REFERENCE.lacks("settings of any name")
+
+
+def test_which_queues_an_adapter_can_leave_undeclared() -> None:
+    rabbitmq = adapters.find("rabbitmq")
+
+    assert "" == REFERENCE.lacks(UNDECLARED) == REFERENCE.lacks(CREATED) == rabbitmq.lacks(FRESH)
+    assert "the file of rabbitmq does not say external.creates_queues" == rabbitmq.lacks(CREATED)
+    assert "the file of reference has no [queues]: they are in its configuration" == REFERENCE.lacks(FRESH)

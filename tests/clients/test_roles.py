@@ -10,7 +10,7 @@ from stomp_peer import job
 from conformance import history
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
-from conformance.clients.session import SendOutcome
+from conformance.clients.session import Refused, SendOutcome
 from conformance.clients.workers.job import NEVER
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -105,6 +105,47 @@ def test_a_drain_ends_in_silence_with_depth_zero(play, depth, delayed, ended, la
 
     assert (ended, 2, depth) == (result.ended, result.count, result.depth)
     assert last == (events[-1].phase, events[-1].message, events[-1].count, events[-1].detail)
+
+
+class Absent(Listed):
+    """No client can attach to its queue."""
+
+    def attach_sender(self, queue):
+        raise Refused("not found")
+
+    def attach_receiver(self, queue, credit, subscription):
+        raise Refused("not found")
+
+
+def test_a_queue_that_is_not_there_refuses_its_publisher(play):
+    result, events = play(Publish(3, window=2), Absent(), may_be_absent=True)
+
+    assert "refused" == result.ended
+    assert [("p1:1", Phase.INVOKE, None), ("p1:1", Phase.FAIL, "not found")] == [
+        (e.message, e.phase, e.detail) for e in events
+    ]
+
+
+def test_a_queue_that_is_not_there_is_empty(play):
+    result, events = play(Drain(), Absent(), 0, may_be_absent=True)
+
+    assert ("finished", 0) == (result.ended, result.depth)
+    assert (Phase.OK, 0, "no such queue") == (events[-1].phase, events[-1].count, events[-1].detail)
+
+
+@pytest.mark.parametrize(("depth", "options"), [(1, {"may_be_absent": True}), (0, {})])
+def test_a_drain_that_cannot_attach_proves_nothing(play, depth, options):
+    """The broker counts messages in the queue, or the queue was declared."""
+    with pytest.raises(Refused):
+        play(Drain(), Absent(), depth, **options)
+
+
+def test_a_publisher_may_be_cut_off(play):
+    """What had no answer is unknown."""
+    result, events = play(Publish(3, window=3), Listed(answers=False, dies_after=2), may_be_cut_off=True)
+
+    assert "refused" == result.ended
+    assert {Phase.INVOKE, Phase.INFO} == {e.phase for e in events if e.op is Op.SEND}
 
 
 def test_a_drain_waits_ten_times_the_longest_wait_of_its_own(play):
@@ -278,6 +319,13 @@ def test_a_message_is_refused_once(play):
     assert [("p1:2", "failed"), ("p1:4", "released")] == broker.refused
     assert {"p1:1", "p1:2", "p1:3", "p1:4"} == set(broker.acknowledged)
     assert ["failed", "released"] == [event.detail for event in events if event.op is Op.NACK]
+
+
+def test_a_message_is_refused_whenever_it_comes(play):
+    broker = Listed(messages=["p1:1", "p1:2"])
+    play(Consume("auto", refuse=("failed",), refuse_every=1, refuse_again=True, stop=5), broker)
+
+    assert ["p1:1", "p1:2", "p1:1", "p1:2", "p1:1"] == [name for name, _ in broker.refused]
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,15 @@ DELIVERIES = """
 0 0 released and gone is another's: kept 1, handed 1, given_back 1, settled epoch=1
 0 0 failed, and the queue not silent yet: kept 1, handed 1, given_back 1 failed, silent 1
 
+[given_back_nowhere]
+2 1 of two messages that were given back one is in no queue: kept 1 2, handed 1 2, given_back 1, given_back 2, settled 1
+1 0 a message that was dead-lettered after it was given back is kept: kept 1, handed 1, given_back 1,
+    set_aside 1 queue=DLQ, settled
+1 1 a message that came again, was given back again and is in no queue: kept 1, handed 1, given_back 1, handed 1,
+    given_back 1, settled
+0 0 a message that was given back and then acknowledged may go: kept 1, handed 1, given_back 1, took 1, settled
+0 0 a message that was given back in a queue that is not drained is not judged: kept 1, handed 1, given_back 1, silent 1
+
 [release_counted]
 2 1 a release that counts: handed 1, given_back 1, handed 1 count=1, handed 2 count=3, given_back 2, handed 2 count=3
 1 0 a release that leaves the count of earlier failures: handed 1 count=2, given_back 1, handed 1 count=2

@@ -36,6 +36,17 @@ SENDS = """
 0 0 a provisional answer confirms nothing: put t1 1, killed, settled
 0 0 a provisional answer read when the connection had gone confirms nothing: sent 1 tx=t1, killed, confirmed 1, settled
 
+[confirmed_nowhere]
+3 1 a message that was confirmed and is in no queue, beside one that is there and one that was refused: kept 1 2,
+    sent 3, refused 3, settled 1
+1 0 a message that was moved to another queue is not judged, and its neighbour is: kept 1 2, settled 1,
+    set_aside 2 queue=DLQ
+1 0 a publisher that was turned away was told so: sent 1, refused 1 not-found, settled
+1 0 a confirmed message that the last depth counts is kept: kept 1, silent 1, stuck 2
+1 0 a send without an answer promises nothing: sent 1, no_answer 1, settled
+0 0 a confirm of a message that is not persistent is not judged: kept 1 durable=False, settled
+0 0 one drain does not say what was kept: kept 1, silent 1
+
 [stuck]
 2 1 of two missing messages one is stuck where the last depth counts one: kept 1 2, killed, stuck 1, stuck 2
 2 1 a missing message beside one that came after a restart is not stuck: kept 1 2, killed, stuck 1,

@@ -177,6 +177,15 @@ def test_it_is_wrong_in_one_way_only(name):
     assert wrong == []
 
 
+def test_a_send_that_is_dropped_is_answered():
+    """Every tenth is kept nowhere; the others have their numbers."""
+    rig = Rig(behaviour=behaviour("drops-every-tenth-send"))
+    sent(rig, 25)
+
+    assert rig.answers == ["done"] * 25
+    assert rig.bodies() == bodies(number for number in range(1, 26) if number % 10)
+
+
 def test_a_corrupt_body_has_its_length():
     """Over the wire only: what is stored is what was sent."""
     rig = Rig(behaviour=behaviour("corrupts-a-body"))

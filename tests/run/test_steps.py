@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from trial_histories import events_of
+from trial_histories import drained, events_of
 
 from conformance import adapters
 from conformance.adapters.launch import native
@@ -66,6 +66,13 @@ def test_a_queue_has_its_options(play):
     answers = [e.phase for e in events_of(folder, "publisher-1") if e.op is Op.SEND and e.phase is not Phase.INVOKE]
 
     assert ("", 40, 40) == (record.void, answers.count(Phase.OK), answers.count(Phase.FAIL))
+
+
+def test_a_queue_that_was_not_declared_is_made_by_its_publisher(play):
+    script = Scenario("odd", "", "async_ack", (Publish(8, window=2), *SETTLE), {}, queue=(("undeclared", True),))
+    record, folder = play(script=script)
+
+    assert ("", 8) == (record.void, len(drained(folder, 1)))
 
 
 def test_acknowledgements_go_backwards(play):

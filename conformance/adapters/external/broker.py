@@ -28,6 +28,7 @@ from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, words_of
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
+from conformance.scenario import FRESH, LIVES
 from conformance.scenario.script import CLEAN_RESTART, KILL_OF_HALTED, KILL_WHILE_STARTING
 
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -62,6 +63,8 @@ def why_not(rules: External, word: str) -> str:
         return f"there is no command for it. Give {fields} in the broker's file ({PAGE}), and it is tried"
     if word.startswith("a queue with"):
         return "queues of an external broker are declared without options"
+    if word in LIVES.values():
+        return "queues of an external broker are made, or found empty, before they are used"
     if word == "settings of any name":
         return "an external broker is not reconfigured"
     return ""
@@ -225,6 +228,9 @@ class ExternalBroker:
             self._check_depth_answer()
         self._down = False
         return time.monotonic() - began
+
+    def declare(self, queue: str) -> None:
+        raise LaunchError(f"{self._title}: {why_not(self.rules, FRESH)}: {queue}")
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         if wrap or more:

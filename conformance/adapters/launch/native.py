@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import pathlib
@@ -161,6 +162,9 @@ class NativeBroker:
     def _check_not_running(self) -> None:
         if self._tree is not None and not self.gone():
             raise LaunchError(f"{self._title} is running already (pid {self._tree.leader.pid})")
+
+    def declare(self, queue: str) -> None:
+        queue_declaration.declare(dataclasses.replace(self.plan, queues=(queue,)), self._beside)
 
     def stop(self) -> None:
         tree = self._tree

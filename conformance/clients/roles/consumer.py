@@ -65,6 +65,7 @@ class _Consumer:
         self.transactions = 0
         self.waited_s = 0.0
         self.known: set[str] = set()
+        self.refused: set[str] = set()
         self.open: deque[Received] = deque()
         self.processed: list[tuple[int, Received]] = []
         self.waiting: list[Received] = []
@@ -289,17 +290,22 @@ class _Consumer:
     # refusing
 
     def _is_refused(self, received: Received) -> bool:
-        """Whether it is every n-th message that is new to this consumer; a redelivery is never refused."""
+        """Whether it is every n-th message that is new to this consumer, or with `refuse_again` came again."""
         if not self.step.refuse or received.message in self.known:
-            return False
+            return self.step.refuse_again and received.message in self.refused
         self.known.add(received.message)
         self.firsts += 1
         return self.firsts % self.step.refuse_every == 0
 
     def _refuse(self, received: Received) -> None:
         outcome = self.step.refuse[self.firsts // self.step.refuse_every % len(self.step.refuse)]
+        self.refused.add(received.message)
         self._record(Op.NACK, Phase.INVOKE, received, detail=outcome)
         self.session.refuse(received, outcome)
+        self.armed.count("ack_written")
+        if self.armed.waits_for("ack_written"):
+            pump(self.session, self.armed, 0)
+            self.armed.fire_if_due()
         self.open.remove(received)
         self.session.replenish(1)
         if self.session.answers_refusals:

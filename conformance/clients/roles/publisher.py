@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
+from conformance import limits
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, Operations, next_received, noting, pump, seen, trial_of
 from conformance.clients.session import Disconnected, Refused, SendOutcome, Session
@@ -39,18 +40,25 @@ def publish(
     """
     note = noting(job, recorder)
     publisher = (_Transacted if step.batch else _Publisher)(job, step, session, note, armed)
-    session.attach_sender(job.queue)
+    try:
+        session.attach_sender(job.queue)
+    except Refused as error:
+        if not job.may_be_absent:
+            raise
+        return publisher.turned_away(limits.quoted(error))
     note(Op.CONNECT, Phase.OK, count=step.window)
     attached()
     try:
         return publisher.run()
     except (Disconnected, Refused) as error:
         armed.lost()
-        answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
-        if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.broker_may_end):
+        expected = job.may_be_refused or job.may_be_cut_off
+        answered = error.answers if isinstance(error, Refused) and expected else ()
+        refused = bool(answered) or job.may_be_cut_off
+        if isinstance(error, Refused) and not (refused or armed.broker_is_ending or job.broker_may_end):
             raise
         session.outcomes.extend(one for one in answered if isinstance(one, SendOutcome))
-        return publisher.disconnected("refused" if answered else "disconnected")
+        return publisher.disconnected("refused" if refused else "disconnected")
     finally:
         armed.heal_if_due(now=True)
 
@@ -95,6 +103,13 @@ class _Publisher:
     def count(self) -> float:
         """How many it sends; unlimited while a command is about to end the broker."""
         return math.inf if self.armed.awaits_loss else self.step.count
+
+    def turned_away(self, said: str) -> JobResult:
+        """Record the first send as refused: the broker did not let its sender attach."""
+        message = message_id(self.job.producer, 1)
+        self.note(Op.SEND, Phase.INVOKE, message=message, durable=self.step.durable)
+        self.note(Op.SEND, Phase.FAIL, message=message, detail=said)
+        return self._result("refused")
 
     def disconnected(self, ended: str) -> JobResult:
         self._take_outcomes()

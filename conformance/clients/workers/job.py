@@ -94,13 +94,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     in which it must take effect. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER`
     (the client asks for no answer and waits for none), or else by its disposition. `liar` names a session liar.
     `broker_may_end`: the broker may end, by itself or by the fault of another client. `may_be_refused`: a refusal is an
-    answer like any other, even if it costs the connection. `destination` makes the broker's address of a queue,
-    `stomp` has its headers. `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes a
-    byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their answers
-    with that of the commit, and none if it is rolled back. `access` is how the client logs in, without secrets;
-    `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's client, or None for
-    the suite's own sessions. `reaches_s` is set if the broker is only starting: so long the client tries again until it
-    is attached. Times are in seconds.
+    answer like any other, even if it costs the connection. `may_be_absent`: its queue may not be there, and a refused
+    attach says so. `may_be_cut_off`: the end of a publisher's connection refuses what had no answer yet. `destination`
+    makes the broker's address of a queue, `stomp` has its headers. `outcomes` are those that a sender names, over AMQP.
+    `tells_attached`: the client writes a byte to the descriptor of its job when it is attached. `answers_at_commit`:
+    sends in a transaction get their answers with that of the commit, and none if it is rolled back. `access` is how the
+    client logs in, without secrets; `secrets` are the variables that it names, which no process inherits. `vendor` is
+    the vendor's client, or None for the suite's own sessions. `reaches_s` is set if the broker is starting: so long
+    the client tries again until it is attached. Times are in seconds.
     """
 
     step: ClientStep
@@ -119,6 +120,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     within_s: float = 0.0
     broker_may_end: bool = False
     may_be_refused: bool = False
+    may_be_absent: bool = False
+    may_be_cut_off: bool = False
     ack_confirm: str = ""
     depth: DepthProbe | None = None
     collects: str = ""

@@ -16,6 +16,7 @@ from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
 from conformance.quoting import visible
 from conformance.report.phrases import steps_in_words
+from conformance.scenario import LIVES
 
 NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
 NO_SCENARIO = "this version of the suite has no scenario of that name"
@@ -177,7 +178,8 @@ def _start(
     settings = adapter.file.settings
     options = ",".join(f"{name}={str(value).lower()}" for name, value in source.record.queue.items())
     queue = ":".join(filter(None, [source.queue, options]))
-    command = list(start.command) + [part.replace("{queue}", queue) for part in start.each_queue]
+    each = start.each_queue if not LIVES.keys() & source.record.queue.keys() else ()
+    command = list(start.command) + [part.replace("{queue}", queue) for part in each]
     for name, value in sorted({**source.record.settings, **(changed or {})}.items()):
         setting = settings.get(name)
         if setting is not None and setting.argument and setting.settable and value != setting.default:

@@ -149,6 +149,9 @@ class UpgradedBroker:
         self._hand_over()
         self.current.launch(wrap, more=more)
 
+    def declare(self, queue: str) -> None:
+        self.current.declare(queue)
+
     def stop(self) -> None:
         """Stop it cleanly: the next start is of the same version."""
         self.current.stop()

@@ -20,6 +20,16 @@ REFUSALS = (
         words="messages given back as failed are gone",
     ),
     Anomaly(
+        "given_back_nowhere",
+        """A message that its consumer gave back, and never acknowledged, is in no queue, and in no dead-letter queue.
+
+        A broker may move it there after its last attempt.
+        """,
+        applies="refused_at IS NOT NULL AND ack_sent_at IS NULL AND durable AND settled_anywhere",
+        offends="redelivered = 0 AND NOT set_aside",
+        words="messages given back are in no queue",
+    ),
+    Anomaly(
         "release_counted",
         "The next delivery of a released message to the same consumer carries a higher delivery count.",
         applies="refused_as = 'released' AND handed = 2 AND handed_on_one_link",

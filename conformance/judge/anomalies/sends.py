@@ -33,6 +33,17 @@ SENDS = (
         order="confirmed_at",
     ),
     Anomaly(
+        "confirmed_nowhere",
+        """The broker confirmed a message that it did not keep: it is in no queue of its own, dead-letter or expiry.
+
+        Decided as `lost` is, but for everything that was sent: a send that was refused, or had no answer, applies and
+        does not offend. So a broker that refuses all that it cannot keep has passed.
+        """,
+        applies="attempted AND durable AND send_txn IS NULL AND accounted",
+        offends="confirmed AND received = 0 AND NOT left_in_queue",
+        words="sends confirmed although the broker kept nothing",
+    ),
+    Anomaly(
         "lost_though_old",
         """The broker lost a message that it had confirmed more than two flush intervals before the fault.
 

@@ -375,6 +375,7 @@ DERIVED: Mapping[str, str] = {
     # If a policy moved a message to another queue, its absence proves nothing.
     "accounted": f"{_ACCOUNTED} AND NOT set_aside",
     "settled": f"{_SETTLED} AND NOT set_aside",
+    "settled_anywhere": _SETTLED,
     "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
     # The depth of the last drain counts it. A final depth of 0 counts none, even if an earlier one was higher.
     "left_in_queue": f"{_OWED} AND NOT {_SETTLED} AND owed_place <= coalesce(left_over, 0)",

@@ -176,6 +176,11 @@ class ReferenceBroker:
             done()
             return
         copies = self.behaviour.copies(queue.next_number)
+        if not copies:
+            queue.release(len(parsed.bare))
+            queue.number()
+            done()
+            return
         effects = [self._effects.arrival(queue, parsed, identity)]
         if self._taken_over and not self.behaviour.stores_after_recovery(self._sends):
             effects[0] = effects[0]._replace(records=())

@@ -1,0 +1,50 @@
+"""The broker dies in the first second of a queue."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Together
+
+SOON = Publish(50_000, window=20, until=Kill(Nth("confirm", Between(1, 60))))
+LOST = Check("lost", exposure="confirmed", control=Liar("loses-the-last-batch"))
+
+
+@scenario
+class BrokerKilledSoonAfterDeclaration:
+    """The suite declares the queue, a publisher sends at once, and the broker is killed at one of the first confirms.
+
+    Only for a broker whose queues are declared while it runs. The suite waits for nothing but the answers to the
+    declaration and to the sends: what was confirmed must be there after the restart, and so must its queue.
+    """
+
+    mode = "async_ack"
+    queue = {"fresh": True}
+    steps = (SOON, Restart(), *SETTLE)
+    decides = {"SOLCD-ACK-01": LOST}
+
+
+@scenario
+class BrokerKilledSoonAfterFirstSend:
+    """A publisher creates the queue by naming it and sends at once; the broker is killed at one of the first confirms.
+
+    Only for a broker whose file says that it makes a durable queue when a client names one.
+    """
+
+    mode = "async_ack"
+    queue = {"created": True}
+    steps = (SOON, Restart(), *SETTLE)
+    decides = {"SOLCD-ACK-01": LOST}
+
+
+@scenario
+class BrokerKilledSoonAfterFirstConsumer:
+    """A consumer creates the queue by naming it; a publisher sends, and the broker is killed at one of its confirms.
+
+    The consumer acknowledges nothing. What was confirmed must come again after the restart, whether the consumer had
+    received it or not.
+    """
+
+    mode = "client"
+    queue = {"created": True}
+    steps = (Together((Consume("client", prefetch=20, acknowledge=1_000), SOON)), Restart(), *SETTLE)
+    decides = {
+        "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("loses-the-last-batch")),
+    }
