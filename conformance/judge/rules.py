@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from conformance import claims
-from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, in_force
+from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, Value, in_force
 from conformance.judge import applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import HERE, Verdict, VerdictRow
@@ -145,17 +146,18 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
     return ruling
 
 
-def _in_force(run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    """Return the queue policies of this configuration, each with its text for the reason.
+def _in_force(run: RunRecord, asked: Mapping[str, Value] = MappingProxyType({})) -> Iterator[tuple[Exclusion, str]]:
+    """Return the queue policies of this configuration, each with its text for the reason; `asked` are a script's own.
 
     The suite never drains the dead-letter and expiry queues of an external broker: they belong to its owner.
     """
-    values = {**run.settings, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
+    values = {**run.settings, **asked, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
     return in_force(claims.load().exclusions, values)
 
 
 def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
-    return ((exclusion, words) for exclusion, words in _in_force(run) if one.anomaly.rests_on(exclusion.excuses))
+    asked = next((trial.settings for trial, _ in one.subject.valid if one.scenario.settings), {})
+    return ((exclusion, words) for exclusion, words in _in_force(run, asked) if one.anomaly.rests_on(exclusion.excuses))
 
 
 def _all_void(reason: str, run: RunRecord) -> Ruling:

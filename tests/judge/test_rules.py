@@ -1,6 +1,7 @@
 """The rules of a verdict, on counted trials: no Spark."""
 
 import dataclasses
+import types
 
 import msgspec
 import pytest
@@ -746,6 +747,19 @@ def test_a_policy_that_moves_messages_excuses_only_what_was_found():
     assert Verdict.NOT_APPLICABLE == rule("SOLCD-ACK-01", KILL, BROKEN, run=outside).verdict
     assert Verdict.INCONCLUSIVE == found.verdict
     assert "21 messages were found in the dead-letter or expiry queue." in found.reason
+
+
+@pytest.mark.parametrize(("asked", "expected"), [((), 0), ((("max_delivery_attempts", 2),), 1)])
+def test_a_policy_that_a_script_asks_for_is_in_force(asked, expected):
+    """Two attempts and no dead-letter queue: what was given back may be gone."""
+    trial = types.SimpleNamespace(settings={"max_delivery_attempts": 2, "dead_letter_destination": ""})
+    one = types.SimpleNamespace(
+        anomaly=ANOMALIES["given_back_nowhere"],
+        scenario=types.SimpleNamespace(settings=asked),
+        subject=types.SimpleNamespace(valid=((trial, None),)),
+    )
+
+    assert expected == len(list(rules._policies(one, RUN)))
 
 
 def test_a_queue_whose_messages_stay_excuses_those_that_come_again():

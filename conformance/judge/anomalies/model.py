@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from conformance.claims import Evidence
 
 _COLUMNS: Mapping[Evidence, str] = {
-    "absence": "settled|accounted",
+    "absence": "settled|settled_anywhere|accounted",
     "return": "early_received_at|received_last_at|last_epoch|drained_in|carried_last_at|drained_early_at"
     "|redelivered > 0|handed >= 2|handed_last_at|overtaken|left_in_queue",
     "delay": "stuck_at|starved_at|late_after_restart",
