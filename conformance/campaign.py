@@ -50,7 +50,7 @@ from conformance.run.planning import (
     wanted,
 )
 from conformance.run.record import Progress, Recording, RunWriter
-from conformance.scenario import FRAMES, MODIFIED, Scenario
+from conformance.scenario import ANSWERED, FRAMES, MODIFIED, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
 
 
@@ -190,9 +190,11 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     if (vendor := selection.vendor) is not None:
         lacking |= vendor.hidden_needs
         lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
-    known = selection.adapter.file.protocols[selection.protocol].outcomes
-    if MODIFIED in lacking and "modified" not in known:
-        lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(known)} over {selection.protocol}"
+    over = selection.adapter.file.protocols[selection.protocol]
+    if MODIFIED in lacking and "modified" not in over.outcomes:
+        lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(over.outcomes)} over {selection.protocol}"
+    if ANSWERED in lacking and vendor is None and over.ack_confirm is None:
+        lacking[ANSWERED] = f"the adapter of {selection.adapter.name} has no ack_confirm over {selection.protocol}"
     found = possible.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     if hidden := adapters.untraced(selection.adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)

@@ -53,6 +53,7 @@ from conformance.scenario.script import (
     singles,
     togethers,
     unrolled,
+    waits_for_answered_ack,
 )
 
 FRAMES = "frames that can be told on a link"
@@ -66,6 +67,9 @@ LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH}
 
 MODIFIED = "the outcome modified"
 """The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
+
+ANSWERED = "an answer to an acknowledgement"
+"""The need of a fault at the answer to an acknowledgement: without answers it would never fire."""
 
 RAW = "the suite's own view of the wire"
 REFUSES = "deliveries given back"
@@ -221,7 +225,8 @@ class Scenario:
         offers = any(isinstance(step, Offer) for step in self.steps)
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
         modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
-        more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies}
+        answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
+        more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
         queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)
         others = (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))

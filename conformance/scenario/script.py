@@ -163,6 +163,13 @@ def parts_of(trigger: Trigger | Recovery) -> tuple[Nth | After, ...]:
     return trigger.parts if isinstance(trigger, All) else (trigger,)
 
 
+def waits_for_answered_ack(trigger: object) -> bool:
+    """Whether the trigger may count answers to acknowledgements."""
+    if isinstance(trigger, All | OneOf):
+        return any(map(waits_for_answered_ack, trigger.parts if isinstance(trigger, All) else trigger.options))
+    return isinstance(trigger, Nth) and trigger.event == "ack"
+
+
 def largest(trigger: Trigger | Recovery) -> int:
     """Return the largest number of a client's trigger, for people."""
     return max(part.number for part in parts_of(trigger))

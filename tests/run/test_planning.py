@@ -27,6 +27,8 @@ from conformance.run.trial import describe
 from conformance.scenario import Check, Liar, Scenario, Weakened
 from conformance.scenario.script import (
     SETTLE,
+    After,
+    All,
     Consume,
     Delay,
     Drain,
@@ -34,9 +36,11 @@ from conformance.scenario.script import (
     HeldSync,
     Kill,
     Nth,
+    OneOf,
     PowerLoss,
     Publish,
     Restart,
+    waits_for_answered_ack,
 )
 
 EVERYWHERE = pytest.mark.parametrize(("adapter", "protocol"), WIRES)
@@ -367,6 +371,38 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     assert (tried, True) == (bool(modified), bool(wanted(SCENARIOS["deliveries-refused"], found)))
     assert ({} if tried else {scenario.MODIFIED: "reference has only accepted, released over amqp"}) == found.unable
     assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
+
+
+@pytest.mark.parametrize("ack_confirm", [None, "disposition"])
+def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_give(ack_confirm):
+    """The kill would never fire, and every trial would be void; SOLCD-ACK-01 itself does not need such answers."""
+    chosen = selection("SOLCD-ACK-01")
+    over = chosen.adapter.file.protocols["amqp"].model_copy(update={"ack_confirm": ack_confirm})
+    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": over}})
+    found = campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
+    )
+    script = SCENARIOS["broker-killed-after-acknowledgements"]
+    lacking = {} if ack_confirm else {scenario.ANSWERED: "the adapter of reference has no ack_confirm over amqp"}
+
+    assert scenario.ANSWERED in script.needs
+    assert scenario.ANSWERED not in SCENARIOS["broker-killed-while-publishing"].needs
+    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.ANSWERED}
+    assert bool(ack_confirm) == bool(wanted(script, found))
+
+
+@pytest.mark.parametrize(
+    ("trigger", "waits"),
+    [
+        (Nth("ack", 3), True),
+        (OneOf((After(5), Nth("ack", 3))), True),
+        (All((Nth("ack", 3), After(5))), True),
+        (OneOf((After(5), Nth("ack_written", 3))), False),
+        (None, False),
+    ],
+)
+def test_a_trigger_that_may_count_answered_acknowledgements_is_recognised(trigger, waits):
+    assert waits is waits_for_answered_ack(trigger)
 
 
 def test_the_record_of_a_trial_has_its_script():
