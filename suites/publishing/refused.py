@@ -8,7 +8,7 @@ from conformance.scenario.script import SETTLE, Between, Nth, Publish, Restart, 
 class SendsRefusedByFullQueue:
     """A publisher sends 80 messages to a queue that takes 40, without a consumer.
 
-    What the broker refuses it must not act upon: none of that may be delivered.
+    What the broker refuses it must not act upon: none of that may be delivered. What it confirms must be there.
     """
 
     mode = "async_ack"
@@ -16,6 +16,7 @@ class SendsRefusedByFullQueue:
     steps = (Publish(80, window=20), *SETTLE)
     decides = {
         "AMQP-REF-01": Check("refused_delivered", exposure="sends_refused", control=Liar("stores-what-it-rejects")),
+        "EXPECT-KEPT-01": Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
     }
 
 
