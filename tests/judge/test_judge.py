@@ -181,7 +181,7 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("used", "sorts"),
     [
-        (relations.EVERY, 10),
+        (relations.EVERY, 9),
         ([("lost", "confirmed_in_window")], 2),
         ([("confirmed_before_sync", "sync_held")], 3),
         ([("waited_for_timer", "third_sent"), ("answered_late", "less_sent")], 2),

@@ -295,7 +295,10 @@ _OWED = (
 # A script that compares two halves has one producer in each, and ends each with a crash.
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
 _NEVER = f"{2**63 - 1}L"
+# Spark sorts again wherever the next window does not begin with the columns of the sort before: windows of the same
+# first columns follow each other, the one with an order first.
 TRIAL_WINDOWS: Mapping[str, str] = {
+    "later_sent_place": f"min(first_place) {_LATER_SENT}",
     "effective": f"bit_or(row_effective) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
@@ -317,7 +320,6 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
     # The latest acknowledgement of earlier deliveries; an open delivery has none, ever.
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
-    "later_sent_place": f"min(first_place) {_LATER_SENT}",
     "next_processed_at": f"min(processed_at) {_HANDED_IN_ORDER} ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
     # A broker that delivers a message that was sent at this instant did not drop the consumer before. Counter-example
     # to the consumer's last event instead: its connection was cut, and it waits without knowing.

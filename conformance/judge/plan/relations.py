@@ -165,7 +165,9 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
     event, event_windows, message, *rest = _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()])
-    placed = _with(_with(events(spark, paths, trials), event), event_windows)
+    early = _named_in(event, event_windows)  # the others are not carried through the sorts of the windows
+    placed = _with(_with(events(spark, paths, trials), early), event_windows)
+    placed = _with(placed, {name: sql for name, sql in event.items() if name not in early})
     messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
     return _grouped(_with(messages, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), counted)
 
@@ -178,6 +180,12 @@ def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> lis
         kept.insert(0, {name: sql for name, sql in stage.items() if name in named})
         named |= {word for sql in kept[0].values() for word in _WORD.findall(sql)}
     return kept
+
+
+def _named_in(columns: Mapping[str, str], stage: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that the expressions of a stage name."""
+    named = {word for sql in stage.values() for word in _WORD.findall(sql)}
+    return {name: sql for name, sql in columns.items() if name in named}
 
 
 def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
