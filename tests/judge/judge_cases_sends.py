@@ -119,6 +119,8 @@ SENDS = """
 [lost_though_old]
 2 1 a message confirmed long before the kill is lost though old: kept 1 2, pause 300, killed, settled 1
 1 0 a message confirmed just before the kill is not old: kept 1, pause 300, kept 2, killed, settled 1
+1 1 a message of that age, where an answer took as long, is not old: sent 1, pause 400, confirmed 1, pause 500, kept 2,
+    pause 400, killed, settled
 
 [lost_committed]
 2 1 a committed message that never came is lost: put t1 1 2, committed t1, killed, settled 2

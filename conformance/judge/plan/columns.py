@@ -315,6 +315,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "burst_answered_at": f"min(coalesce(confirmed_at, gave_up_at)) {_OF_PRODUCER}",
     "immediates": "count_if(immediate AND accepted) OVER (PARTITION BY scenario, trial, producer, range_last)",
     "round_trip_ns": f"max(committed_at - commit_asked_at) {_IN_TRIAL}",
+    "longest_answer_ns": f"coalesce(max(confirmed_at - sent_at) {_IN_TRIAL}, 0)",
     "offered": f"max(row_offers) {_IN_TRIAL}",
     "default_wait_ns": "min(CASE WHEN n = 1 AND send_txn IS NULL AND confirm_epoch = first_epoch"
     f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
