@@ -317,6 +317,8 @@ def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
 
 
 def _asked(selection: Selection, scenario: Scenario) -> dict[str, Value]:
+    if selection.adapter.launcher == EXTERNAL:
+        return {}  # its owner states its settings
     known = selection.adapter.file.settings
     return {name: value for name, value in scenario.settings if name in known and known[name].settable}
 
