@@ -69,7 +69,8 @@ def test_an_unknown_setting_is_refused(tmp_path):
     ("verdicts", "expected"),
     [
         ([("A", "HOLDS"), ("A", "VIOLATED"), ("B", "HOLDS")], "VIOLATED"),
-        ([("B", "VIOLATED"), ("A", "HOLDS"), ("A", "INCONCLUSIVE")], "HOLDS"),
+        ([("B", "VIOLATED"), ("A", "HOLDS"), ("A", "INCONCLUSIVE")], "INCONCLUSIVE"),
+        ([("A", "HOLDS"), ("A", "HARNESS_ERROR"), ("A", "NOT_TRIED")], "HARNESS_ERROR"),
         ([("A", "NOT_TRIED"), ("A", "NOT_TRIED"), ("A", "INCONCLUSIVE")], "INCONCLUSIVE"),
         ([("B", "HOLDS")], "NOT_TRIED"),
     ],
