@@ -415,6 +415,18 @@ def acknowledged_and_aborted(client):
     return client.rig.depth()
 
 
+def acknowledged_after_a_commit(client):
+    """How the acknowledgements of two messages are answered, the first of them in a transaction."""
+    client.publish(2)
+    first, second = client.subscribe()
+    client.say("BEGIN", {"transaction": "t"})
+    client.say("ACK", {"id": first.headers["ack"], "transaction": "t"})
+    client.say("COMMIT", {"transaction": "t", "receipt": "c"})
+    client.heard()
+    client.say("ACK", {"id": second.headers["ack"], "receipt": "r"})
+    return [frame.command for frame in client.heard()], client.rig.depth()
+
+
 def auto(client):
     """A message that was sent to an auto subscription, whose connection is lost: the depth."""
     client.publish(1)
@@ -439,6 +451,7 @@ CASES = {
     ("delivers-before-commit", never_discharged): ((0, 0), (1, 1)),
     ("commits-when-link-closes", never_discharged): ((0, 0), (0, 1)),
     ("acknowledges-before-commit", acknowledged_and_aborted): (1, 0),
+    ("refuses-acknowledgements-after-a-commit", acknowledged_after_a_commit): ((["RECEIPT"], 0), (["ERROR"], 1)),
     ("requeues-settled", auto): (0, 1),
 }
 

@@ -37,7 +37,7 @@ def of(rows):
 @pytest.mark.parametrize("liar", [None, "requeues-settled"])
 def test_what_reached_a_consumer_that_was_killed_is_known(frames, protocol, liar):
     """More than the application was handed; settled and whole; and only the liar delivers any of it again."""
-    step = Consume("no_ack", prefetch=50, linked=True, until=ConsumerCrash(Nth("process", 60)))
+    step = Consume("no_ack", prefetch=50, linked=True, work_ms=5, until=ConsumerCrash(Nth("process", 60)))
     record, folder, seen = frames(Publish(200, window=100), step, Drain(), protocol=protocol, liar=liar)
     handed = numbers(messages(events_of(folder, "consumer-1"), Op.DELIVER, Phase.OK))
     there = of(row for row in seen["deliver"] if row["whole"] and row["settled"])
