@@ -321,11 +321,12 @@ def test_a_harness_that_hangs_up_ends_the_process(dial):
 
 
 def test_pump_returns_when_its_time_is_over(dial):
-    """Silence is not an error."""
+    """Silence is not an error. One pump may end at once, by the late wake of CONNECTED."""
     session = dial(lambda peer: peer.go.wait(10))
     started = time.monotonic()
 
-    session.pump(0.05)
+    for _ in range(2):
+        session.pump(0.05)
 
     assert 0.04 < time.monotonic() - started < 5
 
