@@ -145,6 +145,8 @@ def prepare(options: Options) -> Campaign:
     for vendor in options.judge_as:
         if vendor not in vendors:
             raise UsageError.unknown("vendor", vendor, vendors)
+    if options.quick and options.thorough:
+        raise UsageError("--quick and --thorough: give one of them", code="one-of")
     for option, number in (("--trials", options.trials), ("--jobs", options.jobs)):
         if number is not None and number < 1:
             raise UsageError(f"{option} {number}: at least 1", code="too-small", option=option)
@@ -163,8 +165,6 @@ def prepare(options: Options) -> Campaign:
         client=opened.client.name if opened.client else "",
     )
     selection = _able(selection, scenarios)
-    if options.quick and options.thorough:
-        raise UsageError("--quick and --thorough: give one of them", code="one-of")
     if options.quick:
         selection = quick(selection, scenarios, catalogue)
     return Campaign(options, adapter, catalogue, scenarios, selection, folder_for(options, adapter))
@@ -335,8 +335,7 @@ class OpenRun:
             more = more_faults(campaign.selection, campaign.scenarios, self._added, seconds)
             if not more:
                 return
-            for trial in more:
-                self._added[trial.script.id] += 1
+            self._added.update(trial.script.id for trial in more)
             self._record(campaign.adapt(more))
 
     def judge(self) -> Judgement:
