@@ -206,14 +206,18 @@ class _Consumer:
         for received in covered:
             self._record(Op.ACK, Phase.INVOKE, received)
         self.session.acknowledge(covered, confirmed=self.confirmed)
-        self.armed.count("ack_written")
-        if self.armed.waits_for("ack_written"):
-            pump(self.session, self.armed, 0)
-            self.armed.fire_if_due()
+        self._written()
         if self.confirmed:
             self._wait_confirmed(covered)
         self._settled(covered)
         self.session.replenish(len(covered))
+
+    def _written(self) -> None:
+        """Count an acknowledgement or a refusal that was written, and fire the fault that waits for it."""
+        self.armed.count("ack_written")
+        if self.armed.waits_for("ack_written"):
+            pump(self.session, self.armed, 0)
+            self.armed.fire_if_due()
 
     def _settled(self, covered: list[Received]) -> None:
         handled = {received.delivery for received in covered}
@@ -302,10 +306,7 @@ class _Consumer:
         self.refused.add(received.message)
         self._record(Op.NACK, Phase.INVOKE, received, detail=outcome)
         self.session.refuse(received, outcome)
-        self.armed.count("ack_written")
-        if self.armed.waits_for("ack_written"):
-            pump(self.session, self.armed, 0)
-            self.armed.fire_if_due()
+        self._written()
         self.open.remove(received)
         self.session.replenish(1)
         if self.session.answers_refusals:
