@@ -165,27 +165,28 @@ def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterab
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
     event, event_windows, message, *rest = _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()])
-    early = _named_in(event, event_windows)  # the others are not carried through the sorts of the windows
-    placed = _with(_with(events(spark, paths, trials), early), event_windows)
-    placed = _with(placed, {name: sql for name, sql in event.items() if name not in early})
+    # A column that no window names is not carried through the sorts of the windows.
+    named = _words(event_windows.values())
+    early = {name: sql for name, sql in event.items() if name in named}
+    late = {name: sql for name, sql in event.items() if name not in named}
+    placed = _with(_with(_with(events(spark, paths, trials), early), event_windows), late)
     messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
     return _grouped(_with(messages, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), counted)
 
 
 def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:
     """Return each stage without the columns that no later stage names."""
-    named = {word for sql in finally_ for word in _WORD.findall(sql)}
+    named = _words(finally_)
     kept: list[dict[str, str]] = []
     for stage in reversed(stages):
         kept.insert(0, {name: sql for name, sql in stage.items() if name in named})
-        named |= {word for sql in kept[0].values() for word in _WORD.findall(sql)}
+        named |= _words(kept[0].values())
     return kept
 
 
-def _named_in(columns: Mapping[str, str], stage: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that the expressions of a stage name."""
-    named = {word for sql in stage.values() for word in _WORD.findall(sql)}
-    return {name: sql for name, sql in columns.items() if name in named}
+def _words(expressions: Iterable[str]) -> set[str]:
+    """Return every word of these expressions, among them the columns that they name."""
+    return {word for sql in expressions for word in _WORD.findall(sql)}
 
 
 def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
