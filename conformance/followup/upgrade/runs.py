@@ -100,7 +100,7 @@ def prepare(request: UpgradeRequest) -> Upgrade:
     """
     whole = campaign.prepare(dataclasses.replace(request.options, quick=False))
     pair = _pair(request, whole)
-    playable = _playable(request, list(whole.scenarios.values()))
+    playable = _playable(request, whole.scenarios.values())
     chosen = dataclasses.replace(whole.selection, only=frozenset(playable))
     if request.options.quick:
         chosen = quick(chosen, {name: whole.scenarios[name] for name in playable}, whole.catalogue)
@@ -143,15 +143,13 @@ def _pair(request: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
     return pair
 
 
-def _playable(request: UpgradeRequest, scenarios: Sequence[Scenario]) -> list[str]:
-    names = [item.id for item in scenarios if hands_over(unrolled(item.steps, 1, control=False))]
+def _playable(request: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str]:
+    known = {item.id: item for item in scenarios if hands_over(unrolled(item.steps, 1, control=False))}
     for name in request.scenarios:
-        if name not in names:
-            raise UsageError.unknown("scenario", name, names, of="an upgrade")
-    if request.scenarios:
-        return list(request.scenarios)
-    left = () if request.options.thorough else [item.id for item in scenarios if item.thorough]
-    return [name for name in names if name not in left]
+        if name not in known:
+            raise UsageError.unknown("scenario", name, known, of="an upgrade")
+    every = [name for name, item in known.items() if request.options.thorough or not item.thorough]
+    return list(request.scenarios) or every
 
 
 def hands_over(steps: Sequence[Step]) -> bool:
