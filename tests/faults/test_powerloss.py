@@ -49,6 +49,18 @@ def ours(tmp_path):
     return [path for path in mounted if path.startswith(here)], [path for path in loops.values() if here in path]
 
 
+def left_at_last(tmp_path):
+    """Return `ours` when the loop devices have lost their last user, or after 30 s.
+
+    A process that starts beside this test in a mount namespace of its own (a container, another test) has a copy of every
+    mount for a moment, and the kernel detaches a loop device with its last mount.
+    """
+    deadline = time.monotonic() + 30
+    while ours(tmp_path)[1] and time.monotonic() < deadline:
+        os.sched_yield()
+    return ours(tmp_path)
+
+
 @pytest.fixture
 def ledger(tmp_path):
     with Ledger(tmp_path / "run", "powerloss") as book:
@@ -67,7 +79,14 @@ def make(tmp_path, ledger):
             return stack.enter_context(LossyDisk.make(ledger, tmp_path / f"{name}.img", tmp_path / name, **words))
 
         yield one
-    assert ours(tmp_path) == ([], [])
+    assert left_at_last(tmp_path) == ([], [])
+
+
+def after_loss_at_once(disk):
+    """Mount a disk again without the usual patience."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image, "_BUSY_S", 0.2)
+        disk.after_loss()
 
 
 def lose(disk):
@@ -137,7 +156,7 @@ def test_fifty_losses_leave_no_resource(make, tmp_path, filesystem, capsys):
         print(f"\n{filesystem}: unmounted and mounted again in ms: {times}")
 
     assert names == {f"kept-{number}" for number in range(50)}
-    assert ours(tmp_path) == before == ([], [])
+    assert left_at_last(tmp_path) == before == ([], [])
     assert not (tmp_path / "disk.img").exists()
 
 
@@ -189,30 +208,28 @@ def test_a_disk_that_is_full_is_no_lost_one(make):
 @needs_power
 @EACH
 @pytest.mark.parametrize(("hold", "held"), [("exec 3<file", "descriptor 3"), (":", "cwd"), ("cd /", "a mapped file")])
-def test_a_busy_disk_names_the_process_that_holds_it(make, monkeypatch, filesystem, hold, held):
+def test_a_busy_disk_names_the_process_that_holds_it(make, filesystem, hold, held):
     """By pid, with the file it holds; once it has released it, the mount succeeds. Its program is on the disk."""
-    monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make(filesystem=filesystem)
     stored(disk.mountpoint / "file")
     shutil.copy("/bin/sh", disk.mountpoint / "shell")
     with process(disk.mountpoint / "shell", "-c", f"{hold}; echo ready; read go", cwd=disk.mountpoint) as holder:
         lose(disk)
-        with pytest.raises(FaultError, match=rf"/disk stays busy .* held by pid {holder.pid} \(shell: {held}\)$"):
-            disk.after_loss()
+        with pytest.raises(FaultError, match=rf"/disk stays busy .* held by .*pid {holder.pid} \(shell: {held}\)"):
+            after_loss_at_once(disk)
     disk.after_loss()
 
     assert (disk.mountpoint / "file").read_bytes() == b"stored"
 
 
 @needs_power
-def test_a_descriptor_of_our_own_is_named_as_well(make, monkeypatch):
+def test_a_descriptor_of_our_own_is_named_as_well(make):
     """The likely mistake: a descriptor of our own."""
-    monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make()
     with disk.handle() as descriptor:
         loss.lose(descriptor)
-        with pytest.raises(FaultError, match=rf"pid {os.getpid()} \(this very process: descriptor {descriptor}\)$"):
-            disk.after_loss()
+        with pytest.raises(FaultError, match=rf"pid {os.getpid()} \(this very process: descriptor {descriptor}\)"):
+            after_loss_at_once(disk)
     disk.after_loss()
 
 
@@ -239,9 +256,8 @@ def test_a_process_that_releases_the_disk_in_time_is_no_error(make):
 
 @needs_power
 @EACH
-def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path, monkeypatch, filesystem):
+def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path, filesystem):
     """As in a container: the umount succeeds, and a new mount would show the dead file system again."""
-    monkeypatch.setattr(image, "_BUSY_S", 0.2)
     disk = make(filesystem=filesystem)
     (tmp_path / "bound").mkdir()
     subprocess.run(["mount", "--bind", disk.mountpoint, tmp_path / "bound"], check=True)
@@ -250,11 +266,12 @@ def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path
         assert (disk.mountpoint / "file").read_text() == "seen through both"
         lose(disk)
         with pytest.raises(FaultError, match=rf"in its mount namespace it is mounted at {tmp_path}/bound\)"):
-            disk.after_loss()
+            after_loss_at_once(disk)
         with pytest.raises(OSError, match="Input/output error"):
             (tmp_path / "bound" / "more").write_text("x")
     finally:
         subprocess.run(["umount", tmp_path / "bound"], check=True)
+    disk._unmount()  # a mount at once would find the dead file system, if a container that starts now has a copy
     disk._mount()
     lose(disk)
     disk.after_loss()
@@ -264,9 +281,8 @@ def test_a_bind_mount_keeps_the_dead_file_system_until_it_is_gone(make, tmp_path
 
 @needs_power
 @pytest.mark.parametrize("propagation", ["slave", "private"])
-def test_a_container_sees_the_new_mount_by_propagation_only(make, tmp_path, monkeypatch, propagation):
+def test_a_container_sees_the_new_mount_by_propagation_only(make, tmp_path, propagation):
     """A mount namespace of its own, as a container has. A private one holds the dead file system, and is named."""
-    monkeypatch.setattr(image, "_BUSY_S", 0.2 if propagation == "private" else 5.0)
     subprocess.run(["mount", "--bind", tmp_path, tmp_path], check=True)
     try:
         subprocess.run(["mount", "--make-shared", tmp_path], check=True)
@@ -277,7 +293,7 @@ def test_a_container_sees_the_new_mount_by_propagation_only(make, tmp_path, monk
             lose(disk)
             if propagation == "private":
                 with pytest.raises(FaultError, match=rf"pid {container.pid} \(sh: in its mount namespace"):
-                    disk.after_loss()
+                    after_loss_at_once(disk)
             else:
                 disk.after_loss()
                 stored(disk.mountpoint / "new", b"made after the loss")
@@ -295,7 +311,7 @@ def test_release_may_be_repeated_and_ends_every_record(make, ledger, tmp_path):
     disk.release()
     disk.release()
 
-    assert ours(tmp_path) == ([], [])
+    assert left_at_last(tmp_path) == ([], [])
     assert not (tmp_path / "disk.img").exists()
     assert list(ledger_of._left(ledger.path)) == []
 
@@ -319,9 +335,7 @@ def test_a_busy_disk_is_released_when_its_last_user_lets_go(make, tmp_path):
         assert ours(tmp_path)[0] == []
         assert ours(tmp_path)[1] != []
         assert held.read() == "stored"
-    deadline = time.monotonic() + 10
-    while ours(tmp_path)[1] and time.monotonic() < deadline:
-        os.sched_yield()
+    assert left_at_last(tmp_path) == ([], [])
 
 
 @needs_power
@@ -341,7 +355,7 @@ def test_an_interrupt_during_make_leaves_no_resource(ledger, tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk")
 
-    assert ours(tmp_path) == ([], [])
+    assert left_at_last(tmp_path) == ([], [])
     assert not (tmp_path / "disk.img").exists()
     assert list(ledger_of._left(ledger.path)) == []
 
@@ -367,7 +381,7 @@ def test_a_disk_that_is_too_small_says_why(ledger, tmp_path):
     with pytest.raises(FaultError, match=r"`mkfs.xfs .*` ended with 1: .* is too small"):
         LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", size=1 << 20, filesystem="xfs")
 
-    assert ours(tmp_path) == ([], [])
+    assert left_at_last(tmp_path) == ([], [])
     assert not (tmp_path / "disk.img").exists()
 
 
@@ -503,7 +517,7 @@ def test_the_next_run_releases_resources_of_a_killed_harness(make, tmp_path, sta
     words = {"loop": left[0] if left else "", "disk": folder / "disk", "pid": pid}
 
     assert release_leftovers() == [f"run {run}: {line}".format(**words) for line in _STAGES[stage]]
-    assert ours(folder) == ([], [])
+    assert left_at_last(folder) == ([], [])
     assert release_leftovers() == []
     assert ours(bystander.mountpoint)[0] == [str(bystander.mountpoint)]
     lose(bystander)
@@ -598,7 +612,7 @@ def lost_at(name, tmp_path, ledger, confirms, *, torn=None, filesystem="ext4", s
             yield broker, set(publisher.confirmed)
         finally:
             broker.close()
-    assert ours(tmp_path) == ([], [])
+    assert left_at_last(tmp_path) == ([], [])
 
 
 @needs_power
