@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from conformance import campaign
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.judge.rows import Verdict, VerdictRow
-from conformance.reference.liars import LIARS, Lie
+from conformance.reference.honest import Lie
+from conformance.reference.liars import LIARS
 from conformance.run.planning import Planned
 
 SEED = 20_240_229

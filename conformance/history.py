@@ -32,6 +32,9 @@ WAITS, SHUT = "waits for the window", "the window did not reopen"
 DELAYED = "delayed"
 """Detail of a DRAIN with unknown end: the rest waits for a redelivery delay that is too long for a trial."""
 
+OUTSIDE = "outside its transaction"
+"""End of the detail of a refused SEND in a transaction whose answer named no transaction."""
+
 NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
 """Beginnings of the detail of a BROKER event whose start after a fault failed: in `fail` the broker is to blame, in
 `info` that is unknown."""

@@ -1,9 +1,11 @@
-"""The points at which a broker could lie, and the broker that does not."""
+"""The points at which a broker could lie, the broker that does not, and what a liar is."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from conformance.reference.core.settlement import SettlementEvent
 
@@ -103,6 +105,12 @@ class Honest:
 
     stores_refused = False
     """Whether a message that is refused is stored all the same."""
+
+    refuses_in_transactions = True
+    """Whether a send that is refused in a transaction is answered as part of it (AMQP)."""
+
+    hides_refusals_in_transactions = False
+    """Whether a send that is refused in a transaction is answered as one that is accepted, and left out."""
 
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
@@ -252,3 +260,39 @@ class Honest:
         A number: as `AT_ONCE`, and the record is stored so many seconds later.
         """
         return Answered.STORED
+
+
+@dataclass(frozen=True)
+class Lie:
+    """One way of being wrong.
+
+    Attributes:
+        does: What this broker does wrong, as the documentation says it.
+        breaks: The claims of the catalogue that it breaks; empty if no claim speaks of it.
+        fault: The fault of the suite that shows it, or `none`.
+        needs: The profile under which it can be seen.
+        overrides: The member of `Honest` that is replaced, and its replacement.
+    """
+
+    does: str
+    breaks: tuple[str, ...]
+    fault: str
+    needs: str
+    overrides: dict[str, Any]
+    kind: type[Honest] = Honest
+
+    def behaviour(self) -> Honest:
+        made = self.kind()
+        for name, value in self.overrides.items():
+            setattr(made, name, value)
+        return made
+
+
+class ThresholdSetting(Honest):
+    """Knows a setting that the honest broker rejects."""
+
+    def known_settings(self, words: Sequence[str]) -> Sequence[str]:
+        found = [word for word in words if word.startswith("publish_threshold=")]
+        for word in found:
+            self.confirm_share = int(word.partition("=")[2])
+        return [word for word in words if word not in found]

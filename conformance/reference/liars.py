@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from conformance.errors import UsageError
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.honest import Answered, Asked, Honest
+from conformance.reference.honest import Answered, Asked, Honest, Lie, ThresholdSetting
 
 PERIOD = 100
 """Scenarios publish some 300 messages and consume some 150 before a fault, so a lie comes within the first 100
@@ -28,32 +27,6 @@ LARGE, FRAME = 100_000, 32_768
 """Bytes of a large message, and of the part of it that is lost."""
 
 _Event = SettlementEvent
-
-
-@dataclass(frozen=True)
-class Lie:
-    """One way of being wrong.
-
-    Attributes:
-        does: What this broker does wrong, as the documentation says it.
-        breaks: The claims of the catalogue that it breaks; empty if no claim speaks of it.
-        fault: The fault of the suite that shows it, or `none`.
-        needs: The profile under which it can be seen.
-        overrides: The member of `Honest` that is replaced, and its replacement.
-    """
-
-    does: str
-    breaks: tuple[str, ...]
-    fault: str
-    needs: str
-    overrides: dict[str, Any]
-    kind: type[Honest] = Honest
-
-    def behaviour(self) -> Honest:
-        made = self.kind()
-        for name, value in self.overrides.items():
-            setattr(made, name, value)
-        return made
 
 
 def _lie(does: str, breaks: str = "", *, fault: str = "none", needs: str = "standard", **overrides: Any) -> Lie:
@@ -84,16 +57,6 @@ def _corrupted(number: int, bare: bytes) -> bytes:
 
 def _cut(_number: int, bare: bytes) -> bytes:
     return bare if len(bare) <= LARGE else bare[:-FRAME] + bytes(FRAME)
-
-
-class _ThresholdSetting(Honest):
-    """Knows a setting that the honest broker rejects."""
-
-    def known_settings(self, words: Sequence[str]) -> Sequence[str]:
-        found = [word for word in words if word.startswith("publish_threshold=")]
-        for word in found:
-            self.confirm_share = int(word.partition("=")[2])
-        return [word for word in words if word not in found]
 
 
 LIARS: dict[str, Lie] = {
@@ -434,6 +397,16 @@ LIARS: dict[str, Lie] = {
         "AMQP-TX-01 STOMP-TX-01",
         commits_rollbacks=True,
     ),
+    "hides-refusals-in-transactions": _lie(
+        "A refused send of a transaction is answered as accepted, and the commit is answered and leaves it out.",
+        "AMQP-TX-05 STOMP-TX-01",
+        hides_refusals_in_transactions=True,
+    ),
+    "refuses-outside-the-transaction": _lie(
+        "A refused send of a transaction is answered as one of no transaction, and the rest is committed. AMQP only.",
+        "AMQP-TX-05",
+        refuses_in_transactions=False,
+    ),
     # Liars under a profile: publish windows and lazy acknowledgements (docs/reference-profiles.md).
     "confirms-by-timer-only": _lie(
         "A publish window is confirmed once a second, however much of it is stored.",
@@ -453,7 +426,7 @@ LIARS: dict[str, Lie] = {
         "none",
         "solace",
         {},
-        _ThresholdSetting,
+        ThresholdSetting,
     ),
     "ignores-ack-immediately": _lie(
         "A send with Ack Immediately waits for the third of its window, or the second, as any other.",

@@ -312,21 +312,21 @@ def _client_of_liars(selection: Selection) -> ClientFile | None:
 
 def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
     """Return the settings of the run with those of the script that this client has."""
-    asked = _asked(selection, scenario)
+    asked = _asked(selection.adapter, scenario)
     return selection.adapter.effective({**selection.overrides, **asked}) if asked else selection.settings
 
 
-def _asked(selection: Selection, scenario: Scenario) -> dict[str, Value]:
-    if selection.adapter.launcher == EXTERNAL:
+def _asked(adapter: Adapter, scenario: Scenario) -> dict[str, Value]:
+    if adapter.launcher == EXTERNAL:
         return {}  # its owner states its settings
-    known = selection.adapter.file.settings
+    known = adapter.file.settings
     return {name: value for name, value in scenario.settings if name in known and known[name].settable}
 
 
 def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> EffectiveSettings:
     adapter = selection.adapter
     wanted = weakened(adapter.file, dict(control.settings), selection.overrides, adapter.version)
-    return adapter.effective({**selection.overrides, **_asked(selection, scenario), **wanted})
+    return adapter.effective({**selection.overrides, **_asked(selection.adapter, scenario), **wanted})
 
 
 def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> bool:
@@ -360,7 +360,7 @@ def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tup
     protocol = selection.protocol if selection.client else None
     opened = adapters.open_broker(BrokerRequest(REFERENCE, protocol, overrides=chosen))
     client = opened.client.name if opened.client else selection.client
-    return opened.adapter, opened.adapter.effective(chosen), client
+    return opened.adapter, opened.adapter.effective({**chosen, **_asked(opened.adapter, scenario)}), client
 
 
 def _planned(

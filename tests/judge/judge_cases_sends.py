@@ -152,6 +152,21 @@ SENDS = """
 1 0 a send refused in its transaction is no half of it: put t1 1, sent 2 tx=t1, refused 2 tx=t1, committed t1, killed,
     settled 1
 
+[outcome_not_in_effect]
+3 0 a refused send is told and left out, and the rest is there: put t1 1 2, sent 3 tx=t1, refused 3 tx=t1, committed t1,
+    settled 1 2
+2 1 the refusal was told, but not as part of the transaction: put t1 1, sent 2 tx=t1,
+    refused 2 "rejected outside its transaction" tx=t1, committed t1, settled 1
+2 1 an accepted message is missing after an answered commit: put t1 1 2, committed t1, settled 1
+2 1 a refused message is there after an answered commit: put t1 1, sent 2 tx=t1, refused 2 tx=t1, committed t1,
+    settled 1 2
+2 1 a commit was answered, and no outcome of one of its sends: put t1 1, sent 2 tx=t1, committed t1, settled 1 2
+3 0 a commit is refused after a refused send, and nothing is there: put t1 1 2, sent 3 tx=t1,
+    refused 3 "rejected outside its transaction" tx=t1, committed t1 FAIL, settled
+2 1 a commit is refused, and half of it is there: put t1 1 2, committed t1 FAIL, settled 1
+0 0 a commit without an answer has told nothing: put t1 1 2, committed t1 INFO, settled 1
+0 0 a refusal that cost the connection leaves the transaction open: put t1 1, sent 2 tx=t1, refused 2 tx=t1, settled
+
 [available_early]
 2 1 received before its commit: put t1 1 2, handed 1, committed t1, handed 2
 1 0 received when its commit had no answer yet: put t1 1, committed t1 None, handed 1

@@ -14,6 +14,7 @@ from proton import Delivery
 from conformance.reference.liars import LIARS
 
 COUNT = 250
+_TRANSACTIONAL = 0x34
 DISK_POINTS = {"answered", "ignores_failed_syncs", "ignores_full_disk", "records_rollbacks"}
 AT_THE_DISK = [name for name, lie in LIARS.items() if lie.needs == "standard" and lie.overrides.keys() & DISK_POINTS]
 
@@ -200,6 +201,9 @@ CASES = {
 RECOVERED = {"recovers-half-a-transaction"}
 """Seen after a restart only: see `test_half_a_transaction_is_recovered`."""
 
+REFUSING = {"hides-refusals-in-transactions", "refuses-outside-the-transaction"}
+"""Seen at a full queue only: see `test_a_refusal_in_a_transaction_is_part_of_it`."""
+
 # What lies about the disk has its cases in `test_liars_storing`.
 
 OVER_STOMP = {
@@ -217,9 +221,9 @@ def test_every_liar_has_a_case():
     here = pathlib.Path(__file__)
     others = "".join(path.read_text() for path in here.parent.glob("test_*.py") if path.name != here.name)
 
-    assert {*CASES, *RECOVERED, *OVER_STOMP, *AT_THE_DISK} <= set(LIARS)
+    assert {*CASES, *RECOVERED, *REFUSING, *OVER_STOMP, *AT_THE_DISK} <= set(LIARS)
     shown = {name for name in LIARS if f'"{name}"' in others}
-    assert {*CASES, *RECOVERED, *OVER_STOMP, *shown} == set(LIARS)
+    assert {*CASES, *RECOVERED, *REFUSING, *OVER_STOMP, *shown} == set(LIARS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -315,6 +319,32 @@ def test_half_a_transaction_is_recovered(start, peer, liar, bodies):
     assert client.drain().bodies == [1, 2, 3, 4, 5]
     broker.kill()
     assert peer(start()).drain().bodies == bodies
+
+
+@pytest.mark.parametrize(
+    ("liar", "told"),
+    [
+        ((), (_TRANSACTIONAL, Delivery.REJECTED, "amqp:resource-limit-exceeded")),
+        (("--liar=refuses-outside-the-transaction",), (Delivery.REJECTED, None, "amqp:resource-limit-exceeded")),
+        (("--liar=hides-refusals-in-transactions",), (_TRANSACTIONAL, Delivery.ACCEPTED, None)),
+    ],
+)
+def test_a_refusal_in_a_transaction_is_part_of_it(start, peer, liar, told):
+    """The third of three sends finds a full queue; the commit takes the two others."""
+    client = peer(start("--set=max_length=2", *liar))
+    control = client.control()
+    identity = control.begin()
+    refused = control.send(identity, [1, 2, 3])[2].remote
+
+    inner, named = None, refused.condition and refused.condition.name
+    if refused.data:
+        of, outcome = refused.data
+        assert bytes(of) == identity
+        inner, errors = int(outcome.descriptor), list(outcome.value)
+        named = errors[0].value[0] if errors else None
+    assert (refused.type, inner, named) == told
+    assert control.end(identity) == DONE
+    assert client.drain().bodies == [1, 2]
 
 
 @pytest.mark.parametrize(("liar", "bodies"), [((), [1]), (("--liar=commits-when-link-closes",), [2])])

@@ -20,7 +20,7 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
 from conformance.clients.workers.job import Job, address
 from conformance.errors import ClientError
-from conformance.history import Op, Phase
+from conformance.history import OUTSIDE, Op, Phase
 
 _OUTCOMES = {
     Delivery.ACCEPTED: (Phase.OK, None),
@@ -187,10 +187,13 @@ class AmqpSession(Session):
 
     def _on_outcome(self, delivery: Any) -> None:
         state = delivery.remote_state
+        outside = delivery.local_state == _TRANSACTIONAL != state
         if state == _TRANSACTIONAL:
             state = self._coordinator.outcome(delivery) or Delivery.ACCEPTED
         if state in _OUTCOMES:
             phase, detail = _OUTCOMES[state]
+            if detail and outside:
+                detail = f"{detail} {OUTSIDE}"
             self._answered.append(SendOutcome(delivery.tag, phase, detail))
         if delivery.settled:
             if state not in _OUTCOMES:

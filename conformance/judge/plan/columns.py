@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, OUTSIDE, SHUT, WAITS, Op, Phase
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
 from conformance.scenario.script import DiskFault, Fault
@@ -39,6 +39,7 @@ EVENT: Mapping[str, str] = {
     "answers": f"op = {OP_CODE[Op.SEND]} AND phase <> {PHASE_CODE[Phase.INVOKE]}"
     " AND coalesce(detail <> 'no answer was asked for', true)",
     "refuses": _on(Op.SEND, Phase.FAIL),
+    "refuses_outside": f"{_on(Op.SEND, Phase.FAIL)} AND coalesce(detail LIKE '% {OUTSIDE}', false)",
     "forgets": _on(Op.SEND, Phase.INFO),
     "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
     "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
@@ -138,6 +139,7 @@ MESSAGE: Mapping[str, str] = {
     "durable": "bool_or(sent AND coalesce(durable, false))",
     "accepted": "bool_or(accepts)",
     "refused": "bool_or(refuses)",
+    "refused_outside": "bool_or(refuses_outside)",
     "confirmed_at": "min(at_ns) FILTER (WHERE accepts)",
     # A refusal without a detail means rejected. Smallest counter-example to counting events: one outcome that is
     # reported twice.

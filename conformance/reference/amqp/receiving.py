@@ -207,7 +207,7 @@ class Incoming(Receiving):
         def refused(refusal: Refusal) -> None:
             peer.unstored -= owed
             if self.open:
-                self._refused(delivery, refusal, settled=settled)
+                self._refused(delivery, refusal, settled=settled, identity=identity)
 
         transaction: Transaction | None = peer.transactions[identity] if identity is not None else None
         self._broker.publish(queue, parsed, stored, transaction, refused=refused, urgent=urgent)
@@ -235,10 +235,16 @@ class Incoming(Receiving):
             pn.pn_delivery_update(delivery, pn.PN_REJECTED)
             self._settle(delivery)
 
-    def _refused(self, delivery: Any, refusal: Refusal, *, settled: bool) -> None:
-        """Rejected; what was sent settled has no answer, and is not dropped in silence: the link ends."""
+    def _refused(self, delivery: Any, refusal: Refusal, *, settled: bool, identity: bytes | None = None) -> None:
+        """Rejected, in its transaction (section 4.4.1).
+
+        What was sent settled has no answer, and is not dropped in silence: the link ends.
+        """
         if settled:
             self.refuse(refusal)
+        elif identity is not None and self._broker.behaviour.refuses_in_transactions:
+            states.provisional(delivery, identity, pn.PN_REJECTED, refusal)
+            self._settle(delivery)
         else:
             self._reject(delivery, *refusal)
 
@@ -287,9 +293,9 @@ class Windowed(Incoming):
         else:
             self._confirms.stored(delivery)
 
-    def _refused(self, delivery: Any, refusal: Refusal, *, settled: bool) -> None:
+    def _refused(self, delivery: Any, refusal: Refusal, *, settled: bool, identity: bytes | None = None) -> None:
         if delivery not in self._confirms:
-            super()._refused(delivery, refusal, settled=settled)
+            super()._refused(delivery, refusal, settled=settled, identity=identity)
         elif self._broker.behaviour.covers_refused:
             self._confirms.stored(delivery)
         else:

@@ -13,6 +13,7 @@ DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
 """Descriptors of section 4.5: two bodies for the coordinator, its answer, and the state of what is transacted."""
 
 _AMQP_VALUE = 0x77
+_ERROR = 0x1D
 
 UNKNOWN_ID = "amqp:transaction:unknown-id"
 ROLLBACK = "amqp:transaction:rollback"
@@ -113,14 +114,16 @@ def declared(delivery: Any, identity: bytes) -> None:
     pn.pn_delivery_update(delivery, DECLARED)
 
 
-def provisional(delivery: Any, identity: bytes, code: int) -> None:
-    """The state of a delivery in a transaction: an outcome that the discharge makes final."""
+def provisional(delivery: Any, identity: bytes, code: int, error: tuple[str, str] | None = None) -> None:
+    """The state of a delivery in a transaction: an outcome that the discharge makes final, rejected with its error."""
     data = _state(delivery, identity)
-    pn.pn_data_put_described(data)
-    pn.pn_data_enter(data)
-    pn.pn_data_put_ulong(data, code)
-    pn.pn_data_put_list(data)
-    pn.pn_data_exit(data)
+    _begin_described(data, code)
+    if error is not None:
+        _begin_described(data, _ERROR)
+        pn.pn_data_put_symbol(data, error[0])
+        pn.pn_data_put_string(data, error[1])
+        _end_described(data)
+    _end_described(data)
     pn.pn_data_exit(data)
     pn.pn_delivery_update(delivery, TRANSACTIONAL)
 
@@ -144,6 +147,20 @@ def _state(delivery: Any, identity: bytes) -> Any:
     pn.pn_data_enter(data)
     pn.pn_data_put_binary(data, identity)
     return data
+
+
+def _begin_described(data: Any, code: int) -> None:
+    """Begins a list with a descriptor, and enters it."""
+    pn.pn_data_put_described(data)
+    pn.pn_data_enter(data)
+    pn.pn_data_put_ulong(data, code)
+    pn.pn_data_put_list(data)
+    pn.pn_data_enter(data)
+
+
+def _end_described(data: Any) -> None:
+    pn.pn_data_exit(data)
+    pn.pn_data_exit(data)
 
 
 def symbols(data: Any) -> list[str]:

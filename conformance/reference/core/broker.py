@@ -165,6 +165,9 @@ class ReferenceBroker:
         reason = self._admission.refusal(queue, parsed)
         if reason is not None:
             queue.refused += 1
+            if transaction is not None and self.behaviour.hides_refusals_in_transactions:
+                done()
+                return
             refused(reason)
             if not self.behaviour.stores_refused or queue.deleted:
                 return
