@@ -112,6 +112,10 @@ class Honest:
     hides_refusals_in_transactions = False
     """Whether a send that is refused in a transaction is answered as one that is accepted, and left out."""
 
+    mistakes_recovered_ids = False
+    """Whether a start takes the duplicate ids that it reads back for those that it does not know, and the others for
+    known."""
+
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
 

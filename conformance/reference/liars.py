@@ -407,6 +407,12 @@ LIARS: dict[str, Lie] = {
         "AMQP-TX-05",
         refuses_in_transactions=False,
     ),
+    "mistakes-duplicate-ids": _lie(
+        "After a start, a message whose duplicate id was stored is stored again, and one with a new id is left out.",
+        "EXPECT-ONCE-01",
+        fault="kill",
+        mistakes_recovered_ids=True,
+    ),
     # Liars under a profile: publish windows and lazy acknowledgements (docs/reference-profiles.md).
     "confirms-by-timer-only": _lie(
         "A publish window is confirmed once a second, however much of it is stored.",

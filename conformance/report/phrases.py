@@ -196,6 +196,8 @@ def _sentence(step: Step) -> str:
 
 
 def _publishing(step: Publish) -> str:
+    if step.resends:
+        return "Send the transactions again that were asked to commit last, with the same duplicate ids"
     kind = "persistent" if step.durable else "non-persistent"
     pace = "one at a time, waiting for each answer" if step.window == 1 else f"at most {step.window} unanswered"
     bound = "up to " if step.until else ""
@@ -203,6 +205,8 @@ def _publishing(step: Publish) -> str:
     if step.batch:
         back = f" and roll back every {ordinal(step.rollback_every)}" if step.rollback_every else ""
         parts.append(f"in transactions of {step.batch}; commit each{back}")
+    if step.hurries:
+        parts.append("the request to commit follows at once, and all answers are read together")
     if step.every_ms:
         parts.append(f"{'a transaction' if step.batch else 'a send'} is due every {step.every_ms} ms")
     if step.peek:

@@ -16,12 +16,12 @@ import msgspec
 from conformance import limits
 from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
 from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job, JobResult, Vendor
+from conformance.clients.workers.job import Job, JobResult, SentTransaction, Vendor
 from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
 from conformance.run.planning import Planned
-from conformance.scenario import TURNED_AWAY
+from conformance.scenario import RESENDS, TURNED_AWAY
 from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish, singles
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
@@ -83,6 +83,7 @@ class ClientRunner:
         self.waited_s = 0.0
         self.slowest_s = 0.0
         self.counts: dict[str, int] = {}
+        self.asked: list[SentTransaction] = []
         self._ends = time.monotonic() + limits.TRIAL_S
 
     def header(self, name: str) -> Header:
@@ -118,12 +119,21 @@ class ClientRunner:
             answers_at_commit=speaks.transacted_sends == "at_commit",
             stomp=jobs.StompHeaders(dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
-            may_be_refused=bool(planned.script.queue or (isinstance(step, Consume) and step.may_be_refused)),
+            resends=self._unsettled(step),
+            duplicate_id=speaks.duplicate_id if RESENDS in planned.script.of_client else "",
+            may_be_refused=bool(planned.script.queue or getattr(step, "may_be_refused", False)),
             may_be_absent=not planned.script.declared,
             may_be_cut_off=TURNED_AWAY in planned.script.of_client,
             **fields,
         )
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job
+
+    def _unsettled(self, step: ClientStep) -> tuple[SentTransaction, ...]:
+        """Return what the step is to send again: the last transaction of each publisher since the last such step."""
+        if not (isinstance(step, Publish) and step.resends):
+            return ()
+        found, self.asked = tuple(self.asked), []
+        return found
 
     def _asked(self, step: ClientStep) -> tuple[ClientStep, jobs.Asks]:
         """Return the step without requests that this broker does not know, and those that depend on it."""
@@ -235,6 +245,7 @@ class ClientRunner:
         close_history(path, Ended.FINISHED)
         self.waited_s += result.waited_s
         self.slowest_s = max(self.slowest_s, result.slowest_s)
+        self.asked += [result.asked] if result.asked else []
         return result
 
     def crash(self, job: Job) -> None:

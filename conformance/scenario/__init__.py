@@ -75,11 +75,12 @@ RAW = "the suite's own view of the wire"
 REFUSES = "deliveries given back"
 HOLDS = "deliveries seen before they are asked for"
 PEEKS = "a receiver beside the publisher"
+RESENDS = "duplicate ids"
 TURNED_AWAY = "the end of a link or connection as a refusal"
 REFUSING = {"full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends."""
 
-CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY)
+CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
@@ -239,6 +240,7 @@ class Scenario:
         """What only some clients can do: entries of `CALLS`, and `mode NAME` for each consumer."""
         asked = {RAW: self.client == "raw", PEEKS: any(isinstance(s, Publish) and s.peek for s in self._clients)}
         takes = [step for step in self._clients if isinstance(step, Consume)]
+        asked[RESENDS] = any(isinstance(step, Publish) and step.resends for step in self._clients)
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
         asked[TURNED_AWAY] = limited or "undeclared" in dict(self.queue) or bool(REFUSING & dict(self.settings).keys())
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}

@@ -331,7 +331,10 @@ class Publish(_Step, frozen=True):
     `batch` sends go into one transaction, which is committed, or rolled back if it is a `rollback_every`-th. `peek`: a
     receiver of the same connection waits during the step, and takes every message that becomes available. No message
     may become available before the commit. `unasked_every`: each such send asks for no answer (raw client only).
-    `every_ms`: sends or transactions are due at this interval, however late the broker answers.
+    `every_ms`: sends or transactions are due at this interval, however late the broker answers. `resends`: instead of
+    new messages it sends those transactions again, with the same duplicate ids, that the publishers since the last
+    such step had asked to commit last. `hurries`: the request to commit follows the sends at once, and their answers
+    are read with its own.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -352,6 +355,13 @@ class Publish(_Step, frozen=True):
     immediate_every: int = 0
     tells_waits: bool = False
     linked: bool = False
+    resends: bool = False
+    hurries: bool = False
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether a refusal is an answer to record: a broker may refuse the commit of what it has stored already."""
+        return self.resends
 
 
 class Consume(_Step, frozen=True):

@@ -11,7 +11,7 @@ from conformance import history
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
-from conformance.clients.workers.job import NEVER
+from conformance.clients.workers.job import NEVER, SentTransaction
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
@@ -173,6 +173,23 @@ def test_trigger_fires_once_with_sends_in_flight(play, tmp_path):
     assert (Op.SEND, Phase.INVOKE) == (events[fired[0] - 1].op, events[fired[0] - 1].phase)
 
 
+def test_a_client_in_a_hurry_asks_to_commit_before_it_reads_an_answer(play):
+    """The answers to its sends are read after that, and each is recorded."""
+    broker = Listed()
+    _, events = play(Publish(4, window=1, batch=2, hurries=True), broker)
+    told = [(event.op, event.phase, event.message) for event in events if event.op in (Op.SEND, Op.COMMIT)]
+
+    assert [
+        (Op.SEND, Phase.INVOKE, "p1:1"),
+        (Op.SEND, Phase.INVOKE, "p1:2"),
+        (Op.COMMIT, Phase.INVOKE, None),
+        (Op.SEND, Phase.OK, "p1:1"),
+        (Op.SEND, Phase.OK, "p1:2"),
+        (Op.COMMIT, Phase.OK, None),
+    ] == told[:6]
+    assert 12 == len(told)
+
+
 def phases(events, *ops):
     return [(event.op, event.phase, event.transaction) for event in events if event.op in ops]
 
@@ -192,6 +209,35 @@ def test_transactions_are_begun_filled_and_discharged(play):
         for name, op in (("t1", Op.COMMIT), ("t2", Op.COMMIT), ("t3", Op.ROLLBACK))
         for phase in (Phase.INVOKE, Phase.OK)
     ] == phases(events, Op.COMMIT, Op.ROLLBACK)
+
+
+@pytest.mark.parametrize(
+    ("step", "broker", "asked"),
+    [
+        (Publish(6, window=5, batch=2, rollback_every=3), Listed(), SentTransaction(1, 3, 4)),
+        (Publish(2, window=5, batch=2), Listed(unanswered=[Op.COMMIT], dies_after=9), SentTransaction(1, 1, 2)),
+        (Publish(2, window=5, batch=2, rollback_every=1), Listed(), None),
+        (Publish(2, window=5), Listed(), None),
+    ],
+    ids=["answered", "unanswered", "rolled back", "none"],
+)
+def test_the_last_transaction_that_was_asked_to_commit_is_told(play, step, broker, asked):
+    """With or without an answer; not one that was rolled back."""
+    assert asked == play(step, broker)[0].asked
+
+
+@pytest.mark.parametrize("again", [(SentTransaction(1, 3, 4), SentTransaction(2, 7, 8)), ()], ids=["two", "none"])
+def test_transactions_are_sent_again(play, again):
+    """With their own ids, one after the other; the step has no messages of its own."""
+    broker = Listed()
+    result, _ = play(Publish(9, window=5, batch=2, resends=True), broker, resends=again)
+    both = [
+        *[(Op.BEGIN, "t1"), (Op.SEND, "p1:3"), (Op.SEND, "p1:4"), (Op.COMMIT, "t1")],
+        *[(Op.BEGIN, "t2"), (Op.SEND, "p2:7"), (Op.SEND, "p2:8"), (Op.COMMIT, "t2")],
+    ]
+
+    assert (both if again else []) == [(op, name) for op, name, _ in broker.log]
+    assert (2 * len(again), None) == (result.count, result.asked)
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,21 @@ SENDS = """
 0 0 a commit without an answer has told nothing: put t1 1 2, committed t1 INFO, settled 1
 0 0 a refusal that cost the connection leaves the transaction open: put t1 1, sent 2 tx=t1, refused 2 tx=t1, settled
 
+[sent_again_not_once]
+2 0 sent again after a commit that was not stored: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
+    committed t1 by=publisher-2, settled 1 2
+2 0 sent again after a commit that was stored, and refused: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
+    committed t1 FAIL by=publisher-2, settled 1 2
+2 1 one of two is stored twice: put t1 1 2, committed t1 INFO, killed, again t1 1 2, committed t1 by=publisher-2,
+    settled 1 2 1
+2 2 taken for what the broker has, and nothing is there: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
+    committed t1 by=publisher-2, settled
+1 1 refused as what the broker has, and not there: put t1 1, committed t1 INFO, killed, again t1 1,
+    committed t1 FAIL by=publisher-2, settled
+0 0 sent again, and the commit has no answer: put t1 1, committed t1 INFO, killed, again t1 1,
+    committed t1 INFO by=publisher-2, settled
+0 0 sent once, and not there: put t1 1, committed t1 INFO, killed, settled
+
 [available_early]
 2 1 received before its commit: put t1 1 2, handed 1, committed t1, handed 2
 1 0 received when its commit had no answer yet: put t1 1, committed t1 None, handed 1

@@ -136,6 +136,11 @@ def put(tx, *numbers):
     return [*discharge(Op.BEGIN, tx), *sent(*numbers, tx=tx), *confirmed(*numbers, tx=tx)]
 
 
+def again(tx, *numbers):
+    """Sent again by another publisher, in a transaction of its own."""
+    return [("publisher-2", event) for _, event in put(tx, *numbers)]
+
+
 def discharge(op, tx, answer=Phase.OK, by="publisher-1"):
     """Asked for, and answered unless `answer` is None: names a transaction and no message."""
     asked = of(by, op, Phase.INVOKE, transaction=tx)

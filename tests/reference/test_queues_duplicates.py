@@ -9,6 +9,7 @@ from proton import Message, symbol
 
 from conformance.reference.core.duplicates import Identities, identity
 from conformance.reference.core.sections import parse
+from conformance.reference.liars import behaviour
 from conformance.reference.stomp.message import store
 
 from .queue_rig import Rig, identified
@@ -171,6 +172,25 @@ def test_a_commit_waits_for_a_first_copy_that_is_on_its_way(room):
 
     assert rig.bodies() == [identified("a", b"outside" if room else b"inside")]
     assert rig.answers == ["done", "done" if room else FULL, "done"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("liar", [None, "mistakes-duplicate-ids"])
+def test_a_transaction_that_is_sent_again_is_stored_once(liar, stored):
+    """Whether the power went after its commit or before it; the liar has it twice, or not at all."""
+    rig = Rig(behaviour=behaviour(liar))
+    transaction = rig.broker.begin()
+    rig.send(identified("a"), transaction)
+    if stored:
+        rig.commits(transaction)
+    rig.disk()
+    again = rig.again("q")
+    transaction = again.broker.begin()
+    again.send(identified("a"), transaction)
+    again.commits(transaction)
+    again.disk()
+
+    assert (again.answers, again.queue.depth) == (["done", "done"], 1 if liar is None else 2 * stored)
 
 
 @given(st.text(min_size=1, max_size=300))

@@ -241,6 +241,9 @@ class Protocol(Table):
     of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
     `{prefetch_bytes}` (1,024 a message). A header with a prefetch is omitted if deliveries need no acknowledgement.
 
+    `duplicate_id` is the application property, or the header, by whose value the broker knows a message that it has
+    stored already (capability `duplicate_detection`).
+
     Over AMQP only: `outcomes` are those that the broker knows (section 3.4). A sender names them in its attach, and a
     consumer gives no others. Over STOMP only: `transacted_sends` says when a SEND in a transaction gets its RECEIPT:
     `at_once`, or `at_commit`, and never after an ABORT. With `at_commit` a client does not wait for it before the
@@ -258,6 +261,7 @@ class Protocol(Table):
     send: Mapping[str, str] = {}
     subscribe: Mapping[str, str] = {}
     transacted_sends: Literal["at_once", "at_commit"] = "at_once"
+    duplicate_id: str = ""
 
 
 class QueueFiles(Table):

@@ -101,7 +101,9 @@ class AmqpSession(Session):
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
         annotations = {symbol("x-opt-ack-immediately"): True} if immediate else None
-        self._sender.stream(Message(body=body, id=message, durable=durable, annotations=annotations).encode())
+        known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else None
+        encoded = Message(body=body, id=message, durable=durable, annotations=annotations, properties=known).encode()
+        self._sender.stream(encoded)
         self._sender.advance()
 
     @override

@@ -7,11 +7,13 @@ import math
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from conformance import limits
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, Operations, next_received, noting, pump, seen, trial_of
-from conformance.clients.session import Disconnected, Refused, SendOutcome, Session
-from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
+from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome, Session
+from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult, SentTransaction
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.history import SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
 from conformance.scenario.script import Publish
@@ -58,6 +60,7 @@ def publish(
         if isinstance(error, Refused) and not (refused or armed.broker_is_ending or job.broker_may_end):
             raise
         session.outcomes.extend(one for one in answered if isinstance(one, SendOutcome))
+        session.answers.extend(one for one in answered if isinstance(one, OperationAnswer))
         return publisher.disconnected("refused" if refused else "disconnected")
     finally:
         armed.heal_if_due(now=True)
@@ -69,6 +72,7 @@ class _Publisher:
         self.window = _window_size(step, job.liar)
         self.waiting = _WindowWait(job, step, note)
         self.asked_immediately: set[str] = set()
+        self.again = [message_id(t.producer, n) for t in job.resends for n in range(t.first, t.last + 1)]
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
         self.answered = 0
@@ -102,6 +106,8 @@ class _Publisher:
     @property
     def count(self) -> float:
         """How many it sends; unlimited while a command is about to end the broker."""
+        if self.step.resends:
+            return len(self.again)
         return math.inf if self.armed.awaits_loss else self.step.count
 
     def turned_away(self, said: str) -> JobResult:
@@ -178,7 +184,7 @@ class _Publisher:
         self.waiting.end()
         due_ns = self._due_ns(self.sent) if self.paced else None
         self.sent += 1
-        message = message_id(job.producer, self.sent)
+        message = self.again[self.sent - 1] if step.resends else message_id(job.producer, self.sent)
         asked = not step.unasked_every or self.sent % step.unasked_every != 0
         immediate = step.immediate_every > 0 and self.sent % step.immediate_every == 0
         at_ns = self.note(
@@ -300,6 +306,9 @@ class _Transacted(_Publisher):
         self.operations = Operations(job, session, note, armed)
         self.begun = ""
         self.waited_s = 0.0
+        self.late = job.answers_at_commit or step.hurries
+        self.first = 1
+        self.asked: SentTransaction | None = None
 
     def run(self) -> JobResult:
         job, step = self.job, self.step
@@ -323,6 +332,9 @@ class _Transacted(_Publisher):
         self.operations.disconnected()
         return super().disconnected(ended)
 
+    def _result(self, ended: str, waited_s: float = 0.0) -> JobResult:
+        return msgspec.structs.replace(super()._result(ended, waited_s), asked=self.asked)
+
     def _filled(self, name: str, following: str) -> bool:
         """Begin a transaction, write its sends and read their provisional answers; False if one was late.
 
@@ -333,6 +345,7 @@ class _Transacted(_Publisher):
         if name != self.begun and not self.operations.run(Op.BEGIN, name):
             return False
         self.transaction = name
+        self.first = self.sent + 1
         last = self.sent + int(min(self.step.batch, self.count - self.sent))
         if self.job.answers_at_commit:
             self._send_up_to(last, math.inf)
@@ -340,7 +353,9 @@ class _Transacted(_Publisher):
             if not self.operations.run(Op.BEGIN, following):
                 self._give_up("unanswered")
                 return False
-        while (self.sent < last or self.pending) and not self.job.answers_at_commit:
+        elif self.step.hurries:
+            self._send_up_to(last, math.inf)
+        while (self.sent < last or self.pending) and not self.late:
             self._send_up_to(last, self.window)
             self._pump(1.0)
             self._take_outcomes()
@@ -362,7 +377,9 @@ class _Transacted(_Publisher):
     def _discharged(self, op: Op, name: str) -> bool:
         if self.armed.broker_is_ending:
             return True  # killed before the request: it must never leave
-        if not self.job.answers_at_commit:
+        if op is Op.COMMIT and not self.step.resends:
+            self.asked = SentTransaction(self.job.producer, self.first, self.sent)
+        if not self.late:
             answered = self.operations.run(op, name)
             self._take_outcomes()
             return answered

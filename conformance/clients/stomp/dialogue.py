@@ -328,6 +328,8 @@ class StompDialogue(Session):
         headers = {"destination": self._destination, "conformance-id": message, "content-length": str(len(body))}
         if durable:
             headers["persistent"] = "true"
+        if self._job.duplicate_id:
+            headers[self._job.duplicate_id] = self._job.named(message)
         return headers | self._job.stomp.send
 
     def _put(self, command: str, headers: dict[str, str], *, transaction: str | None = None, body: bytes = b"") -> None:

@@ -64,6 +64,14 @@ class Asks(msgspec.Struct, frozen=True):
         return {"ack-mode": self.mode} if self.mode else {}
 
 
+class SentTransaction(msgspec.Struct, frozen=True):
+    """The messages of a publisher that are in one transaction: from the number `first` to the number `last`."""
+
+    producer: int
+    first: int
+    last: int
+
+
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     """A vendor's client: what its process loads, and what it calls (see `adapters.vendor_clients.ClientFile`).
 
@@ -96,7 +104,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `broker_may_end`: the broker may end, by itself or by the fault of another client. `may_be_refused`: a refusal is an
     answer like any other, even if it costs the connection. `may_be_absent`: its queue may not be there, and a refused
     attach says so. `may_be_cut_off`: the end of a publisher's connection refuses what had no answer yet. `destination`
-    makes the broker's address of a queue, `stomp` has its headers. `outcomes` are those that a sender names, over AMQP.
+    makes the broker's address of a queue, `stomp` has its headers. `resends` are transactions to be sent again, and
+    `duplicate_id` is the property or header with the id by which the broker knows a message that it has stored.
+    `outcomes` are those that a sender names, over AMQP.
     `tells_attached`: the client writes a byte to the descriptor of its job when it is attached. `answers_at_commit`:
     sends in a transaction get their answers with that of the commit, and none if it is rolled back. `access` is how the
     client logs in, without secrets; `secrets` are the variables that it names, which no process inherits. `vendor` is
@@ -119,6 +129,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tells_attached: bool = False
     within_s: float = 0.0
     broker_may_end: bool = False
+    resends: tuple[SentTransaction, ...] = ()
+    duplicate_id: str = ""
     may_be_refused: bool = False
     may_be_absent: bool = False
     may_be_cut_off: bool = False
@@ -143,6 +155,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def fault(self) -> ClientFault | None:
         until = self.step.until if isinstance(self.step, Publish | Consume) else None
         return until if isinstance(until, ClientFault) else None
+
+    def named(self, message: str) -> str:
+        """Return the duplicate id of a message: no other trial has it, in a queue that outlives the run."""
+        return f"{self.header.run} {self.header.trial} {message}"
 
     def sent_empty(self, message: str) -> bool:
         """Whether a publisher of this trial sent this message without a body."""
@@ -171,6 +187,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     fault was fired, and `fired_ns` when; `seen`: the counted events of its trigger. `lost_ns` is when a client that was
     `disconnected` had noticed it. `waited_s` is the time spent waiting for silence or for
     answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
+    `asked` is the last transaction that a publisher asked to commit.
     `error` is set if the process could not do its job because of the suite or this machine. A process that is `spent`
     must not do another job.
     """
@@ -180,6 +197,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     depth: int | None = None
     waited_s: float = 0.0
     slowest_s: float = 0.0
+    asked: SentTransaction | None = None
     fired: bool = False
     fired_ns: int = 0
     lost_ns: int = 0

@@ -184,6 +184,17 @@ TRANSACTIONS = (
         words="messages of transactions are not what the answers to their send and commit had told",
     ),
     Anomaly(
+        "sent_again_not_once",
+        """A message of a transaction that was sent again is not there exactly once.
+
+        The commit of the second sending was answered: as done, or refused because the broker has its messages already.
+        """,
+        applies="in_transaction AND sendings > 1 AND durable AND settled"
+        " AND (committed_at IS NOT NULL OR commit_refused)",
+        offends="received <> 1",
+        words="messages of transactions that were sent again are there twice, or not at all",
+    ),
+    Anomaly(
         "available_early",
         "A client received a message of a transaction before the request to commit, or after the rollback.",
         applies="in_transaction",

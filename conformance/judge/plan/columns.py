@@ -197,6 +197,7 @@ MESSAGE: Mapping[str, str] = {
     "next_count": "max_by(`count`, at_ns) FILTER (WHERE hands)",
     "next_marked": "max_by(redelivered, at_ns) FILTER (WHERE hands)",
     "handed_on_one_link": "min(link) FILTER (WHERE hands) = max(link) FILTER (WHERE hands)",
+    "sendings": "count_if(sent)",
     "send_txn": "max(txn) FILTER (WHERE sent)",
     "ack_txn": "max(txn) FILTER (WHERE acks)",
     "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",

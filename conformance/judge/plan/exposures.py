@@ -58,6 +58,12 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     ),
     "in_transactions": ExposureRule("in_transaction"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
+    "sent_again": ExposureRule(
+        "in_transaction AND sendings > 1 AND commit_asked_at <= commit_asked_fault_at",
+        since="coalesce(committed_at, commit_asked_fault_at)",
+        epoch="commit_asked_epoch",
+        asked="commit_asked_at",
+    ),
     "undischarged": ExposureRule("in_transaction AND NOT discharged"),
     "acknowledged_undischarged": ExposureRule("ack_txn IS NOT NULL AND NOT discharged"),
     "acknowledged_in_transactions": ExposureRule(

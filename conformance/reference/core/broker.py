@@ -68,6 +68,9 @@ class ReferenceBroker:
         self._transactions = 0
         for name, next_number in recovered.queues.items():
             self._addresses.restore(name, next_number, recovered.identities.get(name, []))
+            identities = self._addresses.queue(name).identities
+            if identities is not None:
+                identities.mistaken = behaviour.mistakes_recovered_ids
         self._taken_over = len(recovered.messages)
         counts = collections.Counter(stored.queue for stored in recovered.messages.values())
         places: collections.Counter[str] = collections.Counter()

@@ -35,13 +35,14 @@ class Identities:
         self._limit = limit
         self._stored: OrderedDict[bytes, None] = OrderedDict.fromkeys(stored)
         self._arriving: dict[bytes, Arrival] = {}
+        self.mistaken = False
         self._trim()
 
     def __len__(self) -> int:
         return len(self._stored) + len(self._arriving)
 
     def known(self, identity: bytes) -> bool:
-        return identity in self._stored
+        return (identity in self._stored) is not self.mistaken
 
     def arriving(self, identity: bytes) -> Arrival | None:
         return self._arriving.get(identity)
