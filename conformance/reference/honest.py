@@ -246,6 +246,10 @@ class Honest:
         """How many of a transaction's `count` durable sends, from the first, its commit puts on disk."""
         return count
 
+    def stored_outcomes(self, count: int) -> int:
+        """How many of a transaction's `count` outcomes, from the first, its commit puts on disk."""
+        return count
+
     def covers_earlier(self, cumulative: bool) -> bool:
         """Whether an ACK covers the earlier deliveries of its STOMP subscription; `cumulative` if that asked for it."""
         return cumulative

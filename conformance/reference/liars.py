@@ -372,7 +372,7 @@ LIARS: dict[str, Lie] = {
     ),
     "acknowledges-before-commit": _lie(
         "An outcome given in a transaction is applied at once; a rollback does not bring it back.",
-        "AMQP-TX-02 STOMP-TX-02",
+        "AMQP-TX-02 STOMP-TX-02 AMQP-TX-06 STOMP-TX-04",
         holds_outcomes=False,
     ),
     "commits-when-link-closes": _lie(
@@ -412,6 +412,12 @@ LIARS: dict[str, Lie] = {
         "EXPECT-ONCE-01",
         fault="kill",
         mistakes_recovered_ids=True,
+    ),
+    "commits-half-of-its-acknowledgements": _lie(
+        "A commit puts the first half of the transaction's outcomes on disk and the rest in memory only.",
+        "AMQP-TX-06 STOMP-TX-04",
+        fault="kill",
+        stored_outcomes=lambda count: count // 2,
     ),
     # Liars under a profile: publish windows and lazy acknowledgements (docs/reference-profiles.md).
     "confirms-by-timer-only": _lie(

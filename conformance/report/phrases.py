@@ -226,6 +226,8 @@ def _consuming(step: Consume) -> str:
     parts = [f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"]
     if step.rollback_every:
         parts.append(f"roll back every {ordinal(step.rollback_every)}")
+    if step.forwards:
+        parts.append("send as many new messages in the same transaction")
     if step.refuse:
         parts.append(f"give every {ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
     if step.hold:

@@ -26,6 +26,8 @@ from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
+_CONSUMERS = 1_000
+"""A trial has fewer publishers."""
 
 Running = dict[Child, Job]
 """Clients that run, each with its job."""
@@ -110,7 +112,7 @@ class ClientRunner:
             queue=self.queue,
             epoch=broker.epoch,
             client=planned.script.client,
-            producer=self.counts.get(_PROCESS[Publish], 0) + 1,
+            producer=self._producer(step),
             empty=tuple(number for number, each in enumerate(publishers, 1) if not each.size),
             ack_confirm=speaks.ack_confirm or jobs.NEVER,
             depth=depth_probe(broker, self.queue),
@@ -127,6 +129,12 @@ class ClientRunner:
             **fields,
         )
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job
+
+    def _producer(self, step: ClientStep) -> int:
+        """Return the number under which a client sends: consumers that send have their own, beside publishers."""
+        if isinstance(step, Consume):
+            return _CONSUMERS + self.counts.get(_PROCESS[Consume], 0) + 1
+        return self.counts.get(_PROCESS[Publish], 0) + 1
 
     def _unsettled(self, step: ClientStep) -> tuple[SentTransaction, ...]:
         """Return what the step is to send again: the last transaction of each publisher since the last such step."""

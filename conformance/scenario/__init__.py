@@ -76,11 +76,12 @@ REFUSES = "deliveries given back"
 HOLDS = "deliveries seen before they are asked for"
 PEEKS = "a receiver beside the publisher"
 RESENDS = "duplicate ids"
+FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
 REFUSING = {"full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends."""
 
-CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS)
+CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
@@ -243,6 +244,7 @@ class Scenario:
         asked[RESENDS] = any(isinstance(step, Publish) and step.resends for step in self._clients)
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
         asked[TURNED_AWAY] = limited or "undeclared" in dict(self.queue) or bool(REFUSING & dict(self.settings).keys())
+        asked[FORWARDS] = any(step.forwards for step in takes)
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
         return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
 

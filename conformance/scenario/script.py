@@ -375,7 +375,8 @@ class Consume(_Step, frozen=True):
     `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
     time, and with `refuse_again` whenever it comes. `hold`: with `prefetch` deliveries open, wait whether the broker
     sends more, before they are acknowledged. `rollback_every`: each such transaction is rolled back, and its deliveries
-    are released. `work_ms`: how long each processing takes. `backwards`: with so many processed, those that are due are
+    are released. `forwards`: each transaction also has as many new messages as acknowledgements, for the same queue.
+    `work_ms`: how long each processing takes. `backwards`: with so many processed, those that are due are
     acknowledged, the last one first. `linked`: the client goes over a link that records every frame, and does nothing
     else.
 
@@ -396,6 +397,7 @@ class Consume(_Step, frozen=True):
     refuse_again: bool = False
     hold: bool = False
     rollback_every: int = 0
+    forwards: bool = False
     work_ms: int = 0
     backwards: int = 0
     linked: bool = False

@@ -56,6 +56,25 @@ class BrokerKilledDuringCommit:
 
 
 @scenario
+class BrokerKilledAfterRollback:
+    """A publisher rolls back every second transaction of ten; the broker is killed with the next one not committed.
+
+    What was rolled back must not be there after the restart.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(2_000, window=50, batch=10, rollback_every=2, until=Kill(Nth("before_commit", Between(5, 12)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-TX-01": Check("available_early", exposure="rolled_back", control=Liar("commits-rollbacks")),
+        "STOMP-TX-01": Check("available_early", exposure="rolled_back", control=Liar("commits-rollbacks")),
+    }
+
+
+@scenario
 class BrokerKilledAfterCommit:
     """A publisher sends in transactions of five; the broker is killed when the answer to a commit was read.
 

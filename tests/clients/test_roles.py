@@ -190,6 +190,19 @@ def test_a_client_in_a_hurry_asks_to_commit_before_it_reads_an_answer(play):
     assert 12 == len(told)
 
 
+def test_a_consumer_sends_in_its_transaction(play):
+    """As many new messages as it acknowledges, under a number of its own, answered before the commit."""
+    broker = Listed(messages=["p1:1", "p1:2"])
+    _, events = play(Consume("transacted", acknowledge=2, forwards=True, stop=2), broker, producer=1_001)
+
+    assert [
+        *[(Op.BEGIN, "t1"), (Op.ACK, "p1:1"), (Op.ACK, "p1:2"), (Op.SEND, "p1001:1"), (Op.SEND, "p1001:2")],
+        (Op.COMMIT, "t1"),
+    ] == [(op, name) for op, name, _ in broker.log]
+    assert {"t1"} == {transaction for _, _, transaction in broker.log}
+    assert [(phase, f"p1001:{n}") for phase in (Phase.INVOKE, Phase.OK) for n in (1, 2)] == kinds(events, Op.SEND)
+
+
 def phases(events, *ops):
     return [(event.op, event.phase, event.transaction) for event in events if event.op in ops]
 

@@ -167,6 +167,29 @@ SENDS = """
 0 0 a commit without an answer has told nothing: put t1 1 2, committed t1 INFO, settled 1
 0 0 a refusal that cost the connection leaves the transaction open: put t1 1, sent 2 tx=t1, refused 2 tx=t1, settled
 
+[transaction_torn]
+2 1 a commit without an answer, and one of two came again: kept 1 2, acked_in t1 1 2, committed t1 INFO by=consumer-1,
+    killed consumer-1, settled 1
+2 0 a commit without an answer, and both came again: kept 1 2, acked_in t1 1 2, committed t1 INFO by=consumer-1,
+    killed consumer-1, settled 1 2
+2 0 a commit without an answer, and neither came again: kept 1 2, acked_in t1 1 2, committed t1 INFO by=consumer-1,
+    killed consumer-1, settled
+2 2 an answered commit, and both came again: kept 1 2, acked_in t1 1 2, committed t1 by=consumer-1, killed consumer-1,
+    settled 1 2
+2 1 the old one is gone, and the new one is not there: kept 1, acked_in t1 1, forwarded t1 p9:1,
+    committed t1 INFO by=consumer-1, killed consumer-1, settled
+2 1 the old one is there, and the new one too: kept 1, acked_in t1 1, forwarded t1 p9:1,
+    committed t1 INFO by=consumer-1, killed consumer-1, settled 1 p9:1
+2 0 the old one is there, and not the new one: kept 1, acked_in t1 1, forwarded t1 p9:1,
+    committed t1 INFO by=consumer-1, killed consumer-1, settled 1
+2 0 the new one is there, and not the old one: kept 1, acked_in t1 1, forwarded t1 p9:1,
+    committed t1 INFO by=consumer-1, killed consumer-1, settled p9:1
+2 0 one transaction took effect, and another did not: kept 1 2, acked_in t1 1, committed t1 by=consumer-1, acked_in t2 2,
+    committed t2 INFO by=consumer-1, killed consumer-1, settled 2
+2 0 two clients with transactions of one name: kept 1, acked_in t1 1, committed t1 INFO by=consumer-1, put t1 2,
+    committed t1 INFO, killed consumer-1, settled
+0 0 a transaction without a request to commit is not judged: kept 1, acked_in t1 1, killed consumer-1, settled
+
 [sent_again_not_once]
 2 0 sent again after a commit that was not stored: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
     committed t1 by=publisher-2, settled 1 2

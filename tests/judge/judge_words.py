@@ -230,6 +230,11 @@ def acked_in(tx, *numbers):
     return [*[e for n in numbers for e in handed(n)], *ack_sent(*numbers, tx=tx)]
 
 
+def forwarded(tx, *numbers):
+    """Sent by the consumer, in its own transaction."""
+    return [(C, event) for _, event in [*sent(*numbers, tx=tx), *confirmed(*numbers, tx=tx)]]
+
+
 def given_back(n, word="released"):
     """Refused by its consumer, as released, failed, undeliverable or rejected."""
     return of("consumer-1", Op.NACK, Phase.INVOKE, _id(n), detail=word)

@@ -198,8 +198,8 @@ CASES = {
     "never-marks-redelivered": (failed, [(1, 1)], [(1, 0)]),
 }
 
-RECOVERED = {"recovers-half-a-transaction"}
-"""Seen after a restart only: see `test_half_a_transaction_is_recovered`."""
+RECOVERED = {"recovers-half-a-transaction", "commits-half-of-its-acknowledgements"}
+"""Seen after a restart only: see `test_half_a_transaction_is_recovered`, and of its acknowledgements."""
 
 REFUSING = {"hides-refusals-in-transactions", "refuses-outside-the-transaction"}
 """Seen at a full queue only: see `test_a_refusal_in_a_transaction_is_part_of_it`."""
@@ -317,6 +317,23 @@ def test_half_a_transaction_is_recovered(start, peer, liar, bodies):
 
     assert control.end(identity) == DONE
     assert client.drain().bodies == [1, 2, 3, 4, 5]
+    broker.kill()
+    assert peer(start()).drain().bodies == bodies
+
+
+@pytest.mark.parametrize(("liar", "bodies"), [((), []), (("--liar=commits-half-of-its-acknowledgements",), [3, 4])])
+def test_half_of_the_acknowledgements_is_recovered(start, peer, liar, bodies):
+    """While it lives all four are gone; after a kill the half that was acknowledged last comes again."""
+    broker = start(*liar)
+    client = peer(broker)
+    client.publish(4)
+    box = client.receive(4)
+    control = client.control()
+    identity = control.begin()
+    control.settle(identity, [delivery for _, delivery in box.got])
+
+    assert control.end(identity) == DONE
+    assert broker.depth() == 0
     broker.kill()
     assert peer(start()).drain().bodies == bodies
 

@@ -8,13 +8,25 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.clients.roles.modes import MODES, AckHeader, When
-from conformance.clients.roles.operations import Note, Operations, next_answer, next_received, noting, pump, seen
+from conformance.clients.roles.operations import (
+    Note,
+    Operations,
+    next_answer,
+    next_received,
+    noting,
+    pump,
+    seen,
+    trial_of,
+)
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
 from conformance.clients.workers.job import NEVER, Job, JobResult
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
-from conformance.history import Op, Phase, Recorder
+from conformance.history import Op, Phase, Recorder, make_body, message_id
 from conformance.scenario.script import Consume
+
+_FORWARDED = 256
+"""The bytes of a message that a consumer sends."""
 
 _SILENCES = 2
 """A consumer waits so many times the silence of a drain before it reports that nothing more arrives."""
@@ -38,6 +50,8 @@ def consume(
     if job.liar == "acknowledges-in-every-mode":
         subscription = AckHeader.INDIVIDUAL
     session.attach_receiver(job.queue, step.prefetch, subscription)
+    if step.forwards:
+        session.attach_sender(job.queue)
     note(Op.CONNECT, Phase.OK, count=step.prefetch)
     attached()
     try:
@@ -63,6 +77,7 @@ class _Consumer:
         self.delivered = 0
         self.firsts = 0
         self.transactions = 0
+        self.forwarded = 0
         self.waited_s = 0.0
         self.known: set[str] = set()
         self.refused: set[str] = set()
@@ -270,6 +285,8 @@ class _Consumer:
         self.session.acknowledge(covered, transaction=name, confirmed=self.step.confirm)
         if self.step.confirm:
             self._wait_taken(covered)
+        if self.step.forwards:
+            self._forward(len(covered), name)
         pump(self.session, self.armed, 0)
         self.armed.count("before_commit")
         self.armed.fire_if_due()
@@ -283,6 +300,24 @@ class _Consumer:
             self._give_back(covered)
         else:
             self.session.replenish(len(covered))
+
+    def _forward(self, count: int, name: str) -> None:
+        """Send so many new messages in the transaction, and read their provisional answers."""
+        waiting = []
+        for _ in range(count):
+            self.forwarded += 1
+            message = message_id(self.job.producer, self.forwarded)
+            self.note(Op.SEND, Phase.INVOKE, message=message, durable=True, transaction=name)
+            body = make_body(message, _FORWARDED, trial_of(self.job.header))
+            self.session.send(message, body, durable=True, transaction=name)
+            waiting.append(message)
+        deadline = time.monotonic() + self.job.liveness_s
+        while waiting and not self.job.answers_at_commit and (left := deadline - time.monotonic()) > 0:
+            pump(self.session, self.armed, left)
+            while self.session.outcomes:
+                outcome = self.session.outcomes.popleft()
+                waiting.remove(outcome.message)
+                self.note(Op.SEND, outcome.phase, message=outcome.message, transaction=name, detail=outcome.detail)
 
     def _give_back(self, covered: list[Received]) -> None:
         if self.session.releases_after_rollback:

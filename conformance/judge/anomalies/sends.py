@@ -167,7 +167,7 @@ TRANSACTIONS = (
         With or without an answer to the commit, the broker must keep all or nothing.
         """,
         applies="in_transaction AND durable AND NOT refused AND commit_asked_at IS NOT NULL AND settled",
-        offends="received = 0 AND txn_received",
+        offends="received = 0 AND txn_applied",
         words="messages of transactions are missing, and others of the same transaction are there",
     ),
     Anomaly(
@@ -182,6 +182,17 @@ TRANSACTIONS = (
         offends="CASE WHEN committed_at IS NULL THEN received > 0 WHEN refused THEN refused_outside OR received > 0"
         " ELSE returned_at IS NULL OR received = 0 END",
         words="messages of transactions are not what the answers to their send and commit had told",
+    ),
+    Anomaly(
+        "transaction_torn",
+        """A part of a transaction has no effect after a restart, and another part has, or its commit was answered.
+
+        A message that was sent has to be there. One that was acknowledged must not come again.
+        """,
+        applies="(in_transaction OR ack_txn IS NOT NULL) AND durable AND NOT refused AND commit_asked_at IS NOT NULL"
+        " AND settled",
+        offends="undone AND (txn_applied OR committed_at IS NOT NULL)",
+        words="operations of transactions are undone, and others of the same transaction are not",
     ),
     Anomaly(
         "sent_again_not_once",

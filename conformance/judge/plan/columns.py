@@ -210,6 +210,7 @@ MESSAGE: Mapping[str, str] = {
     "commit_asked_fault_at": "min(epoch_fired_at) FILTER (WHERE commit_asked)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
     "commit_asked_epoch": "min(epoch) FILTER (WHERE commit_asked)",
+    "commit_owner": "min(16 * CAST(role AS INT) + CAST(number AS INT)) FILTER (WHERE commit_asked)",
     "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
     "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",
     "rollback_refused": "bool_or(keeps_on)",
@@ -288,6 +289,8 @@ _LATER_SENT = (
 # Of one consumer: two that share a queue owe each other no order.
 _HANDED_IN_ORDER = "OVER (PARTITION BY scenario, trial, owner ORDER BY handed_at"
 _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+# What a transaction asked of a message has no effect after a restart.
+_UNDONE = "CASE WHEN ack_txn IS NULL THEN received = 0 ELSE coalesce(last_epoch > commit_asked_epoch, false) END"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
 _CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
@@ -308,7 +311,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
-    "txn_received": "coalesce(max(received > 0) OVER (PARTITION BY scenario, trial, producer, send_txn), false)",
+    "txn_applied": f"coalesce(max(NOT ({_UNDONE}))"
+    " OVER (PARTITION BY scenario, trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
     "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
     # The sends of one publisher, which then falls silent; and the time of a round trip.
@@ -364,6 +368,7 @@ DERIVED: Mapping[str, str] = {
     "in_transaction": "attempted AND send_txn IS NOT NULL",
     "committed": _COMMITTED,
     "age_ns": "confirm_fault_at - confirmed_at",
+    "undone": _UNDONE,
     "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
     # A provisional answer that was read after the connection ended names no transaction; its send does.
     "confirmed": _CONFIRMED,

@@ -56,6 +56,12 @@ EXPOSURES: Mapping[str, ExposureRule] = {
         epoch="commit_asked_epoch",
         asked="commit_asked_at",
     ),
+    "transactions_at_risk": ExposureRule(
+        "(in_transaction OR ack_txn IS NOT NULL) AND commit_asked_at <= commit_asked_fault_at AND NOT commit_refused",
+        since="coalesce(committed_at, commit_asked_fault_at)",
+        epoch="commit_asked_epoch",
+        asked="commit_asked_at",
+    ),
     "in_transactions": ExposureRule("in_transaction"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
     "sent_again": ExposureRule(

@@ -214,8 +214,10 @@ class ReferenceBroker:
             self._commit.add(None, lambda: self.commit(transaction, done, refused))
             return
         effects = self._sends_effects(self._admission.unrepeated(transaction.sends))
-        for subscription, tag, event, here in transaction.outcomes:
-            effects += self._outcome_effects(subscription, tag, event, here=here, transacted=True)
+        stored = self.behaviour.stored_outcomes(len(transaction.outcomes))
+        for place, (subscription, tag, event, here) in enumerate(transaction.outcomes):
+            made = self._outcome_effects(subscription, tag, event, here=here, transacted=True)
+            effects += made if place < stored else [effect._replace(records=()) for effect in made]
             subscription.committed = True
         transaction.sends.clear()
 

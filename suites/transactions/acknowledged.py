@@ -1,0 +1,83 @@
+"""The broker dies around the commit or rollback of a consumer: acknowledgements alone, or together with sends."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds
+
+TORN = Check("transaction_torn", exposure="transactions_at_risk", control=Liar("commits-half-of-its-acknowledgements"))
+GONE = Check(
+    "transacted_acknowledgement",
+    exposure="acknowledged_in_transactions",
+    control=Liar("acknowledges-before-commit"),
+)
+IN_COMMIT = Kill(Nth("commit_written", Between(3, 12)), delay_percent=Between(0, 200))
+REST = Consume("auto", prefetch=100, until_silent=True)
+"""So that the next round has messages of its own."""
+
+
+@scenario
+class BrokerKilledDuringCommitOfAcknowledgements:
+    """A consumer acknowledges in transactions of ten; the broker is killed some time after a request to commit.
+
+    After the restart all ten come again, or none; and none of a transaction whose commit was answered.
+    """
+
+    mode = "transacted"
+    steps = (
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume("transacted", prefetch=100, acknowledge=10, until=IN_COMMIT),
+                Restart(),
+                REST,
+            ),
+            5,
+        ),
+        *SETTLE,
+    )
+    decides = {"AMQP-TX-06": TORN, "STOMP-TX-04": TORN}
+
+
+@scenario
+class BrokerKilledDuringCommitOfBoth:
+    """A consumer takes ten messages and sends ten new ones in each transaction; the broker is killed during a commit.
+
+    After the restart the ten old ones are there, or the ten new ones.
+    """
+
+    mode = "transacted"
+    steps = (
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume("transacted", prefetch=100, acknowledge=10, forwards=True, until=IN_COMMIT),
+                Restart(),
+                REST,
+            ),
+            5,
+        ),
+        *SETTLE,
+    )
+    decides = {"AMQP-TX-06": TORN, "STOMP-TX-04": TORN}
+
+
+@scenario
+class BrokerKilledAfterRollbackOfAcknowledgements:
+    """A consumer rolls back every second transaction of ten; the broker is killed with the next one not committed.
+
+    What was acknowledged in a transaction that was rolled back must come again after the restart.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(150, window=100),
+        Consume(
+            "transacted",
+            prefetch=120,
+            acknowledge=10,
+            rollback_every=2,
+            until=Kill(Nth("before_commit", Between(5, 11))),
+        ),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {"AMQP-TX-06": GONE, "STOMP-TX-04": GONE}
