@@ -254,7 +254,9 @@ def test_an_attach_asks_for_a_mode(amqp):
 def disposition(session, state, *tags):
     """One frame that answers these sends, in the engine's order."""
     for tag in tags:
-        delivery = types.SimpleNamespace(tag=tag, remote_state=state, settled=True, settle=lambda: None)
+        delivery = types.SimpleNamespace(
+            tag=tag, local_state=None, remote_state=state, settled=True, settle=lambda: None
+        )
         session.on_delivery(session._sender, delivery)
     session.after_frame()
 

@@ -440,8 +440,10 @@ def test_a_send_that_is_refused_in_its_transaction(start, peer):
     identity = control.begin()
     sent = control.send(identity, [1, 2, 3])
 
-    assert [d.remote_state for d in sent] == [0x34, 0x34, Delivery.REJECTED]
-    assert sent[2].remote.condition.name == "amqp:resource-limit-exceeded"
+    assert [d.remote_state for d in sent] == [0x34, 0x34, 0x34]
+    outcomes = [d.remote.data[1] for d in sent]
+    assert [outcome.descriptor for outcome in outcomes] == [Delivery.ACCEPTED, Delivery.ACCEPTED, Delivery.REJECTED]
+    assert outcomes[2].value[0].value[0] == "amqp:resource-limit-exceeded"
     assert control.end(identity)[0] == Delivery.ACCEPTED
     assert client.receive(2).bodies == [1, 2]
 
