@@ -8,23 +8,19 @@ that no process is left. A kill in the recovery has no client: the harness sends
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import pathlib
 import select
 import signal
-import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from conformance.errors import FaultError
+from conformance.faults.watch import ACCESSES, FileWatch
 
 _GONE_S = 20.0
 _RECOVERY_S = 60.0
 _TICK_MS = 20
-_ACCESS, _MODIFY, _OPEN = 0x1, 0x2, 0x20
-_EVENT = struct.Struct("iIII")
 
 
 class Target(Protocol):
@@ -67,10 +63,10 @@ class StartingTarget(Target, Protocol):
 def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal: pathlib.Path, k: int) -> str:
     """Start the broker, and kill every process of it at the k-th access (open, read or write) to its journal's files.
 
-    inotify(7) reports each access as it happens. Return the access and the duration of the signals, for people. Raises
-    `FaultError` if the recovery was over before the k-th access, or if the broker is not gone.
+    Return the access and the duration of the signals, for people. Raises `FaultError` if the recovery was over before
+    the k-th access, or if the broker is not gone.
     """
-    with _watch(journal) as watch:
+    with contextlib.closing(FileWatch(journal, ACCESSES)) as watch:
         launch()
         with target.armed("kill") as descriptors:
             seen = _wait(target, watch, descriptors[0], k) if descriptors else 0
@@ -108,21 +104,7 @@ def _kill_the_rest(target: Target) -> None:
             send(descriptors, signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def _watch(folder: pathlib.Path) -> Iterator[int]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = libc.inotify_init1(os.O_CLOEXEC)
-    if descriptor < 0:
-        raise FaultError(f"the journal cannot be watched: {os.strerror(ctypes.get_errno())}")
-    try:
-        if libc.inotify_add_watch(descriptor, os.fsencode(folder), _ACCESS | _MODIFY | _OPEN) < 0:
-            raise FaultError(f"{folder} cannot be watched: {os.strerror(ctypes.get_errno())}")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _wait(target: StartingTarget, watch: int, pidfd: int, k: int) -> int:
+def _wait(target: StartingTarget, watch: FileWatch, pidfd: int, k: int) -> int:
     """Return the accesses seen, once these are `k`, the broker is ready or gone, or the time is over."""
     poller = select.poll()
     poller.register(watch, select.POLLIN)
@@ -130,8 +112,8 @@ def _wait(target: StartingTarget, watch: int, pidfd: int, k: int) -> int:
     seen, deadline = 0, time.monotonic() + _RECOVERY_S
     while seen < k and (left := deadline - time.monotonic()) > 0:
         found = {descriptor for descriptor, _ in poller.poll(min(left * 1000, _TICK_MS))}
-        if watch in found:
-            seen += _count(os.read(watch, 1 << 16))
+        if watch.fileno() in found:
+            seen = watch.read()
         elif target.was_ready:
             break
         elif pidfd in found:
@@ -140,13 +122,3 @@ def _wait(target: StartingTarget, watch: int, pidfd: int, k: int) -> int:
                     break
             poller.unregister(pidfd)  # a leader that forks, and leaves the rest to the others
     return seen
-
-
-def _count(data: bytes) -> int:
-    """Return the number of events of files. An event of the folder itself has no name, and does not count."""
-    at = found = 0
-    while at < len(data):
-        *_, length = _EVENT.unpack_from(data, at)
-        at += _EVENT.size + length
-        found += length > 0
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 from conformance.adapters.controls import substitute
@@ -18,6 +19,7 @@ from conformance.scenario import Check, Scenario, Weakened
 
 NONE = "none"
 NOT_EFFECTIVE = "the fault did not take effect"
+_FIELD = re.compile(r"\{[^}]*\}")
 WITNESSES = 10
 """At most so many witnesses of one row; offences are counted in full."""
 
@@ -149,7 +151,7 @@ class Tally:
             each = [
                 figure for facts in self.subject.facts if (figure := facts.figure(self.anomaly.name, place)) is not None
             ]
-            found.append(words.format(median(each)) if each else f"none seen of '{words.partition(' ')[2]}'")
+            found.append(words.format(median(each)) if each else f"no figure for '{_FIELD.sub('…', words)}'")
         return found
 
     @property

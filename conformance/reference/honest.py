@@ -140,6 +140,9 @@ class Honest:
     splits_commits_s = 0.0
     """Seconds between two records of the journal that have half of a commit each; 0: a commit is one record."""
 
+    copies_late_s = 0.0
+    """So many seconds after compaction has removed a message with its file, what it copied is stored; 0: before."""
+
     def known_settings(self, words: Sequence[str]) -> Sequence[str]:
         """Which of the words that `--set` was given are for the broker to judge."""
         return words
@@ -262,9 +265,10 @@ class Honest:
         """How many messages a STOMP subscription that `asked` for a limit may hold without an acknowledgement."""
         return asked
 
-    def answered(self, asked: Asked, send: int) -> Answered | float:
+    def answered(self, asked: Asked, send: int, beside: bool) -> Answered | float:
         """When the answer leaves; `send` numbers the unsettled sends since the start, from 1.
 
+        `beside`: another connection was the first to send to this queue.
         A number: as `AT_ONCE`, and the record is stored so many seconds later.
         """
         return Answered.STORED

@@ -21,7 +21,7 @@ PERIOD = 100
 """Scenarios publish some 300 messages and consume some 150 before a fault, so a lie comes within the first 100
 operations and again every 100."""
 
-TENTH = 10
+SEVENTH, TENTH = 7, 10
 
 LARGE, FRAME = 100_000, 32_768
 """Bytes of a large message, and of the part of it that is lost."""
@@ -33,9 +33,16 @@ def _lie(does: str, breaks: str = "", *, fault: str = "none", needs: str = "stan
     return Lie(does, tuple(breaks.split()), fault, needs, overrides)
 
 
-def _answers(asked: Asked, answered: Answered | float, every: int = 1) -> Callable[[Asked, int], Answered | float]:
-    """Give the answer to every n-th operation of one kind at another time than after the sync."""
-    return lambda kind, send: answered if kind is asked and send % every == 0 else Answered.STORED
+def _answers(
+    asked: Asked, answered: Answered | float, every: int = 1, *, of_all: bool = True
+) -> Callable[[Asked, int, bool], Answered | float]:
+    """Give the answer to every n-th operation of one kind at another time than after the sync.
+
+    Not `of_all`: only to those of a connection that was not the first to send to the queue.
+    """
+    return lambda kind, send, beside: (
+        answered if kind is asked and send % every == 0 and (beside or of_all) else Answered.STORED
+    )
 
 
 def _takes(said: SettlementEvent, applied: SettlementEvent) -> Callable[[SettlementEvent], SettlementEvent]:
@@ -75,6 +82,12 @@ LIARS: dict[str, Lie] = {
         "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
         fault="kill",
         answered=_answers(Asked.SEND, Answered.AT_ONCE, TENTH),
+    ),
+    "confirms-another-publisher-before-storing": _lie(
+        "A send is answered first if another connection sent to the queue before; its record comes 5 ms later.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        answered=_answers(Asked.SEND, Answered.AT_ONCE, of_all=False),
     ),
     "commits-before-storing": _lie(
         "A commit is answered first; its record goes to the journal 5 ms later.",
@@ -161,11 +174,18 @@ LIARS: dict[str, Lie] = {
         fault="kill",
         copied=lambda _number: False,
     ),
+    "stores-copies-after-removal": _lie(
+        "Compaction removes a file of the journal; what it copied of it goes to the journal 0.1 s later.",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        fault="kill",
+        copies_late_s=0.1,
+    ),
     "brings-acknowledged-back": _lie(
-        "The removal of every tenth message of a queue is answered, and never put in the journal.",
+        "The removal of every seventh message of a queue is answered, and never put in the journal.",
         "EMS-STEP-06 AMQP-ACC-02 STOMP-ACK-05",
         fault="kill",
-        stores_removal=lambda number: number % TENTH != 0,
+        # Two consumers may take turns, and one of them never has an even number.
+        stores_removal=lambda number: number % SEVENTH != 0,
     ),
     "loses-the-oldest": _lie(
         "A start does not take over the oldest message of each queue.",
@@ -538,7 +558,7 @@ FAMILIES: dict[str, Callable[[int], Lie]] = {
 def find(name: str) -> Lie:
     """Return the row of a liar, `confirms-10-ms-before-storing` among them. Raises `UsageError` for another name.
 
-    >>> find("confirms-10-ms-before-storing").behaviour().answered(Asked.SEND, 1)
+    >>> find("confirms-10-ms-before-storing").behaviour().answered(Asked.SEND, 1, False)
     0.01
     """
     for family, make in FAMILIES.items():

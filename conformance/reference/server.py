@@ -91,7 +91,7 @@ async def serve(wanted: ServerOptions) -> None:
             raise LaunchError(f"data directory {wanted.data}: a journal with {held:,} messages is not taken over")
         remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
         journal = Journal(recovered, identities=remembered)
-        commit = GroupCommit(journal, wanted.behaviour.copied)
+        commit = GroupCommit(journal, wanted.behaviour.copied, wanted.behaviour.copies_late_s)
         broker = ReferenceBroker(
             wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile
         )

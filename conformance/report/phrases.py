@@ -22,6 +22,7 @@ from conformance.scenario.script import (
     Drain,
     FailedSync,
     Fault,
+    FileRemoved,
     Frame,
     HeldSync,
     HoldLink,
@@ -359,6 +360,8 @@ def _trigger(at: Trigger | Frame | Recovery) -> str:
             return _number(at.k, _EVENTS[at.event])
         case After():
             return f"{_milliseconds(at.ms)} after the client began"
+        case FileRemoved():
+            return f"when the broker removes {_number(at.k, 'file')} of its journal after the client began"
         case All():
             return " and ".join(_trigger(part) for part in at.parts)
         case Frame():

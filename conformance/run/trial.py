@@ -33,6 +33,7 @@ from conformance.run.traced import TracedRun, over_link, watched
 from conformance.scenario import FRESH, REFUSES
 from conformance.scenario.script import (
     CLEAN_RESTART,
+    JOURNAL_WATCHED,
     LONGEST_DELAY_MS,
     MOST_DRAINS,
     Ask,
@@ -260,6 +261,7 @@ class TrialPlayer:
             liar="" if honest else self.planned.session_liar,
             broker_may_end=broker_may_end or (self.traced is not None and self.traced.may_end_broker),
             within_s=self.broker.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
+            journal=str(self.broker.facts.journal_files.folder) if JOURNAL_WATCHED in self.planned.script.needs else "",
         )
 
     def _drive(self, step: Publish | Consume) -> None:

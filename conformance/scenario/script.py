@@ -3,9 +3,9 @@
 They are typed values: the planner, the client processes, the link proxy, `trial.json` and `replay` read and write them
 whole. In JSON a step has its name in `step`, a fault in `fault`, and a trigger in `trigger`.
 
-A trigger belongs to the process that sees its event: `Nth`, `After` and `All` to a client, `Frame` to the link between
-a client and the broker, `Recovery` to the harness that starts the broker. A fault of the disk lasts for a whole run of
-the broker: it belongs to a `Restart`.
+A trigger belongs to the process that sees its event: `Nth`, `After`, `FileRemoved` and `All` to a client, `Frame` to
+the link between a client and the broker, `Recovery` to the harness that starts the broker. A fault of the disk lasts
+for a whole run of the broker: it belongs to a `Restart`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Value = TypeVar("Value")
 CLEAN_RESTART = "a clean restart"
 KILL_WHILE_STARTING = "a kill while it starts"
 KILL_OF_HALTED = "a kill of what is halted"
-LAUNCHER_NEEDS = (CLEAN_RESTART, KILL_WHILE_STARTING, KILL_OF_HALTED)
+JOURNAL_WATCHED = "a look at the files of its journal"
+LAUNCHER_NEEDS = (CLEAN_RESTART, KILL_WHILE_STARTING, KILL_OF_HALTED, JOURNAL_WATCHED)
 """What a script may need of a launcher beside its faults (`Scenario.needs`)."""
 
 
@@ -103,10 +104,24 @@ class After(_Trigger, frozen=True):
         return fixed(self.ms)
 
 
+class FileRemoved(_Trigger, frozen=True):
+    """A trigger: the k-th file of the journal that the broker removes once the client has begun, as in a compaction."""
+
+    k: Drawn
+
+    @property
+    def number(self) -> int:
+        return fixed(self.k)
+
+
+Part = Nth | After | FileRemoved
+"""A trigger of one event or time."""
+
+
 class All(_Trigger, frozen=True):
     """A trigger: each of these has happened in the same client process. The last of them fires the fault."""
 
-    parts: tuple[Nth | After, ...]
+    parts: tuple[Part, ...]
 
 
 class OneOf(_Trigger, frozen=True):
@@ -115,7 +130,7 @@ class OneOf(_Trigger, frozen=True):
     A kill that is always tied to the same event always comes at the same moment of the broker's work.
     """
 
-    options: tuple[Nth | After | All, ...]
+    options: tuple[Part | All, ...]
 
 
 class Frame(_Trigger, frozen=True):
@@ -151,10 +166,10 @@ class Recovery(_Trigger, frozen=True):
     k: Drawn
 
 
-Trigger = Nth | After | All | OneOf
+Trigger = Part | All | OneOf
 
 
-def parts_of(trigger: Trigger | Recovery) -> tuple[Nth | After, ...]:
+def parts_of(trigger: Trigger | Recovery) -> tuple[Part, ...]:
     """Return the events and times that must all have happened in one client; raise `FaultError` if it has none."""
     if isinstance(trigger, Recovery):
         raise FaultError("a fault cannot be armed: no client sees the recovery of a broker")
@@ -163,11 +178,18 @@ def parts_of(trigger: Trigger | Recovery) -> tuple[Nth | After, ...]:
     return trigger.parts if isinstance(trigger, All) else (trigger,)
 
 
+def leaves(trigger: object) -> Iterator[object]:
+    """Yield every event and time of a trigger, also those that the seed may draw."""
+    if isinstance(trigger, All | OneOf):
+        for each in trigger.parts if isinstance(trigger, All) else trigger.options:
+            yield from leaves(each)
+    else:
+        yield trigger
+
+
 def waits_for_answered_ack(trigger: object) -> bool:
     """Whether the trigger may count answers to acknowledgements."""
-    if isinstance(trigger, All | OneOf):
-        return any(map(waits_for_answered_ack, trigger.parts if isinstance(trigger, All) else trigger.options))
-    return isinstance(trigger, Nth) and trigger.event == "ack"
+    return any(isinstance(each, Nth) and each.event == "ack" for each in leaves(trigger))
 
 
 def largest(trigger: Trigger | Recovery) -> int:
@@ -534,6 +556,8 @@ def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
         yield KILL_WHILE_STARTING
     if any(isinstance(fault, Pause) and fault.then_kill for fault in faults):
         yield KILL_OF_HALTED
+    if any(isinstance(each, FileRemoved) for fault in faults for each in leaves(getattr(fault, "at", None))):
+        yield JOURNAL_WATCHED
 
 
 def unsettled(steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -15,7 +15,7 @@ from conformance.clients.workers import trigger as armed_of
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
 from conformance.history import Ended, Phase, Recorder, bare_header
-from conformance.scenario.script import After, All, Kill, Nth, Pause, PowerLoss, Stop
+from conformance.scenario.script import After, All, FileRemoved, Kill, Nth, Pause, PowerLoss, Stop
 
 THREADS = (
     "import threading,time;[threading.Thread(target=time.sleep,args=(60,),daemon=True).start() for _ in range(4)];"
@@ -120,6 +120,27 @@ def test_a_kill_may_come_within_an_answer(armed, victim):
     trial.fire_if_due()
 
     assert 20_000 <= int(events()[-1].detail.partition(" us after its event")[0]) < 1_000_000
+
+
+def test_a_kill_may_come_when_a_file_is_removed(armed, victim, tmp_path):
+    """Also in a folder below. What happened before the client began is no event, nor is another name."""
+    (tmp_path / "journal" / "pages").mkdir(parents=True)
+    files = [tmp_path / "journal" / "1", tmp_path / "journal" / "2", tmp_path / "journal" / "pages" / "3"]
+    for file in files:
+        file.touch()
+    files[0].unlink()
+    trial, events = armed(Kill(FileRemoved(2)), journal=str(tmp_path / "journal"))
+    files[1].write_bytes(b"x")
+    files[1].rename(tmp_path / "journal" / "4").unlink()
+    trial.tick()
+    before = (trial.fired, trial.seen, trial.left_s(10))
+    files[2].unlink()
+    trial.tick()
+
+    assert before == (False, 1, 0.001)
+    assert (trial.fired, trial.seen, victim[0].wait()) == (True, 2, -signal.SIGKILL)
+    assert trial.left_s(10) == 10
+    assert [event.count for event in events() if event.phase is Phase.ARMED] == [2]
 
 
 @pytest.mark.parametrize(("fault", "number"), [(Kill, signal.SIGKILL), (Stop, signal.SIGTERM)])

@@ -356,7 +356,7 @@ def test_figures_are_medians_in_their_words():
     assert row.verdict == Verdict.OBSERVED
     assert row.reason == (
         "Observed here, medians of 3 slow links: 30 messages a second one at a time, 1,235 in transactions of twenty, "
-        "none seen of 'with a listener for the answers'."
+        "no figure for '… with a listener for the answers'."
     )
 
 

@@ -71,7 +71,7 @@ class Rig:
         self.commit.take()
         self.commit.no_space()
 
-    def send(self, bare=b"x", transaction=None, queue=None, *, durable=True, ttl=0, expires=0):
+    def send(self, bare=b"x", transaction=None, queue=None, *, durable=True, ttl=0, expires=0, sender=None):
         self.broker.next_send()
         place = len(self.answers)
         self.answers.append(None)
@@ -86,6 +86,7 @@ class Rig:
             lambda: said("done"),
             transaction,
             refused=lambda refusal: said(refusal.condition),
+            sender=sender,
         )
 
     def commits(self, transaction):

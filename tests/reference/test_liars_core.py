@@ -127,7 +127,7 @@ ALL = bodies(range(1, COUNT + 1))
 CASES = {
     "treats-persistent-as-non-persistent": (after_a_kill, ALL, []),
     "loses-one-in-a-thousand": (a_thousand_after_a_kill, [], [b"500"]),
-    "brings-acknowledged-back": (acknowledged_after_a_kill, [], [b"10", b"20"]),
+    "brings-acknowledged-back": (acknowledged_after_a_kill, [], [b"7", b"14"]),
     "loses-the-oldest": (after_a_kill, ALL, ALL[1:]),
     "loses-the-last-batch": (after_a_kill, ALL, ALL[:-10]),
     "stuck-after-recovery": (delivered_after_a_kill, (10, 10), (10, 0)),

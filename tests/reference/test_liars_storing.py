@@ -36,15 +36,22 @@ def fail(*_):
 files.{call} = fail
 """
 
-HONEST = {"acknowledged": [], "committed": [1, 2, 3, 4, 5], "sent": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
+HONEST = {
+    "acknowledged": [],
+    "committed": [1, 2, 3, 4, 5],
+    "sent": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    "shared": [1, 2, 3, 4, 5],
+}
 """What is there after a kill, by queue: see `play`."""
+NOTHING = {queue: [] for queue in HONEST}
 
 LOSES = {
-    "confirms-before-storing": {"sent": []},
+    "confirms-before-storing": {"sent": [], "shared": []},
+    "confirms-another-publisher-before-storing": {"shared": [1, 3, 5]},
     "commits-before-storing": {"committed": []},
     "acknowledges-before-storing": {"acknowledged": [1, 2, 3, 4, 5]},
     "confirms-every-tenth-before-storing": {"sent": [1, 2, 3, 4, 5, 6, 7, 8, 9]},
-    "confirms-3-ms-before-storing": {"sent": []},
+    "confirms-3-ms-before-storing": {"sent": [], "shared": []},
     "commits-10-ms-before-storing": {"committed": []},
     "acknowledges-100-ms-before-storing": {"acknowledged": [1, 2, 3, 4, 5]},
     "confirms-before-sync": {},
@@ -59,7 +66,10 @@ LOSES = {
 
 
 def play(rig):
-    """Three operations, each answered before the next: five acknowledgements, a commit of five sends, ten sends."""
+    """Operations, each answered before the next: five acknowledgements, a commit of five sends, ten sends.
+
+    Then two publishers send five in turn to one queue.
+    """
     for body in range(1, 6):
         rig.send(bytes([body]), queue="acknowledged")
         rig.disk()
@@ -75,7 +85,10 @@ def play(rig):
     for body in range(1, 11):
         rig.send(bytes([body]), queue="sent")
         rig.disk()
-    assert rig.answers == ["done"] * 21
+    for body in range(1, 6):
+        rig.send(bytes([body]), queue="shared", sender=("one", "two")[body % 2 == 0])
+        rig.disk()
+    assert rig.answers == ["done"] * 26
 
 
 def left(rig):
@@ -100,10 +113,10 @@ def test_a_kill_after_the_answer_sees_the_lie_and_nothing_else(name):
 @pytest.mark.parametrize(
     ("setting", "killed", "stopped"),
     [
-        ("sync_non_transactional", {"sent": []}, {}),
+        ("sync_non_transactional", {"sent": [], "shared": []}, {}),
         ("sync_transactional", {"committed": []}, {}),
         ("sync_acknowledgements", {"acknowledged": [1, 2, 3, 4, 5]}, {}),
-        ("persistence", {"sent": [], "committed": []}, {"sent": [], "committed": []}),
+        ("persistence", NOTHING, NOTHING),
     ],
 )
 def test_a_setting_gives_up_one_guarantee_and_nothing_else(setting, killed, stopped):

@@ -29,7 +29,7 @@ def test_what_the_broker_refuses_is_an_error_about_its_frame(monkeypatch):
     client = rig.client()
     calls = []
 
-    def publish(queue, parsed, done, transaction=None, *, refused):
+    def publish(queue, parsed, done, transaction=None, *, refused, sender):
         calls.append(queue.name)
         refused(Refusal(LIMIT, "the queue q is full: max_length=5"))
 
@@ -48,11 +48,11 @@ def test_a_refusal_that_comes_late_ends_the_connection_too(monkeypatch):
     later = []
     honest = rig.broker.publish
 
-    def publish(queue, parsed, done, transaction=None, *, refused):
+    def publish(queue, parsed, done, transaction=None, *, refused, sender):
         if parsed.bare.endswith(b"big"):
             later.append(refused)
         else:
-            honest(queue, parsed, done, transaction, refused=refused)
+            honest(queue, parsed, done, transaction, refused=refused, sender=sender)
 
     monkeypatch.setattr(rig.broker, "publish", publish)
     for body in (b"one", b"big", b"two"):

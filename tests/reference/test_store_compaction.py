@@ -6,6 +6,7 @@ import pytest
 
 from conformance.reference.liars import behaviour
 from conformance.reference.store import journal
+from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.journal import Compaction
 from conformance.reference.store.records import Committed, Counted, Identified, IdentifiedAgain, Moved, Removed
 from conformance.reference.store.recovery import CorruptJournal
@@ -76,6 +77,38 @@ def test_a_liar_removes_what_it_should_copy():
 
     assert [copies for copies in old.all() if copies] == [[Removed(1), Removed(2)]]
     assert 1 not in old.journal.index
+
+
+@pytest.mark.parametrize(("liar", "found"), [(None, [[1, 2], [1, 2]]), ("stores-copies-after-removal", [[], [1, 2]])])
+def test_a_file_is_removed_before_its_copies_are_stored(liar, found):
+    """A liar loses what is needed of it in between. The honest broker keeps it at any time."""
+    old = Old(stored(1), stored(2))
+    commit = GroupCommit(old.journal, copies_late_s=behaviour(liar).copies_late_s)
+    postponed = []
+
+    def turn():
+        if wanted := commit.wanted():
+            data = bytes(old.files[wanted.segment][wanted.offset : wanted.offset + wanted.length])
+            commit.supply(wanted, data)
+        batch = commit.take()
+        store_rig.write_all(old.files, batch.writes)
+        for segment in batch.unneeded:
+            del old.files[segment]
+        commit.finished()
+        postponed.extend(commit.postponed())
+
+    def left():
+        return sorted(id for id in store_rig.content(old.image()).messages if id <= 2)
+
+    while 1 in old.files:
+        turn()
+    seen = [left()]
+    for _, call in postponed:
+        call()
+    turn()
+
+    assert [*seen, left()] == found
+    assert {seconds for seconds, _ in postponed} <= {0.1}
 
 
 def test_an_id_that_was_seen_again_has_its_later_place():

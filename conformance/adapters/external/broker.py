@@ -29,7 +29,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, wo
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import FRESH, LIVES
-from conformance.scenario.script import CLEAN_RESTART, KILL_OF_HALTED, KILL_WHILE_STARTING
+from conformance.scenario.script import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
 
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "kill": ("kill",),
@@ -48,6 +48,7 @@ _ITS_DISK = "the disk of an external broker is out of reach"
 _NEVER: Mapping[str, str] = {
     **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), f"{_ITS_DISK}: no tracer starts it"),
     "power_loss": f"{_ITS_DISK}: it cannot be taken away",
+    JOURNAL_WATCHED: "the journal of an external broker is out of reach",
     KILL_WHILE_STARTING: "the journal of an external broker is out of reach, and so is the moment of its recovery",
 }
 """What no command makes possible, with the reason."""

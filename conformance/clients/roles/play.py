@@ -129,7 +129,7 @@ def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFau
     if job.fault is not None and job.within_s:
         armed = ArmedCommand(job.fault, recorder, descriptors, job.epoch, job.within_s)
     else:
-        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed)
+        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed, job.journal)
     armed.hears_broker = job.vendor is None
     return armed
 

@@ -99,19 +99,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     A `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a
     drain does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the
     broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
-    in which it must take effect. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER`
-    (the client asks for no answer and waits for none), or else by its disposition. `liar` names a session liar.
-    `broker_may_end`: the broker may end, by itself or by the fault of another client. `may_be_refused`: a refusal is an
-    answer like any other, even if it costs the connection. `may_be_absent`: its queue may not be there, and a refused
-    attach says so. `may_be_cut_off`: the end of a publisher's connection refuses what had no answer yet. `destination`
-    makes the broker's address of a queue, `stomp` has its headers. `resends` are transactions to be sent again, and
+    in which it must take effect. `journal` is the folder of the broker's journal, if the fault comes at a removal in
+    it. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER` (the client asks for no
+    answer and waits for none), or else by its disposition. `liar` names a session liar. `broker_may_end`: the broker
+    may end, by itself or by the fault of another client. `may_be_refused`: a refusal is an answer like any other, even
+    if it costs the connection. `may_be_absent`: its queue may not be there, and a refused attach says so.
+    `may_be_cut_off`: the end of a publisher's connection refuses what had no answer yet. `destination` makes the
+    broker's address of a queue, `stomp` has its headers. `resends` are transactions to be sent again, and
     `duplicate_id` is the property or header with the id by which the broker knows a message that it has stored.
-    `outcomes` are those that a sender names, over AMQP.
-    `tells_attached`: the client writes a byte to the descriptor of its job when it is attached. `answers_at_commit`:
-    sends in a transaction get their answers with that of the commit, and none if it is rolled back. `access` is how the
-    client logs in, without secrets; `secrets` are the variables that it names, which no process inherits. `vendor` is
-    the vendor's client, or None for the suite's own sessions. `reaches_s` is set if the broker is starting: so long
-    the client tries again until it is attached. Times are in seconds.
+    `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes a byte to the descriptor of
+    its job when it is attached. `answers_at_commit`: sends in a transaction get their answers with that of the commit,
+    and none if it is rolled back. `access` is how the client logs in, without secrets; `secrets` are the variables that
+    it names, which no process inherits. `vendor` is the vendor's client, or None for the suite's own sessions.
+    `reaches_s` is set if the broker is starting: so long the client tries again until it is attached. Times are in
+    seconds.
     """
 
     step: ClientStep
@@ -128,6 +129,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     asks: Asks = Asks()
     tells_attached: bool = False
     within_s: float = 0.0
+    journal: str = ""
     broker_may_end: bool = False
     resends: tuple[SentTransaction, ...] = ()
     duplicate_id: str = ""

@@ -25,13 +25,16 @@ from collections.abc import Sequence
 from conformance.errors import ClientError
 from conformance.faults.power import loss
 from conformance.faults.process import send
+from conformance.faults.watch import REMOVALS, FileWatch
 from conformance.history import Op, Phase, Recorder
 from conformance.scenario.script import (
     After,
     ClientFault,
     ConsumerCrash,
+    FileRemoved,
     Kill,
     Nth,
+    Part,
     Pause,
     PowerLoss,
     Stop,
@@ -47,6 +50,7 @@ _SIGNALS = {
     "power_loss": signal.SIGKILL,
 }
 _STOPPED_S = 5.0
+_LOOK_S = 0.001
 
 
 class ArmedFault:
@@ -55,11 +59,17 @@ class ArmedFault:
     Without a fault nothing is ever due. A power loss gets the descriptor of the disk before the pidfds; `seed` draws
     what it tears. `hears_broker`: an answer comes from the broker itself. The return of a call of a vendor's client
     does not, and shows nothing about a pause. `resumed_ns` is the end of a pause: the wait for an older request counts
-    from there. `fired_ns` is when the fault was fired; 0 before.
+    from there. `fired_ns` is when the fault was fired; 0 before. `journal` is the folder where a `FileRemoved` is seen.
     """
 
     def __init__(
-        self, fault: ClientFault | None, recorder: Recorder, descriptors: Sequence[int], epoch: int, seed: int = 0
+        self,
+        fault: ClientFault | None,
+        recorder: Recorder,
+        descriptors: Sequence[int],
+        epoch: int,
+        seed: int = 0,
+        journal: str = "",
     ) -> None:
         self._fault, self._recorder, self._epoch, self._seed = fault, recorder, epoch, seed
         with_disk = isinstance(fault, PowerLoss)
@@ -68,7 +78,9 @@ class ArmedFault:
         self._parts = parts_of(fault.at) if fault is not None else ()
         self._counts: dict[str, int] = {part.event: 0 for part in self._parts if isinstance(part, Nth)}
         self._due_s = max((part.number / 1000 for part in self._parts if isinstance(part, After)), default=0.0)
-        self._timed = any(isinstance(part, After) for part in self._parts)
+        removes = any(isinstance(part, FileRemoved) for part in self._parts)
+        self._watch = FileWatch(pathlib.Path(journal), REMOVALS, below=True) if removes else None
+        self._timed = removes or any(isinstance(part, After) for part in self._parts)
         self._began = time.monotonic()
         self._event_ns = self._ready_ns = 0
         self._answered_s: list[float] = []
@@ -146,6 +158,8 @@ class ArmedFault:
         if fault is None or self.fired or not self.due:
             return
         self.fired = True
+        if self._watch:
+            self._watch.close()
         if isinstance(fault, Kill):
             median_s = statistics.median(self._answered_s or [0.0])
             time.sleep(fixed(fault.delay_us) / 1e6 + fixed(fault.delay_percent) / 100 * median_s)
@@ -180,15 +194,17 @@ class ArmedFault:
         return Phase.INFO if lost and phase is not Phase.INVOKE else phase
 
     def left_s(self, timeout_s: float) -> float:
-        """Return how long a client may wait before it has to end a pause, or to fire at a time."""
+        """Return how long a client may wait before it has to end a pause, to fire, or to look for a removal."""
         if self.paused:
             return min(timeout_s, max(self._heal_at - time.monotonic(), 0.0))
+        if self._watch and not self.fired:
+            return min(timeout_s, _LOOK_S)
         if self._timed and not self.fired:
             return min(timeout_s, max(self._began + self._due_s - time.monotonic(), 0.0) or timeout_s)
         return timeout_s
 
     def tick(self) -> None:
-        """Fire the fault if it is due by the clock, and end a pause whose time is over."""
+        """Fire the fault if it is due by the clock or by a removal, and end a pause whose time is over."""
         if self._timed:
             self.fire_if_due()
         self.heal_if_due()
@@ -224,10 +240,16 @@ class ArmedFault:
     def _then_kill(self) -> bool:
         return isinstance(self._fault, Pause) and self._fault.then_kill
 
-    def _seen(self, part: Nth | After) -> int:
+    def _seen(self, part: Part) -> int:
         if isinstance(part, After):
             return int((time.monotonic() - self._began) * 1000)
+        if isinstance(part, FileRemoved):
+            return self._removed()
         return self._counts[part.event]
+
+    def _removed(self) -> int:
+        assert self._watch is not None
+        return self._watch.seen if self.fired else self._watch.read()
 
     def _lose_power(self, fault: PowerLoss) -> None:
         """Write the loss down before it happens: an answer that is read later has an unknown outcome."""

@@ -210,7 +210,7 @@ class Incoming(Receiving):
                 self._refused(delivery, refusal, settled=settled, identity=identity)
 
         transaction: Transaction | None = peer.transactions[identity] if identity is not None else None
-        self._broker.publish(queue, parsed, stored, transaction, refused=refused, urgent=urgent)
+        self._broker.publish(queue, parsed, stored, transaction, refused=refused, urgent=urgent, sender=peer)
         if settled and self.open:
             pn.pn_delivery_settle(delivery)
 

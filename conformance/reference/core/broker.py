@@ -148,6 +148,7 @@ class ReferenceBroker:
         *,
         refused: Refused = ignore_refusal,
         urgent: bool = False,
+        sender: object = None,
     ) -> None:
         """Stores a message and calls `done` when the settings allow the answer accepted; it is offered only then.
 
@@ -158,7 +159,8 @@ class ReferenceBroker:
         then on it has its place in the queue, so that a full queue refuses here, and never at the commit.
 
         One that repeats the id of a message that was stored is answered as accepted when that one would be, and not
-        stored; in a transaction it is left out by the commit. `urgent` only tells a liar what it is about.
+        stored; in a transaction it is left out by the commit. `urgent`, and the connection that is its `sender`, only
+        tell a liar what it is about.
         """
         if transaction is not None and not self.behaviour.holds_sends:
             transaction = None
@@ -193,7 +195,9 @@ class ReferenceBroker:
         for _ in range(1, copies):
             queue.reserve(len(parsed.bare))
             effects.append(self._effects.arrival(queue, parsed, None))
-        self._storage.perform(effects, done, _URGENT_SEND if urgent else _SEND, self._sends, refused=refused)
+        beside = queue.first_sender(sender) is not sender
+        asked = _URGENT_SEND if urgent else _SEND
+        self._storage.perform(effects, done, asked, self._sends, refused=refused, beside=beside)
 
     def commit(self, transaction: Transaction, done: Done, refused: Refused = ignore_refusal) -> None:
         """Applies all that the transaction holds, or after a crash nothing: it is one record of the journal.

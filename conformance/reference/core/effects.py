@@ -248,14 +248,15 @@ class Storage:
         *,
         refused: Refused | None = None,
         lazy: bool = False,
+        beside: bool = False,
     ) -> None:
         """Stores the effects as one, then applies them in their order, and then calls `done`.
 
-        `asked` is what is answered by it, `send` the number of sends so far. A `lazy` one is answered at once and
-        stored `LAZY_S` later. If the disk has no room, the effects are undone, the last first, and `refused` is
-        called; without `refused` they wait for room.
+        `asked` is what is answered by it, `send` the number of sends so far; of `beside` a liar is told. A `lazy` one
+        is answered at once and stored `LAZY_S` later. If the disk has no room, the effects are undone, the last first,
+        and `refused` is called; without `refused` they wait for room.
         """
-        answered = self._behaviour.answered(asked, send) if asked is not None else _ON_DISK
+        answered = self._behaviour.answered(asked, send, beside) if asked is not None else _ON_DISK
         records: tuple[Change, ...] = ()
         for effect in effects:
             records += effect.records

@@ -141,6 +141,13 @@ class Queue:
         self._stored: dict[int, Message] = {}
         self._ready: list[int] = []
         self._subscriptions: deque[Subscription] = deque()
+        self._first_sender: object = None
+
+    def first_sender(self, sender: object) -> object:
+        """Return who was the first to send here; it is this one if there was none."""
+        if self._first_sender is None:
+            self._first_sender = sender
+        return self._first_sender
 
     @property
     def depth(self) -> int:

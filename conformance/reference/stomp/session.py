@@ -312,6 +312,7 @@ class SubscriberSession:
             self._peer.owed(frame, answers=answers),
             transaction=open_.transaction if open_ else None,
             refused=self._refused(frame),
+            sender=self._peer,
         )
 
     def _publish_windowed(self, window: Window, frame: StompFrame, queue: Queue, parsed: Parsed) -> None:
@@ -331,7 +332,7 @@ class SubscriberSession:
                 window.refused(key)
                 refused(refusal)
 
-        self._broker.publish(queue, parsed, stored, refused=refuse, urgent=is_urgent(frame))
+        self._broker.publish(queue, parsed, stored, refused=refuse, urgent=is_urgent(frame), sender=self._peer)
 
     def _refused(self, frame: StompFrame) -> Callable[[Refusal], None]:
         """For the broker to call; the body is not kept for it."""

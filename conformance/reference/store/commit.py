@@ -6,12 +6,22 @@ room, `no_space` refuses the records that store messages and keeps the others fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from conformance.reference.honest import LATE_S
 from conformance.reference.store.journal import Compaction, Extent, Journal, Write
-from conformance.reference.store.records import Closed, Counted, Moved, QueueDeleted, Record, Removed, changes, stores
+from conformance.reference.store.records import (
+    Closed,
+    Counted,
+    Moved,
+    QueueDeleted,
+    Record,
+    Removed,
+    Stored,
+    changes,
+    stores,
+)
 
 Done = Callable[[], None]
 Refused = Callable[[str], None]
@@ -65,9 +75,10 @@ class GroupCommit:
     `add` returns. A record without it waits until there is room.
     """
 
-    def __init__(self, journal: Journal, copied: Callable[[int], bool] = bool) -> None:
+    def __init__(self, journal: Journal, copied: Callable[[int], bool] = bool, copies_late_s: float = 0.0) -> None:
         self._journal = journal
         self._compaction = Compaction(journal, copied)
+        self._copies_late_s = copies_late_s
         self._waiting: list[_Waiting] = []
         self._early: list[_Early] = []
         self._postponed: list[tuple[float, Done]] = []
@@ -270,15 +281,24 @@ class GroupCommit:
             due, self._early = self._early[: place + 1], self._early[place + 1 :]
             self._waiting[:0] = [each.waiting(sync=True) for each in due]
 
+    def _copied_late(self, copy: Record, changed: set[int]) -> Record:
+        """Store the copy of a message later, and remove it now, so that its file goes without it (a liar's doing)."""
+        if not isinstance(copy, Stored) or copy.id in changed:
+            return copy
+        self._early.append(_Early(copy, late=True))
+        self._postponed.append((self._copies_late_s, lambda: self._store_late(copy)))
+        return Removed(copy.id)
+
     def _touches_early(self, waiting: list[_Waiting]) -> bool:
         """Whether a record changes a message, or ends a queue, whose storing has not been handed out."""
-        records = [each.record for each in waiting if each.record is not None]
-        mentioned = [c.id for record in records for c in changes(record) if isinstance(c, Removed | Counted | Moved)]
-        deletes = any(isinstance(record, QueueDeleted) for record in records)
-        return deletes or any(not self._journal.knows(id) for id in mentioned)
+        deletes = any(isinstance(each.record, QueueDeleted) for each in waiting)
+        return deletes or any(not self._journal.knows(id) for id in _changed(waiting))
 
     def _take(self, taken: list[_Waiting]) -> Batch:
         copies = self._compaction.copies()
+        if self._copies_late_s:
+            changed = _changed(taken)
+            copies = [self._copied_late(each, changed) for each in copies]
         unneeded = self._journal.unneeded()
         writes = self._journal.writes([*copies, *(each.record for each in taken if each.record is not None)])
         # That a segment is not needed may be said by what was written and never synced: it must be, before it goes.
@@ -296,6 +316,12 @@ class GroupCommit:
 
     def _oversized(self, each: _Waiting) -> bool:
         return each.record is not None and self._journal.oversized(each.record)
+
+
+def _changed(waiting: Iterable[_Waiting]) -> set[int]:
+    """Return the ids of the messages that these records change or remove."""
+    records = (each.record for each in waiting if each.record is not None)
+    return {c.id for record in records for c in changes(record) if isinstance(c, Removed | Counted | Moved)}
 
 
 def _refusable(each: _Waiting) -> bool:
