@@ -149,6 +149,14 @@ def test_a_thread_that_died_in_a_call_left_it_without_an_end(tmp_path):
     assert paired(found).sync is None
 
 
+def test_a_thread_that_died_at_the_entry_of_a_call_did_not_make_it(tmp_path):
+    """The tracer could not read which call it was (strace 6.1, seen once in many runs)."""
+    (tmp_path / "trace.1").write_text("1.000000000 ???( <unfinished ...>\n2.000000000 +++ killed by SIGKILL +++\n")
+    found = trace.read(tmp_path, ZERO, FILES)
+
+    assert (found.calls, found.threads, found.lost) == ((), 1, ())
+
+
 def test_the_clock_of_the_machine_may_not_be_stepped():
     before = Clock(5_000_000)
 

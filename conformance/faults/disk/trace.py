@@ -148,7 +148,11 @@ class Trace:
 
 
 _LINE = re.compile(rb"(\d+)\.(\d{9}) (.*)", re.DOTALL)
-_MARK = re.compile(rb"--- .* ---|\+\+\+ (?P<end>exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+")
+# A thread that was killed at the entry of a call, before the tracer could read which: the kernel did not begin it.
+_UNREAD = rb"\?\?\?\( <unfinished \.\.\.>"
+_MARK = re.compile(
+    rb"--- .* ---|" + _UNREAD + rb"|\+\+\+ (?P<end>exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+"
+)
 _CALL = re.compile(
     rb"(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>\?|-?\d+|0x[0-9a-f]+)(?:<(?P<path>[^\">]*)>(?:\(deleted\))?)?"
     rb"(?: (?P<error>E[A-Z0-9]+) \([^\"]*?\))?(?P<notes>(?: \([^()\"]*\))*)(?: <(?P<s>\d+)\.(?P<ns>\d{9})>)?",
