@@ -168,6 +168,7 @@ DELIVERIES = """
 1 1 twice in one drain: kept 1, came 1, came 1, silent 1, silent 2
 1 1 twice to one consumer: kept 1, handed 1 1, settled
 1 0 once each to two consumers: kept 1, handed 1, crashed, handed 1 consumer=2, settled
+1 0 once each to consumers 1 and 65: kept 1, handed 1, crashed, handed 1 consumer=65, settled
 0 0 given back, and again to the same consumer: kept 1, handed 1, given_back 1, handed 1, acked 1, settled
 0 0 rolled back, and again to the same consumer: kept 1, acked_in t1 1, rolled_back t1 by=consumer-1, acked_in t2 1,
     committed t2 by=consumer-1, settled
@@ -177,6 +178,7 @@ DELIVERIES = """
 2 1 given to a second consumer while the first is live: kept 1, handed 1, handed 1 consumer=2, kept 2, handed 2, settled
 2 1 given to a second consumer after the first has acknowledged: kept 1, took 1, handed 1 consumer=2, kept 2, handed 2,
     settled
+2 1 given to consumer 65 while the first is live: kept 1, handed 1, handed 1 consumer=65, kept 2, handed 2, settled
 3 0 given to two consumers, one after the other: kept 1 2, handed 1 2, handed 1 consumer=2, kept 3, handed 3 consumer=2,
     settled
 1 0 released, and given to a second consumer: kept 1, handed 1, given_back 1, handed 1 consumer=2, kept 2, handed 2,

@@ -41,7 +41,7 @@ SENDS = """
     sent 3, refused 3, settled 1
 1 0 a message that was moved to another queue is not judged, and its neighbour is: kept 1 2, settled 1,
     set_aside 2 queue=DLQ
-1 0 a publisher that was turned away was told so: sent 1, refused 1 not-found, settled
+1 0 a publisher that was turned away had an answer: sent 1, refused 1 not-found, settled
 1 0 a confirmed message that the last depth counts is kept: kept 1, silent 1, stuck 2
 1 0 a send without an answer promises nothing: sent 1, no_answer 1, settled
 0 0 a confirm of a message that is not persistent is not judged: kept 1 durable=False, settled
@@ -153,9 +153,9 @@ SENDS = """
     settled 1
 
 [outcome_not_in_effect]
-3 0 a refused send is told and left out, and the rest is there: put t1 1 2, sent 3 tx=t1, refused 3 tx=t1, committed t1,
+3 0 a refused send is answered and left out, and the rest is there: put t1 1 2, sent 3 tx=t1, refused 3 tx=t1, committed t1,
     settled 1 2
-2 1 the refusal was told, but not as part of the transaction: put t1 1, sent 2 tx=t1,
+2 1 the refusal was an answer, but not as part of the transaction: put t1 1, sent 2 tx=t1,
     refused 2 "rejected outside its transaction" tx=t1, committed t1, settled 1
 2 1 an accepted message is missing after an answered commit: put t1 1 2, committed t1, settled 1
 2 1 a refused message is there after an answered commit: put t1 1, sent 2 tx=t1, refused 2 tx=t1, committed t1,
@@ -164,7 +164,7 @@ SENDS = """
 3 0 a commit is refused after a refused send, and nothing is there: put t1 1 2, sent 3 tx=t1,
     refused 3 "rejected outside its transaction" tx=t1, committed t1 FAIL, settled
 2 1 a commit is refused, and half of it is there: put t1 1 2, committed t1 FAIL, settled 1
-0 0 a commit without an answer has told nothing: put t1 1 2, committed t1 INFO, settled 1
+0 0 a commit without an answer says nothing: put t1 1 2, committed t1 INFO, settled 1
 0 0 a refusal that cost the connection leaves the transaction open: put t1 1, sent 2 tx=t1, refused 2 tx=t1, settled
 
 [transaction_torn]
@@ -188,6 +188,8 @@ SENDS = """
     committed t2 INFO by=consumer-1, killed consumer-1, settled 2
 2 0 two clients with transactions of one name: kept 1, acked_in t1 1, committed t1 INFO by=consumer-1, put t1 2,
     committed t1 INFO, killed consumer-1, settled
+2 0 publisher 17 and consumer 1 with transactions of one name: kept 1, acked_in t1 1, committed t1 INFO by=consumer-1,
+    put t1 2 publisher=17, committed t1 INFO by=publisher-17, killed consumer-1, settled
 0 0 a transaction without a request to commit is not judged: kept 1, acked_in t1 1, killed consumer-1, settled
 
 [sent_again_not_once]

@@ -131,14 +131,15 @@ def kept(*numbers, durable=True):
     return [*sent(*numbers, durable=durable), *confirmed(*numbers)]
 
 
-def put(tx, *numbers):
+def put(tx, *numbers, publisher=1):
     """Sent in a transaction, each with its provisional answer."""
-    return [*discharge(Op.BEGIN, tx), *sent(*numbers, tx=tx), *confirmed(*numbers, tx=tx)]
+    events = [*discharge(Op.BEGIN, tx), *sent(*numbers, tx=tx), *confirmed(*numbers, tx=tx)]
+    return [(f"publisher-{publisher}", event) for _, event in events]
 
 
 def again(tx, *numbers):
     """Sent again by another publisher, in a transaction of its own."""
-    return [("publisher-2", event) for _, event in put(tx, *numbers)]
+    return put(tx, *numbers, publisher=2)
 
 
 def discharge(op, tx, answer=Phase.OK, by="publisher-1"):

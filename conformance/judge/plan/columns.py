@@ -96,6 +96,8 @@ EVENT: Mapping[str, str] = {
 """The meanings of an event, as booleans."""
 
 _RECEIVED = "(hands OR drains)"
+# A process as one number: no role has 10,000 of them (`packing`).
+_PROCESS_CODE = "(10000 * CAST(role AS INT) + CAST(number AS INT))"
 PACK = 10**12
 """A message as one number is producer * PACK + n, so that min() and max() of it need no struct."""
 
@@ -159,10 +161,13 @@ MESSAGE: Mapping[str, str] = {
     # The drains that brought it, one bit each by their numbers, and the epoch of the first of them.
     "drained_in": "bit_or(CASE WHEN drains THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
     "drained_epoch": "min(epoch) FILTER (WHERE drains)",
-    # The consumers that were handed it, one bit each; a publisher that peeks at its own queue counts as one.
-    "handed_in": "bit_or(CASE WHEN hands THEN shiftleft(1L, 16 * CAST(role AS INT) + CAST(number AS INT)) ELSE 0L END)",
+    # The consumers that were handed it; a publisher that peeks at its own queue counts as one. Two whose codes are 64
+    # apart have the same bit.
+    "handed_in": f"bit_or(CASE WHEN hands THEN shiftleft(1L, {_PROCESS_CODE} % 64) ELSE 0L END)",
+    "handed_by_least": f"min({_PROCESS_CODE}) FILTER (WHERE hands)",
+    "handed_by_most": f"max({_PROCESS_CODE}) FILTER (WHERE hands)",
     # Its first consumer, and when that one received messages.
-    "owner": "min_by(16 * CAST(role AS INT) + CAST(number AS INT), at_ns) FILTER (WHERE hands)",
+    "owner": f"min_by({_PROCESS_CODE}, at_ns) FILTER (WHERE hands)",
     "owner_began_at": "min_by(process_received_at, at_ns) FILTER (WHERE hands)",
     "owner_ended_at": "min_by(process_received_last_at, at_ns) FILTER (WHERE hands)",
     "handed_last_at": "max(at_ns) FILTER (WHERE hands)",
@@ -210,7 +215,7 @@ MESSAGE: Mapping[str, str] = {
     "commit_asked_fault_at": "min(epoch_fired_at) FILTER (WHERE commit_asked)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
     "commit_asked_epoch": "min(epoch) FILTER (WHERE commit_asked)",
-    "commit_owner": "min(16 * CAST(role AS INT) + CAST(number AS INT)) FILTER (WHERE commit_asked)",
+    "commit_owner": f"min({_PROCESS_CODE}) FILTER (WHERE commit_asked)",
     "rollback_asked_at": "min(at_ns) FILTER (WHERE rollback_asked)",
     "rolled_back_at": "max(at_ns) FILTER (WHERE rolls_back)",
     "rollback_refused": "bool_or(keeps_on)",
@@ -331,9 +336,9 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "next_processed_at": f"min(processed_at) {_HANDED_IN_ORDER} ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
     # A broker that delivers a message that was sent at this instant did not drop the consumer before. Counter-example
     # to the consumer's last event instead: its connection was cut, and it waits without knowing.
-    "owner_live_at": "max(CASE WHEN bit_count(handed_in) = 1 THEN sent_at END)"
+    "owner_live_at": "max(CASE WHEN handed_by_least = handed_by_most THEN sent_at END)"
     " OVER (PARTITION BY scenario, trial, owner)",
-    "owners_mask": f"bit_or(handed_in) {_IN_TRIAL}",
+    "one_consumer": f"min(handed_by_least) {_IN_TRIAL} = max(handed_by_most) {_IN_TRIAL}",
     "shared_from": f"max(owner_began_at) {_IN_TRIAL}",
     "shared_until": f"min(owner_ended_at) {_IN_TRIAL}",
     "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",

@@ -33,6 +33,16 @@ class ExposureRule:
         return self.epoch.replace("_epoch", "_fault_at")
 
 
+def _at_a_commit(counts: str) -> ExposureRule:
+    """Count messages whose commit was asked for before the fault: answered shortly before it, or not at all."""
+    return ExposureRule(
+        f"{counts} AND commit_asked_at <= commit_asked_fault_at",
+        since="coalesce(committed_at, commit_asked_fault_at)",
+        epoch="commit_asked_epoch",
+        asked="commit_asked_at",
+    )
+
+
 EXPOSURES: Mapping[str, ExposureRule] = {
     "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
     "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_epoch", "ack_sent_at"),
@@ -50,26 +60,11 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "delivered_unacknowledged": ExposureRule("handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
     "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch", "commit_asked_at"),
-    "commits_at_risk": ExposureRule(
-        "in_transaction AND commit_asked_at <= commit_asked_fault_at AND NOT (committed_at IS NULL AND commit_refused)",
-        since="coalesce(committed_at, commit_asked_fault_at)",
-        epoch="commit_asked_epoch",
-        asked="commit_asked_at",
-    ),
-    "transactions_at_risk": ExposureRule(
-        "(in_transaction OR ack_txn IS NOT NULL) AND commit_asked_at <= commit_asked_fault_at AND NOT commit_refused",
-        since="coalesce(committed_at, commit_asked_fault_at)",
-        epoch="commit_asked_epoch",
-        asked="commit_asked_at",
-    ),
+    "commits_at_risk": _at_a_commit("in_transaction AND NOT (committed_at IS NULL AND commit_refused)"),
+    "transactions_at_risk": _at_a_commit("(in_transaction OR ack_txn IS NOT NULL) AND NOT commit_refused"),
     "in_transactions": ExposureRule("in_transaction"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
-    "sent_again": ExposureRule(
-        "in_transaction AND sendings > 1 AND commit_asked_at <= commit_asked_fault_at",
-        since="coalesce(committed_at, commit_asked_fault_at)",
-        epoch="commit_asked_epoch",
-        asked="commit_asked_at",
-    ),
+    "sent_again": _at_a_commit("in_transaction AND sendings > 1"),
     "undischarged": ExposureRule("in_transaction AND NOT discharged"),
     "acknowledged_undischarged": ExposureRule("ack_txn IS NOT NULL AND NOT discharged"),
     "acknowledged_in_transactions": ExposureRule(
@@ -82,7 +77,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "refused": ExposureRule("refused_at IS NOT NULL"),
     "delivered": ExposureRule("handed > 0"),
     "delivered_beside_another": ExposureRule(
-        "handed > 0 AND bit_count(owners_mask) > 1 AND handed_at BETWEEN shared_from AND shared_until",
+        "handed > 0 AND NOT one_consumer AND handed_at BETWEEN shared_from AND shared_until",
     ),
     "unprocessed": ExposureRule("confirmed AND processed_at IS NULL"),
     "unasked": ExposureRule("unasked"),
