@@ -45,8 +45,11 @@ class FileWatch:
         return self._events.fileno()
 
     def read(self) -> int:
-        """Return how many events were seen so far. One of the folder itself has no name, and does not count."""
-        while data := self._events.read(1 << 16):
+        """Return how many events were seen until now, or until it was closed.
+
+        An event of the folder itself has no name, and does not count.
+        """
+        while not self._events.closed and (data := self._events.read(1 << 16)):
             at = 0
             while at < len(data):
                 *_, length = _EVENT.unpack_from(data, at)

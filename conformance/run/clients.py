@@ -121,7 +121,7 @@ class ClientRunner:
             answers_at_commit=speaks.transacted_sends == "at_commit",
             stomp=jobs.StompHeaders(dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
-            resends=self._unsettled(step),
+            resends=self._to_send_again(step),
             duplicate_id=speaks.duplicate_id if RESENDS in planned.script.of_client else "",
             may_be_refused=bool(planned.script.queue or getattr(step, "may_be_refused", False)),
             may_be_absent=not planned.script.declared,
@@ -136,8 +136,8 @@ class ClientRunner:
             return _CONSUMERS + self.counts.get(_PROCESS[Consume], 0) + 1
         return self.counts.get(_PROCESS[Publish], 0) + 1
 
-    def _unsettled(self, step: ClientStep) -> tuple[SentTransaction, ...]:
-        """Return what the step is to send again: the last transaction of each publisher since the last such step."""
+    def _to_send_again(self, step: ClientStep) -> tuple[SentTransaction, ...]:
+        """Return, once, what the step is to send again: the last transaction of each publisher since such a step."""
         if not (isinstance(step, Publish) and step.resends):
             return ()
         found, self.asked = tuple(self.asked), []

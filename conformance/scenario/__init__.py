@@ -56,7 +56,7 @@ from conformance.scenario.script import (
     waits_for_answered_ack,
 )
 
-FRAMES = "frames that can be told on a link"
+FRAMES = "frames that the link can tell apart"
 """The need of faults at a frame, and of checks by frames (`Scenario.needs`)."""
 
 UNDECLARED = "a queue that was never declared"

@@ -4,6 +4,7 @@ from conformance.scenario import SYNC_OFF_SLOWLY, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds
 
 HALF = Check("half_applied", exposure="commits_at_risk", control=Liar("recovers-half-a-transaction"))
+ROLLED_BACK = Check("available_early", exposure="rolled_back", control=Liar("commits-rollbacks"))
 
 
 @scenario
@@ -68,10 +69,7 @@ class BrokerKilledAfterRollback:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "AMQP-TX-01": Check("available_early", exposure="rolled_back", control=Liar("commits-rollbacks")),
-        "STOMP-TX-01": Check("available_early", exposure="rolled_back", control=Liar("commits-rollbacks")),
-    }
+    decides = {"AMQP-TX-01": ROLLED_BACK, "STOMP-TX-01": ROLLED_BACK}
 
 
 @scenario

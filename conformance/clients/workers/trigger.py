@@ -244,12 +244,9 @@ class ArmedFault:
         if isinstance(part, After):
             return int((time.monotonic() - self._began) * 1000)
         if isinstance(part, FileRemoved):
-            return self._removed()
+            assert self._watch is not None
+            return self._watch.read()
         return self._counts[part.event]
-
-    def _removed(self) -> int:
-        assert self._watch is not None
-        return self._watch.seen if self.fired else self._watch.read()
 
     def _lose_power(self, fault: PowerLoss) -> None:
         """Write the loss down before it happens: an answer that is read later has an unknown outcome."""

@@ -172,16 +172,16 @@ TRANSACTIONS = (
     ),
     Anomaly(
         "outcome_not_in_effect",
-        """The answer to a commit does not agree with what the broker had told of a send, or with what it kept.
+        """The answer to a commit does not agree with the broker's answer to a send, or with what it kept.
 
-        A commit was answered as done although the outcome of the send was not told, or was told outside of its
-        transaction; or an accepted message is missing, or a refused one is there. Or the commit was refused, and the
-        message is there all the same.
+        A commit was answered as done although the send had no answer, or one outside of its transaction; or an
+        accepted message is missing, or a refused one is there. Or the commit was refused, and the message is there
+        all the same.
         """,
         applies="in_transaction AND durable AND settled AND (committed_at IS NOT NULL OR commit_refused)",
         offends="CASE WHEN committed_at IS NULL THEN received > 0 WHEN refused THEN refused_outside OR received > 0"
         " ELSE returned_at IS NULL OR received = 0 END",
-        words="messages of transactions are not what the answers to their send and commit had told",
+        words="messages of transactions are not as the answers to their send and commit say",
     ),
     Anomaly(
         "transaction_torn",

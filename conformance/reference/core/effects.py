@@ -252,7 +252,8 @@ class Storage:
     ) -> None:
         """Stores the effects as one, then applies them in their order, and then calls `done`.
 
-        `asked` is what is answered by it, `send` the number of sends so far; of `beside` a liar is told. A `lazy` one
+        `done` answers what the client `asked`. `send` is the number of sends so far, and `beside` means that another
+        connection was the first to send: a liar may answer before the effects are stored because of them. A `lazy` one
         is answered at once and stored `LAZY_S` later. If the disk has no room, the effects are undone, the last first,
         and `refused` is called; without `refused` they wait for room.
         """
