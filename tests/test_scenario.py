@@ -9,6 +9,7 @@ import pytest
 from conformance import claims, scenario
 from conformance.errors import CatalogueError, FaultError, UsageError
 from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
+from conformance.scenario.reading import drawn
 from conformance.scenario.script import (
     SETTLE,
     After,
@@ -34,7 +35,6 @@ from conformance.scenario.script import (
     Throttle,
     Together,
     Watched,
-    drawn,
     largest,
     parts_of,
 )

@@ -33,7 +33,7 @@ from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import ANSWERED, CREATED, FRAMES, FRESH, MODIFIED, UNDECLARED
-from conformance.scenario.script import LAUNCHER_NEEDS
+from conformance.scenario.reading import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})

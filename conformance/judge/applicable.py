@@ -13,7 +13,12 @@ from types import MappingProxyType
 from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario, names_of
-from conformance.scenario.script import Consume, LinkFault, Publish, singles, togethers
+from conformance.scenario.reading import singles, togethers
+from conformance.scenario.script import (
+    Consume,
+    LinkFault,
+    Publish,
+)
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:

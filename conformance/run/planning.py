@@ -22,8 +22,8 @@ from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+from conformance.scenario.reading import CLEAN_RESTART, singles, unsettled
 from conformance.scenario.script import (
-    CLEAN_RESTART,
     After,
     All,
     Ask,
@@ -37,8 +37,6 @@ from conformance.scenario.script import (
     Publish,
     Restart,
     Throttle,
-    singles,
-    unsettled,
 )
 
 REFERENCE = "reference"

@@ -31,9 +31,8 @@ from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt
 from conformance.run.traced import TracedRun, over_link, watched
 from conformance.scenario import FRESH, REFUSES
+from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED
 from conformance.scenario.script import (
-    CLEAN_RESTART,
-    JOURNAL_WATCHED,
     LONGEST_DELAY_MS,
     MOST_DRAINS,
     Ask,

@@ -30,6 +30,7 @@ import yaml
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
+from conformance.scenario.reading import check_types, drawn, needs_of_launcher, singles, togethers, unrolled
 from conformance.scenario.script import (
     After,
     Ask,
@@ -47,12 +48,6 @@ from conformance.scenario.script import (
     Restart,
     Step,
     TogetherFault,
-    check_types,
-    drawn,
-    needs_of_launcher,
-    singles,
-    togethers,
-    unrolled,
     waits_for_answered_ack,
 )
 

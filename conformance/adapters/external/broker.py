@@ -29,7 +29,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, wo
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import FRESH, LIVES
-from conformance.scenario.script import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
+from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
 
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "kill": ("kill",),

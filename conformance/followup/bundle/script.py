@@ -23,6 +23,7 @@ from conformance.faults.frames.reader import KINDS
 from conformance.followup.upgrade.broker import pair_of
 from conformance.quoting import visible
 from conformance.scenario import Scenario
+from conformance.scenario.reading import singles
 from conformance.scenario.script import (
     After,
     All,
@@ -46,7 +47,6 @@ from conformance.scenario.script import (
     Stop,
     Together,
     Watched,
-    singles,
 )
 
 FOLDER = paths.fixtures() / "reproduce"

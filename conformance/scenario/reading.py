@@ -1,0 +1,109 @@
+"""What a script says when it is read: its steps, its numbers once a seed has drawn them, and what it needs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from conformance.scenario.script import (
+    SETTLE,
+    Between,
+    Consume,
+    Drain,
+    FileRemoved,
+    OneOf,
+    Pause,
+    Publish,
+    Restart,
+    Rounds,
+    Single,
+    Step,
+    Together,
+    leaves,
+)
+
+Value = TypeVar("Value")
+
+CLEAN_RESTART = "a clean restart"
+KILL_WHILE_STARTING = "a kill while it starts"
+KILL_OF_HALTED = "a kill of what is halted"
+JOURNAL_WATCHED = "a look at the files of its journal"
+LAUNCHER_NEEDS = (CLEAN_RESTART, KILL_WHILE_STARTING, KILL_OF_HALTED, JOURNAL_WATCHED)
+"""What a script may need of a launcher beside its faults (`Scenario.needs`)."""
+
+
+def singles(steps: Iterable[Step]) -> Iterator[Single]:
+    """Yield every step of one client, in the order in which they begin; those of `Rounds` once."""
+    for step in steps:
+        if isinstance(step, Together):
+            yield from itertools.chain(*step.groups)
+        elif isinstance(step, Rounds):
+            yield from singles(step.steps)
+        else:
+            yield step
+        if isinstance(step, Restart):
+            yield from step.beside
+
+
+def togethers(steps: Iterable[Step]) -> Iterator[Together]:
+    for step in steps:
+        if isinstance(step, Rounds):
+            yield from togethers(step.steps)
+        elif isinstance(step, Together):
+            yield step
+
+
+def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
+    """Yield what a broker must allow that the suite starts itself, or whose owner has commands: `LAUNCHER_NEEDS`."""
+    core = steps[: -len(SETTLE)] if steps[-len(SETTLE) :] == SETTLE else steps
+    restarts = [step for step in singles(core) if isinstance(step, Restart)]
+    faults = [step.until for step in singles(core) if isinstance(step, Publish | Consume)]
+    if any(step.clean and step.under is None for step in restarts):
+        yield CLEAN_RESTART
+    if any(step.until is not None for step in restarts):
+        yield KILL_WHILE_STARTING
+    if any(isinstance(fault, Pause) and fault.then_kill for fault in faults):
+        yield KILL_OF_HALTED
+    if any(isinstance(each, FileRemoved) for fault in faults for each in leaves(getattr(fault, "at", None))):
+        yield JOURNAL_WATCHED
+
+
+def unsettled(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps without the clean restart before the last look, for a broker that the suite cannot restart.
+
+    Two drains to silence remain; after each the broker says that nothing more is there.
+    """
+    return (*steps[: -len(SETTLE)], Drain(), Drain()) if steps[-len(SETTLE) :] == SETTLE else steps
+
+
+def unrolled(steps: tuple[Step, ...], most: int, *, control: bool) -> tuple[Step, ...]:
+    """Return the steps with those of `Rounds` repeated: at most `most` times, or as often as a control needs."""
+    found: list[Step] = []
+    for step in steps:
+        times = (step.control if control else min(step.times, most)) if isinstance(step, Rounds) else 1
+        found += (step.steps if isinstance(step, Rounds) else (step,)) * times
+    return tuple(found)
+
+
+def drawn(value: Value, rng: random.Random) -> Value:
+    """Return a step, fault or trigger, or several, with every number drawn."""
+    found: Any = value
+    if isinstance(value, Between):
+        found = rng.randint(value.low, value.high)
+    elif isinstance(value, OneOf):
+        found = drawn(rng.choice(value.options), rng)
+    elif isinstance(value, tuple):
+        found = tuple(drawn(item, rng) for item in value)
+    elif isinstance(value, msgspec.Struct):
+        fields = {name: drawn(getattr(value, name), rng) for name in value.__struct_fields__}
+        found = msgspec.structs.replace(value, **fields)
+    return cast(Value, found)
+
+
+def check_types(steps: tuple[Step, ...]) -> None:
+    """Raise `msgspec.ValidationError` if a word or a number of the steps is not one that its field may have."""
+    msgspec.convert(msgspec.to_builtins(steps), tuple[Step, ...])
